@@ -1,0 +1,1 @@
+"""Numba kernels over Arrow buffers. Knows numpy, numba and pyarrow; neither Spark nor plans."""

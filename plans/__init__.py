@@ -1,0 +1,1 @@
+"""Decisions in pure Python: pipeline specs, algorithm choice, output sizes. Neither Spark nor kernels."""

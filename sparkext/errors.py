@@ -1,0 +1,52 @@
+"""Everything sparkext raises on purpose, under one base class."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+
+class SparkExtError(Exception):
+    """Base class of every error that sparkext raises on purpose."""
+
+
+class InvalidJoinError(SparkExtError):
+    """A join was asked for that cannot be built. Lists every problem of the call, not only the first.
+
+    Raised when the transform is called, before any task runs.
+    """
+
+    def __init__(self, problems: Sequence[str]) -> None:
+        self.problems = tuple(problems)
+        if len(self.problems) == 1:
+            super().__init__(self.problems[0])
+        else:
+            lines = "\n".join(f"  {number}. {problem}" for number, problem in enumerate(self.problems, 1))
+            super().__init__(f"{len(self.problems)} problems with this join:\n{lines}")
+
+
+class UnsupportedError(InvalidJoinError):
+    """The join is valid in Spark, but sparkext does not run it exactly and therefore declines."""
+
+
+class ConfigError(SparkExtError):
+    """A `spark.sparkext.*` key or an option holds a value that its type or range forbids."""
+
+
+class BuildSideTooLargeError(SparkExtError):
+    """The build side exceeds its byte limit. Names the size reached, the limit and the ways out."""
+
+
+class BuildFileError(SparkExtError):
+    """A published build side or an index file is truncated, damaged or of another version."""
+
+
+class SchemaMismatchError(SparkExtError):
+    """A worker produced or received a batch whose Arrow types differ from the declared schema."""
+
+
+class EnvironmentProblemError(SparkExtError):
+    """Java, PySpark, a package or the file system is not what sparkext needs; says what to install or set."""
+
+
+class ReportUnavailableError(SparkExtError):
+    """`report` was asked about a DataFrame that is not a sparkext pipeline or has not run yet."""
