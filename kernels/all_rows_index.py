@@ -1,0 +1,44 @@
+"""The index of a cross join: every probe row matches every build row."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from sparkext.kernels.jit import AnyArray, frozen
+from sparkext.kernels.keys import EncodedKeys
+from sparkext.kernels.matches import Matches
+
+
+@dataclass(frozen=True)
+class AllRowsIndex:
+    """No key, no arrays: one match range, all `build_rows` of them, for any probe row."""
+
+    kind: ClassVar[str] = "all rows"
+
+    build_rows: int
+
+    @property
+    def arrays(self) -> dict[str, AnyArray]:
+        """The flat arrays of the index: none."""
+        return {}
+
+    @property
+    def attributes(self) -> dict[str, int]:
+        """The scalars of the index, by name."""
+        return {"build_rows": self.build_rows}
+
+    @classmethod
+    def from_arrays(cls, arrays: dict[str, AnyArray], attributes: dict[str, int]) -> AllRowsIndex:
+        """Rebuild the index."""
+        return cls(attributes["build_rows"])
+
+    def lookup(self, keys: EncodedKeys) -> Matches:
+        """Return the full range for each of `keys.length` probe rows."""
+        n = keys.length
+        found = self.build_rows > 0
+        first = np.full(n, 0 if found else -1, dtype=np.int64)
+        counts = np.full(n, self.build_rows, dtype=np.int64)
+        return Matches(frozen(first), frozen(counts), None, n if found else 0, n * self.build_rows)

@@ -1,0 +1,96 @@
+"""Arrow arrays as numpy views and back, without copying where Arrow's layout allows it."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from sparkext.kernels.jit import AnyArray, frozen, kernel
+
+Int64Array = npt.NDArray[np.int64]
+UInt8Array = npt.NDArray[np.uint8]
+
+
+class VarBytes(NamedTuple):
+    """Variable-length rows: row `i` is `data[offsets[i]:offsets[i + 1]]` (offsets int64[n + 1], data uint8)."""
+
+    offsets: Int64Array
+    data: UInt8Array
+
+
+def fixed_width_dtype(arrow_type: pa.DataType) -> np.dtype[Any] | None:
+    """Return the numpy dtype whose bytes are those of a fixed-width Arrow type, or None.
+
+    Sixteen-byte decimals come as `complex128`, which numpy and numba move as one value; it is never computed with.
+    Booleans are bit-packed and therefore not fixed-width here.
+    """
+    if pa.types.is_boolean(arrow_type) or not pa.types.is_primitive(arrow_type):
+        return None
+    return {8: np.dtype("u1"), 16: np.dtype("u2"), 32: np.dtype("u4"), 64: np.dtype("u8"), 128: np.dtype("c16")}.get(
+        arrow_type.bit_width
+    )
+
+
+def values_view(array: pa.Array, dtype: npt.DTypeLike) -> AnyArray:
+    """View the value buffer of a fixed-width Arrow array as read-only `dtype[n]`; null slots hold garbage."""
+    wanted = np.dtype(dtype)
+    buffer = array.buffers()[1]
+    if buffer is None or len(array) == 0:
+        return frozen(np.empty(0, dtype=wanted))
+    return frozen(np.frombuffer(buffer, dtype=wanted, count=len(array), offset=array.offset * wanted.itemsize))
+
+
+def bits_view(array: pa.Array, buffer_index: int) -> UInt8Array:
+    """Unpack one bitmap of an Arrow array (0: validity, 1: boolean values) to uint8[n] of zeros and ones."""
+    buffer = array.buffers()[buffer_index]
+    out = np.empty(len(array), dtype=np.uint8)
+    if buffer is None:
+        out.fill(1)
+    else:
+        _unpack_bits(frozen(np.frombuffer(buffer, dtype=np.uint8)), array.offset, out)
+    return frozen(out)
+
+
+def validity(array: pa.Array) -> UInt8Array | None:
+    """Return uint8[n], 1 where the row is not null, or None if no row is null."""
+    if array.null_count == 0:
+        return None
+    if pa.types.is_null(array.type):
+        return frozen(np.zeros(len(array), dtype=np.uint8))
+    return bits_view(array, 0)
+
+
+def var_bytes(array: pa.Array) -> VarBytes:
+    """View a (large) string or binary array as offsets and bytes; null rows have whatever extent Arrow gave them."""
+    _, offsets_buffer, data_buffer = array.buffers()
+    large = pa.types.is_large_string(array.type) or pa.types.is_large_binary(array.type)
+    dtype = np.dtype(np.int64 if large else np.int32)
+    if offsets_buffer is None or len(array) == 0:
+        offsets = np.zeros(1, dtype=np.int64)
+    else:
+        raw = np.frombuffer(offsets_buffer, dtype=dtype, count=len(array) + 1, offset=array.offset * dtype.itemsize)
+        offsets = raw.astype(np.int64, copy=False)
+    data = np.empty(0, np.uint8) if data_buffer is None else np.frombuffer(data_buffer, dtype=np.uint8)
+    return VarBytes(frozen(offsets), frozen(data))
+
+
+def allocate(count: int, dtype: npt.DTypeLike) -> AnyArray:
+    """Return an uninitialised writable array whose memory comes from Arrow's pool.
+
+    The pool keeps freed pages, where numpy's allocator returns large blocks to the system and pays page faults for
+    every output batch anew.
+    """
+    wanted = np.dtype(dtype)
+    buffer = pa.allocate_buffer(count * wanted.itemsize)
+    return np.frombuffer(buffer, dtype=wanted, count=count) if count else np.empty(0, dtype=wanted)
+
+
+@kernel
+def _unpack_bits(bitmap: UInt8Array, first_bit: int, out: UInt8Array) -> None:
+    """out[i] = bit `first_bit + i` of the little-endian bitmap."""
+    for i in range(out.size):
+        bit = first_bit + i
+        out[i] = (bitmap[bit >> 3] >> (bit & 7)) & 1

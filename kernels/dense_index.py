@@ -1,0 +1,204 @@
+"""Direct addressing for dense keys: the slot is `key - min`, no hash, no comparison.
+
+    unique keys                          repeated keys
+
+    slots[key - min] = build row         starts[key - min] .. starts[key - min + 1] = range in rows
+    ┌───┬───┬─────┬───┐                  ┌───┬───┬───┬───┐        ┌───┬───┬───┐
+    │ 4 │ 0 │ none│ 2 │                  │ 0 │ 2 │ 2 │ 3 │ ─────▶ │ 1 │ 7 │ 3 │
+    └───┴───┴─────┴───┘                  └───┴───┴───┴───┘        └───┴───┴───┘
+
+It pays while the key range is a small multiple of the row count (surrogate keys, dates): four bytes a slot, and keys
+that arrive in order are looked up in memory order, where a hash would scatter them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from sparkext.kernels.buffers import Int64Array, UInt8Array
+from sparkext.kernels.index import freeze_all, row_id_dtype
+from sparkext.kernels.intrinsics import prefetch
+from sparkext.kernels.jit import AnyArray, frozen, kernel
+from sparkext.kernels.keys import EncodedKeys
+from sparkext.kernels.matches import Matches
+
+_GROUP = 64
+
+
+@dataclass(frozen=True)
+class DenseIndex:
+    """See the module's drawing. `unique` tells which of the two layouts holds; `rows` is None for the first.
+
+    `slots` is uint32 or int64: rows (the largest value where there is none) or range starts.
+    """
+
+    kind: ClassVar[str] = "dense"
+
+    slots: AnyArray
+    rows: AnyArray | None
+    minimum: int
+
+    @property
+    def arrays(self) -> dict[str, AnyArray]:
+        """The flat arrays of the index, by name."""
+        return {"slots": self.slots} if self.rows is None else {"slots": self.slots, "rows": self.rows}
+
+    @property
+    def attributes(self) -> dict[str, int]:
+        """The scalars of the index, by name."""
+        return {"minimum": self.minimum}
+
+    @classmethod
+    def from_arrays(cls, arrays: dict[str, AnyArray], attributes: dict[str, int]) -> DenseIndex:
+        """Rebuild the index around arrays that may be mapped read-only."""
+        arrays = freeze_all(arrays)
+        return cls(arrays["slots"], arrays.get("rows"), attributes["minimum"])
+
+    def lookup(self, keys: EncodedKeys) -> Matches:
+        """Return the match range of every probe key; a key that `keys.valid` rules out matches nothing."""
+        assert keys.words is not None, "only keys that fit a word are indexed densely"
+        first = np.empty(keys.length, dtype=np.int64)
+        minimum = np.int64(self.minimum)
+        if self.rows is None:
+            matched = _lookup_unique(keys.words, keys.mask, self.slots, minimum, _empty(self.slots), first)
+            return Matches(frozen(first), None, None, matched, matched)
+        counts = np.empty(keys.length, dtype=np.int64)
+        matched, pairs = _lookup_ranges(keys.words, keys.mask, self.slots, minimum, first, counts)
+        return Matches(frozen(first), frozen(counts), self.rows, matched, pairs)
+
+
+def key_range(keys: EncodedKeys) -> tuple[int, int, int] | None:
+    """Return (smallest, largest, count) of the valid words, or None if there is no valid word."""
+    assert keys.words is not None
+    count, low, high = _range(keys.words, keys.mask)
+    return (int(low), int(high), int(count)) if count else None
+
+
+def build_dense_index(keys: EncodedKeys, minimum: int, maximum: int, wide: bool = False) -> DenseIndex:
+    """Index valid words, all of which lie in [minimum, maximum]. `wide` forces eight-byte row ids, for tests."""
+    assert keys.words is not None
+    dtype = row_id_dtype(keys.length + 1, wide)
+    span = maximum - minimum + 1
+    slots = np.full(span, np.iinfo(dtype).max, dtype=dtype)
+    if _place_unique(keys.words, keys.mask, np.int64(minimum), _empty(slots), slots):
+        return DenseIndex(frozen(slots), None, minimum)
+    starts = np.zeros(span + 1, dtype=dtype)
+    kept = _count_slots(keys.words, keys.mask, np.int64(minimum), starts)
+    rows = np.empty(kept, dtype=dtype)
+    _place_ranges(keys.words, keys.mask, np.int64(minimum), starts, rows)
+    return DenseIndex(frozen(starts), frozen(rows), minimum)
+
+
+def _empty(slots: AnyArray) -> Any:
+    """Return what marks a slot without a row: the largest value of its dtype, which no row reaches."""
+    return slots.dtype.type(np.iinfo(slots.dtype).max)
+
+
+@kernel
+def _range(words: Int64Array, valid: UInt8Array) -> tuple[int, int, int]:
+    all_valid = valid.size == 0
+    count = 0
+    low = np.int64(0x7FFFFFFFFFFFFFFF)
+    high = -low - 1
+    for i in range(words.size):
+        if all_valid or valid[i] != 0:
+            count += 1
+            low = min(low, words[i])
+            high = max(high, words[i])
+    return count, low, high
+
+
+@kernel
+def _place_unique(words: Int64Array, valid: UInt8Array, minimum: np.int64, empty: int, slots: AnyArray) -> bool:
+    """Write each row into its slot; stop and return False at the first key that repeats."""
+    all_valid = valid.size == 0
+    for i in range(words.size):
+        if all_valid or valid[i] != 0:
+            slot = words[i] - minimum
+            if slots[slot] != empty:
+                return False
+            slots[slot] = i
+    return True
+
+
+@kernel
+def _count_slots(words: Int64Array, valid: UInt8Array, minimum: np.int64, starts: AnyArray) -> int:
+    """Leave in starts[slot + 1] where the slot's range starts; return the number of valid keys."""
+    all_valid = valid.size == 0
+    for i in range(words.size):
+        if all_valid or valid[i] != 0:
+            starts[words[i] - minimum + 1] += 1
+    total = 0
+    for slot in range(1, starts.size):
+        count = np.int64(starts[slot])
+        starts[slot] = total
+        total += count
+    return total
+
+
+@kernel
+def _place_ranges(words: Int64Array, valid: UInt8Array, minimum: np.int64, starts: AnyArray, rows: AnyArray) -> None:
+    """Place each row into its key's range, in row order; starts[slot + 1] becomes the end of the slot's range."""
+    all_valid = valid.size == 0
+    for i in range(words.size):
+        if all_valid or valid[i] != 0:
+            slot = words[i] - minimum + 1
+            at = np.int64(starts[slot])
+            rows[at] = i
+            starts[slot] = at + 1
+
+
+@kernel
+def _lookup_unique(
+    words: Int64Array, valid: UInt8Array, slots: AnyArray, minimum: np.int64, empty: int, first: Int64Array
+) -> int:
+    """first[i] = build row of words[i], or -1; return the number of matches."""
+    all_valid = valid.size == 0
+    span = np.uint64(slots.size)
+    matched = 0
+    for i in range(words.size):
+        slot = np.uint64(words[i] - minimum)  # below the minimum it wraps and is out of span as well
+        found = np.int64(-1)
+        if slot < span and (all_valid or valid[i] != 0):
+            row = slots[np.int64(slot)]
+            if row != empty:
+                found = np.int64(row)
+                matched += 1
+        first[i] = found
+    return matched
+
+
+@kernel
+def _lookup_ranges(
+    words: Int64Array, valid: UInt8Array, starts: AnyArray, minimum: np.int64, first: Int64Array, counts: Int64Array
+) -> tuple[int, int]:
+    """Write the match range of every word; return (probe rows matched, pairs)."""
+    all_valid = valid.size == 0
+    span = np.uint64(starts.size - 1)
+    matched = 0
+    pairs = 0
+    n = words.size
+    for base in range(0, n, _GROUP):
+        stop = min(base + _GROUP, n)
+        for i in range(base, stop):
+            slot = np.uint64(words[i] - minimum)
+            if slot < span:
+                prefetch(starts, np.int64(slot))
+        for i in range(base, stop):
+            slot = np.uint64(words[i] - minimum)
+            start = np.int64(-1)
+            count = np.int64(0)
+            if slot < span and (all_valid or valid[i] != 0):
+                start = np.int64(starts[np.int64(slot)])
+                count = np.int64(starts[np.int64(slot) + 1]) - start
+                if count == 0:
+                    start = np.int64(-1)
+                else:
+                    matched += 1
+                    pairs += count
+            first[i] = start
+            counts[i] = count
+    return matched, pairs

@@ -1,0 +1,193 @@
+"""Payload gather: the last step of a pipeline, which fetches the columns of the rows that survived all joins.
+
+Fixed-width and string columns are gathered by kernels, everything else (booleans, nested types) by Arrow's `take`.
+A row id of -1 stands for "no row" (an outer join's missing side) and becomes a null.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from sparkext.kernels.buffers import Int64Array, UInt8Array, allocate, fixed_width_dtype, var_bytes
+from sparkext.kernels.intrinsics import copy_bytes, load_u64, store_u64
+from sparkext.kernels.jit import AnyArray, frozen, kernel
+
+MAX_VAR_BYTES = 2**31 - 1
+"""Bytes that a string or binary column of one batch may hold: Arrow's 32-bit offsets end here."""
+
+
+_SHORT = 64
+_SLACK = 8
+
+
+class VarBytesOverflowError(Exception):
+    """The gathered rows hold more string bytes than one batch can: gather fewer rows at a time."""
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column of a morsel or of a build side, prepared for repeated gathers.
+
+    `bits` is the validity bitmap (uint8, bit `first_bit` belongs to row 0), or None if no row is null.
+    """
+
+    array: pa.Array
+    values: AnyArray | None
+    offsets: Int64Array | None
+    bits: UInt8Array | None
+    first_bit: int
+
+    @classmethod
+    def of(cls, array: pa.Array) -> Column:
+        """Prepare an Arrow array; copies nothing but 32-bit string offsets, which widen."""
+        bits = None
+        if array.null_count and array.buffers()[0] is not None:
+            bits = frozen(np.frombuffer(array.buffers()[0], dtype=np.uint8))
+        dtype = fixed_width_dtype(array.type)
+        if dtype is not None:
+            buffer = array.buffers()[1]
+            values = np.empty(0, dtype) if buffer is None else np.frombuffer(buffer, dtype=dtype)
+            values = values[array.offset : array.offset + len(array)]
+            return cls(array, frozen(values), None, bits, array.offset)
+        if _is_var(array.type):
+            var = var_bytes(array)
+            return cls(array, var.data, var.offsets, bits, array.offset)
+        return cls(array, None, None, bits, array.offset)
+
+    @property
+    def value_bytes(self) -> float:
+        """Average bytes a row, for the first guess of a row's size."""
+        return float(self.array.nbytes / len(self.array)) if len(self.array) else 0.0
+
+    def take(self, rows: Int64Array | None, missing: bool) -> pa.Array:
+        """Return the column at `rows` (int64[k]; None: as it is), with nulls at -1 if `missing` says there may be any.
+
+        Large strings come back as 32-bit strings, which is what Spark declares.
+
+        Raises:
+            VarBytesOverflowError: the strings of these rows exceed `MAX_VAR_BYTES`.
+        """
+        if rows is None:
+            return self.array
+        if self.values is None:
+            return self._take_by_arrow(rows, missing)
+        validity, nulls = self._take_validity(rows, missing)
+        if self.offsets is None:
+            out = allocate(rows.size, self.values.dtype)
+            _gather_fixed(self.values, rows, missing, out)
+            return pa.Array.from_buffers(self.array.type, rows.size, [validity, pa.py_buffer(out)], null_count=nulls)
+        offsets = allocate(rows.size + 1, np.int32)
+        total = _gather_lengths(self.offsets, rows, missing, MAX_VAR_BYTES, offsets)
+        if total > MAX_VAR_BYTES:
+            raise VarBytesOverflowError
+        data = allocate(total + _SLACK, np.uint8)
+        _gather_bytes(self.offsets, self.values, rows, frozen(offsets), data)
+        buffers = [validity, pa.py_buffer(offsets), pa.py_buffer(data[:total])]
+        return pa.Array.from_buffers(_narrow(self.array.type), rows.size, buffers, null_count=nulls)
+
+    def _take_validity(self, rows: Int64Array, missing: bool) -> tuple[pa.Buffer | None, int]:
+        if self.bits is None and not missing:
+            return None, 0
+        bitmap = allocate((rows.size + 7) // 8, np.uint8)
+        bitmap[:] = 0
+        bits = np.empty(0, dtype=np.uint8) if self.bits is None else self.bits
+        nulls = _gather_validity(frozen(bits), self.first_bit, rows, bitmap)
+        return pa.py_buffer(bitmap), nulls
+
+    def _take_by_arrow(self, rows: Int64Array, missing: bool) -> pa.Array:
+        indices = pa.array(rows, mask=rows < 0) if missing else pa.array(rows)
+        return self.array.take(indices)
+
+
+def _is_var(arrow_type: pa.DataType) -> bool:
+    return any(
+        check(arrow_type)
+        for check in (pa.types.is_string, pa.types.is_large_string, pa.types.is_binary, pa.types.is_large_binary)
+    )
+
+
+def _narrow(arrow_type: pa.DataType) -> Any:
+    if pa.types.is_large_string(arrow_type):
+        return pa.string()
+    return pa.binary() if pa.types.is_large_binary(arrow_type) else arrow_type
+
+
+@kernel
+def compose(outer: Int64Array, inner: Int64Array, out: Int64Array) -> None:
+    """out[i] = outer[inner[i]]: row ids of an earlier join, carried through a later one."""
+    for i in range(inner.size):
+        out[i] = outer[inner[i]]
+
+
+@kernel
+def _gather_fixed(values: AnyArray, rows: Int64Array, missing: bool, out: AnyArray) -> None:
+    """out[i] = values[rows[i]]; a missing row leaves zero."""
+    if not missing:
+        for i in range(rows.size):
+            out[i] = values[rows[i]]
+    else:
+        for i in range(rows.size):
+            row = rows[i]
+            if row >= 0:
+                out[i] = values[row]
+            else:
+                out[i] = 0
+
+
+@kernel
+def _gather_validity(bits: UInt8Array, first_bit: int, rows: Int64Array, bitmap: UInt8Array) -> int:
+    """Set bit i of the zeroed `bitmap` where rows[i] is a row and not null (`bits` empty: none is); return the nulls."""
+    no_nulls = bits.size == 0
+    nulls = 0
+    for i in range(rows.size):
+        row = rows[i]
+        valid = row >= 0
+        if valid and not no_nulls:
+            bit = first_bit + row
+            valid = (bits[bit >> 3] >> (bit & 7)) & 1 != 0
+        if valid:
+            bitmap[i >> 3] |= np.uint8(1 << (i & 7))
+        else:
+            nulls += 1
+    return nulls
+
+
+@kernel
+def _gather_lengths(offsets: Int64Array, rows: Int64Array, missing: bool, limit: int, out: AnyArray) -> int:
+    """Write the output offsets (int32[k + 1]); return the total, or stop once it exceeds `limit`."""
+    total = np.int64(0)
+    out[0] = 0
+    for i in range(rows.size):
+        row = rows[i]
+        if not missing or row >= 0:
+            total += offsets[row + 1] - offsets[row]
+            if total > limit:
+                return total
+        out[i + 1] = total
+    return total
+
+
+@kernel
+def _gather_bytes(
+    offsets: Int64Array, data: UInt8Array, rows: Int64Array, out_offsets: AnyArray, out: UInt8Array
+) -> None:
+    """Copy the bytes of each row to where `out_offsets` says; `out` has `_SLACK` bytes to spare.
+
+    Short strings move in whole words, which write past their end what the next row overwrites: twice as fast as a call
+    of memcpy each. The last word read must still lie within `data`.
+    """
+    for i in range(rows.size):
+        at = np.int64(out_offsets[i])
+        length = np.int64(out_offsets[i + 1]) - at
+        if length == 0:
+            continue
+        start = offsets[rows[i]]
+        if length <= _SHORT and start + ((length + 7) & -8) <= data.size:
+            for word in range(0, length, 8):
+                store_u64(out, at + word, load_u64(data, start + word))
+        else:
+            copy_bytes(out, at, data, start, length)

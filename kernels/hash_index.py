@@ -1,0 +1,418 @@
+"""The hash index: one flat table over the distinct keys, in hash order, with Bloom tags.
+
+    table[slot] = (word, tag | occupied | start)             rows
+    home slot of a key = top b bits of its hash              build rows, key by key
+
+          word        tag    occ  start                      ┌───┐
+        ┌────────┬──────────┬────┬───────┐        ┌────────▶ │ 8 │
+     s  │   A    │ 01000010 │ 1  │   0 ──┼────────┘          │ 2 │
+        ├────────┼──────────┼────┼───────┤    count = 2 - 0  ├───┤
+    s+1 │   B    │ 00000000 │ 1  │   2 ──┼─────────────────▶ │ 7 │
+        ├────────┼──────────┼────┼───────┤                   └───┘
+    s+2 │   -    │ 00000000 │ 0  │   3   │    B's home is s as well: s was taken, so B moved down
+        └────────┴──────────┴────┴───────┘
+
+Keys are placed in the order of their home slots, each at its home or at the first free slot below: linear probing
+without displacement. A slot's 16-bit Bloom tag (two bits a key) covers the keys whose *home* it is, so that one cache
+line tells most absent keys apart. The range of a key's matches ends where the next slot's starts (free slots repeat
+the running start), so the duplicates of a key cost nothing until they are given out, and are then read in memory
+order. If all keys are distinct `rows` is left out, and `start` is the build row itself.
+
+This is the unchained layout (Birler, Schmidt, Fent, Neumann: "Simple, Efficient, and Robust Hash Tables for Join
+Processing", DaMoN 2024) with its directory folded into the entries. Measured on one core, 4.5 M orders probed by 18 M
+line items, separate directory → folded: clustered 63 → 87 Mrow/s, shuffled 21 → 40 Mrow/s, 31 → 30 bytes per key: the
+second dependent cache miss was half the cost.
+
+Byte-string keys are indexed by their hash as the word; the bytes of each distinct key are kept beside the table and
+compared, so that two keys with one hash stay two keys.
+
+Probes run as a rolling pipeline: while one key is compared, the slot of the key `_AHEAD` rows later is prefetched, so
+that cache misses overlap each other and the comparisons.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from sparkext.kernels.buffers import Int64Array, UInt8Array, VarBytes
+from sparkext.kernels.bytes_equal import spans_equal
+from sparkext.kernels.hashing import FULL_MASK, hash_rows, mix_word
+from sparkext.kernels.index import freeze_all, row_id_dtype
+from sparkext.kernels.intrinsics import copy_bytes, prefetch
+from sparkext.kernels.jit import AnyArray, frozen, inlined, kernel
+from sparkext.kernels.keys import EncodedKeys
+from sparkext.kernels.matches import Matches
+
+UInt64Array = npt.NDArray[np.uint64]
+
+_AHEAD = 32
+_RING = 32  # a power of two, at least _AHEAD
+_TAG_SHIFT = np.uint64(48)
+_OCCUPIED = np.uint64(1 << 47)
+_START = np.uint64((1 << 47) - 1)
+_NIBBLE = np.uint64(15)
+_ONE = np.uint64(1)
+_FOUR = np.uint64(4)
+_INSERTION_SORT = 24
+_SLOTS_PER_KEY = 1.5
+_NO_BYTES = VarBytes(frozen(np.empty(0, np.int64)), frozen(np.empty(0, np.uint8)))
+
+
+@dataclass(frozen=True)
+class HashIndex:
+    """See the module's drawing.
+
+    - `table`: uint64[2 * slots], word and tagged start of each slot, with one free slot at the end.
+    - `rows`: uint32 or int64 build rows, or None if every key has one.
+    - `key_bytes`: the bytes of each slot's key, or None for the word layout.
+    - `bits`: b; `hash_mask`: all ones outside tests.
+    """
+
+    kind: ClassVar[str] = "hash"
+
+    table: UInt64Array
+    rows: AnyArray | None
+    key_bytes: VarBytes | None
+    bits: int
+    hash_mask: int = field(default=FULL_MASK)
+
+    @property
+    def arrays(self) -> dict[str, AnyArray]:
+        """The flat arrays of the index, by name."""
+        arrays: dict[str, AnyArray] = {"table": self.table}
+        if self.rows is not None:
+            arrays["rows"] = self.rows
+        if self.key_bytes is not None:
+            arrays["key_offsets"] = self.key_bytes.offsets
+            arrays["key_data"] = self.key_bytes.data
+        return arrays
+
+    @property
+    def attributes(self) -> dict[str, int]:
+        """The scalars of the index, by name."""
+        return {"bits": self.bits, "hash_mask": self.hash_mask}
+
+    @classmethod
+    def from_arrays(cls, arrays: dict[str, AnyArray], attributes: dict[str, int]) -> HashIndex:
+        """Rebuild the index around arrays that may be mapped read-only."""
+        arrays = freeze_all(arrays)
+        key_bytes = VarBytes(arrays["key_offsets"], arrays["key_data"]) if "key_offsets" in arrays else None
+        return cls(arrays["table"], arrays.get("rows"), key_bytes, attributes["bits"], attributes["hash_mask"])
+
+    def lookup(self, keys: EncodedKeys) -> Matches:
+        """Return the match range of every probe key; a key that `keys.valid` rules out matches nothing."""
+        unique = self.rows is None
+        words = keys.words if keys.words is not None else hash_rows(_rows_of(keys), self.hash_mask)
+        first = np.empty(keys.length, dtype=np.int64)
+        counts = np.empty(0 if unique else keys.length, dtype=np.int64)
+        probe_bytes = keys.rows or _NO_BYTES
+        key_bytes = self.key_bytes or _NO_BYTES
+        matched, pairs = _lookup(
+            words,
+            keys.mask,
+            probe_bytes.offsets,
+            probe_bytes.data,
+            self.table,
+            key_bytes.offsets,
+            key_bytes.data,
+            64 - self.bits,
+            np.uint64(self.hash_mask),
+            unique,
+            first,
+            counts,
+        )
+        return Matches(frozen(first), None if unique else frozen(counts), self.rows, matched, pairs)
+
+
+def _rows_of(keys: EncodedKeys) -> VarBytes:
+    assert keys.rows is not None
+    return keys.rows
+
+
+def build_hash_index(keys: EncodedKeys, hash_mask: int = FULL_MASK, wide: bool = False) -> HashIndex:
+    """Index the valid keys of a build side: a counting sort by home slot, then one pass that places the keys.
+
+    `wide` forces eight-byte row ids and `hash_mask` cripples the hash: both for tests.
+    """
+    words = keys.words if keys.words is not None else hash_rows(_rows_of(keys), hash_mask)
+    mask = np.uint64(hash_mask)
+    bits = _table_bits(words, keys.mask, mask)
+    homes = np.zeros((1 << bits) + 1, dtype=np.int64)
+    kept = _count_homes(words, keys.mask, 64 - bits, mask, homes)
+    sorted_keys = np.empty(2 * kept, dtype=np.int64)
+    _scatter(words, keys.mask, 64 - bits, mask, homes, sorted_keys)
+    boundary = np.empty(kept, dtype=np.uint8)
+    groups = _order_homes(homes, sorted_keys, boundary)
+    if keys.rows is not None:
+        groups = _split_collisions(keys.rows.offsets, keys.rows.data, sorted_keys, boundary)
+    unique = groups == kept
+    table = np.zeros(2 * _slots_needed(homes, boundary), dtype=np.uint64)
+    _place(homes, sorted_keys, boundary, mask, unique, table)
+    rows = None if unique else frozen(sorted_keys[1::2].astype(row_id_dtype(keys.length, wide)))
+    key_bytes = None if keys.rows is None else _slot_bytes(keys.rows, table, rows)
+    return HashIndex(frozen(table), rows, key_bytes, bits, hash_mask)
+
+
+def _table_bits(words: Int64Array, valid: UInt8Array, mask: np.uint64) -> int:
+    """Choose b so that a third to two thirds of the slots are taken.
+
+    The number of distinct keys is estimated by linear counting (Whang et al., 1990): a build side of many
+    duplicates would otherwise pay for a table as large as its row count.
+    """
+    sketch_bits = max(6, math.ceil(math.log2(max(words.size, 1))))
+    slots = 1 << sketch_bits
+    sketch = np.zeros(slots // 64, dtype=np.uint64)
+    empty = slots - _sketch(words, valid, 64 - sketch_bits, mask, sketch)
+    distinct = slots * math.log(slots / max(empty, 1))
+    return max(1, math.ceil(math.log2(max(_SLOTS_PER_KEY * distinct, 2.0))))
+
+
+def _slot_bytes(source: VarBytes, table: UInt64Array, rows: AnyArray | None) -> VarBytes:
+    """Copy the bytes of each slot's key, none for a free slot."""
+    starts = table[1::2]
+    occupied = (starts & _OCCUPIED) != 0
+    entries = (starts[occupied] & _START).astype(np.int64)
+    representatives = entries if rows is None else rows[entries].astype(np.int64)
+    lengths = np.zeros(starts.size, dtype=np.int64)
+    lengths[occupied] = source.offsets[representatives + 1] - source.offsets[representatives]
+    offsets = np.zeros(starts.size + 1, dtype=np.int64)
+    np.cumsum(lengths, out=offsets[1:])
+    data = np.empty(int(offsets[-1]), dtype=np.uint8)
+    _copy_spans(source.offsets, source.data, frozen(representatives), frozen(offsets[:-1][occupied]), data)
+    return VarBytes(frozen(offsets), frozen(data))
+
+
+@inlined
+def _tag(h: np.uint64) -> np.uint64:
+    """Two of sixteen bits, from eight low bits of the hash: the Bloom tag of one key."""
+    return (_ONE << (h & _NIBBLE)) | (_ONE << ((h >> _FOUR) & _NIBBLE))
+
+
+@kernel
+def _sketch(words: Int64Array, valid: UInt8Array, shift: int, mask: np.uint64, sketch: UInt64Array) -> int:
+    """Set bit `hash >> shift` for every valid word; return how many bits are set."""
+    all_valid = valid.size == 0
+    ones = 0
+    for i in range(words.size):
+        if all_valid or valid[i] != 0:
+            slot = (mix_word(words[i]) & mask) >> np.uint64(shift)
+            bit = _ONE << (slot & np.uint64(63))
+            at = np.int64(slot >> np.uint64(6))
+            if sketch[at] & bit == 0:
+                sketch[at] |= bit
+                ones += 1
+    return ones
+
+
+@kernel
+def _count_homes(words: Int64Array, valid: UInt8Array, shift: int, mask: np.uint64, homes: Int64Array) -> int:
+    """Leave in homes[h + 1] where the keys of home slot h start; return the number of valid keys."""
+    all_valid = valid.size == 0
+    for i in range(words.size):
+        if all_valid or valid[i] != 0:
+            homes[np.int64((mix_word(words[i]) & mask) >> np.uint64(shift)) + 1] += 1
+    total = 0
+    for h in range(1, homes.size):
+        count = homes[h]
+        homes[h] = total
+        total += count
+    return total
+
+
+@kernel
+def _scatter(
+    words: Int64Array, valid: UInt8Array, shift: int, mask: np.uint64, homes: Int64Array, sorted_keys: Int64Array
+) -> None:
+    """Place (word, row) of every valid key by home slot, in row order; homes[h + 1] becomes the end of h's keys."""
+    all_valid = valid.size == 0
+    for i in range(words.size):
+        if all_valid or valid[i] != 0:
+            home = np.int64((mix_word(words[i]) & mask) >> np.uint64(shift)) + 1
+            at = homes[home]
+            homes[home] = at + 1
+            sorted_keys[2 * at] = words[i]
+            sorted_keys[2 * at + 1] = i
+
+
+@kernel
+def _order_homes(homes: Int64Array, sorted_keys: Int64Array, boundary: UInt8Array) -> int:
+    """Sort the keys of each home by word, rows ascending; mark where a word begins; return the distinct words."""
+    groups = 0
+    for h in range(homes.size - 1):
+        start = homes[h]
+        end = homes[h + 1]
+        ordered = True
+        for i in range(start + 1, end):
+            if sorted_keys[2 * i] < sorted_keys[2 * i - 2]:
+                ordered = False
+                break
+        if not ordered and end - start <= _INSERTION_SORT:
+            for i in range(start + 1, end):
+                word, row = sorted_keys[2 * i], sorted_keys[2 * i + 1]
+                j = i
+                while j > start and sorted_keys[2 * j - 2] > word:
+                    sorted_keys[2 * j] = sorted_keys[2 * j - 2]
+                    sorted_keys[2 * j + 1] = sorted_keys[2 * j - 1]
+                    j -= 1
+                sorted_keys[2 * j] = word
+                sorted_keys[2 * j + 1] = row
+        elif not ordered:
+            bucket = sorted_keys[2 * start : 2 * end].copy()
+            order = np.argsort(bucket[::2], kind="mergesort")
+            for i in range(order.size):
+                sorted_keys[2 * (start + i)] = bucket[2 * order[i]]
+                sorted_keys[2 * (start + i) + 1] = bucket[2 * order[i] + 1]
+        for i in range(start, end):
+            new = i == start or sorted_keys[2 * i] != sorted_keys[2 * i - 2]
+            boundary[i] = new
+            groups += new
+    return groups
+
+
+@kernel
+def _split_collisions(
+    offsets: Int64Array, data: UInt8Array, sorted_keys: Int64Array, boundary: UInt8Array
+) -> int:
+    """Within each run of one word, bring equal byte strings together, mark each string's first row, count strings.
+
+    A run with two strings means that 64 bits of hash collided: quadratic in the number of such strings, which is one
+    outside hostile tests.
+    """
+    groups = 0
+    start = 0
+    while start < boundary.size:
+        end = start + 1
+        while end < boundary.size and boundary[end] == 0:
+            end += 1
+        leader = start
+        while leader < end:
+            groups += 1
+            boundary[leader] = 1
+            row = sorted_keys[2 * leader + 1]
+            placed = leader + 1
+            for i in range(leader + 1, end):
+                other = sorted_keys[2 * i + 1]
+                if spans_equal(data, offsets[row], offsets[row + 1], data, offsets[other], offsets[other + 1]):
+                    # Rotate, so that rows stay ascending on both sides.
+                    for j in range(i, placed, -1):
+                        sorted_keys[2 * j + 1] = sorted_keys[2 * j - 1]
+                    sorted_keys[2 * placed + 1] = other
+                    boundary[placed] = 0
+                    placed += 1
+            leader = placed
+        start = end
+    return groups
+
+
+@kernel
+def _slots_needed(homes: Int64Array, boundary: UInt8Array) -> int:
+    """Return the table's slots: one a home, what the last homes push over the end, and a free one as a sentinel."""
+    slot = 0
+    for h in range(homes.size - 1):
+        slot = max(slot, h)
+        for i in range(homes[h], homes[h + 1]):
+            slot += boundary[i]
+    return max(slot, homes.size - 1) + 1
+
+
+@kernel
+def _place(
+    homes: Int64Array, sorted_keys: Int64Array, boundary: UInt8Array, mask: np.uint64, unique: bool, table: UInt64Array
+) -> None:
+    """Write every distinct key to its slot and its tag to its home; free slots repeat the running start."""
+    slot = 0
+    for h in range(homes.size - 1):
+        while slot < h:
+            table[2 * slot + 1] |= np.uint64(homes[h])
+            slot += 1
+        tag = np.uint64(0)
+        for i in range(homes[h], homes[h + 1]):
+            if boundary[i] != 0:
+                tag |= _tag(mix_word(sorted_keys[2 * i]) & mask)
+                start = np.uint64(sorted_keys[2 * i + 1] if unique else i)
+                table[2 * slot] = np.uint64(sorted_keys[2 * i])
+                table[2 * slot + 1] |= _OCCUPIED | start
+                slot += 1
+        table[2 * h + 1] |= tag << _TAG_SHIFT
+    for free in range(slot, table.size // 2):
+        table[2 * free + 1] |= np.uint64(boundary.size)
+
+
+@kernel
+def _copy_spans(
+    offsets: Int64Array, data: UInt8Array, rows: Int64Array, out_starts: Int64Array, out: UInt8Array
+) -> None:
+    """Copy the byte string of each row to where `out_starts` says."""
+    for i in range(rows.size):
+        source = offsets[rows[i]]
+        copy_bytes(out, out_starts[i], data, source, offsets[rows[i] + 1] - source)
+
+
+@kernel
+def _lookup(
+    words: Int64Array,
+    valid: UInt8Array,
+    probe_offsets: Int64Array,
+    probe_data: UInt8Array,
+    table: UInt64Array,
+    key_offsets: Int64Array,
+    key_data: UInt8Array,
+    shift: int,
+    mask: np.uint64,
+    unique: bool,
+    first: Int64Array,
+    counts: Int64Array,
+) -> tuple[int, int]:
+    """Write the match range of every word; return (probe rows matched, pairs). See the module's drawing."""
+    all_valid = valid.size == 0
+    verify = key_offsets.size != 0
+    homes = np.empty(_RING, dtype=np.int64)
+    tags = np.empty(_RING, dtype=np.uint64)
+    matched = 0
+    pairs = 0
+    n = words.size
+    for ahead in range(n + _AHEAD):
+        lane = ahead & (_RING - 1)
+        i = ahead - _AHEAD
+        if i >= 0:
+            at = homes[lane]
+            tag = tags[lane]
+            word = np.uint64(words[i])
+            slot = table[2 * at + 1]
+            found = (slot >> _TAG_SHIFT) & tag == tag and (all_valid or valid[i] != 0)
+            if found:
+                while slot & _OCCUPIED != 0:
+                    if table[2 * at] == word and (
+                        not verify
+                        or spans_equal(
+                            probe_data,
+                            probe_offsets[i],
+                            probe_offsets[i + 1],
+                            key_data,
+                            key_offsets[at],
+                            key_offsets[at + 1],
+                        )
+                    ):
+                        break
+                    at += 1
+                    slot = table[2 * at + 1]
+                found = slot & _OCCUPIED != 0
+            start = np.int64(slot & _START)
+            first[i] = start if found else -1
+            matched += found
+            if not unique:
+                count = np.int64(table[2 * at + 3] & _START) - start if found else 0
+                counts[i] = count
+                pairs += count
+        if ahead < n:
+            h = mix_word(words[ahead]) & mask
+            home = np.int64(h >> np.uint64(shift))
+            homes[lane] = home
+            tags[lane] = _tag(h)
+            prefetch(table, 2 * home)
+    return matched, matched if unique else pairs

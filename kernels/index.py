@@ -1,0 +1,58 @@
+"""What every join index has in common: arrays that can be mapped from a file, and one question it answers."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Protocol
+
+import numpy as np
+
+from sparkext.kernels.jit import AnyArray, frozen
+from sparkext.kernels.keys import EncodedKeys
+from sparkext.kernels.matches import Matches
+
+NARROW_ROWS = 1 << 32
+"""Build sides below this many rows store row ids in four bytes."""
+
+
+class JoinIndex(Protocol):
+    """An immutable index over the keys of a build side.
+
+    `arrays` and `attributes` are its whole state: they can be written to a file, mapped back read-only and handed to
+    `from_arrays` by any number of processes.
+    """
+
+    kind: ClassVar[str]
+
+    @property
+    def arrays(self) -> dict[str, AnyArray]:
+        """The flat arrays of the index, by name."""
+        ...
+
+    @property
+    def attributes(self) -> dict[str, int]:
+        """The scalars of the index, by name."""
+        ...
+
+    @classmethod
+    def from_arrays(cls, arrays: dict[str, AnyArray], attributes: dict[str, int]) -> Any:
+        """Rebuild the index around arrays that may be mapped read-only."""
+        ...
+
+    def lookup(self, keys: EncodedKeys) -> Matches:
+        """Return the match range of every probe key; a key that `keys.valid` rules out matches nothing."""
+        ...
+
+
+def row_id_dtype(build_rows: int, wide: bool = False) -> np.dtype[Any]:
+    """Return the dtype of stored row ids: four bytes while they suffice. `wide` forces eight, for tests."""
+    return np.dtype(np.int64 if wide or build_rows >= NARROW_ROWS else np.uint32)
+
+
+def index_bytes(index: JoinIndex) -> int:
+    """Return the size of all arrays of the index in bytes."""
+    return sum(array.nbytes for array in index.arrays.values())
+
+
+def freeze_all(arrays: dict[str, AnyArray]) -> dict[str, AnyArray]:
+    """Return the same arrays as read-only views."""
+    return {name: frozen(array) for name, array in arrays.items()}

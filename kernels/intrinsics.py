@@ -1,0 +1,97 @@
+"""What numpy cannot say: a cache prefetch, unaligned eight-byte loads and stores, and memcpy.
+
+With the JIT switched off (`NUMBA_DISABLE_JIT=1`) plain Python stands in for all of them, so that kernel tests can run
+with coverage and line numbers.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from sparkext.kernels.jit import JIT_ENABLED
+
+if JIT_ENABLED:
+    from llvmlite import ir
+    from numba.core import cgutils, types
+    from numba.extending import intrinsic
+
+    def _element_pointer(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        """Address of `array[index]`, where `array` and `index` are the first two arguments."""
+        array = context.make_array(signature.args[0])(context, builder, args[0])
+        index = context.cast(builder, args[1], signature.args[1], types.intp)
+        return builder.gep(array.data, [index])
+
+    @intrinsic
+    def prefetch(typingctx: Any, array: Any, index: Any) -> Any:
+        """Ask for the cache line of `array[index]` before it is read. Never faults; has no other effect."""
+        signature = types.void(array, index)
+
+        def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            pointer = _element_pointer(context, builder, signature, args)
+            byte_pointer = builder.bitcast(pointer, ir.IntType(8).as_pointer())
+            int32 = ir.IntType(32)
+            prefetch_type = ir.FunctionType(ir.VoidType(), [byte_pointer.type, int32, int32, int32])
+            function = cgutils.get_or_insert_function(builder.module, prefetch_type, "llvm.prefetch.p0i8")
+            read, keep_in_all_levels, data_cache = int32(0), int32(3), int32(1)
+            builder.call(function, [byte_pointer, read, keep_in_all_levels, data_cache])
+            return context.get_dummy_value()
+
+        return signature, codegen
+
+    @intrinsic
+    def load_u64(typingctx: Any, data: Any, index: Any) -> Any:
+        """Read the eight bytes `data[index:index + 8]` (uint8 array) as one little-endian uint64."""
+        signature = types.uint64(data, index)
+
+        def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            pointer = _element_pointer(context, builder, signature, args)
+            word_pointer = builder.bitcast(pointer, ir.IntType(64).as_pointer())
+            return builder.load(word_pointer, align=1, typ=ir.IntType(64))
+
+        return signature, codegen
+
+    @intrinsic
+    def store_u64(typingctx: Any, data: Any, index: Any, word: Any) -> Any:
+        """Write one little-endian uint64 to the eight bytes `data[index:index + 8]` (uint8 array)."""
+        signature = types.void(data, index, types.uint64)
+
+        def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            pointer = builder.bitcast(_element_pointer(context, builder, signature, args), ir.IntType(64).as_pointer())
+            builder.store(args[2], pointer, align=1)
+            return context.get_dummy_value()
+
+        return signature, codegen
+
+    @intrinsic
+    def copy_bytes(typingctx: Any, target: Any, at: Any, source: Any, start: Any, length: Any) -> Any:
+        """Copy `source[start:start + length]` to `target[at:at + length]` (uint8 arrays that do not overlap)."""
+        signature = types.void(target, at, source, start, length)
+
+        def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            to = _element_pointer(context, builder, signature, args)
+            array = context.make_array(signature.args[2])(context, builder, args[2])
+            index = context.cast(builder, args[3], signature.args[3], types.intp)
+            size = context.cast(builder, args[4], signature.args[4], types.intp)
+            cgutils.raw_memcpy(builder, to, builder.gep(array.data, [index]), size, 1)
+            return context.get_dummy_value()
+
+        return signature, codegen
+
+else:
+
+    def prefetch(array: Any, index: Any) -> None:
+        """Do nothing: prefetching is a hint."""
+
+    def load_u64(data: Any, index: Any) -> Any:
+        """Read the eight bytes `data[index:index + 8]` as one little-endian uint64."""
+        return np.uint64(int.from_bytes(data[index : index + 8].tobytes(), "little"))
+
+    def store_u64(data: Any, index: Any, word: Any) -> None:
+        """Write one little-endian uint64 to the eight bytes `data[index:index + 8]`."""
+        data[index : index + 8] = np.frombuffer(int(word).to_bytes(8, "little"), dtype=np.uint8)
+
+    def copy_bytes(target: Any, at: Any, source: Any, start: Any, length: Any) -> None:
+        """Copy `source[start:start + length]` to `target[at:at + length]`."""
+        target[at : at + length] = source[start : start + length]

@@ -1,0 +1,48 @@
+"""The one decorator behind every kernel, and the read-only views that kernels take as inputs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import numba
+import numpy as np
+import numpy.typing as npt
+
+F = TypeVar("F", bound=Callable[..., Any])
+AnyArray = npt.NDArray[Any]
+
+JIT_ENABLED = not numba.config.DISABLE_JIT
+
+
+def kernel(function: F) -> F:
+    """Compile `function` with the options that hold for all kernels.
+
+    - `nogil`: kernels never touch Python objects, so threads of one task may run them side by side.
+    - `cache`: a worker process loads machine code from disk instead of compiling it again.
+    - `error_model="numpy"`: no hidden branches for division by zero.
+    - never `fastmath`: NaN and -0.0 carry meaning in join keys.
+    """
+    return numba.njit(nogil=True, cache=True, error_model="numpy")(function)  # type: ignore[no-any-return]
+
+
+def inlined(function: F) -> F:
+    """Compile a helper that kernels call per row. LLVM inlines it; it is not called from Python."""
+    return numba.njit(nogil=True, cache=True, error_model="numpy", inline="never")(function)  # type: ignore[no-any-return]
+
+
+def frozen(array: AnyArray) -> AnyArray:
+    """Return a read-only, C-contiguous view of `array`.
+
+    Numba compiles a kernel anew for writable and for read-only inputs. Arrow buffers and mapped index files are
+    read-only, so every kernel input is passed read-only and each kernel is compiled once.
+    """
+    if not array.flags.writeable:
+        return array
+    view = array.view()
+    view.flags.writeable = False
+    return view
+
+
+NO_MASK: npt.NDArray[np.uint8] = frozen(np.empty(0, dtype=np.uint8))
+"""Stands for "every row is valid" where a kernel takes a validity mask."""

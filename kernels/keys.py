@@ -1,0 +1,272 @@
+"""Join keys, normalised: Arrow columns of any key type become one word a row, or one byte string a row.
+
+    column type                          word (int64, order-preserving)
+    ----------------------------------   -----------------------------------------------
+    integers, date, timestamp, time      the value, sign-extended
+    boolean                              0 or 1
+    float, double                        total order: -0.0 = 0.0, one NaN above +inf (Spark's rules)
+    decimal, up to 18 digits             the unscaled value
+    several columns of at most 64 bits   packed, the first column in the highest bits
+
+Everything else (strings, binary, longer decimals, wider composites) becomes a byte string whose equality is the
+equality of the keys. A null-safe column (`<=>`) carries one more bit, or byte, that says whether it is null; a null in
+any other column means that the row matches nothing, which `EncodedKeys.valid` records.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from sparkext.kernels.buffers import Int64Array, UInt8Array, VarBytes, bits_view, validity, values_view, var_bytes
+from sparkext.kernels.intrinsics import copy_bytes
+from sparkext.kernels.jit import NO_MASK, frozen, kernel
+
+_SIGN_BIT = np.int64(-(2**63))
+_MAX_WORD_DECIMAL = 18
+
+
+@dataclass(frozen=True)
+class EncodedKeys:
+    """The keys of one batch or of one build side.
+
+    `words` is int64[n] for the word layout and None for the byte layout, where `rows` holds the byte strings.
+    `valid` is uint8[n], 0 where the key has a null that matches nothing, or None if there is none.
+    """
+
+    length: int
+    words: Int64Array | None
+    rows: VarBytes | None
+    valid: UInt8Array | None
+
+    @property
+    def mask(self) -> UInt8Array:
+        """`valid`, or the empty array that kernels read as "all rows are valid"."""
+        return NO_MASK if self.valid is None else self.valid
+
+
+def word_bits(key_type: pa.DataType) -> int | None:
+    """Return how many bits a key column of this type needs in a word, or None if it has no bound below 64."""
+    if pa.types.is_boolean(key_type):
+        return 1
+    if pa.types.is_decimal(key_type):
+        return 64 if key_type.precision <= _MAX_WORD_DECIMAL else None
+    if pa.types.is_float32(key_type):
+        return 64  # compared as a double
+    if pa.types.is_primitive(key_type):
+        return int(key_type.bit_width)
+    return None
+
+
+def uses_words(key_types: Sequence[pa.DataType], null_safe: Sequence[bool]) -> bool:
+    """Tell whether keys of these types fit the word layout."""
+    total = 0
+    for key_type, safe in zip(key_types, null_safe, strict=True):
+        bits = word_bits(key_type)
+        if bits is None:
+            return False
+        total += bits + safe
+    return total <= 64
+
+
+def encode_keys(columns: Sequence[pa.Array], null_safe: Sequence[bool]) -> EncodedKeys:
+    """Normalise key columns (equal lengths, already of the common type of both sides) to `EncodedKeys`."""
+    if not columns:
+        raise ValueError("a key needs at least one column")
+    length = len(columns[0])
+    valid = _all_valid(columns, null_safe)
+    if uses_words([column.type for column in columns], null_safe):
+        return EncodedKeys(length, _to_words(columns, null_safe), None, valid)
+    return EncodedKeys(length, None, _to_rows(columns, null_safe), valid)
+
+
+def _all_valid(columns: Sequence[pa.Array], null_safe: Sequence[bool]) -> UInt8Array | None:
+    combined: UInt8Array | None = None
+    for column, safe in zip(columns, null_safe, strict=True):
+        mask = None if safe else validity(column)
+        if mask is not None:
+            combined = mask if combined is None else combined & mask
+    return None if combined is None else frozen(combined)
+
+
+def _column_words(column: pa.Array) -> Int64Array:
+    """Order-preserving int64[n] of one column; null rows hold garbage."""
+    key_type = column.type
+    if pa.types.is_boolean(key_type):
+        return frozen(bits_view(column, 1).astype(np.int64))
+    if pa.types.is_floating(key_type):
+        doubles = values_view(column.cast(pa.float64()) if not pa.types.is_float64(key_type) else column, np.float64)
+        out = np.empty(len(column), dtype=np.int64)
+        _order_doubles(doubles, out)
+        return frozen(out)
+    if pa.types.is_decimal(key_type):
+        return frozen(_decimal_halves(column)[:, 0].copy())
+    width = key_type.bit_width // 8
+    return frozen(values_view(column, f"i{width}").astype(np.int64, copy=False))
+
+
+def _decimal_halves(column: pa.Array) -> Int64Array:
+    """int64[n, 2]: low and high half of each 128-bit value."""
+    buffer = column.buffers()[1]
+    if len(column) == 0:
+        return np.empty((0, 2), dtype=np.int64)
+    halves = np.frombuffer(buffer, dtype=np.int64, count=2 * len(column), offset=16 * column.offset)
+    return halves.reshape(-1, 2)
+
+
+def _to_words(columns: Sequence[pa.Array], null_safe: Sequence[bool]) -> Int64Array:
+    if len(columns) == 1 and not null_safe[0]:
+        return _column_words(columns[0])
+    packed = np.zeros(len(columns[0]), dtype=np.int64)
+    total = 0
+    for column, safe in zip(columns, null_safe, strict=True):
+        bits = word_bits(column.type)
+        assert bits is not None
+        mask = validity(column) if safe else None
+        _pack(_column_words(column), NO_MASK if mask is None else mask, bits, safe, _is_signed(column.type), packed)
+        total += bits + safe
+    if total == 64:
+        packed ^= _SIGN_BIT
+    return frozen(packed)
+
+
+def _is_signed(key_type: pa.DataType) -> bool:
+    return not pa.types.is_boolean(key_type)
+
+
+def _to_rows(columns: Sequence[pa.Array], null_safe: Sequence[bool]) -> VarBytes:
+    if len(columns) == 1 and not null_safe[0] and _is_var(columns[0].type):
+        return var_bytes(columns[0])
+    return _concatenate(columns, null_safe)
+
+
+def _is_var(key_type: pa.DataType) -> bool:
+    return (
+        pa.types.is_string(key_type)
+        or pa.types.is_large_string(key_type)
+        or pa.types.is_binary(key_type)
+        or pa.types.is_large_binary(key_type)
+    )
+
+
+def _concatenate(columns: Sequence[pa.Array], null_safe: Sequence[bool]) -> VarBytes:
+    """One byte string a row: per column a null flag if null-safe, then 8 or 16 fixed bytes, or length and bytes."""
+    length = len(columns[0])
+    sizes = np.zeros(length, dtype=np.int64)
+    for column, safe in zip(columns, null_safe, strict=True):
+        fixed = 16 if pa.types.is_decimal(column.type) and word_bits(column.type) is None else 8
+        sizes += fixed + safe
+        if _is_var(column.type):
+            sizes += _var_sizes(column)
+    offsets = np.zeros(length + 1, dtype=np.int64)
+    np.cumsum(sizes, out=offsets[1:])
+    data = np.zeros(int(offsets[-1]), dtype=np.uint8)
+    cursor = offsets[:-1].copy()
+    for column, safe in zip(columns, null_safe, strict=True):
+        mask = validity(column)
+        valid = NO_MASK if mask is None else mask
+        if safe:
+            _append_null_flags(valid, cursor, data)
+        if _is_var(column.type):
+            var = var_bytes(column)
+            _append_var(var.offsets, var.data, valid, cursor, data)
+        elif word_bits(column.type) is None:
+            halves = _decimal_halves(column)
+            _append_words(frozen(halves[:, 1].copy()), valid, cursor, data)
+            _append_words(frozen(halves[:, 0].copy()), valid, cursor, data)
+        else:
+            _append_words(_column_words(column), valid, cursor, data)
+    return VarBytes(frozen(offsets), frozen(data))
+
+
+def _var_sizes(column: pa.Array) -> Int64Array:
+    """Bytes of each row of a string or binary column; a null counts none, whatever extent its slot has."""
+    sizes: Int64Array = np.diff(var_bytes(column).offsets)
+    mask = validity(column)
+    return sizes if mask is None else sizes * mask
+
+
+def cast_key(column: pa.Array, target: pa.DataType) -> pa.Array:
+    """Bring a key column to the common type of both sides. Only widenings that lose nothing, or Spark's own int → double."""
+    if column.type == target:
+        return column
+    return pc.cast(column, target, safe=not pa.types.is_floating(target))
+
+
+@kernel
+def _order_doubles(doubles: np.ndarray, out: Int64Array) -> None:  # type: ignore[type-arg]
+    """Bits of each double as a signed integer whose order is Spark's: -0.0 = 0.0, NaN equal to itself and largest."""
+    bits = doubles.view(np.int64)
+    for i in range(doubles.size):
+        value = doubles[i]
+        if value != value:
+            out[i] = 0x7FF8000000000000
+        elif value == 0.0:
+            out[i] = 0
+        else:
+            b = bits[i]
+            out[i] = b if b >= 0 else b ^ 0x7FFFFFFFFFFFFFFF
+
+
+@kernel
+def _pack(words: Int64Array, valid: UInt8Array, bits: int, null_safe: bool, signed: bool, packed: Int64Array) -> None:
+    """Shift one column below what `packed` holds: `bits` biased value bits, under one presence bit if null-safe."""
+    all_valid = valid.size == 0
+    for i in range(words.size):
+        present = all_valid or valid[i] != 0
+        value = np.uint64(words[i])
+        if signed:
+            value += np.uint64(1) << np.uint64(bits - 1)
+        if bits < 64:
+            value &= (np.uint64(1) << np.uint64(bits)) - np.uint64(1)
+        acc = np.uint64(packed[i])
+        if null_safe:
+            acc = (acc << np.uint64(1)) | np.uint64(present)
+            if not present:
+                value = np.uint64(0)
+        if bits < 64:
+            packed[i] = np.int64((acc << np.uint64(bits)) | value)
+        else:
+            packed[i] = np.int64(value)
+
+
+@kernel
+def _append_null_flags(valid: UInt8Array, cursor: Int64Array, data: UInt8Array) -> None:
+    all_valid = valid.size == 0
+    for i in range(cursor.size):
+        data[cursor[i]] = 1 if all_valid or valid[i] != 0 else 0
+        cursor[i] += 1
+
+
+@kernel
+def _append_words(words: Int64Array, valid: UInt8Array, cursor: Int64Array, data: UInt8Array) -> None:
+    """Append eight bytes a row, zeros for a null."""
+    all_valid = valid.size == 0
+    for i in range(words.size):
+        word = np.uint64(words[i]) if all_valid or valid[i] != 0 else np.uint64(0)
+        at = cursor[i]
+        for byte in range(8):
+            data[at + byte] = np.uint8((word >> np.uint64(8 * byte)) & np.uint64(0xFF))
+        cursor[i] = at + 8
+
+
+@kernel
+def _append_var(
+    offsets: Int64Array, source: UInt8Array, valid: UInt8Array, cursor: Int64Array, data: UInt8Array
+) -> None:
+    """Append length (eight bytes) and bytes; a null appends the length zero."""
+    all_valid = valid.size == 0
+    for i in range(cursor.size):
+        present = all_valid or valid[i] != 0
+        start = offsets[i]
+        length = offsets[i + 1] - start if present else 0
+        at = cursor[i]
+        size = np.uint64(length)
+        for byte in range(8):
+            data[at + byte] = np.uint8((size >> np.uint64(8 * byte)) & np.uint64(0xFF))
+        copy_bytes(data, at + 8, source, start, length)
+        cursor[i] = at + 8 + length

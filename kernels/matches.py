@@ -1,0 +1,159 @@
+"""The resumable probe: from match ranges to row-id pairs, never more than a budget at a time.
+
+Every index answers a morsel with the same thing, a range of matches per probe row:
+
+    probe row     first   count          index rows            pairs, cut by a budget of 3
+    ---------     -----   -----          ----------            ---------------------------
+    0             4       2              rows[4], rows[5]      (0, 8) (0, 2) | resumes at
+    1             -1      0      ──▶     ─                ──▶  (2, 7)        | row 2, offset 1
+    2             0       3              rows[0..2]            (2, 1) (2, 9)
+
+`probe` turns ranges into pairs from a `Cursor` on. The cursor may point into the middle of one probe row's matches, so
+one row with ten million matches streams under a budget of one. No pair comes twice and none is lost; pairs come in
+probe-row order, and in build-row order within a probe row. (Kawashima & Tatebe, conclusion 3: an operator that
+reaches its output size returns control and resumes where it stopped.)
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from sparkext.kernels.buffers import Int64Array
+from sparkext.kernels.jit import AnyArray, frozen, kernel
+
+NO_ROWS = frozen(np.empty(0, dtype=np.uint32))
+"""Stands for "the entry is the build row" where a kernel takes an entry-to-row map."""
+
+NO_COUNTS: Int64Array = frozen(np.empty(0, dtype=np.int64))
+"""Stands for "every match range has one entry" where a kernel takes counts."""
+
+
+@dataclass(frozen=True)
+class Matches:
+    """The matches of one morsel of `first.size` probe rows.
+
+    - `first`: int64[n], the first entry of the row's match range, or -1 where nothing matches.
+    - `counts`: int64[n] entries in the range, or None if every range has at most one.
+    - `rows`: uint32 or int64, build row of each index entry, or None if the entry is the build row.
+    - `matched`: probe rows with a match; `pairs`: sum of all counts.
+    """
+
+    first: Int64Array
+    counts: Int64Array | None
+    rows: AnyArray | None
+    matched: int
+    pairs: int
+
+    def output_rows(self, how: str) -> int:
+        """Return how many rows a join of this kind (`inner`, `left`, `semi`, `anti`) makes of the morsel."""
+        unmatched = self.first.size - self.matched
+        return {"inner": self.pairs, "left": self.pairs + unmatched, "semi": self.matched, "anti": unmatched}[how]
+
+
+class Cursor(NamedTuple):
+    """Where a probe resumes: a probe row, and how many of its matches have been given out."""
+
+    row: int
+    offset: int
+
+
+START = Cursor(0, 0)
+
+
+class Pairs(NamedTuple):
+    """One budgeted piece of a probe's output.
+
+    - `probe_rows`: int64[k], or None for "every row of the morsel, once, in order".
+    - `build_rows`: int64[k], -1 where an outer join found no match, or None for semi and anti joins.
+    """
+
+    length: int
+    probe_rows: Int64Array | None
+    build_rows: Int64Array | None
+
+
+def probe(matches: Matches, how: str, cursor: Cursor, budget: int, remaining: int) -> tuple[Pairs, Cursor]:
+    """Give out at most `budget` (at least 1) result rows from `cursor` on.
+
+    `remaining` is what `Matches.output_rows` says less what has been given out: it sizes the output exactly. When it
+    is used up the returned cursor has no meaning any more.
+    """
+    n = matches.first.size
+    size = min(budget, remaining)
+    if how in ("semi", "anti"):
+        return _probe_membership(matches, how == "semi", cursor, size)
+    outer = how == "left"
+    if matches.counts is None and matches.rows is None and cursor == START and size == n:
+        # Each probe row gives exactly one result row: nothing to compact, nothing to copy.
+        return Pairs(n, None, matches.first), Cursor(n, 0)
+    probe_rows = np.empty(size, dtype=np.int64)
+    build_rows = np.empty(size, dtype=np.int64)
+    counts = NO_COUNTS if matches.counts is None else matches.counts
+    rows = NO_ROWS if matches.rows is None else matches.rows
+    row, offset = _expand(
+        matches.first, counts, rows, matches.rows is None, outer, cursor.row, cursor.offset, probe_rows, build_rows
+    )
+    return Pairs(size, probe_rows, build_rows), Cursor(row, offset)
+
+
+def _probe_membership(matches: Matches, wanted: bool, cursor: Cursor, size: int) -> tuple[Pairs, Cursor]:
+    n = matches.first.size
+    if size == n and cursor == START:
+        return Pairs(n, None, None), Cursor(n, 0)
+    probe_rows = np.empty(size, dtype=np.int64)
+    row = _members(matches.first, wanted, cursor.row, probe_rows)
+    return Pairs(size, probe_rows, None), Cursor(row, 0)
+
+
+@kernel
+def _expand(
+    first: Int64Array,
+    counts: Int64Array,
+    rows: AnyArray,
+    entry_is_row: bool,
+    outer: bool,
+    row: int,
+    offset: int,
+    probe_rows: Int64Array,
+    build_rows: Int64Array,
+) -> tuple[int, int]:
+    """Fill both outputs (int64, equal sizes) with the next pairs from (row, offset) on; return where it stopped."""
+    single = counts.size == 0
+    produced = 0
+    wanted = probe_rows.size
+    while produced < wanted:
+        start = first[row]
+        if start < 0:
+            if outer:
+                probe_rows[produced] = row
+                build_rows[produced] = -1
+                produced += 1
+            row += 1
+            continue
+        count = 1 if single else counts[row]
+        take = min(count - offset, wanted - produced)
+        start += offset
+        for j in range(take):
+            probe_rows[produced + j] = row
+            build_rows[produced + j] = start + j if entry_is_row else np.int64(rows[start + j])
+        produced += take
+        offset += take
+        if offset == count:
+            row += 1
+            offset = 0
+    return row, offset
+
+
+@kernel
+def _members(first: Int64Array, wanted: bool, row: int, probe_rows: Int64Array) -> int:
+    """Fill `probe_rows` with the next rows, from `row` on, that have a match (`wanted`) or have none."""
+    produced = 0
+    while produced < probe_rows.size:
+        if (first[row] >= 0) == wanted:
+            probe_rows[produced] = row
+            produced += 1
+        row += 1
+    return row
