@@ -1,0 +1,72 @@
+# Everything sets itself up in .venv on its first run; a change of pyproject.toml sets it up again.
+#
+#   make demo [SF=1]   join TPC-H tables with sparkext and with Spark, verify that they agree, time both
+#   make test          lint, then every test
+#   make bench         the benchmarks
+#   make lint          ruff, and mypy on the package as it installs
+#   make wheel         dist/*.whl and dist/*.tar.gz
+#   make clean         remove what make made, except the generated TPC-H data in .data
+
+SF ?= 1
+
+candidates := python3 python3.14 python3.13 python3.12 python3.11 python3.10
+is_recent  := -c 'import sys; sys.exit(sys.version_info < (3, 10))'
+PYTHON     ?= $(shell for p in $(candidates); do $$p $(is_recent) 2>/dev/null && { echo $$p; break; }; done)
+
+VENV   := .venv
+BIN    := $(VENV)/bin
+python  = $(or $(wildcard $(BIN)/python),$(PYTHON))
+
+.PHONY: demo test bench lint wheel clean java python
+.NOTPARALLEL:
+.DEFAULT_GOAL := help
+.PHONY: help
+
+help:
+	@sed -n '1,/^$$/{s/^# \{0,1\}//p;}' Makefile
+
+demo: java $(VENV)/.has-demo
+	@$(BIN)/python -m sparkext demo --sf $(SF)
+
+test: java lint
+	$(BIN)/pytest
+
+bench: java $(VENV)/.has-bench
+	$(BIN)/python -m bench
+
+# mypy cannot see through an editable install whose folders lie side by side, so it reads an installed copy.
+lint: $(VENV)/.has-dev
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	rm -rf build
+	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --target build/typed .
+	cd build/typed && $(CURDIR)/$(BIN)/mypy --config-file $(CURDIR)/pyproject.toml --cache-dir $(CURDIR)/.mypy_cache
+
+wheel: $(VENV)/.has-dev
+	rm -rf build dist
+	$(BIN)/python -m build --no-isolation
+
+clean:
+	rm -rf $(VENV) build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis spark-warehouse
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# The package is installed editable: its finder maps whole folders, so new and changed files are seen at once.
+# setuptools is installed first, so that nothing is fetched again when the package or its wheel is built.
+$(VENV)/.has-%: pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install --upgrade pip "setuptools>=77"
+	$(BIN)/python -m pip install --no-build-isolation --editable ".[$*]"
+	@touch $@
+
+$(BIN)/python: | python
+	@echo "Setting up $(VENV) with $$($(PYTHON) --version): a minute or so, about 1.2 GB"
+	@$(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); \
+	  echo "$(PYTHON) cannot make virtual environments. Debian, Ubuntu: apt install python3-venv" >&2; exit 1; }
+
+python:
+	@$(or $(python),false) $(is_recent) 2>/dev/null || { \
+	  echo "sparkext needs Python 3.10 or later; found $$($(or $(PYTHON),python3) --version 2>&1)." \
+	    "Install one, or name it: make PYTHON=/path/to/python3.12" >&2; exit 1; }
+
+# Asked before anything is downloaded: the check runs from the checkout and needs no package.
+java: python
+	@$(python) -m sparkext doctor --only java

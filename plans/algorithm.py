@@ -1,0 +1,64 @@
+"""Which index a join gets, with the reason in words.
+
+The choice is made by the process that builds the index, once the keys of the build side are known: it depends on their
+layout, number and range.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+DENSE_RANGE_PER_ROW = 8
+"""A dense index costs four bytes a slot, a hash index 24 to 48 bytes a key: up to this ratio the dense one is smaller."""
+
+SMALL_DENSE_RANGE = 1 << 16
+"""A range this small is always worth direct addressing: 256 KiB, which stays in the second-level cache."""
+
+
+@dataclass(frozen=True)
+class BuildKeys:
+    """What is known of a build side's keys.
+
+    - `rows`: build rows; `valid`: those whose key can match.
+    - `word`: the keys fit one 64-bit word each; `smallest` and `largest` bound the valid words (None if none is valid).
+    """
+
+    rows: int
+    valid: int
+    word: bool
+    smallest: int | None = None
+    largest: int | None = None
+
+    @property
+    def span(self) -> int | None:
+        """Number of possible words between the bounds, or None without bounds."""
+        if self.smallest is None or self.largest is None:
+            return None
+        return self.largest - self.smallest + 1
+
+
+@dataclass(frozen=True)
+class IndexChoice:
+    """`kind` is `hash`, `dense` or `ordered`; `reason` is a clause for people."""
+
+    kind: str
+    reason: str
+
+
+def choose_index(algorithm: str, keys: BuildKeys) -> IndexChoice:
+    """Choose the index for `algorithm` (`auto`, `hash` or `sort_merge`).
+
+    `auto` is a hash join: the probe side of a pipeline comes in no known order, and bisection among millions of keys
+    costs five to ten times a hash probe. Both `auto` and `hash` use direct addressing where keys are dense, which is
+    faster than either.
+    """
+    if algorithm == "sort_merge":
+        return IndexChoice("ordered", "sort-merge was asked for")
+    span = keys.span
+    if keys.word and span is not None and span <= max(DENSE_RANGE_PER_ROW * keys.valid, SMALL_DENSE_RANGE):
+        return IndexChoice("dense", f"keys span {span:,} values for {keys.valid:,} rows: addressed directly")
+    if not keys.word:
+        return IndexChoice("hash", "keys are byte strings or wider than 64 bits")
+    if span is None:
+        return IndexChoice("hash", "no build row has a key that can match")
+    return IndexChoice("hash", f"keys span {span:,} values for {keys.valid:,} rows: too sparse to address directly")

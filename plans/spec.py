@@ -1,0 +1,108 @@
+"""What a pipeline is, as plain data: joins in order, keys, and where every output column comes from.
+
+A spec is written by the driver, shipped to workers as JSON, and interpreted there.
+
+Sources are numbered: source 0 is the probe side, source k the build side of join k - 1. A column reference names a
+source and a column's position in it; a full outer join with USING makes its key column of either side, which
+`otherwise` expresses (Spark's `coalesce(left, right)`).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+SPEC_VERSION = 1
+PROBE = 0
+
+JOIN_KINDS = ("inner", "left", "right", "full", "semi", "anti")
+BUILD_PRESERVING = ("right", "full")
+"""Kinds that give out unmatched build rows: only the first join of a pipeline can be one."""
+
+
+@dataclass(frozen=True)
+class ColumnRef:
+    """Column number `column` of source number `source`; where that is null, `otherwise` if given."""
+
+    source: int
+    column: int
+    otherwise: ColumnRef | None = None
+
+
+@dataclass(frozen=True)
+class KeyPair:
+    """One equality of a join: a column of the row so far, and a column of the build side.
+
+    Both are compared as `type` (see `plans.key_types`); with `null_safe`, null equals null.
+    """
+
+    probe: ColumnRef
+    build: int
+    type: str
+    null_safe: bool
+
+
+@dataclass(frozen=True)
+class JoinSpec:
+    """One join. No keys: every probe row matches every build row. `label` is for people."""
+
+    how: str
+    keys: tuple[KeyPair, ...]
+    algorithm: str
+    label: str
+
+    def __post_init__(self) -> None:
+        """Refuse a kind that no operator runs."""
+        if self.how not in JOIN_KINDS:
+            raise ValueError(f"not a join kind: {self.how!r}")
+
+
+@dataclass(frozen=True)
+class PipelineSpec:
+    """A chain of joins over one probe side.
+
+    `probe_columns` counts the columns of the probe side. Where the first join preserves build rows, each input batch
+    carries two kinds of rows and `owner_columns` leading columns: the first is the build row id that this task owns,
+    or null for a probe row; the others only served to bring equal keys to one task.
+    """
+
+    probe_columns: int
+    joins: tuple[JoinSpec, ...]
+    outputs: tuple[ColumnRef, ...]
+    owner_columns: int = 0
+
+    def then(self, join: JoinSpec, outputs: tuple[ColumnRef, ...]) -> PipelineSpec:
+        """Return the pipeline with one more join at its end."""
+        return replace(self, joins=(*self.joins, join), outputs=outputs)
+
+    def to_json(self) -> str:
+        """Serialise; `from_json` reads it back."""
+        return json.dumps({"version": SPEC_VERSION, **asdict(self)})
+
+    @classmethod
+    def from_json(cls, text: str) -> PipelineSpec:
+        """Read what `to_json` wrote. Raises `ValueError` for another version."""
+        data = json.loads(text)
+        version = data.pop("version", None)
+        if version != SPEC_VERSION:
+            raise ValueError(f"pipeline spec of version {version}, expected {SPEC_VERSION}")
+        return cls(
+            probe_columns=data["probe_columns"],
+            joins=tuple(_join(join) for join in data["joins"]),
+            outputs=tuple(_reference(output) for output in data["outputs"]),
+            owner_columns=data["owner_columns"],
+        )
+
+
+def _reference(data: Mapping[str, Any]) -> ColumnRef:
+    otherwise = data["otherwise"]
+    return ColumnRef(data["source"], data["column"], None if otherwise is None else _reference(otherwise))
+
+
+def _join(data: Mapping[str, Any]) -> JoinSpec:
+    keys = tuple(
+        KeyPair(_reference(key["probe"]), key["build"], key["type"], key["null_safe"]) for key in data["keys"]
+    )
+    return JoinSpec(data["how"], keys, data["algorithm"], data["label"])

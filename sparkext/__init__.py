@@ -1,0 +1,37 @@
+"""Pipelined joins for Spark, run as numba kernels over Arrow buffers in Spark's Python workers.
+
+    from sparkext import pipelined_join, report
+    out = facts.transform(pipelined_join(dim, on="key"))
+
+Nothing heavy is imported before it is used: importing this package loads neither PySpark nor numba nor pyarrow.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from sparkext.errors import SparkExtError
+
+if TYPE_CHECKING:
+    from sparkext.join import pipelined_join
+    from sparkext.reporting import report
+
+_here = Path(__file__).parent
+if not (_here / "kernels").is_dir():
+    # A checkout, where kernels and plans lie beside this folder and not in it. Python finds this folder before an
+    # installed package whenever it runs in the checkout's root, as Spark's workers do then.
+    __path__.append(str(_here.parent))
+
+__version__ = "0.1.0"
+__all__ = ["SparkExtError", "__version__", "pipelined_join", "report"]
+
+_LAZY = {"pipelined_join": "sparkext.join", "report": "sparkext.reporting"}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LAZY:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    return getattr(import_module(_LAZY[name]), name)

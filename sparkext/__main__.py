@@ -1,0 +1,94 @@
+"""The command line: `python -m sparkext demo`, `doctor` and `version`."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from sparkext.errors import SparkExtError
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command that `argv` names; returns the exit status: 0, 1 for a finding, 2 if it cannot run."""
+    arguments = _parser().parse_args(argv)
+    try:
+        if arguments.command == "demo":
+            from sparkext import demo
+
+            return demo.run(arguments.sf, arguments.data, arguments.cores, arguments.runs)
+        if arguments.command == "doctor":
+            from sparkext import doctor
+
+            return doctor.run(arguments.only)
+        from sparkext import __version__
+
+        print(f"sparkext {__version__}")
+        return 0
+    except SparkExtError as error:
+        print(f"sparkext: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("\nsparkext: interrupted", file=sys.stderr)
+        return 130
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="sparkext", description="Pipelined joins for Spark.")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="{demo,doctor,version}")
+
+    demo = commands.add_parser(
+        "demo", help="join TPC-H tables with sparkext and with Spark, verify that they agree, and time both"
+    )
+    demo.add_argument("--sf", type=_scale_factor, default=1.0, help="TPC-H scale factor (default: 1)")
+    demo.add_argument(
+        "--data",
+        type=Path,
+        default=Path(".data") / "tpch",
+        help="folder that holds one sub-folder of tables per scale factor (default: %(default)s)",
+    )
+    demo.add_argument("--cores", type=_count, help="cores that Spark may use (default: all)")
+    demo.add_argument("--runs", type=_count, default=3, help="timed runs of each plan (default: 3)")
+
+    doctor = commands.add_parser("doctor", help="check what sparkext needs, and say what to fix")
+    doctor.add_argument(
+        "--only",
+        type=_local_checks,
+        default=(),
+        metavar="CHECK,...",
+        help="run only these of the checks that need no session: python, java, pyspark, …",
+    )
+
+    commands.add_parser("version", help="print the version of sparkext")
+    return parser
+
+
+def _scale_factor(text: str) -> float:
+    value = float(text)
+    if not 0 < value < float("inf"):
+        raise argparse.ArgumentTypeError(f"{text}: a scale factor is a number above 0, such as 0.01, 1 or 10")
+    return value
+
+
+def _count(text: str) -> int:
+    value = int(text)
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"{text}: give a whole number of 1 or more")
+    return value
+
+
+def _local_checks(text: str) -> list[str]:
+    from sparkext.doctor import LOCAL_CHECKS
+
+    names = text.split(",")
+    unknown = [name for name in names if name not in LOCAL_CHECKS]
+    if unknown:
+        raise argparse.ArgumentTypeError(
+            f"unknown: {', '.join(unknown)}; there are {', '.join(LOCAL_CHECKS)}"
+        )
+    return names
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,108 @@
+"""A build side as a file: every column one contiguous Arrow array, ready to be mapped and gathered from.
+
+Batches of many rows arrive from Spark; joins gather from arbitrary rows, and a column in many chunks would cost a
+search per row. So columns are made contiguous once, here, one at a time: the peak is the batches and one column.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import partial
+from typing import IO, Any
+
+import pyarrow as pa
+
+from sparkext.config import BUILD_SIDE_MAX_BYTES
+from sparkext.container import ContainerWriter, read_footer
+from sparkext.errors import BuildSideTooLargeError
+from sparkext.kernels.gather import MAX_VAR_BYTES
+
+
+def collect_batches(batches: Iterable[pa.RecordBatch], schema: pa.Schema, max_bytes: int) -> pa.Table:
+    """Gather a build side's batches into a table, and stop as soon as they exceed `max_bytes`.
+
+    Raises:
+        BuildSideTooLargeError: see `check_build_size`.
+    """
+    kept: list[pa.RecordBatch] = []
+    size = rows = 0
+    for batch in batches:
+        size += batch.nbytes
+        rows += batch.num_rows
+        check_build_size(rows, size, max_bytes)
+        kept.append(batch)
+    return pa.Table.from_batches(kept, schema)
+
+
+def check_build_size(rows: int, size: int, max_bytes: int) -> None:
+    """Hold what was read of a build side against its limit.
+
+    Raises:
+        BuildSideTooLargeError: names what was read, the limit, and the ways out.
+    """
+    if size > max_bytes:
+        raise BuildSideTooLargeError(
+            f"the build side does not fit: its first {rows:,} rows take {size:,} bytes, the limit is {max_bytes:,}."
+            " Select fewer columns or filter it, join the other way round, raise"
+            f" {BUILD_SIDE_MAX_BYTES.name} (or max_build_bytes=), or use Spark's own join."
+        )
+
+
+def write_build_file(table: pa.Table, stream: IO[bytes]) -> int:
+    """Write all columns of `table`; return the size in bytes."""
+    writer = ContainerWriter(stream)
+    columns: list[dict[str, Any]] = []
+    for field, column in zip(table.schema, table.columns, strict=True):
+        offset, length = writer.block(partial(_write_column, _contiguous(column, field)))
+        columns.append({"name": field.name, "offset": offset, "length": length})
+    return writer.finish({"rows": table.num_rows, "columns": columns})
+
+
+def read_build_file(buffer: pa.Buffer, origin: str) -> tuple[int, list[pa.Array]]:
+    """Return the number of rows and the columns, without copying.
+
+    Raises:
+        BuildFileError: the file is truncated, damaged or of another version.
+    """
+    footer = read_footer(buffer, origin)
+    columns = []
+    for column in footer["columns"]:
+        block = buffer.slice(column["offset"], column["length"])
+        columns.append(pa.ipc.open_stream(block).read_next_batch().column(0))
+    return footer["rows"], columns
+
+
+def _contiguous(column: pa.ChunkedArray, field: pa.Field) -> pa.Array:
+    if column.num_chunks == 1:
+        return column.chunk(0)
+    wide = _wide_type(field.type)
+    if wide is not None and sum(_var_bytes(chunk) for chunk in column.chunks) > MAX_VAR_BYTES:
+        column = column.cast(wide)
+    combined = column.combine_chunks()
+    if isinstance(combined, pa.ChunkedArray):
+        if combined.num_chunks > 1:
+            raise BuildSideTooLargeError(
+                f"column {field.name!r} of type {field.type} holds more than 2^31 nested elements, which one Arrow"
+                " array cannot. Select fewer columns or filter the build side."
+            )
+        return combined.chunk(0) if combined.num_chunks else pa.array([], field.type)
+    return combined
+
+
+def _wide_type(arrow_type: pa.DataType) -> pa.DataType | None:
+    if pa.types.is_string(arrow_type):
+        return pa.large_string()
+    return pa.large_binary() if pa.types.is_binary(arrow_type) else None
+
+
+def _var_bytes(chunk: pa.Array) -> int:
+    data = chunk.buffers()[2]
+    return 0 if data is None else int(data.size)
+
+
+def _write_column(array: pa.Array, sink: IO[bytes]) -> None:
+    batch = pa.record_batch([array], names=["column"])
+    with pa.ipc.new_stream(sink, batch.schema) as writer:
+        writer.write_batch(batch)
+
+

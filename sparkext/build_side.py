@@ -1,0 +1,84 @@
+"""The build side on the driver: whatever the user passed, with a Spark schema and a way to collect it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from sparkext import spark_bridge
+from sparkext.build_file import check_build_size, collect_batches
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
+
+
+@dataclass(frozen=True)
+class DriverBuildSide:
+    """`schema` is Spark's; `collect(positions, max_bytes)` gives those columns in Spark's Arrow types.
+
+    `collect` raises `BuildSideTooLargeError`.
+    """
+
+    schema: StructType
+    collect: Callable[[tuple[int, ...], int], pa.Table]
+
+
+def build_side(session: SparkSession, other: Any, problems: list[str]) -> DriverBuildSide | None:
+    """Accept a Spark DataFrame, a pandas DataFrame or a pyarrow Table; otherwise add to `problems`."""
+    if spark_bridge.is_dataframe(other):
+        return _from_spark(session, other, problems)
+    if isinstance(other, pa.Table) or _is_pandas(other):
+        return _from_local(session, other, problems)
+    problems.append(
+        f"other is a {type(other).__module__}.{type(other).__name__}; expected a Spark DataFrame, a pandas DataFrame"
+        " or a pyarrow Table"
+    )
+    return None
+
+
+def _from_spark(session: SparkSession, other: DataFrame, problems: list[str]) -> DriverBuildSide | None:
+    if spark_bridge.is_connect(session) != spark_bridge.is_connect(other.sparkSession):
+        problems.append("one side belongs to a Spark Connect session and the other to a classic one")
+        return None
+    if other.isStreaming:
+        problems.append("other is a streaming DataFrame: a build side must end. Use Spark's own join for streams")
+        return None
+
+    def collect(positions: tuple[int, ...], max_bytes: int) -> pa.Table:
+        from pyspark.sql.types import StructType
+
+        schema = other.schema
+        picked = other
+        if positions != tuple(range(len(schema.fields))):
+            picked = other.select(*(spark_bridge.quoted(schema.fields[position].name) for position in positions))
+        arrow = spark_bridge.arrow_schema(StructType([schema.fields[position] for position in positions]))
+        batches = (
+            pa.RecordBatch.from_arrays([c.cast(f.type) for c, f in zip(b.columns, arrow, strict=True)], schema=arrow)
+            for b in spark_bridge.collect_as_arrow(picked)
+        )
+        return collect_batches(batches, arrow, max_bytes)
+
+    return DriverBuildSide(other.schema, collect)
+
+
+def _from_local(session: SparkSession, other: Any, problems: list[str]) -> DriverBuildSide | None:
+    try:
+        schema, table = spark_bridge.local_table(session, other)
+    except Exception as error:  # pandas, pyarrow and PySpark each raise their own for types they cannot convert
+        problems.append(f"other cannot be converted to Spark's types: {error}")
+        return None
+
+    def collect(positions: tuple[int, ...], max_bytes: int) -> pa.Table:
+        picked = table.select(list(positions))
+        check_build_size(picked.num_rows, picked.nbytes, max_bytes)
+        return picked
+
+    return DriverBuildSide(schema, collect)
+
+
+def _is_pandas(value: Any) -> bool:
+    return type(value).__module__.startswith("pandas.") and type(value).__name__ == "DataFrame"

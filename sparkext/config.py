@@ -1,0 +1,269 @@
+"""The configuration keys: one typed registry that settings, error messages and the README's table come from.
+
+Every key lives under `spark.sparkext.` and is read from Spark's configuration, where all values are strings.
+A call may override any of them by its full name. Both ways go through the same parser.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Generic, Literal, TypeVar, get_args
+
+from sparkext.errors import ConfigError
+
+T = TypeVar("T")
+
+PREFIX = "spark.sparkext."
+
+AlgorithmName = Literal["auto", "hash", "sort_merge"]
+
+_BYTE_UNITS = {"b": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40, "p": 1 << 50}
+_BYTE_SIZE = re.compile(r"(\d+)\s*(?:([kmgtp])b?|b)?", re.IGNORECASE | re.ASCII)
+_BOOLEANS = {"true": True, "false": False}
+
+
+def parse_bytes(text: str) -> int:
+    """Bytes from a size in Spark's notation: `4g`, `512m`, `64kb`, or a plain number of bytes.
+
+    Units are powers of 1024 and case is ignored, as in Spark; fractions such as `1.5g` are refused, as there.
+    Raises `ValueError`.
+    """
+    match = _BYTE_SIZE.fullmatch(text)
+    if match is None:
+        raise ValueError(f"not a byte size: {text!r}")
+    return int(match[1]) * _BYTE_UNITS[(match[2] or "b").lower()]
+
+
+def render_bytes(size: int) -> str:
+    """The shortest exact spelling of a byte size that `parse_bytes` reads back."""
+    for unit in reversed(_BYTE_UNITS):
+        if unit != "b" and size and size % _BYTE_UNITS[unit] == 0:
+            return f"{size // _BYTE_UNITS[unit]}{unit}"
+    return str(size)
+
+
+def parse_boolean(text: str) -> bool:
+    """`true` or `false` in any case, the only spellings that Spark takes. Raises `ValueError`."""
+    try:
+        return _BOOLEANS[text.lower()]
+    except KeyError:
+        raise ValueError(f"not a boolean: {text!r}") from None
+
+
+@dataclass(frozen=True)
+class ValueType(Generic[T]):
+    """How values of one type are read from Spark's configuration strings, and written for people.
+
+    `parse` raises `ValueError` on text that is not of the type; ranges are the key's business.
+    """
+
+    name: str
+    parse: Callable[[str], T]
+    render: Callable[[T], str] = str
+
+
+INTEGER = ValueType("integer", int)
+NUMBER = ValueType("number", float)
+BYTE_SIZE = ValueType("byte size", parse_bytes, render_bytes)
+BOOLEAN = ValueType("boolean", parse_boolean, lambda value: str(value).lower())
+BIT_MASK = ValueType("bit mask", lambda text: int(text, base=0), hex)
+TEXT = ValueType("text", str)
+
+
+@dataclass(frozen=True)
+class ConfigKey(Generic[T]):
+    """One key: where it is read (`name`), where it lands in `Settings` (`attribute`), and what it may hold.
+
+    `expected` completes the sentence "expected …" for users; `accepts` is the same rule for the program.
+    """
+
+    name: str
+    attribute: str
+    type: ValueType[T]
+    unit: str
+    default: T
+    doc: str
+    expected: str
+    accepts: Callable[[T], bool]
+
+    def read(self, raw: object) -> T:
+        """The typed value of `raw`, a configuration string or a Python value that prints like one.
+
+        Raises `ConfigError` if the type or the range forbids it.
+        """
+        try:
+            value = self.type.parse(str(raw).strip())
+        except ValueError:
+            raise self._refusal(raw) from None
+        if not self.accepts(value):
+            raise self._refusal(raw)
+        return value
+
+    def _refusal(self, raw: object) -> ConfigError:
+        return ConfigError(f"{self.name}: got {raw!r}, expected {self.expected}")
+
+
+def _at_least(lowest: int) -> Callable[[int], bool]:
+    return lambda value: value >= lowest
+
+
+BUILD_SIDE_MAX_BYTES = ConfigKey(
+    name=PREFIX + "buildSide.maxBytes",
+    attribute="build_side_max_bytes",
+    type=BYTE_SIZE,
+    unit="bytes",
+    default=4 << 30,
+    doc="A build side whose Arrow form is larger is refused with an error.",
+    expected="a byte size of at least 1, such as 512m or 4g",
+    accepts=_at_least(1),
+)
+MORSEL_MAX_ROWS = ConfigKey(
+    name=PREFIX + "morsel.maxRows",
+    attribute="morsel_max_rows",
+    type=INTEGER,
+    unit="rows",
+    default=131_072,
+    doc="Upper bound of every output budget; input batches are coalesced to and split at this many rows.",
+    expected="an integer of at least 1",
+    accepts=_at_least(1),
+)
+MORSEL_MIN_ROWS = ConfigKey(
+    name=PREFIX + "morsel.minRows",
+    attribute="morsel_min_rows",
+    type=INTEGER,
+    unit="rows",
+    default=1_024,
+    doc="Lower bound of every output budget, so that a join always advances. Not above maxRows.",
+    expected="an integer of at least 1",
+    accepts=_at_least(1),
+)
+MEMORY_FRACTION = ConfigKey(
+    name=PREFIX + "memory.fraction",
+    attribute="memory_fraction",
+    type=NUMBER,
+    unit="share",
+    default=0.5,
+    doc="Share of the measured memory headroom that pipelines may plan with.",
+    expected="a number above 0 and at most 1",
+    accepts=lambda value: 0.0 < value <= 1.0,
+)
+ALGORITHM = ConfigKey(
+    name=PREFIX + "algorithm",
+    attribute="algorithm",
+    type=TEXT,
+    unit="",
+    default="auto",
+    doc="Join algorithm where a call names none: `auto`, `hash` or `sort_merge`.",
+    expected="one of auto, hash, sort_merge",
+    accepts=lambda value: value in get_args(AlgorithmName),
+)
+REPORT_DECISIONS = ConfigKey(
+    name=PREFIX + "report.decisions",
+    attribute="report_decisions",
+    type=INTEGER,
+    unit="decisions",
+    default=256,
+    doc="How many budget decisions a task keeps for the report.",
+    expected="an integer of at least 0",
+    accepts=_at_least(0),
+)
+DEBUG_HASH_MASK = ConfigKey(
+    name=PREFIX + "debug.hashMask",
+    attribute="debug_hash_mask",
+    type=BIT_MASK,
+    unit="",
+    default=(1 << 64) - 1,
+    doc="ANDed onto every hash; 0 makes all hashes collide. Only for tests.",
+    expected="an integer from 0 to 0xffffffffffffffff, decimal or hexadecimal",
+    accepts=lambda value: 0 <= value < 1 << 64,
+)
+
+REGISTRY: tuple[ConfigKey[Any], ...] = (
+    BUILD_SIDE_MAX_BYTES,
+    MORSEL_MAX_ROWS,
+    MORSEL_MIN_ROWS,
+    MEMORY_FRACTION,
+    ALGORITHM,
+    REPORT_DECISIONS,
+    DEBUG_HASH_MASK,
+)
+"""Every key, in the order of the README's table."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The values of all keys, typed and validated. `read_settings` makes them; the registry explains them."""
+
+    build_side_max_bytes: int
+    morsel_max_rows: int
+    morsel_min_rows: int
+    memory_fraction: float
+    algorithm: AlgorithmName
+    report_decisions: int
+    debug_hash_mask: int
+
+
+def read_settings(get: Callable[[str], str | None], overrides: Mapping[str, object]) -> Settings:
+    """Settings from Spark's configuration, overridden by the options of one call.
+
+    `get` maps a full key name to its configured string, None if unset. `overrides` maps full key names to
+    strings or Python values, and wins. Raises one `ConfigError` that lists every problem.
+
+    A default `morsel.minRows` gives way to a lower `morsel.maxRows`; an explicit one does not.
+    """
+    problems = [_unknown(name) for name in overrides if name not in {key.name for key in REGISTRY}]
+    values: dict[str, Any] = {}
+    explicit = set()
+    for key in REGISTRY:
+        raw = overrides[key.name] if key.name in overrides else get(key.name)
+        if raw is None and key.name not in overrides:
+            values[key.attribute] = key.default
+            continue
+        explicit.add(key.name)
+        try:
+            values[key.attribute] = key.read(raw)
+        except ConfigError as error:
+            problems.append(str(error))
+    if not problems:
+        problems += _reconcile_row_bounds(values, MORSEL_MIN_ROWS.name in explicit)
+    if problems:
+        raise ConfigError("\n".join(problems))
+    return Settings(**values)
+
+
+def _reconcile_row_bounds(values: dict[str, Any], min_rows_is_explicit: bool) -> list[str]:
+    """Lower a default minRows to maxRows, in place; the problem if an explicit minRows exceeds maxRows."""
+    lowest, highest = values[MORSEL_MIN_ROWS.attribute], values[MORSEL_MAX_ROWS.attribute]
+    if lowest <= highest:
+        return []
+    if min_rows_is_explicit:
+        expected = f"at most {MORSEL_MAX_ROWS.name}, which is {highest}"
+        return [f"{MORSEL_MIN_ROWS.name}: got {lowest}, expected {expected}"]
+    values[MORSEL_MIN_ROWS.attribute] = highest
+    return []
+
+
+def _unknown(name: str) -> str:
+    """The problem with a name that is no key, and the key whose full, short or attribute name is nearest."""
+    spellings = {
+        spelling.lower(): key.name
+        for key in REGISTRY
+        for spelling in (key.attribute, key.name.removeprefix(PREFIX), key.name)
+    }
+    nearest = difflib.get_close_matches(name.lower(), spellings, n=1)
+    if nearest:
+        return f"{name}: unknown key, did you mean {spellings[nearest[0]]}?"
+    return f"{name}: unknown key, available: {', '.join(key.name for key in REGISTRY)}"
+
+
+def markdown_table() -> str:
+    """The registry as the Markdown table of the README, one row per key, without a trailing newline."""
+    rows = [("key", "type", "unit", "default", "meaning"), ("---",) * 5]
+    rows += [
+        (f"`{key.name}`", key.type.name, key.unit, f"`{key.type.render(key.default)}`", key.doc)
+        for key in REGISTRY
+    ]
+    return "\n".join(f"| {' | '.join(row)} |" for row in rows)

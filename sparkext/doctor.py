@@ -1,0 +1,436 @@
+"""`python -m sparkext doctor`: one line per check of what sparkext needs, with the remedy for what is wrong.
+
+The checks of `LOCAL_CHECKS` need nothing but this Python, so they can run before anything is installed.
+The others look at a small local Spark session and at one of its Python workers.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from sparkext.errors import EnvironmentProblemError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+REFERENCE_PYSPARK = (4, 3)
+OLDEST_JAVA = 17
+OLDEST_PYTHON = (3, 10)
+OLDEST_PACKAGES = {"numpy": (1, 26), "pandas": (2, 2), "pyarrow": (18, 0), "numba": (0, 61)}
+
+_GET_JAVA = (
+    "Install a Java 17 or 21 runtime (Debian, Ubuntu: apt install openjdk-17-jre-headless; Fedora, RHEL: "
+    "dnf install java-17-openjdk-headless; macOS: brew install openjdk@17), and set JAVA_HOME to it if it is "
+    "not the first on PATH"
+)
+_ENOUGH_DISK = 10 << 30
+
+
+class Status(Enum):
+    """How a check ended."""
+
+    OK = "ok"
+    WARN = "warn"
+    FAIL = "FAIL"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What one check found, and what to do about it when it is not as it should be."""
+
+    status: Status
+    title: str
+    detail: str
+    advice: str = ""
+
+    def __str__(self) -> str:
+        """Status, title, detail and advice on one line."""
+        line = f"{self.status.value:<4}  {self.title:<14}  {self.detail}"
+        return f"{line} -> {self.advice}" if self.advice else line
+
+
+def run(only: Sequence[str] = ()) -> int:
+    """Print the findings as they come; returns the exit status, 1 if any check failed.
+
+    `only` names some of `LOCAL_CHECKS`; without it, all of them and the session's checks run.
+    """
+    failed: list[str] = []
+    for finding in findings(only):
+        print(finding, flush=True)
+        if finding.status is Status.FAIL:
+            failed.append(finding.title)
+    if failed:
+        print(f"\n{len(failed)} of the checks failed: {', '.join(failed)}.")
+    return 1 if failed else 0
+
+
+def findings(only: Sequence[str] = ()) -> Iterator[Finding]:
+    """Yield the finding of every check. A check that raises is a failed check, and the next one runs."""
+    broken = []
+    for title in only or LOCAL_CHECKS:
+        finding = _guarded(title, LOCAL_CHECKS[title])
+        yield finding
+        if finding.status is Status.FAIL:
+            broken.append(title)
+    if only:
+        return
+    if broken:
+        yield Finding(Status.WARN, "session", "not started", f"mend first: {', '.join(broken)}")
+        return
+    try:
+        yield from _session_findings()
+    except Exception as error:
+        yield Finding(Status.FAIL, "session", _summary(error), "start a session by hand and read Spark's log")
+
+
+def _guarded(title: str, check: Callable[[], Finding]) -> Finding:
+    try:
+        return check()
+    except Exception as error:
+        return Finding(Status.FAIL, title, _summary(error))
+
+
+def _summary(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}".splitlines()[0]
+
+
+# --- what this Python can tell --------------------------------------------------------------------
+
+
+def check_python() -> Finding:
+    """Python itself."""
+    found = ".".join(map(str, sys.version_info[:3]))
+    if sys.version_info < OLDEST_PYTHON:
+        return Finding(Status.FAIL, "python", found, f"use Python {_dotted(OLDEST_PYTHON)} or later")
+    return Finding(Status.OK, "python", f"{found} ({sys.executable})")
+
+
+def check_java() -> Finding:
+    """The Java that Spark would run."""
+    try:
+        java, version = require_java()
+    except EnvironmentProblemError as error:
+        detail, _, advice = str(error).partition(". ")
+        return Finding(Status.FAIL, "java", detail, advice)
+    return Finding(Status.OK, "java", f"{version} ({java})")
+
+
+def check_pyspark() -> Finding:
+    """PySpark, against the version that sparkext is tested with."""
+    reference = _dotted(REFERENCE_PYSPARK)
+    try:
+        version = importlib.import_module("pyspark").__version__
+    except ImportError as error:
+        return Finding(
+            Status.FAIL, "pyspark", f"cannot be imported: {error}", 'pip install "sparkext[spark]"'
+        )
+    if _release(version) != REFERENCE_PYSPARK:
+        return Finding(Status.WARN, "pyspark", version, f"untested: sparkext is tested with {reference}")
+    return Finding(Status.OK, "pyspark", version)
+
+
+def check_package(name: str) -> Finding:
+    """One of the packages that kernels and workers are made of."""
+    oldest = OLDEST_PACKAGES[name]
+    remedy = f'pip install "{name}>={_dotted(oldest)}{",<3" if name == "pandas" else ""}"'
+    try:
+        version = importlib.import_module(name).__version__
+    except ImportError as error:
+        return Finding(Status.FAIL, name, f"cannot be imported: {error}", remedy)
+    if _release(version) < oldest:
+        return Finding(Status.FAIL, name, f"{version} is too old", remedy)
+    if name == "pandas" and _release(version) >= (3, 0):
+        return Finding(
+            Status.WARN, name, f"{version}: PySpark {_dotted(REFERENCE_PYSPARK)} expects pandas 2", remedy
+        )
+    return Finding(Status.OK, name, version)
+
+
+LOCAL_CHECKS: Mapping[str, Callable[[], Finding]] = {
+    "python": check_python,
+    "java": check_java,
+    "pyspark": check_pyspark,
+    **{name: lambda name=name: check_package(name) for name in OLDEST_PACKAGES},  # type: ignore[misc]
+}
+
+
+def require_java() -> tuple[Path, str]:
+    """Return the Java executable that Spark would start, and its version; raise if Spark could not run on it.
+
+    Looks where Spark looks: in JAVA_HOME if that is set, else on PATH.
+    """
+    java = _find_java()
+    try:
+        ran = subprocess.run([java, "-version"], capture_output=True, text=True, errors="replace", timeout=60)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise EnvironmentProblemError(f"{java} cannot be run ({error}). {_GET_JAVA}.") from error
+    stated = re.search(r'version "([^"]+)"', ran.stderr + ran.stdout)
+    if ran.returncode != 0 or stated is None:
+        said = " ".join((ran.stderr + ran.stdout).split())[:200] or "nothing"
+        raise EnvironmentProblemError(f"{java} -version gave no version, but said: {said}. {_GET_JAVA}.")
+    version = stated[1]
+    if java_major(version) < OLDEST_JAVA:
+        raise EnvironmentProblemError(
+            f"{java} is Java {version}, and Spark needs Java {OLDEST_JAVA} or later. {_GET_JAVA}."
+        )
+    return java, version
+
+
+def _find_java() -> Path:
+    home = os.environ.get("JAVA_HOME")
+    if home:
+        java = Path(home) / "bin" / "java"
+        if not os.access(java, os.X_OK):
+            raise EnvironmentProblemError(
+                f"JAVA_HOME is {home}, where there is no bin/java. Correct it or unset it. {_GET_JAVA}."
+            )
+        return java
+    on_path = shutil.which("java")
+    if on_path is None:
+        raise EnvironmentProblemError(
+            f"Spark needs Java {OLDEST_JAVA} or later, and there is no java on PATH. {_GET_JAVA}."
+        )
+    return Path(on_path)
+
+
+def java_major(version: str) -> int:
+    """Return the feature release of a Java version: 8 for `1.8.0_292`, 17 for `17.0.15`, 24 for `24-ea`."""
+    numbers = [int(number) for number in re.findall(r"\d+", version)]
+    return numbers[1] if numbers[:1] == [1] and len(numbers) > 1 else numbers[0]
+
+
+# --- what a session can tell ----------------------------------------------------------------------
+
+
+@contextmanager
+def local_session(name: str, settings: Mapping[str, str]) -> Iterator[SparkSession]:
+    """Start a local Spark session that writes nothing to the terminal, and stop it at the end.
+
+    What the JVM and the workers write to stderr goes to a file that is shown only if Spark does not start.
+    """
+    from pyspark.sql import SparkSession
+
+    quiet = {
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+    }
+    builder = SparkSession.builder.appName(name)
+    for key, value in {**quiet, **settings}.items():
+        builder = builder.config(key, value)
+    with tempfile.TemporaryFile() as log:
+        try:
+            with _stderr_to(log.fileno()):
+                spark = builder.getOrCreate()
+        except Exception as error:
+            log.seek(0)
+            said = "".join(log.read().decode(errors="replace").splitlines(keepends=True)[-20:])
+            raise EnvironmentProblemError(f"Spark did not start: {_summary(error)}\n{said}") from error
+    try:
+        spark.sparkContext.setLogLevel("ERROR")
+        yield spark
+    finally:
+        spark.stop()
+
+
+@contextmanager
+def _stderr_to(descriptor: int) -> Iterator[None]:
+    """Send what this process and the children that it starts meanwhile write to stderr to a file."""
+    sys.stderr.flush()
+    terminal = os.dup(2)
+    os.dup2(descriptor, 2)
+    try:
+        yield
+    finally:
+        sys.stderr.flush()
+        os.dup2(terminal, 2)
+        os.close(terminal)
+
+
+def _session_findings() -> Iterator[Finding]:
+    started = time.perf_counter()
+    with local_session("sparkext doctor", {"spark.master": "local[1]"}) as spark:
+        yield _guarded("session", lambda: check_session(spark.version, time.perf_counter() - started))
+        yield _guarded("io encryption", lambda: check_io_encryption(spark))
+        yield _guarded("local dirs", lambda: check_local_dirs(spark))
+        try:
+            facts = worker_facts(spark)
+        except Exception as error:
+            yield check_dead_worker(error)
+            return
+        for title, check in WORKER_CHECKS.items():
+            yield _guarded(title, lambda check=check: check(facts))  # type: ignore[misc]
+
+
+def check_session(version: str, seconds: float) -> Finding:
+    """The JVM's Spark, against the Python package that drives it."""
+    package = importlib.import_module("pyspark").__version__
+    if _release(version) != _release(package):
+        home = os.environ.get("SPARK_HOME", "unset")
+        detail = f"the JVM runs Spark {version}, the package is pyspark {package} (SPARK_HOME is {home})"
+        return Finding(
+            Status.WARN, "session", detail, "unset SPARK_HOME, or install the pyspark of that Spark"
+        )
+    return Finding(Status.OK, "session", f"Spark {version} started in {seconds:.1f} s")
+
+
+def check_io_encryption(spark: SparkSession) -> Finding:
+    """Whether Spark encrypts what it writes to local disks, broadcasts included."""
+    if spark.sparkContext.getConf().get("spark.io.encryption.enabled", "false") == "true":
+        advice = "every worker holds its own copy; spark.io.encryption.enabled=false lets them share one"
+        return Finding(Status.WARN, "io encryption", "on: build sides cannot be mapped from disk", advice)
+    return Finding(Status.OK, "io encryption", "off: build sides are mapped, one copy per node")
+
+
+def check_local_dirs(spark: SparkSession) -> Finding:
+    """Room and permission to write where Spark keeps build sides, indexes and spills."""
+    configured = spark.sparkContext.getConf().get("spark.local.dir", tempfile.gettempdir())
+    folders = os.environ.get("SPARK_LOCAL_DIRS", configured or "").split(",")
+    locked = [folder for folder in folders if not os.access(folder, os.W_OK | os.X_OK)]
+    if locked:
+        advice = "create it, or set SPARK_LOCAL_DIRS to folders that can be written"
+        return Finding(Status.FAIL, "local dirs", f"not writable: {', '.join(locked)}", advice)
+    free = {folder: shutil.disk_usage(folder).free for folder in folders}
+    detail = ", ".join(f"{folder}: {size / 2**30:,.1f} GiB free" for folder, size in free.items())
+    if min(free.values()) < _ENOUGH_DISK:
+        return Finding(
+            Status.WARN, "local dirs", detail, "build sides live here: set SPARK_LOCAL_DIRS to a roomier disk"
+        )
+    return Finding(Status.OK, "local dirs", detail)
+
+
+# --- what a worker can tell -----------------------------------------------------------------------
+
+
+def worker_facts(spark: SparkSession) -> dict[str, Any]:
+    """Ask one Python worker what it is and sees.
+
+    `python` and `executable`; `imports`: names to versions; `cache`: the folder where numba keeps compiled
+    kernels; `memory`: pairs of name and value. What could not be found out is `!` and the error.
+    """
+
+    def probe(batches: Iterator[Any]) -> Iterator[Any]:
+        # A nested function travels by value, so that it runs even where sparkext cannot be imported.
+        import importlib
+        import json
+        import platform
+        import sys
+
+        import pyarrow
+
+        def attempt(ask: Callable[[], Any]) -> Any:
+            try:
+                return ask()
+            except Exception as error:
+                return f"!{type(error).__name__}: {error}"
+
+        def version(name: str) -> Any:
+            return importlib.import_module(name).__version__
+
+        def cache() -> Any:
+            jit = importlib.import_module("sparkext.kernels.jit")
+            return jit.kernel(jit.frozen).stats.cache_path
+
+        def memory() -> Any:
+            return importlib.import_module("sparkext.memory").process_probe().describe()
+
+        for _ in batches:
+            pass
+        names = ("sparkext", "pyarrow", "numba")
+        facts = {
+            "python": platform.python_version(),
+            "executable": sys.executable,
+            "imports": {name: attempt(lambda name=name: version(name)) for name in names},  # type: ignore[misc]
+            "cache": attempt(cache),
+            "memory": attempt(memory),
+        }
+        yield pyarrow.RecordBatch.from_pydict({"facts": [json.dumps(facts)]})
+
+    [row] = spark.range(1, numPartitions=1).mapInArrow(probe, "facts string").collect()
+    facts: dict[str, Any] = json.loads(row.facts)
+    return facts
+
+
+def check_dead_worker(error: Exception) -> Finding:
+    """Why no worker answered."""
+    text = str(error)
+    chosen = os.environ.get("PYSPARK_PYTHON", "unset, so the python3 on PATH")
+    causes = [
+        line.strip() for line in text.splitlines() if re.search(r"PYTHON_VERSION_MISMATCH|Error:", line)
+    ]
+    detail = f"no answer: {causes[0] if causes else _summary(error)} (PYSPARK_PYTHON is {chosen})"
+    return Finding(Status.FAIL, "worker", detail, f"export PYSPARK_PYTHON={sys.executable}")
+
+
+def check_worker_python(facts: Mapping[str, Any]) -> Finding:
+    """The worker's Python, against this one."""
+    detail = f"{facts['python']} ({facts['executable']})"
+    if _release(facts["python"]) != sys.version_info[:2]:
+        advice = f"export PYSPARK_PYTHON={sys.executable}"
+        return Finding(
+            Status.FAIL, "worker python", f"{detail}, but this is {_dotted(sys.version_info[:2])}", advice
+        )
+    return Finding(Status.OK, "worker python", detail)
+
+
+def check_worker_imports(facts: Mapping[str, Any]) -> Finding:
+    """What the worker can import."""
+    detail = ", ".join(f"{name} {found.lstrip('!')}" for name, found in facts["imports"].items())
+    if any(found.startswith("!") for found in facts["imports"].values()):
+        advice = (
+            f"install sparkext for {facts['executable']}, or point PYSPARK_PYTHON at a Python that has it"
+        )
+        return Finding(Status.FAIL, "worker imports", detail, advice)
+    return Finding(Status.OK, "worker imports", detail)
+
+
+def check_numba_cache(facts: Mapping[str, Any]) -> Finding:
+    """Where compiled kernels are kept; numba refuses to work when it finds no writable folder."""
+    if facts["cache"].startswith("!"):
+        advice = (
+            "set NUMBA_CACHE_DIR (or spark.executorEnv.NUMBA_CACHE_DIR) to a folder that workers can write"
+        )
+        return Finding(Status.FAIL, "numba cache", facts["cache"].lstrip("!"), advice)
+    return Finding(Status.OK, "numba cache", facts["cache"])
+
+
+def check_memory(facts: Mapping[str, Any]) -> Finding:
+    """The limits from which a worker chooses the size of its output."""
+    if isinstance(facts["memory"], str):
+        return Finding(
+            Status.FAIL, "memory", facts["memory"].lstrip("!"), "this is a fault in sparkext: report it"
+        )
+    *limits, (_, headroom) = facts["memory"]
+    lines = [f"headroom {headroom}", *(f"{name}: {value}" for name, value in limits)]
+    return Finding(Status.OK, "memory", f"\n{'':<22}".join(lines))
+
+
+WORKER_CHECKS: Mapping[str, Callable[[Mapping[str, Any]], Finding]] = {
+    "worker python": check_worker_python,
+    "worker imports": check_worker_imports,
+    "numba cache": check_numba_cache,
+    "memory": check_memory,
+}
+
+
+def _release(version: str) -> tuple[int, ...]:
+    return tuple(int(number) for number in re.findall(r"\d+", version)[:2])
+
+
+def _dotted(release: tuple[int, ...]) -> str:
+    return ".".join(map(str, release))

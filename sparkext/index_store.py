@@ -1,0 +1,197 @@
+"""One index per build side and node: built by the first worker that needs it, mapped by all.
+
+The index lies beside the build file, so it lives and dies with it. The first worker to take the file lock builds and
+publishes it by an atomic rename; the others wait on the lock and map the result. A builder that is killed leaves a
+temporary file that nobody reads and a lock that the system releases: the next worker takes over and clears it away.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import os
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+
+from sparkext import __version__
+from sparkext.build_file import read_build_file
+from sparkext.container import FORMAT_VERSION, TEMPORARY_SUFFIX, atomic_file, map_file
+from sparkext.index_file import IndexInfo, read_index_file, write_index_file
+from sparkext.kernels.all_rows_index import AllRowsIndex
+from sparkext.kernels.dense_index import build_dense_index, key_range
+from sparkext.kernels.hash_index import build_hash_index
+from sparkext.kernels.index import JoinIndex, index_bytes
+from sparkext.kernels.keys import EncodedKeys, cast_key, encode_keys
+from sparkext.kernels.ordered_index import build_ordered_index
+from sparkext.plans.algorithm import BuildKeys, choose_index
+
+INDEX_SUFFIX = ".index"
+LOCK_SUFFIX = ".lock"
+_OPEN_BUILD_SIDES = 16
+
+
+@dataclass(frozen=True)
+class IndexRecipe:
+    """Everything that determines an index of a given build file.
+
+    `key_columns` are positions in the build file, `key_types` the Arrow types in which keys are compared.
+    """
+
+    key_columns: tuple[int, ...]
+    key_types: tuple[pa.DataType, ...]
+    null_safe: tuple[bool, ...]
+    algorithm: str
+    hash_mask: int
+
+    @property
+    def digest(self) -> str:
+        """Name of the index among those of its build file. Changes with the package: an index of another is not read."""
+        parts = [
+            __version__,
+            FORMAT_VERSION,
+            self.key_columns,
+            [str(key_type) for key_type in self.key_types],
+            self.null_safe,
+            self.algorithm,
+            self.hash_mask,
+        ]
+        return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]
+
+
+@dataclass(frozen=True)
+class BuildSide:
+    """A build side as a pipeline uses it: its columns, and the index over its keys. Both may be mapped files."""
+
+    rows: int
+    columns: Sequence[pa.Array]
+    index: JoinIndex
+    info: IndexInfo
+
+
+def build_index(rows: int, columns: Sequence[pa.Array], recipe: IndexRecipe) -> tuple[JoinIndex, IndexInfo]:
+    """Choose and build the index of a build side in this process."""
+    started = time.perf_counter()
+    if not recipe.key_columns:
+        return _described(AllRowsIndex(rows), "the join has no key", rows, started)
+    keys = encode_keys(
+        [
+            cast_key(columns[column], key_type)
+            for column, key_type in zip(recipe.key_columns, recipe.key_types, strict=True)
+        ],
+        recipe.null_safe,
+    )
+    choice = choose_index(recipe.algorithm, _facts(keys))
+    if choice.kind == "ordered":
+        index: JoinIndex = build_ordered_index(keys)
+    elif choice.kind == "dense":
+        bounds = key_range(keys)
+        assert bounds is not None
+        index = build_dense_index(keys, bounds[0], bounds[1])
+    else:
+        index = build_hash_index(keys, recipe.hash_mask)
+    return _described(index, choice.reason, rows, started)
+
+
+def _facts(keys: EncodedKeys) -> BuildKeys:
+    valid = keys.length if keys.valid is None else int(keys.valid.sum())
+    if keys.words is None:
+        return BuildKeys(keys.length, valid, word=False)
+    bounds = key_range(keys)
+    if bounds is None:
+        return BuildKeys(keys.length, valid, word=True)
+    return BuildKeys(keys.length, valid, word=True, smallest=bounds[0], largest=bounds[1])
+
+
+def _described(index: JoinIndex, reason: str, rows: int, started: float) -> tuple[JoinIndex, IndexInfo]:
+    return index, IndexInfo(index.kind, reason, index_bytes(index), rows, time.perf_counter() - started)
+
+
+def open_build_side(path: Path, recipe: IndexRecipe) -> BuildSide:
+    """Map a build file and its index, building the index first if no worker of this node has.
+
+    Build sides stay open from task to task in a worker process; those whose file is gone are let go.
+    """
+    return _opened.get(path, recipe)
+
+
+class _OpenBuildSides:
+    """The build sides that this process has mapped, least recently used first."""
+
+    def __init__(self) -> None:
+        self._entries: OrderedDict[tuple[str, str], tuple[tuple[int, int, int], BuildSide]] = OrderedDict()
+
+    def get(self, path: Path, recipe: IndexRecipe) -> BuildSide:
+        self._drop_vanished()
+        key = (str(path), recipe.digest)
+        identity = _identity(path)
+        entry = self._entries.get(key)
+        if entry is None or entry[0] != identity:
+            entry = (identity, _map_build_side(path, recipe))
+            self._entries[key] = entry
+        self._entries.move_to_end(key)
+        while len(self._entries) > _OPEN_BUILD_SIDES:
+            self._entries.popitem(last=False)
+        return entry[1]
+
+    def _drop_vanished(self) -> None:
+        for key in [key for key in self._entries if not Path(key[0]).exists()]:
+            del self._entries[key]
+
+
+_opened = _OpenBuildSides()
+
+
+def _identity(path: Path) -> tuple[int, int, int]:
+    status = path.stat()
+    return status.st_ino, status.st_size, status.st_mtime_ns
+
+
+def _map_build_side(path: Path, recipe: IndexRecipe) -> BuildSide:
+    rows, columns = read_build_file(map_file(path), str(path))
+    index_path = path.with_name(f"{path.name}.{recipe.digest}{INDEX_SUFFIX}")
+    publish_once(index_path, lambda: build_index(rows, columns, recipe))
+    index, info = read_index_file(map_file(index_path), str(index_path))
+    return BuildSide(rows, columns, index, info)
+
+
+def publish_once(index_path: Path, build: Callable[[], tuple[JoinIndex, IndexInfo]]) -> bool:
+    """Make sure that `index_path` exists, whole. Return whether this process built it.
+
+    Safe against any number of processes that try at once, and against their death at any point.
+    """
+    if index_path.exists():
+        return False
+    with _locked(index_path.with_name(index_path.name + LOCK_SUFFIX)):
+        if index_path.exists():
+            return False
+        for stale in index_path.parent.glob(f"{index_path.name}.*{TEMPORARY_SUFFIX}"):
+            stale.unlink(missing_ok=True)
+        index, info = build()
+        with atomic_file(index_path) as stream:
+            write_index_file(index, info, stream)
+    return True
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    """Hold an exclusive lock on `path`; the system releases it should this process die."""
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def remove_with_indexes(path: Path) -> None:
+    """Delete a build file and everything beside it that belongs to it. What is mapped stays readable."""
+    for sibling in path.parent.glob(f"{path.name}.*"):
+        sibling.unlink(missing_ok=True)
+    path.unlink(missing_ok=True)

@@ -1,0 +1,122 @@
+"""`pipelined_join`: the transform that users call."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from sparkext import spark_bridge
+from sparkext.build_file import write_build_file
+from sparkext.build_side import build_side
+from sparkext.config import ALGORITHM, BUILD_SIDE_MAX_BYTES, read_settings
+from sparkext.errors import InvalidJoinError
+from sparkext.join_shape import JoinShape, read_condition, shape_join
+from sparkext.lineage import Lineage, lineage_of
+from sparkext.ownership import shuffle_with_build_rows
+from sparkext.plans.join_names import join_kind, join_names
+from sparkext.plans.spec import BUILD_PRESERVING
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import pyarrow as pa
+    from pyspark.sql import DataFrame
+    from pyspark.sql.types import StructType
+
+    On = str | Sequence[str] | Sequence[tuple[str, str] | tuple[str, str, str]] | None
+
+
+def pipelined_join(
+    other: DataFrame | pd.DataFrame | pa.Table,
+    on: On = None,
+    how: str = "inner",
+    *,
+    algorithm: str | None = None,
+    max_build_bytes: int | str | None = None,
+) -> Callable[[DataFrame], DataFrame]:
+    """Join with `other` inside Spark's Python workers; for `DataFrame.transform`.
+
+        out = facts.transform(pipelined_join(dim, on="key")).transform(pipelined_join(other, on=[("a", "b")]))
+
+    The result has the names, order, types, nullability and rows that `df.join(other, on, how)` has. Transforms that
+    follow each other directly become one pipeline: one crossing into Python and one back, whatever their number.
+
+    `other` is the build side. It is run, or converted, when the transform is applied; its rows are published once
+    per node, and indexed there by the first worker that needs the index. The probe side stays lazy.
+
+    Parameters
+    ----------
+    other:
+        The build side: a Spark DataFrame, a pandas DataFrame or a pyarrow Table.
+    on:
+        A column name or a list of names that both sides have (one key column in the result, as with
+        `DataFrame.join`), or a list of `(left, right)` name pairs (both stay). `(left, "<=>", right)` lets null equal
+        null. Left out only for `how="cross"`.
+    how:
+        Any name that `DataFrame.join` takes: inner, cross, left, right, full, semi, anti and their aliases. A right or
+        full join costs one more shuffle of the probe side, and ends the pipeline before it: build rows without a match
+        may come out only once, so all rows of a key must meet in one task.
+    algorithm:
+        `auto`, `hash` or `sort_merge`; `spark.sparkext.algorithm` if left out.
+    max_build_bytes:
+        Largest Arrow size of the build side; `spark.sparkext.buildSide.maxBytes` if left out.
+
+    Raises
+    ------
+    InvalidJoinError
+        When the transform is applied: lists every problem of the call.
+    BuildSideTooLargeError
+        When the transform is applied: the build side exceeds its limit.
+    """
+    overrides: dict[str, object] = {}
+    if algorithm is not None:
+        overrides[ALGORITHM.name] = algorithm
+    if max_build_bytes is not None:
+        overrides[BUILD_SIDE_MAX_BYTES.name] = max_build_bytes
+    return partial(_apply, other=other, on=on, how=how, overrides=overrides)
+
+
+def _apply(frame: DataFrame, other: Any, on: Any, how: Any, overrides: dict[str, object]) -> DataFrame:
+    if not spark_bridge.is_dataframe(frame):
+        raise InvalidJoinError([f"pipelined_join transforms a Spark DataFrame, got {type(frame).__name__}"])
+    session = frame.sparkSession
+    settings = read_settings(lambda key: session.conf.get(key, None), overrides)
+    problems: list[str] = []
+    kind = join_kind(how) if isinstance(how, str) else None
+    if kind is None:
+        problems.append(f"how={how!r} is no join type; expected one of {join_names()}")
+    condition = read_condition(on, kind, how, problems)
+    if frame.isStreaming:
+        problems.append("the left side is a streaming DataFrame: use Spark's own join for streams")
+    _check_travel(frame.schema, "left", problems)
+    build = build_side(session, other, problems)
+    lineage = Lineage.starting_at(frame) if kind in BUILD_PRESERVING else lineage_of(frame)
+    shape: JoinShape | None = None
+    if build is not None:
+        if kind not in ("semi", "anti"):
+            _check_travel(build.schema, "right", problems)
+        shape = shape_join(
+            lineage.outputs,
+            build.schema.fields,
+            condition,
+            kind or "inner",
+            source=len(lineage.spec.joins) + 1,
+            algorithm=settings.algorithm,
+            case_sensitive=session.conf.get("spark.sql.caseSensitive", "false") == "true",
+            problems=problems,
+        )
+    if problems or shape is None or build is None:
+        raise InvalidJoinError(problems)
+    table = build.collect(shape.published, settings.build_side_max_bytes)
+    source = spark_bridge.publish(session, partial(write_build_file, table))
+    if kind in BUILD_PRESERVING:
+        lineage = lineage.reading(*shuffle_with_build_rows(frame, shape, source, table))
+    return lineage.then(shape, source, settings)
+
+
+def _check_travel(schema: StructType, side: str, problems: list[str]) -> None:
+    for name, data_type in spark_bridge.not_arrow(schema):
+        problems.append(
+            f"{side} column {name!r} of type {data_type} does not travel between Spark and Python as Arrow:"
+            " drop or cast it, or use Spark's own join"
+        )

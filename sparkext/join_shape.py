@@ -1,0 +1,293 @@
+"""The shape of a join: which columns it compares, and which it gives out under which names, types and nullability.
+
+All of it follows `DataFrame.join`. Problems are collected, not raised, so that a caller sees all of them at once.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from sparkext.plans.key_types import KeyType, common_key_type
+from sparkext.plans.spec import ColumnRef, JoinSpec, KeyPair
+from sparkext.types import spark_key_type
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructField
+
+NULL_SAFE = "<=>"
+_EQUAL = ("=", "==")
+
+
+@dataclass(frozen=True)
+class NamedPair:
+    """One equality as the caller named it."""
+
+    left: str
+    right: str
+    null_safe: bool
+
+
+@dataclass(frozen=True)
+class JoinCondition:
+    """What `on` means. With `using`, each pair gives one output column, as in `DataFrame.join(other, "key")`."""
+
+    pairs: tuple[NamedPair, ...]
+    using: bool
+
+
+@dataclass(frozen=True)
+class OutputField:
+    """A column of the pipeline's result so far: its declaration, and where its values come from."""
+
+    field: StructField
+    ref: ColumnRef
+
+
+@dataclass(frozen=True)
+class JoinShape:
+    """A join, ready to be appended to a pipeline.
+
+    `published` are the positions of the build columns that travel to the workers, in order; `spec` refers to them by
+    their place in that list. `key_types` are the common types and `build_key_fields` the build columns, by pair.
+    """
+
+    spec: JoinSpec
+    published: tuple[int, ...]
+    outputs: tuple[OutputField, ...]
+    key_types: tuple[KeyType, ...]
+    build_key_fields: tuple[StructField, ...]
+
+
+def read_condition(on: Any, kind: str | None, how: object, problems: list[str]) -> JoinCondition:
+    """Understand `on`: a name, a list of names, or a list of (left, right) or (left, operator, right)."""
+    nothing = JoinCondition((), using=False)
+    if on is None:
+        if str(how).lower() != "cross":
+            problems.append("on is missing: name the key columns (only how='cross' joins without any)")
+        return nothing
+    items = [on] if isinstance(on, str) else on
+    if not isinstance(items, (list, tuple)):
+        problems.append(_wrong_on(on))
+        return nothing
+    if not items:
+        problems.append("on is empty: name at least one key column, or use how='cross' without on")
+        return nothing
+    if all(isinstance(item, str) for item in items):
+        return JoinCondition(tuple(NamedPair(item, item, null_safe=False) for item in items), using=True)
+    pairs = []
+    for item in items:
+        pair = _read_pair(item)
+        if pair is None:
+            problems.append(_wrong_on(item))
+        else:
+            pairs.append(pair)
+    return JoinCondition(tuple(pairs), using=False)
+
+
+def _read_pair(item: Any) -> NamedPair | None:
+    if not isinstance(item, tuple) or not all(isinstance(part, str) for part in item):
+        return None
+    if len(item) == 2:
+        return NamedPair(item[0], item[1], null_safe=False)
+    if len(item) == 3 and (item[1] == NULL_SAFE or item[1] in _EQUAL):
+        return NamedPair(item[0], item[2], null_safe=item[1] == NULL_SAFE)
+    return None
+
+
+def _wrong_on(item: Any) -> str:
+    if type(item).__name__ == "Column":
+        return (
+            f"on holds the Column {item}: conditions on Columns are not supported here, name the columns instead,"
+            " as in on=[('left_name', 'right_name')]"
+        )
+    return (
+        f"on holds {item!r}: expected a column name, a list of names, or a list of (left, right) or"
+        " (left, '<=>', right) tuples of names"
+    )
+
+
+def shape_join(
+    left: Sequence[OutputField],
+    right: Sequence[StructField],
+    condition: JoinCondition,
+    kind: str,
+    source: int,
+    algorithm: str,
+    case_sensitive: bool,
+    problems: list[str],
+) -> JoinShape | None:
+    """Resolve names and types; return None if `problems` got longer.
+
+    `source` is the number that the build side will have in the pipeline.
+    """
+    before = len(problems)
+    left_fields = [output.field for output in left]
+    pairs = [
+        (
+            _resolve(pair.left, left_fields, "left", case_sensitive, problems),
+            _resolve(pair.right, right, "right", case_sensitive, problems),
+            pair.null_safe,
+        )
+        for pair in condition.pairs
+    ]
+    resolved = [(a, b, safe) for a, b, safe in pairs if a is not None and b is not None]
+    key_types = [_key_type(left_fields[a], right[b], problems) for a, b, _ in resolved]
+    if len(problems) > before:
+        return None
+    published = _published(kind, [b for _, b, _ in resolved], len(right))
+    place = {column: number for number, column in enumerate(published)}
+    outputs = _outputs(left, right, resolved, condition.using, kind, source, place)
+    _check_names(outputs, case_sensitive, problems)
+    if len(problems) > before:
+        return None
+    types = [key_type for key_type in key_types if key_type is not None]
+    keys = tuple(
+        KeyPair(left[a].ref, place[b], str(key_type), safe)
+        for (a, b, safe), key_type in zip(resolved, types, strict=True)
+    )
+    spec = JoinSpec(kind, keys, algorithm, _label(condition, kind))
+    return JoinShape(spec, published, tuple(outputs), tuple(types), tuple(right[b] for _, b, _ in resolved))
+
+
+def _resolve(
+    name: str, fields: Sequence[StructField], side: str, case_sensitive: bool, problems: list[str]
+) -> int | None:
+    """Return the position of the one column called `name`."""
+    found = [i for i, field in enumerate(fields) if _same(field.name, name, case_sensitive)]
+    if len(found) == 1:
+        return found[0]
+    available = [field.name for field in fields]
+    if found:
+        problems.append(
+            f"{side} column {name!r} is ambiguous: {', '.join(repr(available[i]) for i in found)} all match."
+            " Rename or drop all but one"
+        )
+    else:
+        close = difflib.get_close_matches(name, available, 1)
+        hint = f"; did you mean {close[0]!r}?" if close else ""
+        problems.append(f"{side} column {name!r} does not exist{hint} Available: {', '.join(available) or 'none'}")
+    return None
+
+
+def _same(one: str, other: str, case_sensitive: bool) -> bool:
+    return one == other or (not case_sensitive and one.lower() == other.lower())
+
+
+def _key_type(left: StructField, right: StructField, problems: list[str]) -> KeyType | None:
+    types = []
+    for side, field in (("left", left), ("right", right)):
+        key_type = spark_key_type(field)
+        if key_type is None:
+            problems.append(
+                f"{side} column {field.name!r} of type {field.dataType.simpleString()} cannot be a join key here:"
+                " keys are integers, floats, decimals, booleans, dates, timestamps, binary-collated strings or binary."
+                " Join it with Spark's own join"
+            )
+        types.append(key_type)
+    if types[0] is None or types[1] is None:
+        return None
+    common = common_key_type(types[0], types[1])
+    if common is None:
+        problems.append(
+            f"left column {left.name!r} ({left.dataType.simpleString()}) and right column {right.name!r}"
+            f" ({right.dataType.simpleString()}) have no common type that keeps every value: cast one of them"
+        )
+    return common
+
+
+def _published(kind: str, keys: Sequence[int], width: int) -> tuple[int, ...]:
+    """Choose the build columns that workers need: keys to index, and what is given out."""
+    if kind in ("semi", "anti"):
+        return tuple(dict.fromkeys(keys))
+    return tuple(range(width))
+
+
+def _outputs(
+    left: Sequence[OutputField],
+    right: Sequence[StructField],
+    pairs: Sequence[tuple[int, int, bool]],
+    using: bool,
+    kind: str,
+    source: int,
+    place: dict[int, int],
+) -> list[OutputField]:
+    """Lay out the result as Spark does: USING keys first, then the left columns, then the right ones."""
+    left_keys = [a for a, _, _ in pairs] if using else []
+    right_keys = [b for _, b, _ in pairs] if using else []
+    left_outer = kind in ("right", "full")
+    right_outer = kind in ("left", "full")
+    rest_left = [_nullable(out, left_outer) for i, out in enumerate(left) if i not in left_keys]
+    if kind in ("semi", "anti"):
+        return [*(left[a] for a in left_keys), *rest_left]
+    rest_right = [
+        _nullable(OutputField(field, ColumnRef(source, place[i])), right_outer)
+        for i, field in enumerate(right)
+        if i not in right_keys
+    ]
+    keys = []
+    for a, b in zip(left_keys, right_keys, strict=True):
+        right_key = OutputField(right[b], ColumnRef(source, place[b]))
+        keys.append({"right": right_key, "full": _either(left[a], right_key)}.get(kind, left[a]))
+    return [*keys, *rest_left, *rest_right]
+
+
+def _nullable(output: OutputField, outer: bool) -> OutputField:
+    if not outer or output.field.nullable:
+        return output
+    from pyspark.sql.types import StructField
+
+    field = output.field
+    return replace(output, field=StructField(field.name, field.dataType, True, field.metadata))
+
+
+def _either(left: OutputField, right: OutputField) -> OutputField:
+    """Spark's `coalesce(left key, right key)` of a full outer join."""
+    from pyspark.sql.types import StructField
+
+    data_type = _wider(left.field, right.field)
+    nullable = left.field.nullable and right.field.nullable
+    return OutputField(StructField(left.field.name, data_type, nullable), replace(left.ref, otherwise=right.ref))
+
+
+def _wider(left: StructField, right: StructField) -> Any:
+    from pyspark.sql.types import DataType, DecimalType, DoubleType
+
+    if left.dataType == right.dataType:
+        return left.dataType
+    one, other = spark_key_type(left), spark_key_type(right)
+    assert one is not None and other is not None, "keys were checked before"
+    common = common_key_type(one, other)
+    assert common is not None, "keys were checked before"
+    if common.name == "decimal":
+        return DecimalType(common.precision, common.scale)
+    candidates: list[DataType] = [left.dataType, right.dataType]
+    return next((t for t, k in zip(candidates, (one, other), strict=True) if k == common), DoubleType())
+
+
+def _check_names(outputs: Iterable[OutputField], case_sensitive: bool, problems: list[str]) -> None:
+    seen: dict[str, str] = {}
+    repeated = []
+    for output in outputs:
+        name = output.field.name
+        folded = name if case_sensitive else name.lower()
+        if folded in seen:
+            repeated.append(name)
+        seen[folded] = name
+    if repeated:
+        problems.append(
+            f"the result would have more than one column named {', '.join(map(repr, dict.fromkeys(repeated)))}:"
+            " rename or drop them on one side, or name shared keys in on (on='key' keeps one of them)"
+        )
+
+
+def _label(condition: JoinCondition, kind: str) -> str:
+    if not condition.pairs:
+        return "cross"
+    terms = [
+        pair.left if condition.using else f"{pair.left} {NULL_SAFE if pair.null_safe else '='} {pair.right}"
+        for pair in condition.pairs
+    ]
+    return f"{kind} on {', '.join(terms)}"

@@ -1,0 +1,89 @@
+"""How consecutive transforms become one pipeline.
+
+A DataFrame that `pipelined_join` returns remembers the pipeline that makes it: its input and its spec. The next
+`pipelined_join` on that very object extends the spec and runs over the same input, instead of reading this one's output.
+Anything in between (a filter, a select, a cache) gives another object, or one that Spark keeps, and starts anew.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from sparkext import spark_bridge
+from sparkext.config import Settings
+from sparkext.join_shape import JoinShape, OutputField
+from sparkext.plans.spec import PROBE, ColumnRef, PipelineSpec
+from sparkext.reporters import Reporter
+from sparkext.sources import BuildSource
+from sparkext.worker import PipelineTask
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+_ATTRIBUTE = "_sparkext_lineage"
+
+
+@dataclass(frozen=True)
+class Lineage:
+    """A pipeline in the making: what it reads, its joins with their build sides, and what it gives out."""
+
+    input: DataFrame
+    spec: PipelineSpec
+    outputs: tuple[OutputField, ...]
+    sources: tuple[BuildSource, ...] = ()
+    reporter: Reporter | None = None
+
+    @classmethod
+    def starting_at(cls, frame: DataFrame) -> Lineage:
+        """Begin a pipeline that reads `frame`."""
+        outputs = tuple(OutputField(f, ColumnRef(PROBE, i)) for i, f in enumerate(frame.schema.fields))
+        return cls(frame, PipelineSpec(len(outputs), (), tuple(out.ref for out in outputs)), outputs)
+
+    def reading(self, frame: DataFrame, owner_columns: int) -> Lineage:
+        """Return the same pipeline over `frame`, which has `owner_columns` more columns in front."""
+        return replace(self, input=frame, spec=replace(self.spec, owner_columns=owner_columns))
+
+    def then(self, shape: JoinShape, source: BuildSource, settings: Settings) -> DataFrame:
+        """Append a join and return the DataFrame of the whole pipeline."""
+        session = self.input.sparkSession
+        spec = self.spec.then(shape.spec, tuple(output.ref for output in shape.outputs))
+        extended = replace(
+            self,
+            spec=spec,
+            outputs=shape.outputs,
+            sources=(*self.sources, source),
+            reporter=spark_bridge.new_reporter(session),
+        )
+        return extended._to_frame(settings)
+
+    def _to_frame(self, settings: Settings) -> DataFrame:
+        from pyspark.sql.types import StructType
+
+        assert self.reporter is not None
+        schema = StructType([output.field for output in self.outputs])
+        task = PipelineTask(
+            self.spec.to_json(),
+            self.sources,
+            spark_bridge.arrow_schema(schema),
+            settings,
+            spark_bridge.tasks_per_executor(self.input.sparkSession),
+            self.reporter,
+        )
+        frame = self.input.mapInArrow(task, schema)
+        setattr(frame, _ATTRIBUTE, self)
+        return frame
+
+
+def lineage_of(frame: DataFrame) -> Lineage:
+    """Return the pipeline to extend: the one that makes `frame`, or a new one that reads it."""
+    made_by = remembered(frame)
+    if made_by is None or spark_bridge.is_cached(frame):
+        return Lineage.starting_at(frame)
+    return made_by
+
+
+def remembered(frame: DataFrame) -> Lineage | None:
+    """Return the pipeline that makes `frame`, or None if `pipelined_join` did not return this very object."""
+    lineage = vars(frame).get(_ATTRIBUTE)
+    return lineage if isinstance(lineage, Lineage) else None

@@ -1,0 +1,42 @@
+"""Input batches become morsels: Spark's batch size is not the pipeline's."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import pyarrow as pa
+
+MAX_MORSEL_BYTES = 64 << 20
+"""Input bytes after which a morsel is closed early: wide rows would otherwise pile up unseen by the controller."""
+
+_FIRST_ROWS = 16_384
+_GROWTH = 4
+
+
+def morsels(batches: Iterable[pa.RecordBatch], max_rows: int) -> Iterator[pa.RecordBatch]:
+    """Coalesce small batches and split large ones, to at most `max_rows` rows; never yield an empty morsel.
+
+    The first morsel is small and later ones grow, so that a query with a LIMIT sees its rows early.
+    """
+    target = min(_FIRST_ROWS, max_rows)
+    waiting: list[pa.RecordBatch] = []
+    rows = size = 0
+    for batch in batches:
+        for start in range(0, batch.num_rows, max_rows):
+            piece = batch.slice(start, max_rows)
+            if waiting and (rows + piece.num_rows > max_rows or size + piece.nbytes > MAX_MORSEL_BYTES):
+                yield _combine(waiting)
+                waiting, rows, size = [], 0, 0
+            waiting.append(piece)
+            rows += piece.num_rows
+            size += piece.nbytes
+            if rows >= target:
+                yield _combine(waiting)
+                waiting, rows, size = [], 0, 0
+                target = min(target * _GROWTH, max_rows)
+    if waiting:
+        yield _combine(waiting)
+
+
+def _combine(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
+    return batches[0] if len(batches) == 1 else pa.concat_batches(batches)

@@ -1,0 +1,263 @@
+"""The pipeline interpreter: runs a spec over an iterator of record batches. Knows Arrow and the kernels, not Spark.
+
+    input batches ─▶ morsel ─▶ join 0 ─▶ join 1 ─▶ … ─▶ gather payload ─▶ output batches
+                      coalesced   └── every arrow carries at most a budget of rows ──┘
+                      and split
+
+Depth first: what an operator produces within its budget flows all the way down before the operator resumes, so that
+at most one output per operator exists at any time (Kawashima & Tatebe, conclusion 3).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from sparkext.config import Settings
+from sparkext.errors import SchemaMismatchError
+from sparkext.index_store import BuildSide, IndexRecipe
+from sparkext.kernels.buffers import Int64Array
+from sparkext.kernels.gather import Column, VarBytesOverflowError
+from sparkext.kernels.jit import frozen
+from sparkext.kernels.keys import EncodedKeys, cast_key, encode_keys
+from sparkext.kernels.matches import START, Pairs, probe
+from sparkext.metrics import TaskId, TaskMetrics
+from sparkext.morsels import morsels
+from sparkext.plans.key_types import parse_key_type
+from sparkext.plans.morsel import BudgetLimits, OutputSizeController
+from sparkext.plans.spec import BUILD_PRESERVING, PROBE, ColumnRef, JoinSpec, PipelineSpec
+from sparkext.row_set import RowSet, SourceRows
+from sparkext.types import arrow_key_type
+
+_ROW_ID_BYTES = 8
+_LOOKUP_BYTES = 16  # first and count of every probe row
+_PROBE_KIND = {"right": "inner", "full": "left"}
+
+
+def index_recipe(join: JoinSpec, hash_mask: int) -> IndexRecipe:
+    """Return what the build side's index of this join is made from."""
+    return IndexRecipe(
+        key_columns=tuple(key.build for key in join.keys),
+        key_types=tuple(arrow_key_type(parse_key_type(key.type)) for key in join.keys),
+        null_safe=tuple(key.null_safe for key in join.keys),
+        algorithm=join.algorithm,
+        hash_mask=hash_mask,
+    )
+
+
+class _Join:
+    """One join at run time: its spec, its build side, and for right and full joins which build rows found a match."""
+
+    def __init__(self, spec: JoinSpec, build: BuildSide) -> None:
+        self.spec = spec
+        self.build = build
+        self.columns = [Column.of(column) for column in build.columns]
+        self.probe_kind = _PROBE_KIND.get(spec.how, spec.how)
+        self.outer = self.probe_kind == "left"
+        self.key_types = [arrow_key_type(parse_key_type(key.type)) for key in spec.keys]
+        self.null_safe = [key.null_safe for key in spec.keys]
+        preserves_build = spec.how in BUILD_PRESERVING
+        self.matched = np.zeros(build.rows, dtype=np.uint8) if preserves_build else None
+
+    def keys(self, rows: RowSet) -> EncodedKeys:
+        """Fetch and normalise the probe keys of these rows."""
+        if not self.spec.keys:
+            return EncodedKeys(rows.length, None, None, None)
+        columns = [
+            cast_key(rows.gather(key.probe), key_type)
+            for key, key_type in zip(self.spec.keys, self.key_types, strict=True)
+        ]
+        return encode_keys(columns, self.null_safe)
+
+    def mark(self, pairs: Pairs) -> None:
+        """Remember which build rows have been given out."""
+        if self.matched is not None and pairs.build_rows is not None:
+            rows = pairs.build_rows
+            self.matched[rows[rows >= 0] if self.outer else rows] = 1
+
+    def unmatched(self, owned: Int64Array) -> Int64Array:
+        """Return those of the `owned` build rows that no probe row of this task matched."""
+        assert self.matched is not None
+        rows: Int64Array = owned[self.matched[owned] == 0]
+        return rows
+
+
+class Pipeline:
+    """A spec bound to its build sides, for one task. `run` may be called once; `metrics` is complete afterwards.
+
+    `output_schema` is what the result is declared to be: every batch is held against it. `headroom` reads the free
+    memory (bytes and the name of the binding limit, or None if unknown), which `tasks_sharing` tasks draw on.
+    """
+
+    def __init__(
+        self,
+        spec: PipelineSpec,
+        builds: Sequence[BuildSide],
+        output_schema: pa.Schema,
+        settings: Settings,
+        headroom: Callable[[], tuple[int, str] | None],
+        tasks_sharing: int = 1,
+        task: TaskId = TaskId(0, 0, 0),
+    ) -> None:
+        if len(builds) != len(spec.joins):
+            raise ValueError(f"{len(spec.joins)} joins need as many build sides, got {len(builds)}")
+        self._spec = spec
+        self._joins = [_Join(join, build) for join, build in zip(spec.joins, builds, strict=True)]
+        self._schema = output_schema
+        self._settings = settings
+        limits = BudgetLimits(
+            settings.morsel_min_rows, settings.morsel_max_rows, settings.memory_fraction, tasks_sharing
+        )
+        self._controller = OutputSizeController(
+            self._row_bytes(), limits, headroom, keep_decisions=settings.report_decisions
+        )
+        self._seconds = [0.0] * (len(self._joins) + 1)
+        self.metrics = TaskMetrics(task)
+
+    def run(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Join all batches; yield output batches, none of them empty."""
+        started = time.perf_counter()
+        owned: list[Int64Array] = []
+        probe_schema: pa.Schema | None = None
+        for morsel in morsels(self._counted(batches), self._settings.morsel_max_rows):
+            self.metrics.morsels += 1
+            probe, owned_rows = self._split_owned(morsel)
+            if owned_rows is not None:
+                owned.append(owned_rows)
+            probe_schema = probe.schema
+            if probe.num_rows:
+                columns = [Column.of(column) for column in probe.columns]
+                yield from self._flow(0, RowSet.of_morsel(columns, probe.num_rows))
+        if owned and probe_schema is not None:
+            yield from self._unmatched_build_rows(np.concatenate(owned), probe_schema)
+        self._finish_metrics(started)
+
+    def _counted(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        expected = self._spec.owner_columns + self._spec.probe_columns
+        for batch in batches:
+            if batch.num_columns != expected:
+                raise SchemaMismatchError(
+                    f"the probe side arrived with {batch.num_columns} columns, the pipeline was planned for {expected}"
+                )
+            self.metrics.batches_in += 1
+            self.metrics.rows_in += batch.num_rows
+            yield batch
+
+    def _split_owned(self, morsel: pa.RecordBatch) -> tuple[pa.RecordBatch, Int64Array | None]:
+        """Part probe rows from the build row ids that were shuffled along with them (see `PipelineSpec`)."""
+        if not self._spec.owner_columns:
+            return morsel, None
+        ids = morsel.column(0)
+        probe = morsel.select(range(self._spec.owner_columns, morsel.num_columns))
+        if ids.null_count < len(ids):
+            probe = probe.filter(ids.is_null())
+        return probe, ids.drop_null().to_numpy(zero_copy_only=False)
+
+    def _flow(self, operator: int, rows: RowSet) -> Iterator[pa.RecordBatch]:
+        """Push rows through join number `operator` and all that follow it."""
+        if operator == len(self._joins):
+            yield from self._gather(rows)
+            return
+        join = self._joins[operator]
+        started = time.perf_counter()
+        matches = join.build.index.lookup(join.keys(rows))
+        remaining = matches.output_rows(join.probe_kind)
+        cursor = START
+        rows_in = rows.length
+        while remaining:
+            budget = self._controller.budget(operator)
+            before = cursor.row
+            pairs, cursor = probe(matches, join.probe_kind, cursor, budget, remaining)
+            remaining -= pairs.length
+            used = cursor.row - before if remaining else rows_in
+            rows_in -= used
+            join.mark(pairs)
+            output = rows.joined(pairs, join.columns, join.outer)
+            self._controller.observe(operator, used, pairs.length, None)
+            self._seconds[operator] += time.perf_counter() - started
+            yield from self._flow(operator + 1, output)
+            started = time.perf_counter()
+        if rows_in:
+            self._controller.observe(operator, rows_in, 0, None)
+        self._seconds[operator] += time.perf_counter() - started
+
+    def _gather(self, rows: RowSet) -> Iterator[pa.RecordBatch]:
+        """Fetch the payload, in as many batches as its budget asks for."""
+        gather = len(self._joins)
+        start = 0
+        while start < rows.length:
+            length = min(self._controller.budget(gather), rows.length - start)
+            started = time.perf_counter()
+            batches = list(self._output_batches(rows.slice(start, length)))
+            self._seconds[gather] += time.perf_counter() - started
+            self._controller.observe(gather, length, length, sum(batch.nbytes for batch in batches))
+            start += length
+            self.metrics.batches_out += len(batches)
+            yield from batches
+
+    def _output_batches(self, rows: RowSet) -> Iterator[pa.RecordBatch]:
+        """Gather all output columns; halve the rows where their strings do not fit one batch."""
+        try:
+            arrays = [self._output(rows, number, ref) for number, ref in enumerate(self._spec.outputs)]
+        except VarBytesOverflowError:
+            half = rows.length // 2
+            if half == 0:
+                raise SchemaMismatchError("one row holds more than 2 GiB in a single string or binary value") from None
+            yield from self._output_batches(rows.slice(0, half))
+            yield from self._output_batches(rows.slice(half, rows.length - half))
+            return
+        if arrays:
+            yield pa.RecordBatch.from_arrays(arrays, schema=self._schema)
+        else:
+            yield pa.RecordBatch.from_struct_array(pa.array([{}] * rows.length, pa.struct([])))
+
+    def _output(self, rows: RowSet, number: int, reference: ColumnRef) -> pa.Array:
+        """Gather one output column and hold it against the declared type."""
+        array = rows.gather(reference)
+        field = self._schema.field(number)
+        if array.type == field.type:
+            return array
+        try:
+            return array.cast(field.type)
+        except pa.ArrowInvalid as error:
+            raise SchemaMismatchError(
+                f"output column {field.name!r} is declared as {field.type}, the pipeline produced {array.type}: {error}"
+            ) from error
+
+    def _unmatched_build_rows(self, owned: Int64Array, probe_schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+        """Give out the build rows that no probe row matched, with nulls for the probe side (right and full joins)."""
+        join = self._joins[0]
+        rows = join.unmatched(owned)
+        no_probe = [Column.of(pa.array([], field.type)) for field in probe_schema]
+        start = 0
+        while start < rows.size:
+            length = min(self._controller.budget(0), rows.size - start)
+            missing = SourceRows(frozen(np.full(length, -1, dtype=np.int64)), missing=True)
+            build_rows = SourceRows(frozen(rows[start : start + length]))
+            self._controller.observe(0, 0, length, None)
+            yield from self._flow(1, RowSet(length, (no_probe, join.columns), (missing, build_rows)))
+            start += length
+
+    def _row_bytes(self) -> list[float]:
+        """First estimates of a row's size per operator: row ids and lookups for joins, payload for the gather."""
+        sizes = [float(_ROW_ID_BYTES * (number + 2) + _LOOKUP_BYTES) for number in range(len(self._joins))]
+        payload = 0.0
+        for reference in self._spec.outputs:
+            if reference.source == PROBE:
+                payload += _ROW_ID_BYTES
+            else:
+                payload += self._joins[reference.source - 1].columns[reference.column].value_bytes
+        return [*sizes, payload]
+
+    def _finish_metrics(self, started: float) -> None:
+        self.metrics.operators = self._controller.summaries()
+        self.metrics.seconds = self._seconds
+        self.metrics.decisions = [
+            (decision.time, decision.operator, decision.headroom, decision.budget, decision.produced)
+            for decision in self._controller.decisions
+        ]
+        self.metrics.indexes = [vars(join.build.info) for join in self._joins]
+        self.metrics.elapsed_seconds = time.perf_counter() - started

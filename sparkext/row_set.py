@@ -1,0 +1,95 @@
+"""What travels between joins: row ids, not payload (late materialisation).
+
+A `RowSet` stands for rows of the pipeline after some joins: per source (the probe morsel, then one build side per join)
+the row ids to fetch columns from. Payload is gathered once, at the end, for the rows that survived.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from sparkext.kernels.buffers import Int64Array
+from sparkext.kernels.gather import Column, compose
+from sparkext.kernels.jit import frozen
+from sparkext.kernels.matches import Pairs
+from sparkext.plans.spec import ColumnRef
+
+
+@dataclass(frozen=True)
+class SourceRows:
+    """Rows of one source: int64 ids, or None for all of them in order. `missing`: some ids may be -1."""
+
+    ids: Int64Array | None
+    missing: bool = False
+
+    def through(self, rows: Int64Array | None) -> SourceRows:
+        """Return these rows, picked again by `rows` (None: as they are)."""
+        if rows is None:
+            return self
+        if self.ids is None:
+            return SourceRows(rows, self.missing)
+        picked = np.empty(rows.size, dtype=np.int64)
+        compose(self.ids, frozen(rows), picked)
+        return SourceRows(frozen(picked), self.missing)
+
+
+@dataclass(frozen=True)
+class RowSet:
+    """`length` rows: `columns[s]` are the columns of source s, `rows[s]` says which rows of it.
+
+    A source that no output refers to (the build side of a semi or anti join) has no ids.
+    """
+
+    length: int
+    columns: tuple[Sequence[Column], ...]
+    rows: tuple[SourceRows, ...]
+
+    @classmethod
+    def of_morsel(cls, columns: Sequence[Column], length: int) -> RowSet:
+        """Begin a pipeline with all rows of a morsel."""
+        return cls(length, (columns,), (SourceRows(None),))
+
+    def joined(self, pairs: Pairs, build: Sequence[Column], outer: bool) -> RowSet:
+        """Return the rows that a join made of these. `outer`: build rows may be -1."""
+        probe_rows = None if pairs.probe_rows is None else frozen(pairs.probe_rows)
+        build_rows = None if pairs.build_rows is None else frozen(pairs.build_rows)
+        return RowSet(
+            pairs.length,
+            (*self.columns, build),
+            (*(source.through(probe_rows) for source in self.rows), SourceRows(build_rows, outer)),
+        )
+
+    def slice(self, start: int, length: int) -> RowSet:
+        """Return rows `start` to `start + length`."""
+        if start == 0 and length == self.length:
+            return self
+        identity = np.arange(start, start + length, dtype=np.int64)
+        rows = tuple(
+            SourceRows(frozen(identity) if source.ids is None else source.ids[start : start + length], source.missing)
+            for source in self.rows
+        )
+        return RowSet(length, self.columns, rows)
+
+    def gather(self, reference: ColumnRef) -> pa.Array:
+        """Fetch one column for these rows.
+
+        Raises:
+            VarBytesOverflowError: its strings exceed what one batch can hold.
+        """
+        source = self.rows[reference.source]
+        array = self.columns[reference.source][reference.column].take(source.ids, source.missing)
+        if reference.otherwise is None or array.null_count == 0:
+            return array
+        otherwise = self.gather(reference.otherwise)
+        return array.fill_null(otherwise) if array.type == otherwise.type else _coalesce(array, otherwise)
+
+
+def _coalesce(array: pa.Array, otherwise: pa.Array) -> pa.Array:
+    """Fill nulls from a column of a wider type; the result has the wider one."""
+    import pyarrow.compute as pc
+
+    return pc.coalesce(array.cast(otherwise.type, safe=False), otherwise)

@@ -1,0 +1,224 @@
+"""Everything that touches PySpark beyond its public API, or differs between its versions and flavours."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import uuid
+import warnings
+import weakref
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from sparkext.index_store import remove_with_indexes
+from sparkext.reporters import AccumulatorReporter, Reporter, SpoolReporter
+from sparkext.sources import ArtifactFile, BroadcastBytes, BroadcastFile, BuildSource
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
+
+
+def is_dataframe(value: object) -> bool:
+    """Tell whether `value` is a Spark DataFrame, classic or Connect."""
+    from pyspark.sql import DataFrame
+
+    if isinstance(value, DataFrame):
+        return True
+    return type(value).__module__ == "pyspark.sql.connect.dataframe" and type(value).__name__ == "DataFrame"
+
+
+def is_connect(session: SparkSession) -> bool:
+    """Tell whether the session talks to a Spark Connect server."""
+    return type(session).__module__.startswith("pyspark.sql.connect")
+
+
+def is_cached(frame: DataFrame) -> bool:
+    """Tell whether Spark keeps, or will keep, the rows of this DataFrame."""
+    return bool(frame.is_cached)
+
+
+def quoted(name: str) -> str:
+    """Quote a column name, so that dots and backticks in it mean themselves."""
+    return "`" + name.replace("`", "``") + "`"
+
+
+def arrow_schema(schema: StructType) -> pa.Schema:
+    """Return the Arrow schema in which Spark exchanges rows of `schema` with Python.
+
+    Raises what PySpark raises for a type that does not travel as Arrow.
+    """
+    from pyspark.sql.pandas.types import to_arrow_schema
+
+    return to_arrow_schema(schema, error_on_duplicated_field_names_in_struct=True, timezone="UTC")
+
+
+def not_arrow(schema: StructType) -> list[tuple[str, str]]:
+    """Return (column, type) of every column of `schema` that Spark cannot exchange with Python as Arrow."""
+    from pyspark.errors import PySparkException
+    from pyspark.sql.types import StructType
+
+    problems = []
+    for field in schema.fields:
+        try:
+            arrow_schema(StructType([field]))
+        except (PySparkException, NotImplementedError):
+            problems.append((field.name, field.dataType.simpleString()))
+    return problems
+
+
+def local_table(session: SparkSession, data: Any) -> tuple[StructType, pa.Table]:
+    """Return the Spark schema that `session.createDataFrame(data)` would give, and the rows in Spark's Arrow types.
+
+    `data` is a pandas DataFrame or a pyarrow Table. The rows do not travel through the JVM.
+    """
+    from pyspark.sql.pandas.types import _check_arrow_table_timestamps_localize, from_arrow_schema
+
+    table = data if isinstance(data, pa.Table) else pa.Table.from_pandas(data, preserve_index=False)
+    table = table.cast(pa.schema([_plain_field(field) for field in table.schema])).replace_schema_metadata(None)
+    prefer_ntz = session.conf.get("spark.sql.timestampType", "TIMESTAMP_LTZ") == "TIMESTAMP_NTZ"
+    schema = from_arrow_schema(table.schema, prefer_timestamp_ntz=prefer_ntz)
+    zone = str(session.conf.get("spark.sql.session.timeZone"))
+    localized = _check_arrow_table_timestamps_localize(table, schema, True, zone)
+    return schema, localized.cast(arrow_schema(schema))
+
+
+def _plain_field(field: pa.Field) -> pa.Field:
+    """Replace encodings that Spark has no name for (dictionaries, string views) by the type they encode."""
+    arrow_type = field.type
+    if pa.types.is_dictionary(arrow_type):
+        arrow_type = arrow_type.value_type
+    if pa.types.is_string_view(arrow_type):
+        arrow_type = pa.string()
+    elif pa.types.is_binary_view(arrow_type):
+        arrow_type = pa.binary()
+    elif pa.types.is_date64(arrow_type):
+        arrow_type = pa.date32()
+    return pa.field(field.name, arrow_type, field.nullable)
+
+
+def tasks_per_executor(session: SparkSession) -> int | None:
+    """Return how many tasks share an executor's memory, or None if the configuration does not say."""
+    master = session.conf.get("spark.master", "") or ""
+    if master.startswith("local") and not is_connect(session):
+        return int(session.sparkContext.defaultParallelism)
+    cores = session.conf.get("spark.executor.cores", None)
+    cpus = session.conf.get("spark.task.cpus", "1") or "1"
+    return None if cores is None else max(1, int(cores) // int(cpus))
+
+
+def new_reporter(session: SparkSession) -> Reporter:
+    """Return the channel for task metrics that this kind of session has."""
+    return SpoolReporter() if is_connect(session) else AccumulatorReporter(session)
+
+
+def collect_as_arrow(frame: DataFrame) -> Iterator[pa.RecordBatch]:
+    """Run `frame` and yield its rows as they reach the driver, in Spark's Arrow types, in no particular order."""
+    if is_connect(frame.sparkSession):
+        yield from _collect_connect(frame)
+    else:
+        yield from _collect_classic(frame)
+
+
+def _collect_classic(frame: Any) -> Iterator[pa.RecordBatch]:
+    """Stream what `DataFrame.toArrow` collects, batch by batch, so that a limit can stop it."""
+    from pyspark.serializers import read_int
+    from pyspark.sql.pandas.serializers import ArrowStreamSerializer
+    from pyspark.traceback_utils import SCCallSiteSync
+    from pyspark.util import _create_local_socket
+
+    with SCCallSiteSync(frame._sc):
+        port, secret, server = frame._jdf.collectAsArrowToPython()
+    stream, connection = _create_local_socket((port, secret))
+    try:
+        yield from ArrowStreamSerializer().load_stream(stream)
+        # The order of the batches follows, or -1 for an error, which getResult raises as Spark would.
+        if read_int(stream) == -1:
+            server.getResult()
+    finally:
+        stream.close()
+        connection.close()
+    server.getResult()
+
+
+def _collect_connect(frame: Any) -> Iterator[pa.RecordBatch]:
+    client = frame._session.client
+    plan = frame._plan
+    for piece in client.to_table_as_iterator(plan.to_proto(client), plan.observations):
+        if isinstance(piece, pa.Table):
+            yield from piece.to_batches()
+
+
+def publish(session: SparkSession, write: Callable[[IO[bytes]], object]) -> BuildSource:
+    """Make one file known to every node: `write` writes it once, on the driver.
+
+    Classic sessions: through Spark's broadcast, whose local file every worker of a node maps. With
+    `spark.io.encryption.enabled` there is no such file, and each worker holds a copy. Connect: as an artifact.
+    """
+    if is_connect(session):
+        return _publish_artifact(session, write)
+    context = session.sparkContext
+    _sweep()
+    if context._encryption_enabled:
+        return _publish_encrypted(context, write)
+    return _publish_file(context, write)
+
+
+def _publish_file(context: Any, write: Callable[[IO[bytes]], object]) -> BuildSource:
+    from pyspark.core.broadcast import Broadcast
+
+    class RawFileBroadcast(Broadcast):  # type: ignore[type-arg]
+        """A broadcast whose file holds what `write` wrote, not a pickle of it: workers map the file."""
+
+        def dump(self, value: Any, f: Any) -> None:
+            value(f)
+            f.close()
+
+    broadcast: Any = RawFileBroadcast(context, write, context._pickled_broadcast_vars)
+    _remember(context, broadcast)
+    return BroadcastFile(broadcast)
+
+
+def _publish_encrypted(context: Any, write: Callable[[IO[bytes]], object]) -> BuildSource:
+    warnings.warn(
+        "spark.io.encryption.enabled is set: build sides cannot be mapped from disk, so every Python worker holds a"
+        " copy of its own in memory.",
+        stacklevel=2,
+    )
+    sink = pa.BufferOutputStream()
+    write(sink)
+    return BroadcastBytes(context.broadcast(sink.getvalue().to_pybytes()))
+
+
+def _publish_artifact(session: Any, write: Callable[[IO[bytes]], object]) -> BuildSource:
+    name = f"sparkext-{uuid.uuid4().hex}.build"
+    with tempfile.TemporaryDirectory(prefix="sparkext-") as folder:
+        path = Path(folder) / name
+        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as stream:
+            write(stream)
+        session.addArtifacts(str(path), file=True)
+    return ArtifactFile(name)
+
+
+# Spark's context cleaner drops a broadcast when no plan refers to it any more, but leaves the driver's own copy of the
+# file until the application ends. A weak reference on the JVM's side tells when it is safe to delete it.
+_published: dict[str, Any] = {}
+
+
+def _remember(context: Any, broadcast: Any) -> None:
+    weak = context._jvm.java.lang.ref.WeakReference(broadcast._jbroadcast)
+    _published[broadcast._path] = weakref.ref(context), weak
+
+
+def _sweep() -> None:
+    """Delete the driver's files of build sides that no plan refers to any more, and their indexes."""
+    for path, (context, weak) in list(_published.items()):
+        owner = context()
+        if owner is None or owner._jsc is None:
+            del _published[path]  # the session took its files along
+        elif weak.get() is None:
+            remove_with_indexes(Path(path))
+            del _published[path]

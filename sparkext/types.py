@@ -1,0 +1,80 @@
+"""Type names of the plans as Arrow types, and Spark types as both."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from sparkext.plans.key_types import KeyType
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import DataType, StructField
+
+_ARROW_TYPES = {
+    "bool": pa.bool_(),
+    "int8": pa.int8(),
+    "int16": pa.int16(),
+    "int32": pa.int32(),
+    "int64": pa.int64(),
+    "float32": pa.float32(),
+    "float64": pa.float64(),
+    "date": pa.date32(),
+    "timestamp": pa.timestamp("us", tz="UTC"),
+    "timestamp_ntz": pa.timestamp("us"),
+    "time": pa.time64("ns"),
+    "daytime_interval": pa.duration("us"),
+    "string": pa.string(),
+    "binary": pa.binary(),
+}
+
+_SPARK_NAMES = {
+    "BooleanType": "bool",
+    "ByteType": "int8",
+    "ShortType": "int16",
+    "IntegerType": "int32",
+    "LongType": "int64",
+    "FloatType": "float32",
+    "DoubleType": "float64",
+    "DateType": "date",
+    "TimestampType": "timestamp",
+    "TimestampNTZType": "timestamp_ntz",
+    "TimeType": "time",
+    "DayTimeIntervalType": "daytime_interval",
+    "StringType": "string",
+    "CharType": "string",
+    "VarcharType": "string",
+    "BinaryType": "binary",
+}
+
+_CHAR_METADATA = "__CHAR_VARCHAR_TYPE_STRING"
+
+
+def arrow_key_type(key_type: KeyType) -> pa.DataType:
+    """Return the Arrow type in which keys of this type are compared."""
+    if key_type.name == "decimal":
+        return pa.decimal128(key_type.precision, key_type.scale)
+    return _ARROW_TYPES[key_type.name]
+
+
+def spark_key_type(field: StructField) -> KeyType | None:
+    """Return the key type of a Spark column, or None if such a column cannot be a key here.
+
+    Not covered: nested types, intervals of months, variants; strings with a collation, and CHAR columns, which Spark
+    compares by other rules than their bytes.
+    """
+    from pyspark.sql.types import DecimalType, StringType
+
+    data_type: DataType = field.dataType
+    if isinstance(data_type, DecimalType):
+        return KeyType("decimal", data_type.precision, data_type.scale)
+    if isinstance(data_type, StringType) and not _is_binary_string(field):
+        return None
+    name = _SPARK_NAMES.get(type(data_type).__name__)
+    return None if name is None else KeyType(name)
+
+
+def _is_binary_string(field: StructField) -> bool:
+    collation = getattr(field.dataType, "collation", "UTF8_BINARY")
+    declared = str((field.metadata or {}).get(_CHAR_METADATA, "")).lower()
+    return collation == "UTF8_BINARY" and not declared.startswith("char")

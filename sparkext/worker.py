@@ -1,0 +1,95 @@
+"""The function that Spark's Python workers run: opens the build sides, runs the pipeline, reports."""
+
+from __future__ import annotations
+
+import os
+import resource
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from sparkext.config import Settings
+from sparkext.memory import process_probe
+from sparkext.metrics import TaskId
+from sparkext.pipeline import Pipeline, index_recipe
+from sparkext.plans.spec import PipelineSpec
+from sparkext.reporters import Reporter
+from sparkext.sources import BuildSource
+
+
+@dataclass(frozen=True)
+class PipelineTask:
+    """A pipeline as `mapInArrow` wants it: called once per partition with an iterator of record batches.
+
+    `tasks_sharing`: tasks that run on one executor at a time, or None for as many as this process may use cores.
+    """
+
+    spec_json: str
+    sources: tuple[BuildSource, ...]
+    output_schema: pa.Schema
+    settings: Settings
+    tasks_sharing: int | None
+    reporter: Reporter
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Join one partition."""
+        spec = PipelineSpec.from_json(self.spec_json)
+        builds = [
+            source.open(index_recipe(join, self.settings.debug_hash_mask))
+            for source, join in zip(self.sources, spec.joins, strict=True)
+        ]
+        pipeline = Pipeline(
+            spec,
+            builds,
+            self.output_schema,
+            self.settings,
+            process_probe().headroom,
+            self.tasks_sharing or len(os.sched_getaffinity(0)),
+            _task_id(),
+        )
+        try:
+            yield from pipeline.run(batches)
+        finally:
+            pipeline.metrics.peak_rss_bytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+            self.reporter.report(pipeline.metrics)
+
+
+@dataclass(frozen=True)
+class BuildRowsTask:
+    """Gives out (row id, key columns) of a build side, one row range per partition, so that Spark can shuffle them.
+
+    Partition i of the input holds the one number i; it stands for the i-th of `parts` ranges.
+    """
+
+    source: BuildSource
+    key_columns: tuple[int, ...]
+    parts: int
+    output_schema: pa.Schema
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Give out the range of each number."""
+        rows, columns = self.source.columns()
+        for batch in batches:
+            for part in batch.column(0).to_pylist():
+                start, stop = rows * part // self.parts, rows * (part + 1) // self.parts
+                yield from self._range(columns, start, stop)
+
+    def _range(self, columns: list[pa.Array], start: int, stop: int) -> Iterator[pa.RecordBatch]:
+        for at in range(start, stop, 65_536):
+            length = min(65_536, stop - at)
+            ids = pa.array(range(at, at + length), pa.int64())
+            keys = [columns[column].slice(at, length) for column in self.key_columns]
+            arrays = [
+                array.cast(field.type) for array, field in zip([ids, *keys], self.output_schema, strict=True)
+            ]
+            yield pa.RecordBatch.from_arrays(arrays, schema=self.output_schema)
+
+
+def _task_id() -> TaskId:
+    from pyspark import TaskContext
+
+    context = TaskContext.get()
+    if context is None:
+        return TaskId(0, 0, 0)
+    return TaskId(context.stageId(), context.partitionId(), context.attemptNumber())

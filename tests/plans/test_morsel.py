@@ -1,0 +1,367 @@
+"""The output-size controller, against the inequality that its docstring states."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import statistics
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from sparkext.plans.morsel import BudgetLimits, OutputSizeController, merge_summaries
+
+MAX_ROWS = 131_072
+LIMITS = BudgetLimits(min_rows=1_024, max_rows=MAX_ROWS, memory_fraction=1.0, tasks_sharing=1)
+
+# Enough rows to outweigh the prior of an estimate completely.
+MANY = 10**30
+
+
+class Memory:
+    """Free memory that a test sets and an imagined pipeline uses up."""
+
+    def __init__(self, free: int | None) -> None:
+        self.free = free
+
+    def __call__(self) -> tuple[int, str] | None:
+        return None if self.free is None else (self.free, "cgroup")
+
+
+def controller(
+    row_bytes: Sequence[float], free: int | None, limits: BudgetLimits = LIMITS, keep_decisions: int = 256
+) -> OutputSizeController:
+    ticks = itertools.count()
+    return OutputSizeController(row_bytes, limits, Memory(free), lambda: float(next(ticks)), keep_decisions)
+
+
+def teach_fanouts(subject: OutputSizeController, fanouts: Sequence[float]) -> None:
+    """Make operator j's fan-out `fanouts[j]` by showing it very many rows."""
+    for operator, fanout in enumerate(fanouts):
+        subject.observe(operator, MANY, round(MANY * fanout), None)
+
+
+def bytes_in_flight(
+    rows: float, operator: int, row_bytes: Sequence[float], fanouts: Sequence[float], max_rows: int
+) -> float:
+    """The left side of the docstring's inequality, spelled out."""
+    total = 0.0
+    flowing = rows
+    for number in range(operator, len(row_bytes)):
+        copies = 2 if number == len(row_bytes) - 1 else 1
+        if number > operator:
+            flowing *= fanouts[number]
+        held = flowing if number == operator else min(flowing, max_rows)
+        total += held * row_bytes[number] * copies
+    return total
+
+
+def test_the_worked_example_of_the_docstring() -> None:
+    memory = Memory(10_000_000)
+    subject = OutputSizeController([16, 24, 100], LIMITS, memory)
+    teach_fanouts(subject, [1, 4, 1])
+    budgets = []
+    for operator, row_bytes in enumerate([16, 24, 200]):
+        budgets.append(subject.budget(operator))
+        assert memory.free is not None
+        memory.free -= budgets[-1] * row_bytes
+    assert budgets == [10_964, 43_859, 43_859]
+    assert memory.free is not None and memory.free >= 0
+
+
+@pytest.mark.parametrize(
+    ("row_bytes", "fanouts", "free", "operator", "expected"),
+    [
+        # The gather alone: its rows count twice.
+        ([100], [1], 10_000_000, 0, 50_000),
+        ([100], [1], 26_214_399, 0, 131_071),
+        ([100], [1], 26_214_400, 0, 131_072),
+        ([100], [1], 10**15, 0, 131_072),
+        ([100], [1], 204_800, 0, 1_024),
+        ([100], [1], 204_799, 0, 1_024),
+        ([100], [1], 0, 0, 1_024),
+        # A join shares with the gather that follows, which shares with nobody.
+        ([20, 40], [1, 1], 1_000_000, 0, 10_000),
+        ([20, 40], [1, 1], 1_000_000, 1, 12_500),
+        # A join's own fan-out does not count, only those after it.
+        ([20, 40, 40], [9, 1, 1], 1_400_000, 0, 10_000),
+        ([20, 40, 40], [9, 2, 1], 1_300_000, 0, 5_000),
+        # A selective successor leaves nearly everything to its predecessor.
+        ([20, 40, 40], [1, 0, 1], 1_000_000, 0, 50_000),
+        ([20, 40, 40], [1, 0, 1], 1_000_000, 1, 8_333),
+        # An enormous fan-out is cut off at max_rows: 131,072 × 80 bytes are set aside, the rest is its own.
+        ([20, 40], [1, 10_000], 131_072 * 80 + 1_000_000, 0, 50_000),
+        # With too little memory for that, it leaves the least budget.
+        ([20, 40], [1, 10_000], 1_000_000, 0, 1_024),
+        # The capped operator need not be the last: 131,072 × 40 are set aside, the gather follows fan-out 1.
+        ([20, 40, 40], [1, 1_000, 0.001], 131_072 * 40 + 1_000_000, 0, 10_000),
+        # Rows without payload are taken for one byte.
+        ([0], [1], 100_000, 0, 50_000),
+    ],
+)
+def test_budgets(
+    row_bytes: list[float], fanouts: list[float], free: int, operator: int, expected: int
+) -> None:
+    subject = controller(row_bytes, free)
+    teach_fanouts(subject, fanouts)
+    assert subject.budget(operator) == pytest.approx(expected, abs=1)
+
+
+@pytest.mark.parametrize(
+    ("fraction", "tasks", "expected"), [(1.0, 1, 50_000), (0.5, 1, 25_000), (1.0, 4, 12_500), (0.5, 4, 6_250)]
+)
+def test_memory_is_shared(fraction: float, tasks: int, expected: int) -> None:
+    assert controller([100], 10_000_000, BudgetLimits(1_024, MAX_ROWS, fraction, tasks)).budget(0) == expected
+
+
+def test_unknown_headroom_gives_the_upper_bound() -> None:
+    subject = controller([16, 1e9], None)
+    assert [subject.budget(0), subject.budget(1)] == [MAX_ROWS, MAX_ROWS]
+
+
+@pytest.mark.parametrize("free", [None, 0, 10**15])
+def test_one_row_at_a_time(free: int | None) -> None:
+    subject = controller([16, 100], free, BudgetLimits(1, 1, 0.5, 2))
+    budgets = []
+    for operator in (0, 1, 1, 0, 1):
+        budgets.append(subject.budget(operator))
+        subject.observe(operator, 1, 1, 100)
+    assert budgets == [1] * 5
+
+
+def test_the_row_size_follows_what_was_produced() -> None:
+    subject = controller([100], 10_000_000)
+    assert subject.budget(0) == 50_000
+    subject.observe(0, 50_000, 50_000, 50_000 * 400)
+    halfway = subject.budget(0)
+    for _ in range(100):
+        subject.observe(0, 10_000, 10_000, 10_000 * 400)
+    assert 12_500 < halfway < 13_000
+    assert subject.budget(0) == 12_500
+
+
+def test_unknown_sizes_and_empty_outputs_leave_the_row_size_alone() -> None:
+    subject = controller([100], 10_000_000)
+    subject.observe(0, 10_000, 0, 4_096)
+    subject.observe(0, 10_000, 10_000, None)
+    assert subject.budget(0) == 50_000
+
+
+def test_matches_that_continue_count_towards_the_rows_that_have_them() -> None:
+    """The 1,024 rows of the prior have a match each; calls that use up no row find four more for each."""
+    subject = controller([20, 40], 4_200_000)
+    for _ in range(4):
+        subject.observe(1, 0, 1_024, None)
+    assert subject.budget(0) == 4_200_000 // (20 + 5 * 80)
+
+
+def test_a_very_long_run_of_matches_is_forgotten_in_time() -> None:
+    subject = controller([20, 40], 131_072 * 80 + 1_000_000)
+    for _ in range(10_000):
+        subject.observe(1, 0, 10_000, None)
+    assert subject.budget(0) == pytest.approx(50_000, abs=1)
+    for _ in range(500):
+        subject.observe(1, 100_000, 0, None)
+    assert subject.budget(0) == MAX_ROWS
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ((0, 10, 0.5, 1), "1 <= min_rows <= max_rows, got 0 and 10"),
+        ((11, 10, 0.5, 1), "1 <= min_rows <= max_rows, got 11 and 10"),
+        ((1, 10, 0.0, 1), "memory_fraction"),
+        ((1, 10, 1.5, 1), "memory_fraction"),
+        ((1, 10, 0.5, 0), "tasks_sharing"),
+    ],
+)
+def test_impossible_limits(values: tuple[int, int, float, int], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        BudgetLimits(*values)
+
+
+def test_a_pipeline_has_operators() -> None:
+    with pytest.raises(ValueError, match="at least one operator"):
+        controller([], 1)
+
+
+FANOUTS = st.one_of(st.sampled_from([0.0, 1.0]), st.floats(0.001, 10_000))
+CHAINS = st.lists(st.tuples(st.floats(0.1, 100_000), FANOUTS), min_size=1, max_size=6)
+BOUNDS = st.tuples(st.integers(1, 200_000), st.integers(1, 200_000)).map(sorted)
+SHARES = st.tuples(st.floats(0.01, 1.0), st.integers(1, 64))
+FREE = st.one_of(st.integers(0, 10**8), st.integers(0, 10**13))
+
+
+def build(
+    chain: list[tuple[float, float]], bounds: list[int], shares: tuple[float, int], free: int
+) -> OutputSizeController:
+    subject = controller(
+        [size for size, _ in chain], free, BudgetLimits(bounds[0], bounds[1], shares[0], shares[1])
+    )
+    teach_fanouts(subject, [fanout for _, fanout in chain])
+    return subject
+
+
+@given(CHAINS, BOUNDS, SHARES, FREE)
+def test_a_budget_keeps_its_bounds_and_its_own_rows_fit(
+    chain: list[tuple[float, float]], bounds: list[int], shares: tuple[float, int], free: int
+) -> None:
+    subject = build(chain, bounds, shares, free)
+    for operator, (row_bytes, _) in enumerate(chain):
+        budget = subject.budget(operator)
+        assert bounds[0] <= budget <= bounds[1]
+        if budget > bounds[0]:
+            assert budget * row_bytes <= free * shares[0] / shares[1] * (1 + 1e-9)
+
+
+@given(CHAINS, BOUNDS, SHARES, FREE, FREE)
+def test_more_headroom_never_gives_less(
+    chain: list[tuple[float, float]], bounds: list[int], shares: tuple[float, int], free: int, more: int
+) -> None:
+    less, greater = build(chain, bounds, shares, free), build(chain, bounds, shares, free + more)
+    for operator in range(len(chain)):
+        assert less.budget(operator) <= greater.budget(operator)
+
+
+@given(CHAINS, SHARES, FREE)
+def test_a_budget_is_the_largest_that_satisfies_the_inequality(
+    chain: list[tuple[float, float]], shares: tuple[float, int], free: int
+) -> None:
+    sizes = [max(size, 1.0) for size, _ in chain]
+    fanouts = [fanout for _, fanout in chain]
+    usable = free * shares[0] / shares[1]
+    subject = build(chain, [1, MAX_ROWS], shares, free)
+    for operator in range(len(chain)):
+        budget = subject.budget(operator)
+        if budget > 1:
+            assert bytes_in_flight(budget, operator, sizes, fanouts, MAX_ROWS) <= usable * (1 + 1e-6)
+        if budget < MAX_ROWS:
+            beyond = (budget + 1) * (1 + 1e-6)
+            assert bytes_in_flight(beyond, operator, sizes, fanouts, MAX_ROWS) > usable * (1 - 1e-6)
+
+
+def test_decisions_tell_what_was_asked_and_produced() -> None:
+    subject = controller([20, 40], 1_000_000)
+    for operator, produced in [(0, 7), (1, 5), (1, 2)]:
+        subject.budget(operator)
+        subject.observe(operator, 10, produced, None)
+    assert [tuple(decision)[:5] for decision in subject.decisions] == [
+        (0.0, 0, 1_000_000, "cgroup", 10_000),
+        (1.0, 1, 1_000_000, "cgroup", 12_500),
+        (2.0, 1, 1_000_000, "cgroup", 12_500),
+    ]
+    assert [decision.produced for decision in subject.decisions] == [7, 5, 2]
+
+
+def test_unknown_headroom_is_recorded_as_such() -> None:
+    subject = controller([40], None)
+    subject.budget(0)
+    subject.observe(0, 1, 1, 40)
+    assert [(each.headroom, each.limit) for each in subject.decisions] == [(None, None)]
+    assert subject.summaries()[0]["headroom_min"] is None
+
+
+@pytest.mark.parametrize("keep", [0, 1, 2, 8, 33])
+@pytest.mark.parametrize("calls", [1, 2, 1_000])
+def test_decisions_are_bounded_and_cover_the_task(keep: int, calls: int) -> None:
+    subject = controller([20, 40], 1_000_000, keep_decisions=keep)
+    for operator in [0, 1] * calls:
+        subject.budget(operator)
+        subject.observe(operator, 1, 1, None)
+    kept = subject.decisions
+    assert len(kept) <= keep
+    for operator in (0, 1):
+        times = [decision.time for decision in kept if decision.operator == operator]
+        assert len(times) >= min(calls, keep // 2) / 2
+        assert not times or times[0] == operator
+        if len(times) > 2:
+            assert len({later - earlier for earlier, later in itertools.pairwise(times)}) == 1
+            assert times[-1] > calls
+
+
+def test_a_summary_counts_everything_and_is_json() -> None:
+    memory = Memory(10_000_000)
+    subject = OutputSizeController([100], LIMITS, memory)
+    for free in (10_000_000, 400_000, 900_000, 0, 10**9):
+        memory.free = free
+        budget = subject.budget(0)
+        subject.observe(0, budget, budget // 2, None)
+    (summary,) = subject.summaries()
+    assert summary == {
+        "operator": 0,
+        "calls": 5,
+        "budget_min": 1_024,
+        "budget_median": 4_096,  # 4,500, rounded down to four leading bits
+        "budget_max": 131_072,
+        "headroom_min": 0,
+        "headroom_limit": "cgroup",
+        "rows_in": 50_000 + 2_000 + 4_500 + 1_024 + 131_072,
+        "rows_out": 25_000 + 1_000 + 2_250 + 512 + 65_536,
+        "budget_counts": [[1_024, 1], [1_920, 1], [4_096, 1], [49_152, 1], [131_072, 1]],
+    }
+    assert json.loads(json.dumps(subject.summaries())) == subject.summaries()
+
+
+def test_an_operator_that_never_ran_has_an_empty_summary() -> None:
+    subject = controller([20, 40], 1_000_000)
+    subject.budget(0)
+    idle = subject.summaries()[1]
+    assert (idle["calls"], idle["budget_min"], idle["budget_median"], idle["budget_max"]) == (
+        0,
+        None,
+        None,
+        None,
+    )
+    (merged,) = merge_summaries([[idle], [idle]])
+    assert merged == idle
+
+
+def test_a_constant_budget_has_an_exact_median() -> None:
+    subject = controller([100], None, BudgetLimits(1, 100_000, 0.5, 1))
+    subject.budget(0)
+    assert subject.summaries()[0]["budget_median"] == 100_000
+
+
+@given(st.lists(st.integers(1, MAX_ROWS), min_size=1, max_size=50))
+def test_the_median_is_within_an_eighth(budgets: list[int]) -> None:
+    memory = Memory(0)
+    subject = OutputSizeController([1], BudgetLimits(1, MAX_ROWS, 1.0, 1), memory)
+    for budget in budgets:
+        memory.free = 2 * budget
+        assert subject.budget(0) == budget
+    exact = statistics.median_low(budgets)
+    median = subject.summaries()[0]["budget_median"]
+    assert median is not None
+    assert exact * 7 / 8 <= median <= exact
+
+
+@given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 1), st.integers(0, 10**7)), max_size=60))
+def test_merged_tasks_look_like_one_task(calls: list[tuple[int, int, int]]) -> None:
+    """Calls (task, operator, free bytes), made once by four controllers and once by one."""
+    memory = Memory(0)
+    tasks = [OutputSizeController([20, 40], LIMITS, memory) for _ in range(4)]
+    whole = OutputSizeController([20, 40], LIMITS, memory)
+    for task, operator, memory.free in calls:
+        for subject in (tasks[task], whole):
+            subject.budget(operator)
+            subject.observe(operator, task, task, None)
+    parts = [task.summaries() for task in tasks]
+    assert merge_summaries(parts) == whole.summaries()
+    assert merge_summaries([merge_summaries(parts[:2]), merge_summaries(parts[2:])]) == whole.summaries()
+    assert merge_summaries(reversed(parts)) == whole.summaries()
+
+
+def test_merging_nothing() -> None:
+    assert merge_summaries([]) == []
+
+
+def test_merging_keeps_the_tightest_headroom_and_its_limit() -> None:
+    def task(free: int, limit: str) -> OutputSizeController:
+        subject = OutputSizeController([8], LIMITS, lambda: (free, limit))
+        subject.budget(0)
+        return subject
+
+    tasks = [task(500, "available"), task(300, "rlimit_as"), task(400, "cgroup")]
+    (merged,) = merge_summaries(each.summaries() for each in tasks)
+    assert (merged["headroom_min"], merged["headroom_limit"]) == (300, "rlimit_as")

@@ -1,0 +1,117 @@
+"""The wheel and the sdist: what is in them, and that the wheel works where the checkout cannot be seen."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+import tarfile
+import zipfile
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+
+
+@pytest.fixture(scope="module")
+def dist(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the sdist and the wheel made from that sdist, built from a copy of the sources.
+
+    A copy, because setuptools packs whatever an earlier build left in `build/`.
+    """
+    copy = tmp_path_factory.mktemp("checkout")
+    for name in ("sparkext", "kernels", "plans", "tests", "bench"):
+        shutil.copytree(ROOT / name, copy / name, ignore=shutil.ignore_patterns("__pycache__"))
+    for name in ("pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, copy)
+    isolation = ["--no-isolation"] if find_spec("setuptools") else []
+    command = [sys.executable, "-m", "build", *isolation, "--outdir", str(copy / "dist"), str(copy)]
+    built = subprocess.run(command, capture_output=True, text=True)
+    assert built.returncode == 0, built.stdout + built.stderr
+    return copy / "dist"
+
+
+@pytest.fixture(scope="module")
+def wheel(dist: Path) -> Path:
+    [path] = dist.glob("*.whl")
+    return path
+
+
+def sources(folder: str) -> set[str]:
+    """Python files of a source folder, as paths below it."""
+    return {path.relative_to(ROOT / folder).as_posix() for path in (ROOT / folder).rglob("*.py")}
+
+
+def test_the_wheel_holds_the_three_packages_and_nothing_else(wheel: Path) -> None:
+    names = set(zipfile.ZipFile(wheel).namelist())
+    packages = {name for name in names if ".dist-info/" not in name}
+    expected = {"sparkext/py.typed"}
+    expected |= {f"sparkext/{path}" for path in sources("sparkext")}
+    expected |= {f"sparkext/kernels/{path}" for path in sources("kernels")}
+    expected |= {f"sparkext/plans/{path}" for path in sources("plans")}
+    assert {name for name in packages if name.endswith((".py", ".typed"))} == expected
+    assert {name.split("/")[0] for name in packages} == {"sparkext"}
+    assert any(re.fullmatch(r"sparkext-[^/]+\.dist-info/licenses/LICENSE", name) for name in names)
+
+
+def test_the_wheel_names_its_license_and_command(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        files = {name.split("/")[-1]: name for name in archive.namelist() if ".dist-info/" in name}
+        metadata = archive.read(files["METADATA"]).decode()
+        commands = archive.read(files["entry_points.txt"]).decode()
+        license_text = archive.read(files["LICENSE"]).decode()
+    assert "License-Expression: Apache-2.0" in metadata
+    assert "sparkext = sparkext.__main__:main" in commands
+    assert "Apache License" in license_text and license_text.rstrip().endswith(
+        "limitations under the License."
+    )
+
+
+def test_the_sdist_holds_the_sources(dist: Path) -> None:
+    [path] = dist.glob("*.tar.gz")
+    with tarfile.open(path) as archive:
+        names = {name.partition("/")[2] for name in archive.getnames()}
+    assert {"pyproject.toml", "README.md", "LICENSE", "sparkext/py.typed", "kernels/__init__.py"} <= names
+
+
+def test_the_installed_wheel_works_without_the_checkout(wheel: Path, tmp_path: Path) -> None:
+    target = tmp_path / "installed"
+    install = [
+        sys.executable,
+        "-m",
+        "pip",
+        "install",
+        "--quiet",
+        "--no-deps",
+        "--target",
+        str(target),
+        str(wheel),
+    ]
+    subprocess.run(install, check=True, capture_output=True)
+    # Without the site module no .pth file is read, so that no editable install can lend its modules.
+    dependencies = [path for path in sys.path if path.endswith(("site-packages", "dist-packages"))]
+    code = f"""
+import json, sys
+sys.path[:0] = [{str(target)!r}]
+sys.path += {dependencies!r}
+import sparkext
+heavy = sorted({{"pyspark", "numba", "numpy", "pyarrow", "pandas"}} & set(sys.modules))
+from sparkext import kernels, plans
+from sparkext.__main__ import main
+import sparkext.kernels.jit
+status = main(["version"])
+print(json.dumps([heavy, status, sparkext.__file__, kernels.__file__, plans.__file__]))
+"""
+    ran = subprocess.run(
+        [sys.executable, "-I", "-S", "-c", code], capture_output=True, text=True, cwd=tmp_path
+    )
+    assert ran.returncode == 0, ran.stderr
+    version, facts = ran.stdout.splitlines()
+    heavy, status, *files = json.loads(facts)
+    assert heavy == []
+    assert status == 0 and version == f"sparkext {wheel.name.split('-')[1]}"
+    assert all(Path(file).is_relative_to(target) for file in files), files
