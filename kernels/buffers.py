@@ -29,9 +29,8 @@ def fixed_width_dtype(arrow_type: pa.DataType) -> np.dtype[Any] | None:
     """
     if pa.types.is_boolean(arrow_type) or not pa.types.is_primitive(arrow_type):
         return None
-    return {8: np.dtype("u1"), 16: np.dtype("u2"), 32: np.dtype("u4"), 64: np.dtype("u8"), 128: np.dtype("c16")}.get(
-        arrow_type.bit_width
-    )
+    code = {8: "u1", 16: "u2", 32: "u4", 64: "u8", 128: "c16"}.get(arrow_type.bit_width)
+    return None if code is None else np.dtype(code)
 
 
 def values_view(array: pa.Array, dtype: npt.DTypeLike) -> AnyArray:

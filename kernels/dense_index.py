@@ -173,7 +173,12 @@ def _lookup_unique(
 
 @kernel
 def _lookup_ranges(
-    words: Int64Array, valid: UInt8Array, starts: AnyArray, minimum: np.int64, first: Int64Array, counts: Int64Array
+    words: Int64Array,
+    valid: UInt8Array,
+    starts: AnyArray,
+    minimum: np.int64,
+    first: Int64Array,
+    counts: Int64Array,
 ) -> tuple[int, int]:
     """Write the match range of every word; return (probe rows matched, pairs)."""
     all_valid = valid.size == 0

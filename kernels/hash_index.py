@@ -226,7 +226,12 @@ def _count_homes(words: Int64Array, valid: UInt8Array, shift: int, mask: np.uint
 
 @kernel
 def _scatter(
-    words: Int64Array, valid: UInt8Array, shift: int, mask: np.uint64, homes: Int64Array, sorted_keys: Int64Array
+    words: Int64Array,
+    valid: UInt8Array,
+    shift: int,
+    mask: np.uint64,
+    homes: Int64Array,
+    sorted_keys: Int64Array,
 ) -> None:
     """Place (word, row) of every valid key by home slot, in row order; homes[h + 1] becomes the end of h's keys."""
     all_valid = valid.size == 0
@@ -275,9 +280,7 @@ def _order_homes(homes: Int64Array, sorted_keys: Int64Array, boundary: UInt8Arra
 
 
 @kernel
-def _split_collisions(
-    offsets: Int64Array, data: UInt8Array, sorted_keys: Int64Array, boundary: UInt8Array
-) -> int:
+def _split_collisions(offsets: Int64Array, data: UInt8Array, sorted_keys: Int64Array, boundary: UInt8Array) -> int:
     """Within each run of one word, bring equal byte strings together, mark each string's first row, count strings.
 
     A run with two strings means that 64 bits of hash collided: quadratic in the number of such strings, which is one
@@ -322,7 +325,12 @@ def _slots_needed(homes: Int64Array, boundary: UInt8Array) -> int:
 
 @kernel
 def _place(
-    homes: Int64Array, sorted_keys: Int64Array, boundary: UInt8Array, mask: np.uint64, unique: bool, table: UInt64Array
+    homes: Int64Array,
+    sorted_keys: Int64Array,
+    boundary: UInt8Array,
+    mask: np.uint64,
+    unique: bool,
+    table: UInt64Array,
 ) -> None:
     """Write every distinct key to its slot and its tag to its home; free slots repeat the running start."""
     slot = 0

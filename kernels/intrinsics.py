@@ -6,7 +6,8 @@ with coverage and line numbers.
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, cast
 
 import numpy as np
 
@@ -15,7 +16,11 @@ from sparkext.kernels.jit import JIT_ENABLED
 if JIT_ENABLED:
     from llvmlite import ir
     from numba.core import cgutils, types
-    from numba.extending import intrinsic
+    from numba.extending import intrinsic as numba_intrinsic
+
+    def intrinsic(function: Callable[..., Any]) -> Callable[..., Any]:
+        """Register a code generator; to type checkers it is any function, as it takes other arguments than it shows."""
+        return cast(Callable[..., Any], numba_intrinsic(function))
 
     def _element_pointer(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         """Address of `array[index]`, where `array` and `index` are the first two arguments."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import numba
 import numpy as np
@@ -23,12 +23,11 @@ def kernel(function: F) -> F:
     - `error_model="numpy"`: no hidden branches for division by zero.
     - never `fastmath`: NaN and -0.0 carry meaning in join keys.
     """
-    return numba.njit(nogil=True, cache=True, error_model="numpy")(function)  # type: ignore[no-any-return]
+    return cast(F, numba.njit(nogil=True, cache=True, error_model="numpy")(function))
 
 
-def inlined(function: F) -> F:
-    """Compile a helper that kernels call per row. LLVM inlines it; it is not called from Python."""
-    return numba.njit(nogil=True, cache=True, error_model="numpy", inline="never")(function)  # type: ignore[no-any-return]
+inlined = kernel
+"""The same, for a helper that kernels call per row: LLVM inlines it. It is not called from Python."""
 
 
 def frozen(array: AnyArray) -> AnyArray:
@@ -39,7 +38,7 @@ def frozen(array: AnyArray) -> AnyArray:
     """
     if not array.flags.writeable:
         return array
-    view = array.view()
+    view: AnyArray = array.view()
     view.flags.writeable = False
     return view
 

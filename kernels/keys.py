@@ -22,7 +22,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sparkext.kernels.buffers import Int64Array, UInt8Array, VarBytes, bits_view, validity, values_view, var_bytes
+from sparkext.kernels.buffers import (
+    Int64Array,
+    UInt8Array,
+    VarBytes,
+    bits_view,
+    validity,
+    values_view,
+    var_bytes,
+)
 from sparkext.kernels.intrinsics import copy_bytes
 from sparkext.kernels.jit import NO_MASK, frozen, kernel
 
@@ -127,7 +135,14 @@ def _to_words(columns: Sequence[pa.Array], null_safe: Sequence[bool]) -> Int64Ar
         bits = word_bits(column.type)
         assert bits is not None
         mask = validity(column) if safe else None
-        _pack(_column_words(column), NO_MASK if mask is None else mask, bits, safe, _is_signed(column.type), packed)
+        _pack(
+            _column_words(column),
+            NO_MASK if mask is None else mask,
+            bits,
+            safe,
+            _is_signed(column.type),
+            packed,
+        )
         total += bits + safe
     if total == 64:
         packed ^= _SIGN_BIT
@@ -191,14 +206,14 @@ def _var_sizes(column: pa.Array) -> Int64Array:
 
 
 def cast_key(column: pa.Array, target: pa.DataType) -> pa.Array:
-    """Bring a key column to the common type of both sides. Only widenings that lose nothing, or Spark's own int → double."""
+    """Bring a key column to the common type of both sides: widenings that lose nothing, or Spark's own int → double."""
     if column.type == target:
         return column
     return pc.cast(column, target, safe=not pa.types.is_floating(target))
 
 
 @kernel
-def _order_doubles(doubles: np.ndarray, out: Int64Array) -> None:  # type: ignore[type-arg]
+def _order_doubles(doubles: np.ndarray, out: Int64Array) -> None:
     """Bits of each double as a signed integer whose order is Spark's: -0.0 = 0.0, NaN equal to itself and largest."""
     bits = doubles.view(np.int64)
     for i in range(doubles.size):

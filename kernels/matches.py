@@ -94,7 +94,15 @@ def probe(matches: Matches, how: str, cursor: Cursor, budget: int, remaining: in
     counts = NO_COUNTS if matches.counts is None else matches.counts
     rows = NO_ROWS if matches.rows is None else matches.rows
     row, offset = _expand(
-        matches.first, counts, rows, matches.rows is None, outer, cursor.row, cursor.offset, probe_rows, build_rows
+        matches.first,
+        counts,
+        rows,
+        matches.rows is None,
+        outer,
+        cursor.row,
+        cursor.offset,
+        probe_rows,
+        build_rows,
     )
     return Pairs(size, probe_rows, build_rows), Cursor(row, offset)
 

@@ -7,8 +7,9 @@
       key 7 matches rows[1..2] = 0 and 2
 
 A morsel whose keys ascend is merged: each search gallops on from where the last one ended (exponential steps, then
-bisection), which is linear for dense matches and logarithmic for sparse ones. Any other morsel is searched by bisection,
-in groups of 16 that descend together, so that their cache misses overlap. Byte-string keys are ordered by their bytes.
+bisection), which is linear for dense matches and logarithmic for sparse ones. Any other morsel is searched by
+bisection, in groups of 16 that descend together, so that their cache misses overlap. Byte-string keys are ordered by
+their bytes.
 Where each key has one row `starts` is left out, and where the build side was sorted already `rows` is: then the index
 is little more than the keys, which is when it beats a hash index on memory.
 """

@@ -52,7 +52,12 @@ def _histogram(words: Int64Array, histogram: Int64Array) -> None:
 
 @kernel
 def _pass(
-    words: Int64Array, rows: Int64Array, shift: int, counts: Int64Array, out_words: Int64Array, out_rows: Int64Array
+    words: Int64Array,
+    rows: Int64Array,
+    shift: int,
+    counts: Int64Array,
+    out_words: Int64Array,
+    out_rows: Int64Array,
 ) -> None:
     """One stable counting-sort pass; `counts` is consumed."""
     total = 0

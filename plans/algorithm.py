@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 DENSE_RANGE_PER_ROW = 8
-"""A dense index costs four bytes a slot, a hash index 24 to 48 bytes a key: up to this ratio the dense one is smaller."""
+"""A dense index costs four bytes a slot, a hash index 24 to 48 a key: up to this ratio the dense one is smaller."""
 
 SMALL_DENSE_RANGE = 1 << 16
 """A range this small is always worth direct addressing: 256 KiB, which stays in the second-level cache."""

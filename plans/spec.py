@@ -102,7 +102,5 @@ def _reference(data: Mapping[str, Any]) -> ColumnRef:
 
 
 def _join(data: Mapping[str, Any]) -> JoinSpec:
-    keys = tuple(
-        KeyPair(_reference(key["probe"]), key["build"], key["type"], key["null_safe"]) for key in data["keys"]
-    )
+    keys = tuple(KeyPair(_reference(key["probe"]), key["build"], key["type"], key["null_safe"]) for key in data["keys"])
     return JoinSpec(data["how"], keys, data["algorithm"], data["label"])

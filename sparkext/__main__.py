@@ -84,9 +84,7 @@ def _local_checks(text: str) -> list[str]:
     names = text.split(",")
     unknown = [name for name in names if name not in LOCAL_CHECKS]
     if unknown:
-        raise argparse.ArgumentTypeError(
-            f"unknown: {', '.join(unknown)}; there are {', '.join(LOCAL_CHECKS)}"
-        )
+        raise argparse.ArgumentTypeError(f"unknown: {', '.join(unknown)}; there are {', '.join(LOCAL_CHECKS)}")
     return names
 
 

@@ -104,5 +104,3 @@ def _write_column(array: pa.Array, sink: IO[bytes]) -> None:
     batch = pa.record_batch([array], names=["column"])
     with pa.ipc.new_stream(sink, batch.schema) as writer:
         writer.write_batch(batch)
-
-

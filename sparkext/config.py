@@ -263,7 +263,6 @@ def markdown_table() -> str:
     """The registry as the Markdown table of the README, one row per key, without a trailing newline."""
     rows = [("key", "type", "unit", "default", "meaning"), ("---",) * 5]
     rows += [
-        (f"`{key.name}`", key.type.name, key.unit, f"`{key.type.render(key.default)}`", key.doc)
-        for key in REGISTRY
+        (f"`{key.name}`", key.type.name, key.unit, f"`{key.type.render(key.default)}`", key.doc) for key in REGISTRY
     ]
     return "\n".join(f"| {' | '.join(row)} |" for row in rows)

@@ -52,9 +52,7 @@ def spark_broadcast(tables: Tables) -> DataFrame:
     """The joins with every build side hinted as a broadcast: Spark's best plan while they fit."""
     from pyspark.sql.functions import broadcast
 
-    return spark_default(
-        {name: table if name == PROBE_SIDE else broadcast(table) for name, table in tables.items()}
-    )
+    return spark_default({name: table if name == PROBE_SIDE else broadcast(table) for name, table in tables.items()})
 
 
 def pipelined(tables: Tables) -> DataFrame:
@@ -125,9 +123,7 @@ def run(scale_factor: float = 1, root: Path = DEFAULT_ROOT, cores: int | None = 
     try:
         import pyspark
     except ImportError as error:
-        raise EnvironmentProblemError(
-            f'PySpark is missing ({error}): pip install "sparkext[demo]"'
-        ) from error
+        raise EnvironmentProblemError(f'PySpark is missing ({error}): pip install "sparkext[demo]"') from error
     folder = ensure_tables(scale_factor, root)
     os.environ["PYSPARK_PYTHON"] = sys.executable  # the workers need the packages that this process has
     heap = f"{_heap_mib()}m"
@@ -140,8 +136,7 @@ def run(scale_factor: float = 1, root: Path = DEFAULT_ROOT, cores: int | None = 
 
 def _compare(spark: SparkSession, folder: Path, scale_factor: float, runs: int) -> int:
     tables = {
-        name: spark.read.parquet(str(folder / f"{name}.parquet")).select(*columns)
-        for name, columns in COLUMNS.items()
+        name: spark.read.parquet(str(folder / f"{name}.parquet")).select(*columns) for name, columns in COLUMNS.items()
     }
     prints = {}
     for name, build in plans().items():

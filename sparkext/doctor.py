@@ -135,9 +135,7 @@ def check_pyspark() -> Finding:
     try:
         version = importlib.import_module("pyspark").__version__
     except ImportError as error:
-        return Finding(
-            Status.FAIL, "pyspark", f"cannot be imported: {error}", 'pip install "sparkext[spark]"'
-        )
+        return Finding(Status.FAIL, "pyspark", f"cannot be imported: {error}", 'pip install "sparkext[spark]"')
     if _release(version) != REFERENCE_PYSPARK:
         return Finding(Status.WARN, "pyspark", version, f"untested: sparkext is tested with {reference}")
     return Finding(Status.OK, "pyspark", version)
@@ -154,9 +152,7 @@ def check_package(name: str) -> Finding:
     if _release(version) < oldest:
         return Finding(Status.FAIL, name, f"{version} is too old", remedy)
     if name == "pandas" and _release(version) >= (3, 0):
-        return Finding(
-            Status.WARN, name, f"{version}: PySpark {_dotted(REFERENCE_PYSPARK)} expects pandas 2", remedy
-        )
+        return Finding(Status.WARN, name, f"{version}: PySpark {_dotted(REFERENCE_PYSPARK)} expects pandas 2", remedy)
     return Finding(Status.OK, name, version)
 
 
@@ -283,9 +279,7 @@ def check_session(version: str, seconds: float) -> Finding:
     if _release(version) != _release(package):
         home = os.environ.get("SPARK_HOME", "unset")
         detail = f"the JVM runs Spark {version}, the package is pyspark {package} (SPARK_HOME is {home})"
-        return Finding(
-            Status.WARN, "session", detail, "unset SPARK_HOME, or install the pyspark of that Spark"
-        )
+        return Finding(Status.WARN, "session", detail, "unset SPARK_HOME, or install the pyspark of that Spark")
     return Finding(Status.OK, "session", f"Spark {version} started in {seconds:.1f} s")
 
 
@@ -370,9 +364,7 @@ def check_dead_worker(error: Exception) -> Finding:
     """Why no worker answered."""
     text = str(error)
     chosen = os.environ.get("PYSPARK_PYTHON", "unset, so the python3 on PATH")
-    causes = [
-        line.strip() for line in text.splitlines() if re.search(r"PYTHON_VERSION_MISMATCH|Error:", line)
-    ]
+    causes = [line.strip() for line in text.splitlines() if re.search(r"PYTHON_VERSION_MISMATCH|Error:", line)]
     detail = f"no answer: {causes[0] if causes else _summary(error)} (PYSPARK_PYTHON is {chosen})"
     return Finding(Status.FAIL, "worker", detail, f"export PYSPARK_PYTHON={sys.executable}")
 
@@ -382,9 +374,7 @@ def check_worker_python(facts: Mapping[str, Any]) -> Finding:
     detail = f"{facts['python']} ({facts['executable']})"
     if _release(facts["python"]) != sys.version_info[:2]:
         advice = f"export PYSPARK_PYTHON={sys.executable}"
-        return Finding(
-            Status.FAIL, "worker python", f"{detail}, but this is {_dotted(sys.version_info[:2])}", advice
-        )
+        return Finding(Status.FAIL, "worker python", f"{detail}, but this is {_dotted(sys.version_info[:2])}", advice)
     return Finding(Status.OK, "worker python", detail)
 
 
@@ -392,9 +382,7 @@ def check_worker_imports(facts: Mapping[str, Any]) -> Finding:
     """What the worker can import."""
     detail = ", ".join(f"{name} {found.lstrip('!')}" for name, found in facts["imports"].items())
     if any(found.startswith("!") for found in facts["imports"].values()):
-        advice = (
-            f"install sparkext for {facts['executable']}, or point PYSPARK_PYTHON at a Python that has it"
-        )
+        advice = f"install sparkext for {facts['executable']}, or point PYSPARK_PYTHON at a Python that has it"
         return Finding(Status.FAIL, "worker imports", detail, advice)
     return Finding(Status.OK, "worker imports", detail)
 
@@ -402,9 +390,7 @@ def check_worker_imports(facts: Mapping[str, Any]) -> Finding:
 def check_numba_cache(facts: Mapping[str, Any]) -> Finding:
     """Where compiled kernels are kept; numba refuses to work when it finds no writable folder."""
     if facts["cache"].startswith("!"):
-        advice = (
-            "set NUMBA_CACHE_DIR (or spark.executorEnv.NUMBA_CACHE_DIR) to a folder that workers can write"
-        )
+        advice = "set NUMBA_CACHE_DIR (or spark.executorEnv.NUMBA_CACHE_DIR) to a folder that workers can write"
         return Finding(Status.FAIL, "numba cache", facts["cache"].lstrip("!"), advice)
     return Finding(Status.OK, "numba cache", facts["cache"])
 
@@ -412,9 +398,7 @@ def check_numba_cache(facts: Mapping[str, Any]) -> Finding:
 def check_memory(facts: Mapping[str, Any]) -> Finding:
     """The limits from which a worker chooses the size of its output."""
     if isinstance(facts["memory"], str):
-        return Finding(
-            Status.FAIL, "memory", facts["memory"].lstrip("!"), "this is a fault in sparkext: report it"
-        )
+        return Finding(Status.FAIL, "memory", facts["memory"].lstrip("!"), "this is a fault in sparkext: report it")
     *limits, (_, headroom) = facts["memory"]
     lines = [f"headroom {headroom}", *(f"{name}: {value}" for name, value in limits)]
     return Finding(Status.OK, "memory", f"\n{'':<22}".join(lines))

@@ -64,4 +64,4 @@ def read_index_file(buffer: pa.Buffer, origin: str) -> tuple[JoinIndex, IndexInf
 
 def _write_array(array: AnyArray, sink: IO[bytes]) -> None:
     if array.size:
-        sink.write(memoryview(array).cast("B"))
+        sink.write(pa.py_buffer(array))

@@ -52,7 +52,7 @@ class IndexRecipe:
 
     @property
     def digest(self) -> str:
-        """Name of the index among those of its build file. Changes with the package: an index of another is not read."""
+        """Name of the index among those of its build file. It changes with the package: no other version's is read."""
         parts = [
             __version__,
             FORMAT_VERSION,

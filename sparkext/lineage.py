@@ -1,8 +1,9 @@
 """How consecutive transforms become one pipeline.
 
 A DataFrame that `pipelined_join` returns remembers the pipeline that makes it: its input and its spec. The next
-`pipelined_join` on that very object extends the spec and runs over the same input, instead of reading this one's output.
-Anything in between (a filter, a select, a cache) gives another object, or one that Spark keeps, and starts anew.
+`pipelined_join` on that very object extends the spec and runs over the same input, instead of reading this one's
+output. Anything in between (a filter, a select, a cache) gives another object, or one that Spark keeps, and starts
+anew.
 """
 
 from __future__ import annotations

@@ -128,9 +128,7 @@ class _Level:
         if self.limit is not None:
             stat = b"\n" + self._stat.read()
             pages = sum(_field(stat, needle) or 0 for needle in self._file_pages)
-            self.reclaimable = max(
-                0, pages - sum(_field(stat, needle) or 0 for needle in self._unwritten_pages)
-            )
+            self.reclaimable = max(0, pages - sum(_field(stat, needle) or 0 for needle in self._unwritten_pages))
 
     def free(self) -> int | None:
         """Bytes that the group may still take; None if it has no limit or does not say what it uses."""

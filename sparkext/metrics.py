@@ -19,12 +19,16 @@ class TaskId:
     attempt: int
 
 
+NO_TASK = TaskId(0, 0, 0)
+"""Stands for "not run by Spark"."""
+
+
 @dataclass
 class TaskMetrics:
     """Counters of one task.
 
     `operators` has one summary per join and one for the payload gather; `seconds` likewise, time spent in each.
-    `indexes` describes the index of each join (see `index_file.IndexInfo`); `built` tells which of them this task built.
+    `indexes` describes the index of each join (see `index_file.IndexInfo`).
     `decisions` are (time, operator, headroom, budget, produced).
     """
 

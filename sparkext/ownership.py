@@ -42,7 +42,7 @@ def shuffle_with_build_rows(
     frame: DataFrame, shape: JoinShape, source: BuildSource, build: pa.Table
 ) -> tuple[DataFrame, int]:
     """Return `frame` and the build rows' ids, shuffled together by key; and how many columns were put in front."""
-    from pyspark.sql import functions as F  # noqa: N812
+    from pyspark.sql import functions as F
 
     left_names = [frame.schema.fields[key.probe.column].name for key in shape.spec.keys]
     probe = frame.select(
@@ -78,15 +78,13 @@ def _build_keys(frame: DataFrame, shape: JoinShape, source: BuildSource, build: 
     for number, column in enumerate(shape.build_key_fields):
         fields.append(StructField(_KEY.format(number), column.dataType))
     schema = StructType(fields)
-    task = BuildRowsTask(
-        source, tuple(key.build for key in shape.spec.keys), parts, spark_bridge.arrow_schema(schema)
-    )
+    task = BuildRowsTask(source, tuple(key.build for key in shape.spec.keys), parts, spark_bridge.arrow_schema(schema))
     return frame.sparkSession.range(0, parts, 1, parts).mapInArrow(task, schema)
 
 
 def _shuffle_key(column: Column, key_type: KeyType) -> Column:
     """Bring both sides to values that Spark hashes alike if the join holds them equal."""
-    from pyspark.sql import functions as F  # noqa: N812
+    from pyspark.sql import functions as F
 
     if key_type.name == "decimal":
         return column.cast(f"decimal({key_type.precision},{key_type.scale})")

@@ -24,7 +24,7 @@ from sparkext.kernels.gather import Column, VarBytesOverflowError
 from sparkext.kernels.jit import frozen
 from sparkext.kernels.keys import EncodedKeys, cast_key, encode_keys
 from sparkext.kernels.matches import START, Pairs, probe
-from sparkext.metrics import TaskId, TaskMetrics
+from sparkext.metrics import NO_TASK, TaskId, TaskMetrics
 from sparkext.morsels import morsels
 from sparkext.plans.key_types import parse_key_type
 from sparkext.plans.morsel import BudgetLimits, OutputSizeController
@@ -100,7 +100,7 @@ class Pipeline:
         settings: Settings,
         headroom: Callable[[], tuple[int, str] | None],
         tasks_sharing: int = 1,
-        task: TaskId = TaskId(0, 0, 0),
+        task: TaskId = NO_TASK,
     ) -> None:
         if len(builds) != len(spec.joins):
             raise ValueError(f"{len(spec.joins)} joins need as many build sides, got {len(builds)}")

@@ -44,9 +44,7 @@ class AccumulatorReporter:
             def zero(self, value: list[TaskMetrics]) -> list[TaskMetrics]:
                 return []
 
-            def addInPlace(  # noqa: N802
-                self, value1: list[TaskMetrics], value2: list[TaskMetrics]
-            ) -> list[TaskMetrics]:
+            def addInPlace(self, value1: list[TaskMetrics], value2: list[TaskMetrics]) -> list[TaskMetrics]:
                 if not value1 or not value2:
                     return value1 or value2
                 if value1[0].task.stage != value2[0].task.stage:
@@ -89,12 +87,7 @@ class SpoolReporter:
     def collect(self, session: SparkSession) -> list[TaskMetrics]:
         """Run a job that reads what the nodes have, and keep the last run."""
         readers = 16
-        rows = (
-            session.range(0, readers, 1, readers)
-            .mapInArrow(self._read, "metrics string")  # type: ignore[arg-type]
-            .distinct()
-            .collect()
-        )
+        rows = session.range(0, readers, 1, readers).mapInArrow(self._read, "metrics string").distinct().collect()
         return last_run(TaskMetrics.from_json(row["metrics"]) for row in rows)
 
     def _read(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

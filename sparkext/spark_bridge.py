@@ -9,7 +9,7 @@ import warnings
 import weakref
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any, cast
 
 import pyarrow as pa
 
@@ -134,7 +134,7 @@ def _collect_classic(frame: Any) -> Iterator[pa.RecordBatch]:
         port, secret, server = frame._jdf.collectAsArrowToPython()
     stream, connection = _create_local_socket((port, secret))
     try:
-        yield from ArrowStreamSerializer().load_stream(stream)
+        yield from ArrowStreamSerializer().load_stream(cast(IO[bytes], stream))
         # The order of the batches follows, or -1 for an error, which getResult raises as Spark would.
         if read_int(stream) == -1:
             server.getResult()

@@ -104,8 +104,7 @@ def _run(generator: Path, scale_factor: float, tables: Sequence[str], partial: P
     ended = subprocess.run(command, pass_fds=[lock], check=False)
     if ended.returncode != 0:
         raise EnvironmentProblemError(
-            f"tpchgen-cli {_how_it_ended(ended.returncode)} and nothing was kept. "
-            f"The command was: {' '.join(command)}"
+            f"tpchgen-cli {_how_it_ended(ended.returncode)} and nothing was kept. The command was: {' '.join(command)}"
         )
     files = [partial / f"{table}.parquet" for table in tables]
     missing = [file.name for file in files if not file.is_file()]

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from sparkext.config import Settings
 from sparkext.memory import process_probe
-from sparkext.metrics import TaskId
+from sparkext.metrics import NO_TASK, TaskId
 from sparkext.pipeline import Pipeline, index_recipe
 from sparkext.plans.spec import PipelineSpec
 from sparkext.reporters import Reporter
@@ -80,9 +80,7 @@ class BuildRowsTask:
             length = min(65_536, stop - at)
             ids = pa.array(range(at, at + length), pa.int64())
             keys = [columns[column].slice(at, length) for column in self.key_columns]
-            arrays = [
-                array.cast(field.type) for array, field in zip([ids, *keys], self.output_schema, strict=True)
-            ]
+            arrays = [array.cast(field.type) for array, field in zip([ids, *keys], self.output_schema, strict=True)]
             yield pa.RecordBatch.from_arrays(arrays, schema=self.output_schema)
 
 
@@ -91,5 +89,5 @@ def _task_id() -> TaskId:
 
     context = TaskContext.get()
     if context is None:
-        return TaskId(0, 0, 0)
+        return NO_TASK
     return TaskId(context.stageId(), context.partitionId(), context.attemptNumber())

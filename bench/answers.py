@@ -1,0 +1,74 @@
+"""Order-independent checksums of Arrow batches, so that engines can be held against each other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from sparkext.kernels.buffers import Int64Array, validity, values_view, var_bytes
+from sparkext.kernels.hashing import hash_rows, mix_word
+from sparkext.kernels.jit import NO_MASK, kernel
+
+_NULL = 0x5BD1E995
+
+
+class Answer(NamedTuple):
+    """Rows, and the sum and the exclusive or of a 64-bit hash of every row over all columns.
+
+    The sum notices duplicates, which cancel out in the exclusive or; the exclusive or depends on every bit.
+    """
+
+    rows: int
+    hash_sum: int
+    hash_xor: int
+
+
+def answer_of(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> Answer:
+    """Sum up a result. Columns are found by name and compared as `schema` types them, whatever an engine calls them.
+
+    Raises `ValueError` if a column is missing or too many came.
+    """
+    rows = hash_sum = hash_xor = 0
+    for batch in batches:
+        if sorted(batch.schema.names) != sorted(schema.names):
+            raise ValueError(f"expected the columns {schema.names}, got {batch.schema.names}")
+        row_hash = np.zeros(batch.num_rows, dtype=np.int64)
+        for field in schema:
+            _fold(_normalised(batch.column(field.name), field.type), row_hash)
+        rows += batch.num_rows
+        hash_sum = (hash_sum + int(row_hash.view(np.uint64).sum(dtype=np.uint64))) & (2**64 - 1)
+        hash_xor ^= int(np.bitwise_xor.reduce(row_hash.view(np.uint64)))
+    return Answer(rows, hash_sum, hash_xor)
+
+
+def _normalised(column: pa.Array, wanted: pa.DataType) -> pa.Array:
+    return column if column.type == wanted else column.cast(wanted)
+
+
+def _fold(column: pa.Array, row_hash: Int64Array) -> None:
+    """Mix one column into the hash of every row."""
+    mask = validity(column)
+    for words in _words(column):
+        _mix(words, NO_MASK if mask is None else mask, row_hash)
+
+
+def _words(column: pa.Array) -> list[Int64Array]:
+    """All bits of a column as one or two words a row."""
+    if pa.types.is_string(column.type) or pa.types.is_binary(column.type):
+        return [hash_rows(var_bytes(column))]
+    if column.type.bit_width == 128:
+        halves: Any = values_view(column, np.complex128).view(np.int64)
+        return [np.ascontiguousarray(halves[::2]), np.ascontiguousarray(halves[1::2])]
+    return [values_view(column, f"i{column.type.bit_width // 8}").astype(np.int64)]
+
+
+@kernel
+def _mix(words: Int64Array, valid: Any, row_hash: Int64Array) -> None:
+    """row_hash[i] = mix(row_hash[i] * 31 + words[i]), a null counting as a constant."""
+    all_valid = valid.size == 0
+    for i in range(row_hash.size):
+        word = words[i] if all_valid or valid[i] != 0 else np.int64(_NULL)
+        row_hash[i] = np.int64(mix_word(row_hash[i] * np.int64(31) + word))

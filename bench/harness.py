@@ -1,0 +1,198 @@
+"""What all suites share: alternating runs, answers checked before times, one table, JSON lines.
+
+A case is run in a process of its own, pinned to as many cores as it names, so that one engine's thread pool, memory
+pool or JVM is no other case's business. Within that process the contestants take turns, run by run: what drifts
+(clock rate, neighbours, page cache) hits all of them alike.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import statistics
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from bench.text_table import text_table
+
+
+class WrongAnswerError(Exception):
+    """Contestants disagree: nothing is timed."""
+
+
+@dataclass(frozen=True)
+class Bench:
+    """One run of one case: at a scale factor, on a number of threads."""
+
+    case: str
+    scale_factor: float
+    threads: int
+    runs: int
+    data: Path
+    json: Path | None = None
+    facts: dict[str, str] = field(default_factory=dict)
+
+    def record(self, **values: Any) -> None:
+        """Append one result to the JSON lines file, if one was asked for."""
+        if self.json is None:
+            return
+        line = {
+            "case": self.case,
+            "scale_factor": self.scale_factor,
+            "threads": self.threads,
+            **values,
+            "facts": self.facts,
+        }
+        with self.json.open("a") as stream:
+            stream.write(json.dumps(line) + "\n")
+
+
+@dataclass(frozen=True)
+class Case:
+    """What `python -m bench --list` shows and `python -m bench NAME` runs.
+
+    `scaled`: once per scale factor of TPC-H; `threaded`: once per number of threads, else on `threads` cores (None:
+    on all).
+    """
+
+    name: str
+    title: str
+    run: Callable[[Bench], None]
+    scaled: bool = True
+    threaded: bool = False
+    threads: int | None = None
+
+
+@dataclass(frozen=True)
+class Contestant:
+    """`run` does the whole job once and drops its result; `answer` does it too, and says what to compare.
+
+    `ours` marks what this package did: the others are held against it.
+    """
+
+    name: str
+    run: Callable[[], object]
+    answer: Callable[[], object]
+    ours: bool = False
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Timing:
+    """Wall and processor seconds of each run of one contestant."""
+
+    contestant: Contestant
+    wall: list[float] = field(default_factory=list)
+    cpu: list[float] = field(default_factory=list)
+
+    @property
+    def median(self) -> float:
+        """Median wall seconds."""
+        return statistics.median(self.wall)
+
+    @property
+    def cores(self) -> float:
+        """Cores that this process kept busy: processor time over wall time."""
+        return sum(self.cpu) / sum(self.wall)
+
+
+def verify(contestants: Sequence[Contestant]) -> object:
+    """Let everyone answer once, which also compiles and warms up; return the answer that all agree on.
+
+    Raises
+    ------
+    WrongAnswerError
+        Names everyone's answer.
+    """
+    answers = {}
+    for contestant in contestants:
+        with step(f"checking {contestant.name}"):
+            answers[contestant.name] = contestant.answer()
+    first = next(iter(answers.values()))
+    if any(answer != first for answer in answers.values()):
+        width = max(map(len, answers))
+        lines = "\n".join(f"  {name:<{width}}  {answer}" for name, answer in answers.items())
+        raise WrongAnswerError(f"the answers differ, so nothing is timed:\n{lines}")
+    return first
+
+
+def measure(contestants: Sequence[Contestant], runs: int) -> list[Timing]:
+    """Time everyone `runs` times, taking turns, after one more warm-up each."""
+    timings = [Timing(contestant) for contestant in contestants]
+    for number in range(runs + 1):
+        for timing in timings:
+            label = f"run {number} of {runs}" if number else "warming up"
+            with step(f"{label}: {timing.contestant.name}"):
+                wall, cpu = _timed(timing.contestant.run)
+            if number:
+                timing.wall.append(wall)
+                timing.cpu.append(cpu)
+    return timings
+
+
+def _timed(run: Callable[[], object]) -> tuple[float, float]:
+    gc.collect()
+    cpu, wall = time.process_time(), time.perf_counter()
+    run()
+    return time.perf_counter() - wall, time.process_time() - cpu
+
+
+def report(bench: Bench, timings: Sequence[Timing], rows: int, cpu: bool = True) -> None:
+    """Print the table of one case and record it. `rows` is what the rate counts; `cpu`: this process did the work."""
+    fastest = min(timing.median for timing in timings)
+    ours = min((timing.median for timing in timings if timing.contestant.ours), default=fastest)
+    header = ["contestant", "median s", "min - max s", "Mrow/s", "x fastest", "x ours", "cores"]
+    table = []
+    for timing in sorted(timings, key=lambda timing: timing.median):
+        cells = [
+            timing.contestant.name,
+            f"{timing.median:.3f}",
+            f"{min(timing.wall):.3f} - {max(timing.wall):.3f}",
+            f"{rows / timing.median / 1e6:.1f}",
+            f"{timing.median / fastest:.2f}",
+            f"{timing.median / ours:.2f}",
+            f"{timing.cores:.2f}" if cpu else "",
+        ]
+        table.append(cells if cpu else cells[:-1])
+        bench.record(
+            contestant=timing.contestant.name,
+            ours=timing.contestant.ours,
+            note=timing.contestant.note,
+            rows=rows,
+            seconds=timing.wall,
+            cpu_seconds=timing.cpu if cpu else None,
+            median=timing.median,
+        )
+    print(f"\n{text_table(header if cpu else header[:-1], table)}\n", flush=True)
+    print(f"{_verdict(timings)}\n", flush=True)
+
+
+def _verdict(timings: Sequence[Timing]) -> str:
+    """Say in one line who won against whom."""
+    ours = min((each for each in timings if each.contestant.ours), key=lambda each: each.median, default=None)
+    others = [each for each in timings if not each.contestant.ours]
+    if ours is None or not others:
+        return ""
+    best = min(others, key=lambda each: each.median)
+    ratio = best.median / ours.median
+    if ratio >= 1:
+        return f"{ours.contestant.name}: {ratio:.2f} times as fast as the next, {best.contestant.name}"
+    return f"{ours.contestant.name} LOSES: takes {1 / ratio:.2f} times as long as {best.contestant.name}"
+
+
+@contextmanager
+def step(text: str) -> Iterator[None]:
+    """Tell on stderr what is being done, and how long it took."""
+    print(f"  {text} ...", end="", file=sys.stderr, flush=True)
+    started = time.perf_counter()
+    try:
+        yield
+    except BaseException:
+        print(file=sys.stderr, flush=True)
+        raise
+    print(f" {time.perf_counter() - started:.2f} s", file=sys.stderr, flush=True)

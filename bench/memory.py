@@ -1,0 +1,2 @@
+NOTES=""
+def cases(): return []
