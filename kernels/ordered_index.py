@@ -153,7 +153,7 @@ def _sort_bytes(source: VarBytes, valid_rows: Int64Array) -> Int64Array:
     """Order rows by their bytes, ties by row."""
     picked = _as_binary(source).take(pa.array(valid_rows))
     order = pc.array_sort_indices(picked).to_numpy()
-    return valid_rows[order]  # type: ignore[no-any-return]
+    return valid_rows[order]
 
 
 def _take_bytes(source: VarBytes, rows: Int64Array) -> VarBytes:

@@ -112,7 +112,7 @@ def read_footer(buffer: pa.Buffer, origin: str) -> dict[str, Any]:
 
 
 def map_file(path: Path) -> pa.Buffer:
-    """Map a file read-only and return all of it. The mapping lives as long as the buffer, even if the file is deleted."""
+    """Map a file read-only and return all of it. The mapping outlives the file: it ends with the buffer."""
     with pa.memory_map(str(path), "r") as mapped:
         return mapped.read_buffer()
 

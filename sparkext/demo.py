@@ -16,8 +16,9 @@ from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from sparkext.doctor import local_session, require_java
 from sparkext.errors import EnvironmentProblemError
+from sparkext.java import require_java
+from sparkext.local_session import local_session
 from sparkext.memory import process_probe
 from sparkext.tpch import DEFAULT_ROOT, ensure_tables
 

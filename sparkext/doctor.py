@@ -11,32 +11,25 @@ import json
 import os
 import re
 import shutil
-import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import Enum
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sparkext.errors import EnvironmentProblemError
+from sparkext.java import require_java
+from sparkext.local_session import first_line, local_session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 REFERENCE_PYSPARK = (4, 3)
-OLDEST_JAVA = 17
 OLDEST_PYTHON = (3, 10)
 OLDEST_PACKAGES = {"numpy": (1, 26), "pandas": (2, 2), "pyarrow": (18, 0), "numba": (0, 61)}
 
-_GET_JAVA = (
-    "Install a Java 17 or 21 runtime (Debian, Ubuntu: apt install openjdk-17-jre-headless; Fedora, RHEL: "
-    "dnf install java-17-openjdk-headless; macOS: brew install openjdk@17), and set JAVA_HOME to it if it is "
-    "not the first on PATH"
-)
 _ENOUGH_DISK = 10 << 30
 
 
@@ -94,18 +87,14 @@ def findings(only: Sequence[str] = ()) -> Iterator[Finding]:
     try:
         yield from _session_findings()
     except Exception as error:
-        yield Finding(Status.FAIL, "session", _summary(error), "start a session by hand and read Spark's log")
+        yield Finding(Status.FAIL, "session", first_line(error), "start a session by hand and read Spark's log")
 
 
 def _guarded(title: str, check: Callable[[], Finding]) -> Finding:
     try:
         return check()
     except Exception as error:
-        return Finding(Status.FAIL, title, _summary(error))
-
-
-def _summary(error: Exception) -> str:
-    return f"{type(error).__name__}: {error}".splitlines()[0]
+        return Finding(Status.FAIL, title, first_line(error))
 
 
 # --- what this Python can tell --------------------------------------------------------------------
@@ -164,98 +153,7 @@ LOCAL_CHECKS: Mapping[str, Callable[[], Finding]] = {
 }
 
 
-def require_java() -> tuple[Path, str]:
-    """Return the Java executable that Spark would start, and its version; raise if Spark could not run on it.
-
-    Looks where Spark looks: in JAVA_HOME if that is set, else on PATH.
-    """
-    java = _find_java()
-    try:
-        ran = subprocess.run([java, "-version"], capture_output=True, text=True, errors="replace", timeout=60)
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise EnvironmentProblemError(f"{java} cannot be run ({error}). {_GET_JAVA}.") from error
-    stated = re.search(r'version "([^"]+)"', ran.stderr + ran.stdout)
-    if ran.returncode != 0 or stated is None:
-        said = " ".join((ran.stderr + ran.stdout).split())[:200] or "nothing"
-        raise EnvironmentProblemError(f"{java} -version gave no version, but said: {said}. {_GET_JAVA}.")
-    version = stated[1]
-    if java_major(version) < OLDEST_JAVA:
-        raise EnvironmentProblemError(
-            f"{java} is Java {version}, and Spark needs Java {OLDEST_JAVA} or later. {_GET_JAVA}."
-        )
-    return java, version
-
-
-def _find_java() -> Path:
-    home = os.environ.get("JAVA_HOME")
-    if home:
-        java = Path(home) / "bin" / "java"
-        if not os.access(java, os.X_OK):
-            raise EnvironmentProblemError(
-                f"JAVA_HOME is {home}, where there is no bin/java. Correct it or unset it. {_GET_JAVA}."
-            )
-        return java
-    on_path = shutil.which("java")
-    if on_path is None:
-        raise EnvironmentProblemError(
-            f"Spark needs Java {OLDEST_JAVA} or later, and there is no java on PATH. {_GET_JAVA}."
-        )
-    return Path(on_path)
-
-
-def java_major(version: str) -> int:
-    """Return the feature release of a Java version: 8 for `1.8.0_292`, 17 for `17.0.15`, 24 for `24-ea`."""
-    numbers = [int(number) for number in re.findall(r"\d+", version)]
-    return numbers[1] if numbers[:1] == [1] and len(numbers) > 1 else numbers[0]
-
-
 # --- what a session can tell ----------------------------------------------------------------------
-
-
-@contextmanager
-def local_session(name: str, settings: Mapping[str, str]) -> Iterator[SparkSession]:
-    """Start a local Spark session that writes nothing to the terminal, and stop it at the end.
-
-    What the JVM and the workers write to stderr goes to a file that is shown only if Spark does not start.
-    """
-    from pyspark.sql import SparkSession
-
-    quiet = {
-        "spark.ui.enabled": "false",
-        "spark.ui.showConsoleProgress": "false",
-        "spark.driver.host": "127.0.0.1",
-        "spark.driver.bindAddress": "127.0.0.1",
-    }
-    builder = SparkSession.builder.appName(name)
-    for key, value in {**quiet, **settings}.items():
-        builder = builder.config(key, value)
-    with tempfile.TemporaryFile() as log:
-        try:
-            with _stderr_to(log.fileno()):
-                spark = builder.getOrCreate()
-        except Exception as error:
-            log.seek(0)
-            said = "".join(log.read().decode(errors="replace").splitlines(keepends=True)[-20:])
-            raise EnvironmentProblemError(f"Spark did not start: {_summary(error)}\n{said}") from error
-    try:
-        spark.sparkContext.setLogLevel("ERROR")
-        yield spark
-    finally:
-        spark.stop()
-
-
-@contextmanager
-def _stderr_to(descriptor: int) -> Iterator[None]:
-    """Send what this process and the children that it starts meanwhile write to stderr to a file."""
-    sys.stderr.flush()
-    terminal = os.dup(2)
-    os.dup2(descriptor, 2)
-    try:
-        yield
-    finally:
-        sys.stderr.flush()
-        os.dup2(terminal, 2)
-        os.close(terminal)
 
 
 def _session_findings() -> Iterator[Finding]:
@@ -365,7 +263,7 @@ def check_dead_worker(error: Exception) -> Finding:
     text = str(error)
     chosen = os.environ.get("PYSPARK_PYTHON", "unset, so the python3 on PATH")
     causes = [line.strip() for line in text.splitlines() if re.search(r"PYTHON_VERSION_MISMATCH|Error:", line)]
-    detail = f"no answer: {causes[0] if causes else _summary(error)} (PYSPARK_PYTHON is {chosen})"
+    detail = f"no answer: {causes[0] if causes else first_line(error)} (PYSPARK_PYTHON is {chosen})"
     return Finding(Status.FAIL, "worker", detail, f"export PYSPARK_PYTHON={sys.executable}")
 
 

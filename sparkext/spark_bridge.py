@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import tempfile
 import uuid
 import warnings
@@ -102,12 +103,13 @@ def _plain_field(field: pa.Field) -> pa.Field:
 
 def tasks_per_executor(session: SparkSession) -> int | None:
     """Return how many tasks share an executor's memory, or None if the configuration does not say."""
-    master = session.conf.get("spark.master", "") or ""
-    if master.startswith("local") and not is_connect(session):
-        return int(session.sparkContext.defaultParallelism)
-    cores = session.conf.get("spark.executor.cores", None)
-    cpus = session.conf.get("spark.task.cpus", "1") or "1"
-    return None if cores is None else max(1, int(cores) // int(cpus))
+    local = re.fullmatch(r"local(?:\[(\d+|\*)[,\]].*)?", session.conf.get("spark.master", None) or "")
+    if local is not None:
+        cores = local[1] or "1"
+        return (os.cpu_count() or 1) if cores == "*" else int(cores)
+    configured = session.conf.get("spark.executor.cores", None)
+    per_task = session.conf.get("spark.task.cpus", None) or "1"
+    return None if configured is None else max(1, int(configured) // int(per_task))
 
 
 def new_reporter(session: SparkSession) -> Reporter:

@@ -12,8 +12,9 @@ import pytest
 
 from sparkext import demo, doctor, tpch
 from sparkext.__main__ import main
-from sparkext.doctor import Finding, Status, java_major, require_java
+from sparkext.doctor import Finding, Status
 from sparkext.errors import EnvironmentProblemError
+from sparkext.java import java_major, require_java
 
 ROOT = Path(__file__).parents[1]
 Executable = Callable[[str, str], Path]

@@ -1,0 +1,66 @@
+"""A quiet local Spark session, for the commands of the package."""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from sparkext.errors import EnvironmentProblemError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@contextmanager
+def local_session(name: str, settings: Mapping[str, str]) -> Iterator[SparkSession]:
+    """Start a local Spark session that writes nothing to the terminal, and stop it at the end.
+
+    What the JVM and the workers write to stderr goes to a file that is shown only if Spark does not start.
+    """
+    from pyspark.sql import SparkSession
+
+    quiet = {
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+    }
+    builder = SparkSession.builder.appName(name)
+    for key, value in {**quiet, **settings}.items():
+        builder = builder.config(key, value)
+    with tempfile.TemporaryFile() as log:
+        try:
+            with _stderr_to(log.fileno()):
+                spark = builder.getOrCreate()
+        except Exception as error:
+            log.seek(0)
+            said = "".join(log.read().decode(errors="replace").splitlines(keepends=True)[-20:])
+            raise EnvironmentProblemError(f"Spark did not start: {first_line(error)}\n{said}") from error
+    try:
+        spark.sparkContext.setLogLevel("ERROR")
+        yield spark
+    finally:
+        spark.stop()
+
+
+@contextmanager
+def _stderr_to(descriptor: int) -> Iterator[None]:
+    """Send what this process and the children that it starts meanwhile write to stderr to a file."""
+    sys.stderr.flush()
+    terminal = os.dup(2)
+    os.dup2(descriptor, 2)
+    try:
+        yield
+    finally:
+        sys.stderr.flush()
+        os.dup2(terminal, 2)
+        os.close(terminal)
+
+
+def first_line(error: Exception) -> str:
+    """Return the kind and the first line of an error, where a whole trace would bury the rest."""
+    return f"{type(error).__name__}: {error}".splitlines()[0]
