@@ -63,17 +63,25 @@ def validity(array: pa.Array) -> UInt8Array | None:
 
 
 def var_bytes(array: pa.Array) -> VarBytes:
-    """View a (large) string or binary array as offsets and bytes; null rows have whatever extent Arrow gave them."""
+    """View a (large) string or binary array as offsets and bytes; null rows have whatever extent Arrow gave them.
+
+    32-bit offsets are widened, which is the one copy.
+    """
+    offsets, data = raw_var_bytes(array)
+    return VarBytes(frozen(offsets.astype(np.int64, copy=False)), data)
+
+
+def raw_var_bytes(array: pa.Array) -> tuple[AnyArray, UInt8Array]:
+    """View a (large) string or binary array as offsets (int32 or int64, n + 1) and bytes, without a copy."""
     _, offsets_buffer, data_buffer = array.buffers()
     large = pa.types.is_large_string(array.type) or pa.types.is_large_binary(array.type)
     dtype = np.dtype(np.int64 if large else np.int32)
     if offsets_buffer is None or len(array) == 0:
-        offsets = np.zeros(1, dtype=np.int64)
+        offsets = np.zeros(1, dtype=dtype)
     else:
-        raw = np.frombuffer(offsets_buffer, dtype=dtype, count=len(array) + 1, offset=array.offset * dtype.itemsize)
-        offsets = raw.astype(np.int64, copy=False)
+        offsets = np.frombuffer(offsets_buffer, dtype=dtype, count=len(array) + 1, offset=array.offset * dtype.itemsize)
     data = np.empty(0, np.uint8) if data_buffer is None else np.frombuffer(data_buffer, dtype=np.uint8)
-    return VarBytes(frozen(offsets), frozen(data))
+    return frozen(offsets), frozen(data)
 
 
 def allocate(count: int, dtype: npt.DTypeLike) -> AnyArray:

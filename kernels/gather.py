@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from sparkext.kernels.buffers import Int64Array, UInt8Array, allocate, fixed_width_dtype, var_bytes
+from sparkext.kernels.buffers import Int64Array, UInt8Array, allocate, fixed_width_dtype, raw_var_bytes
 from sparkext.kernels.intrinsics import copy_bytes, load_u64, prefetch, store_u64
 from sparkext.kernels.jit import AnyArray, frozen, kernel
 
@@ -40,14 +40,14 @@ class Column:
 
     array: pa.Array
     values: AnyArray | None
-    offsets: Int64Array | None
+    offsets: AnyArray | None
     bits: UInt8Array | None
     first_bit: int
     longest: int = 0
 
     @classmethod
     def of(cls, array: pa.Array) -> Column:
-        """Prepare an Arrow array; copies nothing but 32-bit string offsets, which widen."""
+        """Prepare an Arrow array. Copies nothing."""
         bits = None
         if array.null_count and array.buffers()[0] is not None:
             bits = frozen(np.frombuffer(array.buffers()[0], dtype=np.uint8))
@@ -58,8 +58,8 @@ class Column:
             values = values[array.offset : array.offset + len(array)]
             return cls(array, frozen(values), None, bits, array.offset)
         if _is_var(array.type):
-            var = var_bytes(array)
-            return cls(array, var.data, var.offsets, bits, array.offset, _longest(var.offsets))
+            offsets, data = raw_var_bytes(array)
+            return cls(array, data, offsets, bits, array.offset, _longest(offsets))
         return cls(array, None, None, bits, array.offset)
 
     @property
@@ -135,11 +135,11 @@ def compose(outer: Int64Array, inner: Int64Array, out: Int64Array) -> None:
 
 
 @kernel
-def _longest(offsets: Int64Array) -> int:
+def _longest(offsets: AnyArray) -> int:
     """Length of the longest string."""
     longest = np.int64(0)
     for i in range(offsets.size - 1):
-        longest = max(longest, offsets[i + 1] - offsets[i])
+        longest = max(longest, np.int64(offsets[i + 1]) - np.int64(offsets[i]))
     return longest
 
 
@@ -177,19 +177,19 @@ def _gather_validity(bits: UInt8Array, first_bit: int, rows: Int64Array, bitmap:
 
 
 @kernel
-def _total_length(offsets: Int64Array, rows: Int64Array, missing: bool) -> int:
+def _total_length(offsets: AnyArray, rows: Int64Array, missing: bool) -> int:
     """Bytes that the strings of these rows take together."""
     total = np.int64(0)
     for i in range(rows.size):
         row = rows[i]
         if not missing or row >= 0:
-            total += offsets[row + 1] - offsets[row]
+            total += np.int64(offsets[row + 1]) - np.int64(offsets[row])
     return total
 
 
 @kernel
 def _gather_bytes(
-    offsets: Int64Array, data: UInt8Array, rows: Int64Array, missing: bool, out_offsets: AnyArray, out: UInt8Array
+    offsets: AnyArray, data: UInt8Array, rows: Int64Array, missing: bool, out_offsets: AnyArray, out: UInt8Array
 ) -> int:
     """Copy the string of each row, write the offsets (int32[k + 1]), return the bytes; `out` has `_SLACK` to spare.
 
@@ -213,8 +213,8 @@ def _gather_bytes(
                 prefetch(data, offsets[row])
         row = rows[i]
         if not missing or row >= 0:
-            start = offsets[row]
-            length = offsets[row + 1] - start
+            start = np.int64(offsets[row])
+            length = np.int64(offsets[row + 1]) - start
             if length <= 16 and start <= last_word_pair:
                 store_u64(out, at, load_u64(data, start))
                 store_u64(out, at + 8, load_u64(data, start + 8))

@@ -26,6 +26,7 @@ from sparkext.container import FORMAT_VERSION, TEMPORARY_SUFFIX, atomic_file, ma
 from sparkext.index_file import IndexInfo, read_index_file, write_index_file
 from sparkext.kernels.all_rows_index import AllRowsIndex
 from sparkext.kernels.dense_index import build_dense_index, key_range
+from sparkext.kernels.gather import Column
 from sparkext.kernels.hash_index import build_hash_index
 from sparkext.kernels.index import JoinIndex, index_bytes
 from sparkext.kernels.keys import EncodedKeys, cast_key, encode_keys
@@ -70,9 +71,14 @@ class BuildSide:
     """A build side as a pipeline uses it: its columns, and the index over its keys. Both may be mapped files."""
 
     rows: int
-    columns: Sequence[pa.Array]
+    columns: Sequence[Column]
     index: JoinIndex
     info: IndexInfo
+
+    @classmethod
+    def of(cls, rows: int, columns: Sequence[pa.Array], index: JoinIndex, info: IndexInfo) -> BuildSide:
+        """Prepare the columns for gathers, once for all tasks of this process."""
+        return cls(rows, [Column.of(column) for column in columns], index, info)
 
 
 def build_index(rows: int, columns: Sequence[pa.Array], recipe: IndexRecipe) -> tuple[JoinIndex, IndexInfo]:
@@ -158,7 +164,7 @@ def _map_build_side(path: Path, recipe: IndexRecipe) -> BuildSide:
     index_path = path.with_name(f"{path.name}.{recipe.digest}{INDEX_SUFFIX}")
     publish_once(index_path, lambda: build_index(rows, columns, recipe))
     index, info = read_index_file(map_file(index_path), str(index_path))
-    return BuildSide(rows, columns, index, info)
+    return BuildSide.of(rows, columns, index, info)
 
 
 def publish_once(index_path: Path, build: Callable[[], tuple[JoinIndex, IndexInfo]]) -> bool:

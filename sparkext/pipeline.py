@@ -54,7 +54,7 @@ class _Join:
     def __init__(self, spec: JoinSpec, build: BuildSide) -> None:
         self.spec = spec
         self.build = build
-        self.columns = [Column.of(column) for column in build.columns]
+        self.columns = build.columns
         self.probe_kind = _PROBE_KIND.get(spec.how, spec.how)
         self.outer = self.probe_kind == "left"
         self.key_types = [arrow_key_type(parse_key_type(key.type)) for key in spec.keys]

@@ -103,7 +103,7 @@ def _private_build_side(name: str, rows: int, columns: list[pa.Array], recipe: I
     key = (name, recipe.digest)
     if key not in _private:
         index, info = build_index(rows, columns, recipe)
-        _private[key] = BuildSide(rows, columns, index, info)
+        _private[key] = BuildSide.of(rows, columns, index, info)
     _private.move_to_end(key)
     while len(_private) > _PRIVATE_BUILD_SIDES:
         _private.popitem(last=False)
