@@ -211,7 +211,7 @@ def _tag(h: np.uint64) -> np.uint64:
 
 
 @inlined
-def _prefix(word: int, bits: int, mask: np.uint64) -> int:
+def _prefix(word: np.int64, bits: int, mask: np.uint64) -> int:
     """Top `bits` bits (0 to 63) of the word's hash."""
     return np.int64((mix_word(word) & mask) >> _ONE >> np.uint64(63 - bits))
 
@@ -361,7 +361,7 @@ def _place(
     mask: np.uint64,
     unique: bool,
     table: UInt64Array,
-) -> None:
+) -> int:
     """Write every distinct key to its slot and its tag to its home; free slots repeat the running start."""
     slot = 0
     for h in range(homes.size - 1):

@@ -1,4 +1,4 @@
-"""The command line: `python -m sparkext demo`, `doctor` and `version`."""
+"""The command line: `python -m sparkext demo`, `doctor`, `options` and `version`."""
 
 from __future__ import annotations
 
@@ -22,6 +22,11 @@ def main(argv: Sequence[str] | None = None) -> int:
             from sparkext import doctor
 
             return doctor.run(arguments.only)
+        if arguments.command == "options":
+            from sparkext.config import markdown_table
+
+            print(markdown_table())
+            return 0
         from sparkext import __version__
 
         print(f"sparkext {__version__}")
@@ -36,7 +41,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="sparkext", description="Pipelined joins for Spark.")
-    commands = parser.add_subparsers(dest="command", required=True, metavar="{demo,doctor,version}")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="{demo,doctor,options,version}")
 
     demo = commands.add_parser(
         "demo", help="join TPC-H tables with sparkext and with Spark, verify that they agree, and time both"
@@ -60,6 +65,7 @@ def _parser() -> argparse.ArgumentParser:
         help="run only these of the checks that need no session: python, java, pyspark, …",
     )
 
+    commands.add_parser("options", help="print the configuration keys as the table of the README")
     commands.add_parser("version", help="print the version of sparkext")
     return parser
 
