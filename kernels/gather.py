@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from sparkext.kernels.buffers import Int64Array, UInt8Array, allocate, fixed_width_dtype, raw_var_bytes
+from sparkext.kernels.buffers import Int64Array, UInt8Array, allocate, fixed_width_dtype, raw_var_bytes, values_view
 from sparkext.kernels.intrinsics import copy_bytes, load_u64, prefetch, store_u64
 from sparkext.kernels.jit import AnyArray, frozen, kernel
 
@@ -53,10 +53,7 @@ class Column:
             bits = frozen(np.frombuffer(array.buffers()[0], dtype=np.uint8))
         dtype = fixed_width_dtype(array.type)
         if dtype is not None:
-            buffer = array.buffers()[1]
-            values = np.empty(0, dtype) if buffer is None else np.frombuffer(buffer, dtype=dtype)
-            values = values[array.offset : array.offset + len(array)]
-            return cls(array, frozen(values), None, bits, array.offset)
+            return cls(array, values_view(array, dtype), None, bits, array.offset)
         if _is_var(array.type):
             offsets, data = raw_var_bytes(array)
             return cls(array, data, offsets, bits, array.offset, _longest(offsets))

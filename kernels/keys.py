@@ -207,8 +207,8 @@ def _var_sizes(column: pa.Array) -> Int64Array:
 
 def cast_key(column: pa.Array, target: pa.DataType) -> pa.Array:
     """Bring a key column to the common type of both sides: widenings that lose nothing, or Spark's own int → double."""
-    if column.type == target:
-        return column
+    if column.type == target or _is_var(target):
+        return column  # strings of either offset width encode alike, and 2 GiB of them would not fit the narrow one
     return pc.cast(column, target, safe=not pa.types.is_floating(target))
 
 

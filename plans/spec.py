@@ -24,11 +24,20 @@ BUILD_PRESERVING = ("right", "full")
 
 @dataclass(frozen=True)
 class ColumnRef:
-    """Column number `column` of source number `source`; where that is null, `otherwise` if given."""
+    """Column number `column` of source number `source`.
+
+    Where that is null, `otherwise` if given; then both are brought to the key type `type` (see `plans.key_types`).
+    """
 
     source: int
     column: int
     otherwise: ColumnRef | None = None
+    type: str | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse an alternative without a type to meet in."""
+        if (self.otherwise is None) != (self.type is None):
+            raise ValueError("otherwise and type go together")
 
 
 @dataclass(frozen=True)
@@ -98,7 +107,7 @@ class PipelineSpec:
 
 def _reference(data: Mapping[str, Any]) -> ColumnRef:
     otherwise = data["otherwise"]
-    return ColumnRef(data["source"], data["column"], None if otherwise is None else _reference(otherwise))
+    return ColumnRef(data["source"], data["column"], None if otherwise is None else _reference(otherwise), data["type"])
 
 
 def _join(data: Mapping[str, Any]) -> JoinSpec:

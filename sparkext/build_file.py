@@ -16,10 +16,11 @@ from sparkext.config import BUILD_SIDE_MAX_BYTES
 from sparkext.container import ContainerWriter, read_footer
 from sparkext.errors import BuildSideTooLargeError
 from sparkext.kernels.gather import MAX_VAR_BYTES
+from sparkext.types import conform
 
 
 def collect_batches(batches: Iterable[pa.RecordBatch], schema: pa.Schema, max_bytes: int) -> pa.Table:
-    """Gather a build side's batches into a table, and stop as soon as they exceed `max_bytes`.
+    """Gather a build side's batches into a table of these types, and stop as soon as they exceed `max_bytes`.
 
     Raises:
         BuildSideTooLargeError: see `check_build_size`.
@@ -31,7 +32,11 @@ def collect_batches(batches: Iterable[pa.RecordBatch], schema: pa.Schema, max_by
         rows += batch.num_rows
         check_build_size(rows, size, max_bytes)
         kept.append(batch)
-    return pa.Table.from_batches(kept, schema)
+    columns = [
+        pa.chunked_array([conform(batch.column(number), field.type) for batch in kept], None if kept else field.type)
+        for number, field in enumerate(schema)
+    ]
+    return pa.Table.from_arrays(columns, names=schema.names)
 
 
 def check_build_size(rows: int, size: int, max_bytes: int) -> None:

@@ -56,11 +56,7 @@ def _from_spark(session: SparkSession, other: DataFrame, problems: list[str]) ->
         if positions != tuple(range(len(schema.fields))):
             picked = other.select(*(spark_bridge.quoted(schema.fields[position].name) for position in positions))
         arrow = spark_bridge.arrow_schema(StructType([schema.fields[position] for position in positions]))
-        batches = (
-            pa.RecordBatch.from_arrays([c.cast(f.type) for c, f in zip(b.columns, arrow, strict=True)], schema=arrow)
-            for b in spark_bridge.collect_as_arrow(picked)
-        )
-        return collect_batches(batches, arrow, max_bytes)
+        return collect_batches(spark_bridge.collect_as_arrow(picked), arrow, max_bytes)
 
     return DriverBuildSide(other.schema, collect)
 

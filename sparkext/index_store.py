@@ -161,7 +161,9 @@ def _identity(path: Path) -> tuple[int, int, int]:
 
 def _map_build_side(path: Path, recipe: IndexRecipe) -> BuildSide:
     rows, columns = read_build_file(map_file(path), str(path))
-    index_path = path.with_name(f"{path.name}.{recipe.digest}{INDEX_SUFFIX}")
+    # The identity of the build file is part of the name: should the file be replaced, the old index is not found.
+    identity = "-".join(f"{part:x}" for part in _identity(path))
+    index_path = path.with_name(f"{path.name}.{identity}.{recipe.digest}{INDEX_SUFFIX}")
     publish_once(index_path, lambda: build_index(rows, columns, recipe))
     index, info = read_index_file(map_file(index_path), str(index_path))
     return BuildSide.of(rows, columns, index, info)

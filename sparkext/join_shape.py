@@ -139,11 +139,11 @@ def shape_join(
         return None
     published = _published(kind, [b for _, b, _ in resolved], len(right))
     place = {column: number for number, column in enumerate(published)}
-    outputs = _outputs(left, right, resolved, condition.using, kind, source, place)
+    types = [key_type for key_type in key_types if key_type is not None]
+    outputs = _outputs(left, right, resolved, types, condition.using, kind, source, place)
     _check_names(outputs, case_sensitive, problems)
     if len(problems) > before:
         return None
-    types = [key_type for key_type in key_types if key_type is not None]
     keys = tuple(
         KeyPair(left[a].ref, place[b], str(key_type), safe)
         for (a, b, safe), key_type in zip(resolved, types, strict=True)
@@ -209,6 +209,7 @@ def _outputs(
     left: Sequence[OutputField],
     right: Sequence[StructField],
     pairs: Sequence[tuple[int, int, bool]],
+    key_types: Sequence[KeyType],
     using: bool,
     kind: str,
     source: int,
@@ -228,9 +229,9 @@ def _outputs(
         if i not in right_keys
     ]
     keys = []
-    for a, b in zip(left_keys, right_keys, strict=True):
+    for a, b, key_type in zip(left_keys, right_keys, key_types, strict=True) if using else ():
         right_key = OutputField(right[b], ColumnRef(source, place[b]))
-        keys.append({"right": right_key, "full": _either(left[a], right_key)}.get(kind, left[a]))
+        keys.append({"right": right_key, "full": _either(left[a], right_key, key_type)}.get(kind, left[a]))
     return [*keys, *rest_left, *rest_right]
 
 
@@ -243,28 +244,17 @@ def _nullable(output: OutputField, outer: bool) -> OutputField:
     return replace(output, field=StructField(field.name, field.dataType, True, field.metadata))
 
 
-def _either(left: OutputField, right: OutputField) -> OutputField:
+def _either(left: OutputField, right: OutputField, common: KeyType) -> OutputField:
     """Spark's `coalesce(left key, right key)` of a full outer join."""
-    from pyspark.sql.types import StructField
+    from pyspark.sql.types import DecimalType, DoubleType, StructField
 
-    data_type = _wider(left.field, right.field)
-    nullable = left.field.nullable and right.field.nullable
-    return OutputField(StructField(left.field.name, data_type, nullable), replace(left.ref, otherwise=right.ref))
-
-
-def _wider(left: StructField, right: StructField) -> Any:
-    from pyspark.sql.types import DataType, DecimalType, DoubleType
-
-    if left.dataType == right.dataType:
-        return left.dataType
-    one, other = spark_key_type(left), spark_key_type(right)
-    assert one is not None and other is not None, "keys were checked before"
-    common = common_key_type(one, other)
-    assert common is not None, "keys were checked before"
-    if common.name == "decimal":
-        return DecimalType(common.precision, common.scale)
-    candidates: list[DataType] = [left.dataType, right.dataType]
-    return next((t for t, k in zip(candidates, (one, other), strict=True) if k == common), DoubleType())
+    fields = (left.field, right.field)
+    data_type = next((field.dataType for field in fields if spark_key_type(field) == common), None)
+    if data_type is None:  # neither side has the type in which both are compared
+        decimal = common.name == "decimal"
+        data_type = DecimalType(common.precision, common.scale) if decimal else DoubleType()
+    ref = replace(left.ref, otherwise=right.ref, type=str(common))
+    return OutputField(StructField(left.field.name, data_type, True), ref)
 
 
 def _check_names(outputs: Iterable[OutputField], case_sensitive: bool, problems: list[str]) -> None:

@@ -39,7 +39,8 @@ class Lineage:
     def starting_at(cls, frame: DataFrame) -> Lineage:
         """Begin a pipeline that reads `frame`."""
         outputs = tuple(OutputField(f, ColumnRef(PROBE, i)) for i, f in enumerate(frame.schema.fields))
-        return cls(frame, PipelineSpec(len(outputs), (), tuple(out.ref for out in outputs)), outputs)
+        # An input without columns is given one on its way into Python, see `spark_bridge.map_in_arrow`.
+        return cls(frame, PipelineSpec(max(len(outputs), 1), (), tuple(out.ref for out in outputs)), outputs)
 
     def reading(self, frame: DataFrame, owner_columns: int) -> Lineage:
         """Return the same pipeline over `frame`, which has `owner_columns` more columns in front."""
@@ -71,7 +72,7 @@ class Lineage:
             spark_bridge.tasks_per_executor(self.input.sparkSession),
             self.reporter,
         )
-        frame = self.input.mapInArrow(task, schema)
+        frame = spark_bridge.map_in_arrow(self.input, task, schema)
         setattr(frame, _ATTRIBUTE, self)
         return frame
 

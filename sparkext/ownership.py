@@ -44,25 +44,27 @@ def shuffle_with_build_rows(
     """Return `frame` and the build rows' ids, shuffled together by key; and how many columns were put in front."""
     from pyspark.sql import functions as F
 
-    left_names = [frame.schema.fields[key.probe.column].name for key in shape.spec.keys]
-    probe = frame.select(
+    # Only positions matter from here on: names of the input may contain anything, also the names used here.
+    width = len(frame.schema.fields)
+    columns = [f"c{number}" for number in range(width)]
+    plain = frame.toDF(*columns)
+    probe = plain.select(
         F.lit(None).cast("bigint").alias(_OWNER),
         *(
-            _shuffle_key(F.col(spark_bridge.quoted(name)), key_type).alias(_KEY.format(number))
-            for number, (name, key_type) in enumerate(zip(left_names, shape.key_types, strict=True))
+            _shuffle_key(F.col(columns[key.probe.column]), key_type).alias(_KEY.format(number))
+            for number, (key, key_type) in enumerate(zip(shape.spec.keys, shape.key_types, strict=True))
         ),
-        "*",
+        *columns,
     )
-    keys = _build_keys(frame, shape, source, build)
-    owners = keys.select(
+    owners = _build_keys(frame, shape, source, build).select(
         _OWNER,
         *(
             _shuffle_key(F.col(_KEY.format(number)), key_type).alias(_KEY.format(number))
             for number, key_type in enumerate(shape.key_types)
         ),
         *(
-            F.lit(None).cast(field.dataType).alias(f"__sparkext_probe_{number}")
-            for number, field in enumerate(frame.schema.fields)
+            F.lit(None).cast(field.dataType).alias(column)
+            for field, column in zip(frame.schema.fields, columns, strict=True)
         ),
     )
     names = [_KEY.format(number) for number in range(len(shape.key_types))]

@@ -30,7 +30,7 @@ from sparkext.plans.key_types import parse_key_type
 from sparkext.plans.morsel import BudgetLimits, OutputSizeController
 from sparkext.plans.spec import BUILD_PRESERVING, PROBE, ColumnRef, JoinSpec, PipelineSpec
 from sparkext.row_set import RowSet, SourceRows
-from sparkext.types import arrow_key_type
+from sparkext.types import arrow_key_type, conform
 
 _ROW_ID_BYTES = 8
 _LOOKUP_BYTES = 16  # first and count of every probe row
@@ -163,7 +163,13 @@ class Pipeline:
             return
         join = self._joins[operator]
         started = time.perf_counter()
-        matches = join.build.index.lookup(join.keys(rows))
+        try:
+            keys = join.keys(rows)
+        except VarBytesOverflowError:
+            for half in _halves(rows):
+                yield from self._flow(operator, half)
+            return
+        matches = join.build.index.lookup(keys)
         remaining = matches.output_rows(join.probe_kind)
         cursor = START
         rows_in = rows.length
@@ -203,14 +209,11 @@ class Pipeline:
         try:
             arrays = [self._output(rows, number, ref) for number, ref in enumerate(self._spec.outputs)]
         except VarBytesOverflowError:
-            half = rows.length // 2
-            if half == 0:
-                raise SchemaMismatchError("one row holds more than 2 GiB in a single string or binary value") from None
-            yield from self._output_batches(rows.slice(0, half))
-            yield from self._output_batches(rows.slice(half, rows.length - half))
+            for half in _halves(rows):
+                yield from self._output_batches(half)
             return
         if arrays:
-            yield pa.RecordBatch.from_arrays(arrays, schema=self._schema)
+            yield pa.RecordBatch.from_arrays(arrays, names=self._schema.names)
         else:
             yield pa.RecordBatch.from_struct_array(pa.array([{}] * rows.length, pa.struct([])))
 
@@ -218,11 +221,9 @@ class Pipeline:
         """Gather one output column and hold it against the declared type."""
         array = rows.gather(reference)
         field = self._schema.field(number)
-        if array.type == field.type:
-            return array
         try:
-            return array.cast(field.type)
-        except pa.ArrowInvalid as error:
+            return conform(array, field.type)
+        except pa.ArrowException as error:
             raise SchemaMismatchError(
                 f"output column {field.name!r} is declared as {field.type}, the pipeline produced {array.type}: {error}"
             ) from error
@@ -261,3 +262,11 @@ class Pipeline:
         ]
         self.metrics.indexes = [vars(join.build.info) for join in self._joins]
         self.metrics.elapsed_seconds = time.perf_counter() - started
+
+
+def _halves(rows: RowSet) -> tuple[RowSet, RowSet]:
+    """Part rows whose strings do not fit one Arrow array. A single string always fits the batch that it came in."""
+    if rows.length < 2:
+        raise SchemaMismatchError("a single string or binary value holds more than 2 GiB")
+    half = rows.length // 2
+    return rows.slice(0, half), rows.slice(half, rows.length - half)

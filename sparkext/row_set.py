@@ -15,8 +15,11 @@ import pyarrow as pa
 from sparkext.kernels.buffers import Int64Array
 from sparkext.kernels.gather import Column, compose
 from sparkext.kernels.jit import frozen
+from sparkext.kernels.keys import cast_key
 from sparkext.kernels.matches import Pairs
+from sparkext.plans.key_types import parse_key_type
 from sparkext.plans.spec import ColumnRef
+from sparkext.types import arrow_key_type
 
 
 @dataclass(frozen=True)
@@ -82,14 +85,9 @@ class RowSet:
         """
         source = self.rows[reference.source]
         array = self.columns[reference.source][reference.column].take(source.ids, source.missing)
-        if reference.otherwise is None or array.null_count == 0:
+        if reference.otherwise is None:
             return array
+        assert reference.type is not None, "an alternative has a type"
+        target = arrow_key_type(parse_key_type(reference.type))
         otherwise = self.gather(reference.otherwise)
-        return array.fill_null(otherwise) if array.type == otherwise.type else _coalesce(array, otherwise)
-
-
-def _coalesce(array: pa.Array, otherwise: pa.Array) -> pa.Array:
-    """Fill nulls from a column of a wider type; the result has the wider one."""
-    import pyarrow.compute as pc
-
-    return pc.coalesce(array.cast(otherwise.type, safe=False), otherwise)
+        return cast_key(array, target).fill_null(cast_key(otherwise, target))

@@ -66,7 +66,7 @@ def not_arrow(schema: StructType) -> list[tuple[str, str]]:
     for field in schema.fields:
         try:
             arrow_schema(StructType([field]))
-        except (PySparkException, NotImplementedError):
+        except (PySparkException, NotImplementedError, ValueError):
             problems.append((field.name, field.dataType.simpleString()))
     return problems
 
@@ -99,6 +99,19 @@ def _plain_field(field: pa.Field) -> pa.Field:
     elif pa.types.is_date64(arrow_type):
         arrow_type = pa.date32()
     return pa.field(field.name, arrow_type, field.nullable)
+
+
+def map_in_arrow(frame: DataFrame, task: Any, schema: StructType) -> DataFrame:
+    """Run `task` over the batches of `frame`, whose columns it sees by position only.
+
+    PySpark looks up the columns of the input by name, which fails for names with dots or backticks, and loses the rows
+    of an input without columns: the input is renamed, and given a column if it has none.
+    """
+    from pyspark.sql import functions as F
+
+    width = len(frame.schema.fields)
+    plain = frame.toDF(*(f"c{number}" for number in range(width))) if width else frame.select(F.lit(0).alias("c0"))
+    return plain.mapInArrow(task, schema)
 
 
 def tasks_per_executor(session: SparkSession) -> int | None:

@@ -57,6 +57,30 @@ def arrow_key_type(key_type: KeyType) -> pa.DataType:
     return _ARROW_TYPES[key_type.name]
 
 
+def conform(array: pa.Array, target: pa.DataType) -> pa.Array:
+    """Return `array` as `target`: as it is where only the nullability of nested fields differs, else cast.
+
+    Spark declares fields of a struct as not null, and sends nulls there where the struct itself is null; Arrow refuses
+    to cast those, and Spark does not mind getting them back.
+
+    Raises `pa.ArrowException` if there is no such cast.
+    """
+    return array if _relaxed(array.type) == _relaxed(target) else array.cast(target)
+
+
+def _relaxed(arrow_type: pa.DataType) -> pa.DataType:
+    """Make every nested field nullable, so that types compare by what their buffers hold."""
+    if pa.types.is_struct(arrow_type):
+        return pa.struct([(field.name, _relaxed(field.type)) for field in arrow_type])
+    if pa.types.is_map(arrow_type):
+        return pa.map_(_relaxed(arrow_type.key_type), _relaxed(arrow_type.item_type))
+    if pa.types.is_list(arrow_type):
+        return pa.list_(pa.field("element", _relaxed(arrow_type.value_type)))
+    if pa.types.is_large_list(arrow_type):
+        return pa.large_list(pa.field("element", _relaxed(arrow_type.value_type)))
+    return arrow_type
+
+
 def spark_key_type(field: StructField) -> KeyType | None:
     """Return the key type of a Spark column, or None if such a column cannot be a key here.
 

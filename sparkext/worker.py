@@ -16,6 +16,7 @@ from sparkext.pipeline import Pipeline, index_recipe
 from sparkext.plans.spec import PipelineSpec
 from sparkext.reporters import Reporter
 from sparkext.sources import BuildSource
+from sparkext.types import conform
 
 
 @dataclass(frozen=True)
@@ -80,8 +81,8 @@ class BuildRowsTask:
             length = min(65_536, stop - at)
             ids = pa.array(range(at, at + length), pa.int64())
             keys = [columns[column].slice(at, length) for column in self.key_columns]
-            arrays = [array.cast(field.type) for array, field in zip([ids, *keys], self.output_schema, strict=True)]
-            yield pa.RecordBatch.from_arrays(arrays, schema=self.output_schema)
+            arrays = [conform(array, field.type) for array, field in zip([ids, *keys], self.output_schema, strict=True)]
+            yield pa.RecordBatch.from_arrays(arrays, names=self.output_schema.names)
 
 
 def _task_id() -> TaskId:
