@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 class DriverBuildSide:
     """`schema` is Spark's; `collect(positions, max_bytes)` gives those columns in Spark's Arrow types.
 
-    `collect` raises `BuildSideTooLargeError`.
+    No positions: one constant column, as the number of rows still matters. `collect` raises `BuildSideTooLargeError`.
     """
 
     schema: StructType
@@ -49,13 +49,8 @@ def _from_spark(session: SparkSession, other: DataFrame, problems: list[str]) ->
         return None
 
     def collect(positions: tuple[int, ...], max_bytes: int) -> pa.Table:
-        from pyspark.sql.types import StructType
-
-        schema = other.schema
-        picked = other
-        if positions != tuple(range(len(schema.fields))):
-            picked = other.select(*(spark_bridge.quoted(schema.fields[position].name) for position in positions))
-        arrow = spark_bridge.arrow_schema(StructType([schema.fields[position] for position in positions]))
+        picked = spark_bridge.pick(other, positions)
+        arrow = spark_bridge.arrow_schema(picked.schema)
         return collect_batches(spark_bridge.collect_as_arrow(picked), arrow, max_bytes)
 
     return DriverBuildSide(other.schema, collect)
@@ -69,7 +64,7 @@ def _from_local(session: SparkSession, other: Any, problems: list[str]) -> Drive
         return None
 
     def collect(positions: tuple[int, ...], max_bytes: int) -> pa.Table:
-        picked = table.select(list(positions))
+        picked = table.select(list(positions)) if positions else pa.table({"c0": pa.nulls(table.num_rows)})
         check_build_size(picked.num_rows, picked.nbytes, max_bytes)
         return picked
 

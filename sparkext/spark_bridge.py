@@ -101,16 +101,26 @@ def _plain_field(field: pa.Field) -> pa.Field:
     return pa.field(field.name, arrow_type, field.nullable)
 
 
+def pick(frame: DataFrame, positions: tuple[int, ...]) -> DataFrame:
+    """Return the columns at these positions; for none, one constant column, as rows without columns get lost."""
+    from pyspark.sql import functions as F
+
+    names = frame.columns
+    if not positions:
+        return frame.select(F.lit(0).alias("c0"))
+    if positions == tuple(range(len(names))):
+        return frame
+    return frame.select(*(quoted(names[position]) for position in positions))
+
+
 def map_in_arrow(frame: DataFrame, task: Any, schema: StructType) -> DataFrame:
     """Run `task` over the batches of `frame`, whose columns it sees by position only.
 
     PySpark looks up the columns of the input by name, which fails for names with dots or backticks, and loses the rows
     of an input without columns: the input is renamed, and given a column if it has none.
     """
-    from pyspark.sql import functions as F
-
-    width = len(frame.schema.fields)
-    plain = frame.toDF(*(f"c{number}" for number in range(width))) if width else frame.select(F.lit(0).alias("c0"))
+    width = len(frame.columns)
+    plain = frame.toDF(*(f"c{number}" for number in range(width))) if width else pick(frame, ())
     return plain.mapInArrow(task, schema)
 
 

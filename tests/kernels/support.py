@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import ctypes
+import datetime
 import mmap
 import random
 import struct
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from hypothesis import HealthCheck, settings
+
 from sparkext.kernels.jit import JIT_ENABLED, frozen
 from sparkext.kernels.matches import Matches
 
@@ -31,9 +34,12 @@ def examples(count: int) -> settings:
 
 
 def with_nulls(array: pa.Array, valid: Sequence[bool]) -> pa.Array:
-    """`array` (no nulls) with nulls where `valid` is false; what lies beneath them stays, as garbage."""
+    """`array` (no nulls) with nulls where `valid` is false; what lies beneath them stays, as garbage, but if nested."""
     if all(valid):
         return array
+    if pa.types.is_nested(array.type):
+        values = [value if present else None for value, present in zip(array.to_pylist(), valid, strict=True)]
+        return pa.array(values, array.type)
     bitmap = np.packbits(
         np.concatenate([np.zeros(array.offset, bool), np.asarray(valid, bool)]), bitorder="little"
     ).tobytes()
@@ -146,6 +152,41 @@ SAMPLES: dict[str, KeySample] = {
     "large_binary": _texts(pa.large_binary(), _BYTES),
 }
 """Every key type of the package, by the name that plans give it (and the large variants of strings)."""
+
+
+_DAY = datetime.date(2024, 2, 29)
+_INSTANT = datetime.datetime(1969, 12, 31, 23, 59, 59, 999999)
+_POINT = pa.struct([("x", pa.int32()), ("tags", pa.list_(pa.string()))])
+
+PAYLOADS: dict[pa.DataType, list[Any]] = {
+    pa.bool_(): [True, False, True, True, False],
+    pa.int8(): [-128, 0, 1, 127, -1],
+    pa.uint8(): [0, 1, 2, 254, 255],
+    pa.int16(): [-(2**15), 0, 1, 2**15 - 1, -1],
+    pa.int32(): [-(2**31), 0, 1, 2**31 - 1, -1],
+    pa.int64(): [-(2**63), 0, 1, 2**63 - 1, -1],
+    pa.float32(): [-0.0, 0.0, float("nan"), float("-inf"), 1.5],
+    pa.float64(): [-0.0, 0.0, float("nan"), float("inf"), 5e-324],
+    pa.decimal128(9, 2): [Decimal(text) for text in ("-9999999.99", "0.00", "0.01", "1.00", "9999999.99")],
+    pa.decimal128(38, 10): [Decimal(text) for text in ("-1", "0", "1E-10", "12345678901234567890.5", "7")],
+    pa.date32(): [_DAY, datetime.date(1, 1, 1), datetime.date(1969, 12, 31), _DAY, datetime.date(9999, 12, 31)],
+    pa.timestamp("us"): [_INSTANT, datetime.datetime(1, 1, 1), _INSTANT, _INSTANT, datetime.datetime(9999, 12, 31)],
+    pa.timestamp("us", tz="UTC"): [_INSTANT.replace(tzinfo=datetime.timezone.utc)] * 5,
+    pa.time64("us"): [datetime.time(0), datetime.time(23, 59, 59, 999999), *map(datetime.time, (12, 1, 2))],
+    pa.duration("us"): [datetime.timedelta(microseconds=us) for us in (-1, 0, 1, 10**12, -(10**12))],
+    pa.month_day_nano_interval(): [pa.MonthDayNano([months, -months, 7 * months]) for months in (0, 1, -1, 100, 5)],
+    pa.string(): ["", "a", "eight by", "sixteen letters.", "日本" * 30],
+    pa.large_string(): ["", "a", "eight by", "sixteen letters.", "x" * 200],
+    pa.binary(): [b"", b"\0", b"\xff" * 8, b"12345678901234567", b"\0" * 65],
+    pa.large_binary(): [b"", b"\0", b"\xff" * 8, b"12345678901234567", b"\0" * 65],
+    pa.binary(3): [b"abc", b"\0\0\0", b"abd", b"xyz", b"\xff\xff\xff"],
+    pa.list_(pa.int64()): [[1, None], [], [3], [None], [5, 6, 7]],
+    pa.list_(pa.list_(pa.string())): [[["a"], []], [], [["b", None]], [None], [["c"] * 3]],
+    _POINT: [{"x": 1, "tags": ["a"]}, {"x": None, "tags": []}, {"x": 3, "tags": None}, {"x": 4, "tags": [None]}] * 2,
+    pa.map_(pa.string(), pa.int32()): [[("a", 1)], [], [("b", None)], [("c", 3), ("d", 4)], [("", 0)]],
+    pa.null(): [None] * 5,
+}  # fmt: skip
+"""Five values and more of every Arrow type that a column may have."""
 
 
 def match_lists(matches: Matches) -> list[list[int]]:

@@ -27,7 +27,7 @@ def join_key(key: Key, null_safe: Sequence[bool]) -> tuple[Hashable, ...] | None
 
 
 def matches(left: Sequence[Key], right: Sequence[Key], null_safe: Sequence[bool]) -> list[list[int]]:
-    """For each left key the positions of the equal right keys, ascending. Keys without columns all match (cross join)."""
+    """For each left key the positions of the equal right keys, ascending. Keys without columns all match."""
     positions: dict[tuple[Hashable, ...], list[int]] = {}
     for position, key in enumerate(right):
         known = join_key(key, null_safe)

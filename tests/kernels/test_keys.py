@@ -1,0 +1,281 @@
+"""Encoded keys against Spark's notion of equal keys."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sparkext.kernels.keys import EncodedKeys, cast_key, encode_keys, uses_words
+from tests.kernels.support import SAMPLES, KeySample, examples, with_nulls
+from tests.oracle.joins import join_key
+
+OFFSETS = [(0, 0), (3, 2), (8, 0), (13, 5)]
+
+
+def tokens(encoded: EncodedKeys) -> list[int | bytes | None]:
+    """Each key's word or bytes, None where it matches nothing: what an index compares."""
+    if encoded.words is not None:
+        assert encoded.rows is None
+        assert encoded.words.dtype == np.int64
+        plain: list[int | bytes] = encoded.words.tolist()
+    else:
+        assert encoded.rows is not None
+        offsets, data = encoded.rows
+        assert offsets.dtype == np.int64
+        plain = [data[offsets[i] : offsets[i + 1]].tobytes() for i in range(encoded.length)]
+    assert len(plain) == encoded.length
+    if encoded.valid is None:
+        return list(plain)
+    return [token if valid else None for token, valid in zip(plain, encoded.valid.tolist(), strict=True)]
+
+
+def check(samples: list[KeySample], arrays: list[pa.Array], columns: list[list[Any]], safe: list[bool]) -> EncodedKeys:
+    """Encodings are equal exactly where the oracle's keys are; the layout is the one that the widths call for."""
+    encoded = encode_keys(arrays, safe)
+    bits = [None if sample.bits is None else sample.bits + flag for sample, flag in zip(samples, safe, strict=True)]
+    fits = None not in bits and sum(width for width in bits if width is not None) <= 64
+    assert (encoded.words is not None) == fits
+    assert uses_words([array.type for array in arrays], safe) == fits
+    expected = [join_key(key, safe) for key in zip(*columns, strict=True)]
+    got = tokens(encoded)
+    assert [token is None for token in got] == [key is None for key in expected]
+    pairs = {(token, key) for token, key in zip(got, expected, strict=True) if key is not None}
+    assert len({token for token, _ in pairs}) == len(pairs), "two different keys share an encoding"
+    assert len({key for _, key in pairs}) == len(pairs), "one key has two encodings"
+    return encoded
+
+
+@pytest.mark.parametrize("before, after", OFFSETS)
+@pytest.mark.parametrize("null_safe", [False, True])
+@pytest.mark.parametrize("name", SAMPLES)
+def test_one_column(name: str, null_safe: bool, before: int, after: int) -> None:
+    sample = SAMPLES[name]
+    picks = [*range(len(sample.raw)), *reversed(range(len(sample.raw)))]
+    for valid in ([True] * len(picks), [number % 4 != 2 for number in range(len(picks))], [False] * len(picks)):
+        array = sample.array(picks, valid, before, after)
+        assert array.offset == before
+        assert array.null_count == len(picks) - sum(valid)
+        check([sample], [array], [sample.keys(picks, valid)], [null_safe])
+
+
+@given(st.data())
+@examples(150)
+def test_composites(data: st.DataObject) -> None:
+    names = data.draw(st.lists(st.sampled_from(sorted(SAMPLES)), min_size=1, max_size=4), label="types")
+    length = data.draw(st.integers(0, 12), label="length")
+    samples, arrays, columns, safe = [], [], [], []
+    for name in names:
+        sample = SAMPLES[name]
+        # Few distinct values, so that keys repeat.
+        chosen = data.draw(st.lists(st.integers(0, len(sample.raw) - 1), min_size=1, max_size=3), label=name)
+        picks = data.draw(st.lists(st.sampled_from(chosen), min_size=length, max_size=length))
+        valid = data.draw(st.lists(st.booleans(), min_size=length, max_size=length))
+        before = data.draw(st.integers(0, 10))
+        samples.append(sample)
+        arrays.append(sample.array(picks, valid, before, data.draw(st.integers(0, 3))))
+        columns.append(sample.keys(picks, valid))
+        safe.append(data.draw(st.booleans()))
+    check(samples, arrays, columns, safe)
+
+
+@pytest.mark.parametrize("null_safe", [False, True])
+@pytest.mark.parametrize(
+    "names",
+    [
+        ("int8", "int8"),
+        ("int16", "bool", "int32"),
+        ("int32", "int32"),
+        ("date", "int8", "bool"),
+        ("int64", "bool"),
+        ("float32", "int8"),
+        ("string", "int32"),
+        ("decimal(38,10)", "int8"),
+        ("binary", "string"),
+    ],
+)
+def test_every_combination_of_values(names: tuple[str, ...], null_safe: bool) -> None:
+    samples = [SAMPLES[name] for name in names]
+    rows = list(itertools.product(*(range(len(sample.raw) + 1) for sample in samples)))[:4000]
+    arrays, columns = [], []
+    for sample, picks in zip(samples, zip(*rows, strict=True), strict=True):
+        # One past the last value stands for null, with a real value beneath.
+        valid = [pick < len(sample.raw) for pick in picks]
+        picks = [pick % len(sample.raw) for pick in picks]
+        arrays.append(sample.array(picks, valid, before=5))
+        columns.append(sample.keys(picks, valid))
+    check(samples, arrays, columns, [null_safe] * len(names))
+
+
+@pytest.mark.parametrize(
+    "types, rows",
+    [
+        (
+            (pa.string(), pa.string()),
+            [("a", "bc"), ("ab", "c"), ("", "abc"), ("abc", ""), ("a\0", "bc"), ("a", "\0bc")],
+        ),
+        ((pa.string(), pa.string()), [(None, ""), ("", None), (None, None), ("", ""), ("\0", ""), ("", "\0")]),
+        ((pa.string(), pa.int64()), [("", 0), (None, 0), ("", None), ("\0" * 8, 0), ("", 256), (None, None)]),
+        ((pa.int64(), pa.int64()), [(0, 1), (1, 0), (None, 0), (0, None), (None, None), (0, 0), (-1, -1)]),
+        (
+            (pa.int8(), pa.int8()),
+            [(0, -1), (-1, 0), (1, -128), (None, 0), (0, None), (None, None), (0, 0), (-128, -128)],
+        ),
+        ((pa.int32(),), [(None,), (0,), (-(2**31),), (2**31 - 1,), (-1,)]),
+        ((pa.bool_(), pa.bool_()), [*itertools.product([None, False, True], repeat=2)]),
+    ],
+)
+def test_null_safe_keys_that_look_alike(types: tuple[pa.DataType, ...], rows: list[tuple[Any, ...]]) -> None:
+    arrays = [pa.array(column, kind) for column, kind in zip(zip(*rows, strict=True), types, strict=True)]
+    encoded = encode_keys(arrays, [True] * len(types))
+    assert encoded.valid is None
+    assert len(set(tokens(encoded))) == len(rows)
+
+
+@pytest.mark.parametrize(
+    "names", [("int64",), ("string",), ("int16", "int32"), ("string", "int64"), ("decimal(38,10)",)]
+)
+@pytest.mark.parametrize("null_safe", [False, True])
+def test_a_key_is_encoded_alike_in_every_batch(names: tuple[str, ...], null_safe: bool) -> None:
+    """Nulls, offsets and neighbours of a batch leave no trace in the encoding of a key."""
+    samples = [SAMPLES[name] for name in names]
+    count = min(len(sample.raw) for sample in samples)
+    safe = [null_safe] * len(names)
+    whole = tokens(encode_keys([s.array(range(count), [True] * count) for s in samples], safe))
+    valid = [number % 2 == 0 for number in range(count)]
+    holes = tokens(encode_keys([s.array(range(count), valid, before=9, after=3) for s in samples], safe))
+    alone = [
+        tokens(encode_keys([s.array([number], [True], before=1) for s in samples], safe))[0] for number in range(count)
+    ]
+    assert alone == whole
+    assert holes[::2] == whole[::2]
+
+
+@pytest.mark.parametrize("name", [name for name, sample in SAMPLES.items() if sample.bits is not None])
+def test_words_keep_the_order_of_one_column(name: str) -> None:
+    sample = SAMPLES[name]
+    array = sample.array(range(len(sample.raw)), [True] * len(sample.raw), before=2)
+    words = encode_keys([array], [False]).words
+    assert words is not None
+    for a, b in itertools.product(range(len(sample.raw)), repeat=2):
+        x, y = sample.values[a], sample.values[b]
+        # Spark's order: NaN is equal to itself and above everything else.
+        x_nan, y_nan = x != x, y != y
+        less = (not x_nan and y_nan) or (not x_nan and not y_nan and x < y)
+        assert (words[a] < words[b]) == less, (x, y)
+
+
+@given(st.data())
+@examples(60)
+def test_words_keep_the_order_of_composites(data: st.DataObject) -> None:
+    """The first column counts most; null-safe nulls come first."""
+    widths = {"bool": 1, "int8": 8, "int16": 16, "int32": 32, "date": 32}
+    names = data.draw(st.lists(st.sampled_from(sorted(widths)), min_size=1, max_size=5))
+    safe = [data.draw(st.booleans()) for _ in names]
+    while sum(widths[name] for name in names) + sum(safe) > 64:
+        names, safe = names[:-1], safe[:-1]
+    length = data.draw(st.integers(2, 8))
+    arrays, columns = [], []
+    for name, flag in zip(names, safe, strict=True):
+        sample = SAMPLES[name]
+        picks = data.draw(st.lists(st.integers(0, len(sample.raw) - 1), min_size=length, max_size=length))
+        valid = [not flag or data.draw(st.booleans()) for _ in range(length)]
+        arrays.append(sample.array(picks, valid, before=data.draw(st.integers(0, 9))))
+        columns.append([(value is not None, value or 0) for value in sample.keys(picks, valid)])
+    encoded = encode_keys(arrays, safe)
+    assert encoded.words is not None
+    assert encoded.valid is None
+    rows = list(zip(*columns, strict=True))
+    for a, b in itertools.product(range(length), repeat=2):
+        assert (encoded.words[a] < encoded.words[b]) == (rows[a] < rows[b]), (rows[a], rows[b])
+
+
+def test_composite_of_exactly_64_bits_is_a_word_and_keeps_the_order() -> None:
+    low, high = -(2**31), 2**31 - 1
+    rows = [(low, low), (low, high), (-1, high), (0, low), (0, 0), (high, low), (high, high)]
+    encoded = encode_keys([pa.array(column, pa.int32()) for column in zip(*rows, strict=True)], [False, False])
+    assert encoded.words is not None
+    assert encoded.words.tolist() == sorted(encoded.words.tolist())
+    assert len(set(encoded.words.tolist())) == len(rows)
+
+
+def test_nulls_of_any_plain_column_rule_the_row_out() -> None:
+    columns = [pa.array([1, None, 3, None]), pa.array(["a", "b", None, None]), pa.array([None, None, None, 1.0])]
+    encoded = encode_keys(columns, [False, False, True])
+    assert encoded.valid is not None
+    assert encoded.valid.tolist() == [1, 0, 0, 0]
+    assert encode_keys(columns[2:], [True]).valid is None
+    assert encode_keys([columns[0].drop_null()], [False]).valid is None
+
+
+def test_garbage_beneath_a_null_does_not_reach_the_bytes() -> None:
+    """Two null-safe nulls are one key, whatever their slots hold, also where slots have an extent in the text."""
+    texts = with_nulls(pa.array(["long garbage", "other", "x"]), [False, False, True])
+    numbers = with_nulls(pa.array([17, 42, 17]), [False, False, True])
+    first, second, third = tokens(encode_keys([texts, numbers], [True, True]))
+    assert first == second != third
+
+
+@pytest.mark.parametrize("name", SAMPLES)
+def test_empty_batches_have_empty_keys(name: str) -> None:
+    sample = SAMPLES[name]
+    for array in (pa.array([], sample.type), sample.array([], [], before=4)):
+        assert encode_keys([array], [False]).length == 0
+        assert tokens(encode_keys([array, array], [False, True])) == []
+
+
+def test_all_null_arrays_without_a_data_buffer() -> None:
+    for arrow_type in (pa.string(), pa.large_binary(), pa.int64(), pa.bool_(), pa.decimal128(30, 2)):
+        array = pa.nulls(5, arrow_type)
+        assert tokens(encode_keys([array], [False])) == [None] * 5
+        assert len(set(tokens(encode_keys([array], [True])))) == 1
+        assert len(set(tokens(encode_keys([array, pa.array([1, 1, 2, 2, 2])], [True, False])))) == 2
+
+
+def test_a_key_needs_a_column() -> None:
+    with pytest.raises(ValueError, match="at least one column"):
+        encode_keys([], [])
+
+
+@pytest.mark.parametrize(
+    "column, target, expected",
+    [
+        (pa.array([-128, None, 127], pa.int8()), pa.int64(), [-128, None, 127]),
+        (pa.array([2**53 + 1, None, -1]), pa.float64(), [float(2**53), None, -1.0]),
+        (pa.array([0.5, None], pa.float32()), pa.float64(), [0.5, None]),
+        (pa.array([7, None], pa.int32()), pa.decimal128(10, 0), [7, None]),
+        (pa.array(["a", None], pa.string()), pa.string(), ["a", None]),
+    ],
+)
+def test_cast_to_the_common_type(column: pa.Array, target: pa.DataType, expected: list[Any]) -> None:
+    cast = cast_key(column, target)
+    assert cast.type == target
+    assert cast.to_pylist() == expected
+
+
+def test_decimals_of_two_scales_meet_in_the_common_type() -> None:
+    wide = pa.decimal128(14, 4)
+    short = cast_key(pa.array([150, -25], pa.int64()).cast(pa.decimal128(19, 0)), pa.decimal128(23, 4))
+    long = cast_key(pa.array(["150.0000", "-25.0001"]).cast(wide), pa.decimal128(23, 4))
+    a, b = tokens(encode_keys([short], [False])), tokens(encode_keys([long], [False]))
+    assert a[0] == b[0]
+    assert a[1] != b[1]
+
+
+def test_a_cast_that_would_lose_digits_is_refused() -> None:
+    with pytest.raises(pa.ArrowInvalid):
+        cast_key(pa.array([2**40]), pa.int32())
+
+
+def test_string_keys_beyond_two_gibibytes_stay_usable() -> None:
+    """Such build sides are stored as large strings, and the key type of the join says plain string."""
+    half = 1100 << 20
+    data = pa.py_buffer(np.zeros(2 * half, dtype=np.uint8))  # never touched, so it takes no memory
+    offsets = pa.py_buffer(np.array([0, half, 2 * half], dtype=np.int64))
+    column = pa.Array.from_buffers(pa.large_string(), 2, [None, offsets, data])
+    assert len(cast_key(column, pa.string())) == 2

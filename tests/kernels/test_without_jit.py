@@ -1,0 +1,69 @@
+"""The kernel tests once more with the JIT switched off: plain Python must agree, and coverage tools can see it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+from types import FunctionType
+from xml.etree import ElementTree
+
+import pytest
+from numba.core.dispatcher import Dispatcher
+
+from sparkext.kernels import gather, hash_index, intrinsics, matches, ordered_index, radix_sort
+from sparkext.kernels.jit import JIT_ENABLED
+
+HERE = Path(__file__).parent
+# What runs in processes of its own gains nothing, and what is there for its size takes too long.
+LEFT_OUT = "not outside and not sizes_around and not null_rates and not gibibytes"
+FILES = [
+    "test_bytes_equal",
+    "test_gather",
+    "test_hashing",
+    "test_indexes",
+    "test_keys",
+    "test_probe",
+    "test_radix_sort",
+    "test_without_jit",
+]
+
+
+def test_kernels_are_what_the_switch_says() -> None:
+    assert (os.environ.get("NUMBA_DISABLE_JIT", "0") == "0") == JIT_ENABLED
+    wanted = Dispatcher if JIT_ENABLED else FunctionType
+    kernels = [
+        gather._gather_bytes,
+        hash_index._lookup,
+        matches._expand,
+        ordered_index._merge_words,
+        radix_sort._histogram,
+    ]
+    assert [kernel for kernel in kernels if not isinstance(kernel, wanted)] == []
+    assert isinstance(intrinsics.load_u64, FunctionType) != JIT_ENABLED
+
+
+@pytest.mark.skipif(not JIT_ENABLED, reason="this is the run without the JIT")
+def test_the_kernel_tests_pass_without_the_jit(tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    report = tmp_path / "report.xml"
+    ran = subprocess.run(
+        [
+            *(sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-k", LEFT_OUT, f"--junitxml={report}"),
+            *(str(HERE / f"{name}.py") for name in FILES),
+        ],
+        capture_output=True,
+        text=True,
+        cwd=request.config.rootpath,
+        env={**os.environ, "NUMBA_DISABLE_JIT": "1"},
+    )
+    assert ran.returncode == 0, ran.stdout[-10_000:] + ran.stderr[-2_000:]
+    passed = Counter(
+        case.attrib["classname"].split(".")[-1]
+        for case in ElementTree.parse(report).getroot().iter("testcase")
+        if len(case) == 0
+    )
+    assert set(passed) == set(FILES)
+    assert passed["test_without_jit"] == 1
+    assert sum(passed.values()) > 500

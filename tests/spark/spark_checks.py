@@ -1,0 +1,158 @@
+"""What the Spark tests share: comparing a pipeline with Spark's own join, and proving which path ran."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+
+from sparkext import pipelined_join
+from sparkext.lineage import remembered
+
+KINDS = ("inner", "left", "right", "full", "semi", "anti")
+
+_SPARK_JOIN = re.compile(
+    r"^[\s:+\-*()\d]*(BroadcastHashJoin|SortMergeJoin|ShuffledHashJoin|BroadcastNestedLoopJoin|CartesianProduct)\b",
+    re.MULTILINE,
+)
+_CROSSING = re.compile(r"^[\s:+\-*()\d]*MapInArrow\b", re.MULTILINE)
+
+
+def physical_plan(df: DataFrame) -> str:
+    """The plan that would run, before adaptive execution changes it."""
+    if type(df).__module__.startswith("pyspark.sql.connect"):
+        return str(df._explain_string())
+    return str(df._jdf.queryExecution().executedPlan().toString())
+
+
+def assert_pipelined(df: DataFrame, joins: int | None = None, crossings: int = 1) -> None:
+    """Prove that `df` runs in the pipeline: `crossings` MapInArrow nodes and no join of Spark's.
+
+    `joins`: how many joins the pipeline that ends in `df` has; None for a DataFrame derived from one. A right or
+    full join has a second crossing, which reads the build side's keys.
+    """
+    plan = physical_plan(df)
+    assert len(_CROSSING.findall(plan)) == crossings, plan
+    assert not _SPARK_JOIN.search(plan), plan
+    if joins is not None:
+        lineage = remembered(df)
+        assert lineage is not None, "not returned by pipelined_join"
+        assert len(lineage.spec.joins) == joins
+
+
+def rows_of(df: DataFrame) -> Counter[str]:
+    """The rows as a multiset. Their text tells null, NaN, -0.0 and decimals of different scales apart."""
+    return Counter(repr(tuple(row.values())) for row in df.toArrow().to_pylist())
+
+
+def assert_same_rows(expected: DataFrame, actual: DataFrame) -> Counter[str]:
+    """Schemas equal in names, types, nullability and metadata; rows equal as multisets. Return the rows."""
+    assert actual.schema == expected.schema, f"\nexpected {expected.schema}\ngot      {actual.schema}"
+    want, got = rows_of(expected), rows_of(actual)
+    assert got == want, f"\nmissing: {_few(want - got)}\nextra:   {_few(got - want)}"
+    return got
+
+
+def _few(rows: Counter[str]) -> str:
+    shown = [f"{count} × {row}" for row, count in sorted(rows.items())[:10]]
+    return f"{rows.total()} rows\n  " + "\n  ".join(shown)
+
+
+def spark_join(left: DataFrame, right: DataFrame, on: Any, how: str) -> DataFrame:
+    """Spark's own join for the `on` of a `pipelined_join`."""
+    if on is None:
+        return left.crossJoin(right)
+    if isinstance(on, str) or all(isinstance(name, str) for name in on):
+        return left.join(right, on, how)
+    condition = None
+    for pair in on:
+        one, other = left[quoted(pair[0])], right[quoted(pair[-1])]
+        term = one.eqNullSafe(other) if "<=>" in pair[1:-1] else one == other
+        condition = term if condition is None else condition & term
+    return left.join(right, condition, how)
+
+
+def quoted(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"
+
+
+def crossings_of(how: str) -> int:
+    return 2 if how.lower().replace("_", "") in ("right", "rightouter", "full", "outer", "fullouter") else 1
+
+
+def assert_like_spark(
+    left: DataFrame, right: DataFrame, on: Any, how: str = "inner", **options: Any
+) -> tuple[DataFrame, Counter[str]]:
+    """One join, through the pipeline and through Spark; return the pipeline's DataFrame and the rows."""
+    actual = left.transform(pipelined_join(right, on, how, **options))
+    assert_pipelined(actual, joins=1, crossings=crossings_of(how))
+    return actual, assert_same_rows(spark_join(left, right, on, how), actual)
+
+
+@contextmanager
+def settings(spark: SparkSession, **values: Any) -> Iterator[None]:
+    """Set configuration keys for a while; dots are written as double underscores."""
+    keys = {name.replace("__", "."): str(value) for name, value in values.items()}
+    with configured(spark, keys):
+        yield
+
+
+@contextmanager
+def configured(spark: SparkSession, values: dict[str, Any]) -> Iterator[None]:
+    """Set configuration keys for a while."""
+    before = {key: spark.conf.get(key, None) for key in values}
+    for key, value in values.items():
+        spark.conf.set(key, str(value))
+    try:
+        yield
+    finally:
+        for key, value in before.items():
+            if value is None:
+                spark.conf.unset(key)
+            else:
+                spark.conf.set(key, value)
+
+
+def table(**columns: Any) -> pa.Table:
+    """A table from lists, or from (type, list) pairs."""
+    arrays = {
+        name: pa.array(value[1], value[0]) if isinstance(value, tuple) else pa.array(value)
+        for name, value in columns.items()
+    }
+    return pa.table(arrays)
+
+
+def frame(spark: SparkSession, parts: int | None = None, **columns: Any) -> DataFrame:
+    """A DataFrame from lists, or from (type, list) pairs; in `parts` partitions if given."""
+    made = spark.createDataFrame(table(**columns))
+    return made if parts is None else made.repartition(parts)
+
+
+def jobs_run_by(spark: SparkSession, action: Callable[[], object]) -> int:
+    """How many Spark jobs `action` starts."""
+    context = spark.sparkContext
+    tracker = context._jsc.sc().statusTracker()
+    group = "sparkext-test"
+    context.setJobGroup(group, group)
+    before = len(tracker.getJobIdsForGroup(group))
+    try:
+        action()
+    finally:
+        context._jsc.clearJobGroup()
+    return len(tracker.getJobIdsForGroup(group)) - before
+
+
+def column_values(df: DataFrame, name: str) -> Sequence[Any]:
+    return [row[0] for row in df.select(quoted(name)).collect()]
+
+
+def every(*groups: Iterable[Any]) -> list[tuple[Any, ...]]:
+    """The cartesian product as a list, for parametrisation."""
+    from itertools import product
+
+    return list(product(*groups))
