@@ -24,12 +24,12 @@ class VarBytes(NamedTuple):
 def fixed_width_dtype(arrow_type: pa.DataType) -> np.dtype[Any] | None:
     """Return the numpy dtype whose bytes are those of a fixed-width Arrow type, or None.
 
-    Sixteen-byte decimals come as `complex128`, which numpy and numba move as one value; it is never computed with.
-    Booleans are bit-packed and therefore not fixed-width here.
+    Booleans are bit-packed and therefore not fixed-width here, and decimals are wider than a machine word: Arrow
+    gathers both as fast as a kernel does.
     """
     if pa.types.is_boolean(arrow_type) or not pa.types.is_primitive(arrow_type):
         return None
-    code = {8: "u1", 16: "u2", 32: "u4", 64: "u8", 128: "c16"}.get(arrow_type.bit_width)
+    code = {8: "u1", 16: "u2", 32: "u4", 64: "u8"}.get(arrow_type.bit_width)
     return None if code is None else np.dtype(code)
 
 

@@ -16,6 +16,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from glob import escape
 from pathlib import Path
 
 import pyarrow as pa
@@ -179,7 +180,7 @@ def publish_once(index_path: Path, build: Callable[[], tuple[JoinIndex, IndexInf
     with _locked(index_path.with_name(index_path.name + LOCK_SUFFIX)):
         if index_path.exists():
             return False
-        for stale in index_path.parent.glob(f"{index_path.name}.*{TEMPORARY_SUFFIX}"):
+        for stale in index_path.parent.glob(f"{escape(index_path.name)}.*{TEMPORARY_SUFFIX}"):
             stale.unlink(missing_ok=True)
         index, info = build()
         with atomic_file(index_path) as stream:
@@ -200,6 +201,8 @@ def _locked(path: Path) -> Iterator[None]:
 
 def remove_with_indexes(path: Path) -> None:
     """Delete a build file and everything beside it that belongs to it. What is mapped stays readable."""
-    for sibling in path.parent.glob(f"{path.name}.*"):
-        sibling.unlink(missing_ok=True)
+    suffixes = (INDEX_SUFFIX, LOCK_SUFFIX, TEMPORARY_SUFFIX)
+    for sibling in path.parent.iterdir():
+        if sibling.name.startswith(f"{path.name}.") and sibling.name.endswith(suffixes):
+            sibling.unlink(missing_ok=True)
     path.unlink(missing_ok=True)

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 from sparkext import spark_bridge
 from sparkext.build_file import write_build_file
 from sparkext.build_side import build_side
-from sparkext.config import ALGORITHM, BUILD_SIDE_MAX_BYTES, read_settings
-from sparkext.errors import InvalidJoinError
+from sparkext.config import ALGORITHM, BUILD_SIDE_MAX_BYTES, Settings, read_settings
+from sparkext.errors import ConfigError, InvalidJoinError
 from sparkext.join_shape import JoinShape, read_condition, shape_join
 from sparkext.lineage import Lineage, lineage_of
 from sparkext.ownership import shuffle_with_build_rows
@@ -80,8 +80,8 @@ def _apply(frame: DataFrame, other: Any, on: Any, how: Any, overrides: dict[str,
     if not spark_bridge.is_dataframe(frame):
         raise InvalidJoinError([f"pipelined_join transforms a Spark DataFrame, got {type(frame).__name__}"])
     session = frame.sparkSession
-    settings = read_settings(lambda key: session.conf.get(key, None), overrides)
     problems: list[str] = []
+    settings, misconfigured = _settings(lambda key: session.conf.get(key, None), overrides)
     kind = join_kind(how) if isinstance(how, str) else None
     if kind is None:
         problems.append(f"how={how!r} is no join type; expected one of {join_names()}")
@@ -105,6 +105,8 @@ def _apply(frame: DataFrame, other: Any, on: Any, how: Any, overrides: dict[str,
             case_sensitive=session.conf.get("spark.sql.caseSensitive", "false") == "true",
             problems=problems,
         )
+    if misconfigured is not None:
+        raise InvalidJoinError([*str(misconfigured).splitlines(), *problems]) if problems else misconfigured
     if problems or shape is None or build is None:
         raise InvalidJoinError(problems)
     table = build.collect(shape.published, settings.build_side_max_bytes)
@@ -112,6 +114,14 @@ def _apply(frame: DataFrame, other: Any, on: Any, how: Any, overrides: dict[str,
     if kind in BUILD_PRESERVING:
         lineage = lineage.reading(*shuffle_with_build_rows(frame, shape, source, table))
     return lineage.then(shape, source, settings)
+
+
+def _settings(get: Callable[[str], str | None], overrides: dict[str, object]) -> tuple[Settings, ConfigError | None]:
+    """Read the settings, or the defaults and the error, so that the other problems of the call are still found."""
+    try:
+        return read_settings(get, overrides), None
+    except ConfigError as error:
+        return read_settings(lambda key: None, {}), error
 
 
 def _check_travel(schema: StructType, side: str, problems: list[str]) -> None:

@@ -58,14 +58,31 @@ def arrow_key_type(key_type: KeyType) -> pa.DataType:
 
 
 def conform(array: pa.Array, target: pa.DataType) -> pa.Array:
-    """Return `array` as `target`: as it is where only the nullability of nested fields differs, else cast.
+    """Return `array` as `target`, of which it is another spelling: anything else is an error, not a conversion.
 
-    Spark declares fields of a struct as not null, and sends nulls there where the struct itself is null; Arrow refuses
-    to cast those, and Spark does not mind getting them back.
+    Strings may differ in the width of their offsets, timestamps in the name of their zone. Nested fields may differ in
+    nullability, and stay as they are: Spark declares fields of a struct as not null and sends nulls there where the
+    struct itself is null; Arrow refuses to cast those, and Spark does not mind getting them back.
 
-    Raises `pa.ArrowException` if there is no such cast.
+    Raises `pa.ArrowTypeError`.
     """
-    return array if _relaxed(array.type) == _relaxed(target) else array.cast(target)
+    if _relaxed(array.type) == _relaxed(target):
+        return array
+    if any(kind(array.type) and kind(target) for kind in (_is_string, _is_binary, _is_zoned)):
+        return array.cast(target)
+    raise pa.ArrowTypeError(f"{array.type} is not {target}")
+
+
+def _is_string(arrow_type: pa.DataType) -> bool:
+    return bool(pa.types.is_string(arrow_type) or pa.types.is_large_string(arrow_type))
+
+
+def _is_binary(arrow_type: pa.DataType) -> bool:
+    return bool(pa.types.is_binary(arrow_type) or pa.types.is_large_binary(arrow_type))
+
+
+def _is_zoned(arrow_type: pa.DataType) -> bool:
+    return bool(pa.types.is_timestamp(arrow_type) and arrow_type.tz is not None and arrow_type.unit == "us")
 
 
 def _relaxed(arrow_type: pa.DataType) -> pa.DataType:
