@@ -15,6 +15,10 @@ SMALL_DENSE_RANGE = 1 << 16
 """A range this small is always worth direct addressing: 256 KiB, which stays in the second-level cache."""
 
 
+HASH_BUILD_BYTES_PER_ROW = 96
+"""Memory that a hash index needs while it is built: keys partitioned, keys sorted, homes, up to 48 for the table."""
+
+
 @dataclass(frozen=True)
 class BuildKeys:
     """What is known of a build side's keys.
@@ -45,18 +49,22 @@ class IndexChoice:
     reason: str
 
 
-def choose_index(algorithm: str, keys: BuildKeys) -> IndexChoice:
-    """Choose the index for `algorithm` (`auto`, `hash` or `sort_merge`).
+def choose_index(algorithm: str, keys: BuildKeys, headroom: int | None = None) -> IndexChoice:
+    """Choose the index for `algorithm` (`auto`, `hash` or `sort_merge`); `headroom` is the free memory in bytes.
 
-    `auto` is a hash join: the probe side of a pipeline comes in no known order, and bisection among millions of keys
-    costs five to ten times a hash probe. Both `auto` and `hash` use direct addressing where keys are dense, which is
-    faster than either.
+    `auto` is a hash join while its index can be built in the free memory: the probe side of a pipeline comes in no
+    known order, and bisection among millions of keys costs five to ten times a hash probe. Where memory is short, a
+    sorted index takes a third of it. Both `auto` and `hash` use direct addressing where keys are dense, which is faster
+    than either.
     """
     if algorithm == "sort_merge":
         return IndexChoice("ordered", "sort-merge was asked for")
     span = keys.span
     if keys.word and span is not None and span <= max(DENSE_RANGE_PER_ROW * keys.valid, SMALL_DENSE_RANGE):
         return IndexChoice("dense", f"keys span {span:,} values for {keys.valid:,} rows: addressed directly")
+    needed = HASH_BUILD_BYTES_PER_ROW * keys.valid
+    if algorithm == "auto" and keys.word and headroom is not None and needed > headroom:
+        return IndexChoice("ordered", f"a hash index would take {needed:,} bytes to build, {headroom:,} are free")
     if not keys.word:
         return IndexChoice("hash", "keys are byte strings or wider than 64 bits")
     if span is None:

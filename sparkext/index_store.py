@@ -32,6 +32,7 @@ from sparkext.kernels.hash_index import build_hash_index
 from sparkext.kernels.index import JoinIndex, index_bytes
 from sparkext.kernels.keys import EncodedKeys, cast_key, encode_keys
 from sparkext.kernels.ordered_index import build_ordered_index
+from sparkext.memory import process_probe
 from sparkext.plans.algorithm import BuildKeys, choose_index
 
 INDEX_SUFFIX = ".index"
@@ -94,7 +95,8 @@ def build_index(rows: int, columns: Sequence[pa.Array], recipe: IndexRecipe) -> 
         ],
         recipe.null_safe,
     )
-    choice = choose_index(recipe.algorithm, _facts(keys))
+    headroom = process_probe().headroom()
+    choice = choose_index(recipe.algorithm, _facts(keys), None if headroom is None else headroom.bytes)
     if choice.kind == "ordered":
         index: JoinIndex = build_ordered_index(keys)
     elif choice.kind == "dense":

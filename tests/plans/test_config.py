@@ -173,12 +173,8 @@ def test_row_bounds(conf: dict[str, str], overrides: dict[str, object], expected
         ({MAX_ROWS: "10"}, {MIN_ROWS: "11"}),
     ],
 )
-def test_an_explicit_lower_bound_must_not_exceed_the_upper(
-    conf: dict[str, str], overrides: dict[str, object]
-) -> None:
-    with pytest.raises(
-        ConfigError, match=re.escape(f"{MIN_ROWS}: got 11, expected at most {MAX_ROWS}, which is 10")
-    ):
+def test_an_explicit_lower_bound_must_not_exceed_the_upper(conf: dict[str, str], overrides: dict[str, object]) -> None:
+    with pytest.raises(ConfigError, match=re.escape(f"{MIN_ROWS}: got 11, expected at most {MAX_ROWS}, which is 10")):
         settings(conf, overrides)
 
 
@@ -229,9 +225,7 @@ def test_rendered_byte_sizes(size: int, text: str) -> None:
     assert render_bytes(size) == text
 
 
-@given(
-    st.one_of(st.integers(0, 1 << 62), st.builds(lambda n, s: n << s, st.integers(0, 99), st.integers(0, 60)))
-)
+@given(st.one_of(st.integers(0, 1 << 62), st.builds(lambda n, s: n << s, st.integers(0, 99), st.integers(0, 60))))
 def test_rendered_byte_sizes_read_back(size: int) -> None:
     assert parse_bytes(render_bytes(size)) == size
 

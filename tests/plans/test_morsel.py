@@ -10,6 +10,7 @@ from collections.abc import Sequence
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from sparkext.plans.morsel import BudgetLimits, OutputSizeController, merge_summaries
 
 MAX_ROWS = 131_072
@@ -100,9 +101,7 @@ def test_the_worked_example_of_the_docstring() -> None:
         ([0], [1], 100_000, 0, 50_000),
     ],
 )
-def test_budgets(
-    row_bytes: list[float], fanouts: list[float], free: int, operator: int, expected: int
-) -> None:
+def test_budgets(row_bytes: list[float], fanouts: list[float], free: int, operator: int, expected: int) -> None:
     subject = controller(row_bytes, free)
     teach_fanouts(subject, fanouts)
     assert subject.budget(operator) == pytest.approx(expected, abs=1)
@@ -196,9 +195,7 @@ FREE = st.one_of(st.integers(0, 10**8), st.integers(0, 10**13))
 def build(
     chain: list[tuple[float, float]], bounds: list[int], shares: tuple[float, int], free: int
 ) -> OutputSizeController:
-    subject = controller(
-        [size for size, _ in chain], free, BudgetLimits(bounds[0], bounds[1], shares[0], shares[1])
-    )
+    subject = controller([size for size, _ in chain], free, BudgetLimits(bounds[0], bounds[1], shares[0], shares[1]))
     teach_fanouts(subject, [fanout for _, fanout in chain])
     return subject
 

@@ -1,0 +1,40 @@
+"""Which index a join gets: a table of situations."""
+
+from __future__ import annotations
+
+import pytest
+
+from sparkext.plans.algorithm import HASH_BUILD_BYTES_PER_ROW, BuildKeys, choose_index
+
+MILLION = 1_000_000
+DENSE = BuildKeys(MILLION, MILLION, word=True, smallest=1, largest=8 * MILLION)
+SPARSE = BuildKeys(MILLION, MILLION, word=True, smallest=1, largest=8 * MILLION + 1)
+TEXT = BuildKeys(MILLION, MILLION, word=False)
+NO_KEYS = BuildKeys(MILLION, 0, word=True)
+AMPLE = HASH_BUILD_BYTES_PER_ROW * MILLION
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "keys", "headroom", "kind", "why"),
+    [
+        ("auto", DENSE, None, "dense", "addressed directly"),
+        ("hash", DENSE, None, "dense", "addressed directly"),
+        ("sort_merge", DENSE, None, "ordered", "asked for"),
+        ("auto", SPARSE, None, "hash", "too sparse"),
+        ("auto", SPARSE, AMPLE, "hash", "too sparse"),
+        ("auto", SPARSE, AMPLE - 1, "ordered", "are free"),
+        ("hash", SPARSE, AMPLE - 1, "hash", "too sparse"),
+        ("auto", DENSE, 0, "dense", "addressed directly"),
+        ("auto", TEXT, None, "hash", "byte strings"),
+        ("auto", TEXT, 0, "hash", "byte strings"),
+        ("sort_merge", TEXT, None, "ordered", "asked for"),
+        ("auto", NO_KEYS, None, "hash", "no build row"),
+        ("auto", BuildKeys(2, 2, word=True, smallest=0, largest=(1 << 16) - 1), None, "dense", "65,536 values"),
+        ("auto", BuildKeys(2, 2, word=True, smallest=0, largest=1 << 16), None, "hash", "65,537 values"),
+        ("auto", BuildKeys(2, 2, word=True, smallest=-(2**63), largest=2**63 - 1), None, "hash", "too sparse"),
+    ],
+)
+def test_choice(algorithm: str, keys: BuildKeys, headroom: int | None, kind: str, why: str) -> None:
+    choice = choose_index(algorithm, keys, headroom)
+    assert choice.kind == kind
+    assert why in choice.reason

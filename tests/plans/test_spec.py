@@ -1,0 +1,50 @@
+"""The pipeline spec as data: it survives JSON, and refuses what no interpreter runs."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sparkext.plans.spec import JOIN_KINDS, SPEC_VERSION, ColumnRef, JoinSpec, KeyPair, PipelineSpec
+
+plain = st.builds(ColumnRef, st.integers(0, 5), st.integers(0, 50))
+references = plain | st.builds(ColumnRef, st.integers(0, 5), st.integers(0, 50), plain, st.just("int64"))
+keys = st.builds(KeyPair, references, st.integers(0, 9), st.sampled_from(["int64", "decimal(9,2)"]), st.booleans())
+joins = st.builds(
+    JoinSpec, st.sampled_from(JOIN_KINDS), st.lists(keys, max_size=3).map(tuple), st.just("auto"), st.text()
+)
+
+
+@given(st.integers(0, 99), st.lists(joins, max_size=4).map(tuple), st.lists(references).map(tuple), st.integers(0, 3))
+def test_json_round_trip(
+    columns: int, chain: tuple[JoinSpec, ...], outputs: tuple[ColumnRef, ...], owners: int
+) -> None:
+    spec = PipelineSpec(columns, chain, outputs, owners)
+    assert PipelineSpec.from_json(spec.to_json()) == spec
+
+
+def test_another_version_is_refused() -> None:
+    data = json.loads(PipelineSpec(1, (), ()).to_json())
+    for version in (None, SPEC_VERSION + 1):
+        with pytest.raises(ValueError, match="version"):
+            PipelineSpec.from_json(json.dumps({**data, "version": version}))
+
+
+def test_an_unknown_kind_is_refused() -> None:
+    with pytest.raises(ValueError, match="sideways"):
+        JoinSpec("sideways", (), "auto", "")
+
+
+def test_an_alternative_needs_a_type() -> None:
+    with pytest.raises(ValueError, match="otherwise"):
+        ColumnRef(0, 0, ColumnRef(1, 0))
+
+
+def test_then_appends() -> None:
+    join = JoinSpec("inner", (), "auto", "cross")
+    outputs = (ColumnRef(1, 0),)
+    spec = PipelineSpec(2, (), (ColumnRef(0, 0),)).then(join, outputs).then(join, outputs)
+    assert spec == PipelineSpec(2, (join, join), outputs)
