@@ -60,7 +60,9 @@ def _from_local(session: SparkSession, other: Any, problems: list[str]) -> Drive
     try:
         schema, table = spark_bridge.local_table(session, other)
     except Exception as error:  # pandas, pyarrow and PySpark each raise their own for types they cannot convert
-        problems.append(f"other cannot be converted to Spark's types: {error}")
+        names = spark_bridge.unconvertible_columns(session, other)
+        where = f" (column {', '.join(map(repr, names))}: cast or drop it)" if names else ""
+        problems.append(f"other cannot be converted to Spark's types{where}: {error}")
         return None
 
     def collect(positions: tuple[int, ...], max_bytes: int) -> pa.Table:

@@ -24,10 +24,6 @@ class InvalidJoinError(SparkExtError):
             super().__init__(f"{len(self.problems)} problems with this join:\n{lines}")
 
 
-class UnsupportedError(InvalidJoinError):
-    """The join is valid in Spark, but sparkext does not run it exactly and therefore declines."""
-
-
 class ConfigError(SparkExtError):
     """A `spark.sparkext.*` key or an option holds a value that its type or range forbids."""
 

@@ -11,7 +11,7 @@ from sparkext.build_file import write_build_file
 from sparkext.build_side import build_side
 from sparkext.config import ALGORITHM, BUILD_SIDE_MAX_BYTES, Settings, read_settings
 from sparkext.errors import ConfigError, InvalidJoinError
-from sparkext.join_shape import JoinShape, read_condition, shape_join
+from sparkext.join_shape import JoinShape, check_left_names, read_condition, shape_join
 from sparkext.lineage import Lineage, lineage_of
 from sparkext.ownership import shuffle_with_build_rows
 from sparkext.plans.join_names import join_kind, join_names
@@ -85,26 +85,32 @@ def _apply(frame: DataFrame, other: Any, on: Any, how: Any, overrides: dict[str,
     kind = join_kind(how) if isinstance(how, str) else None
     if kind is None:
         problems.append(f"how={how!r} is no join type; expected one of {join_names()}")
+    told = len(problems)
     condition = read_condition(on, kind, how, problems)
+    understood = len(problems) == told
     if frame.isStreaming:
         problems.append("the left side is a streaming DataFrame: use Spark's own join for streams")
     _check_travel(frame.schema, "left", problems)
     build = build_side(session, other, problems)
     lineage = Lineage.starting_at(frame) if kind in BUILD_PRESERVING else lineage_of(frame)
+    case_sensitive = session.conf.get("spark.sql.caseSensitive", "false") == "true"
     shape: JoinShape | None = None
     if build is not None:
         if kind not in ("semi", "anti"):
             _check_travel(build.schema, "right", problems)
-        shape = shape_join(
-            lineage.outputs,
-            build.schema.fields,
-            condition,
-            kind or "inner",
-            source=len(lineage.spec.joins) + 1,
-            algorithm=settings.algorithm,
-            case_sensitive=session.conf.get("spark.sql.caseSensitive", "false") == "true",
-            problems=problems,
-        )
+        if understood:
+            shape = shape_join(
+                lineage.outputs,
+                build.schema.fields,
+                condition,
+                kind or "inner",
+                source=len(lineage.spec.joins) + 1,
+                algorithm=settings.algorithm,
+                case_sensitive=case_sensitive,
+                problems=problems,
+            )
+    else:
+        check_left_names(lineage.outputs, condition, case_sensitive, problems)
     if misconfigured is not None:
         raise InvalidJoinError([*str(misconfigured).splitlines(), *problems]) if problems else misconfigured
     if problems or shape is None or build is None:

@@ -135,11 +135,12 @@ def shape_join(
     ]
     resolved = [(a, b, safe) for a, b, safe in pairs if a is not None and b is not None]
     key_types = [_key_type(left_fields[a], right[b], problems) for a, b, _ in resolved]
-    if len(problems) > before:
+    if len(resolved) < len(pairs):
         return None
     published = _published(kind, [b for _, b, _ in resolved], len(right))
     place = {column: number for number, column in enumerate(published)}
-    types = [key_type for key_type in key_types if key_type is not None]
+    # Names follow from `on` alone: a type problem does not hide that they collide.
+    types = [key_type or KeyType("binary") for key_type in key_types]
     outputs = _outputs(left, right, resolved, types, condition.using, kind, source, place)
     _check_names(outputs, case_sensitive, problems)
     if len(problems) > before:
@@ -150,6 +151,15 @@ def shape_join(
     )
     spec = JoinSpec(kind, keys, algorithm, _label(condition, kind))
     return JoinShape(spec, published, tuple(outputs), tuple(types), tuple(right[b] for _, b, _ in resolved))
+
+
+def check_left_names(
+    left: Sequence[OutputField], condition: JoinCondition, sensitive: bool, problems: list[str]
+) -> None:
+    """Look up the left columns alone, where there is no right side to go on with."""
+    fields = [output.field for output in left]
+    for pair in condition.pairs:
+        _resolve(pair.left, fields, "left", sensitive, problems)
 
 
 def _resolve(
@@ -167,7 +177,7 @@ def _resolve(
         )
     else:
         close = difflib.get_close_matches(name, available, 1)
-        hint = f"; did you mean {close[0]!r}?" if close else ""
+        hint = f"; did you mean {close[0]!r}?" if close else "."
         problems.append(f"{side} column {name!r} does not exist{hint} Available: {', '.join(available) or 'none'}")
     return None
 

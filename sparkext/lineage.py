@@ -85,7 +85,7 @@ def lineage_of(frame: DataFrame) -> Lineage:
     return made_by
 
 
-def remembered(frame: DataFrame) -> Lineage | None:
+def remembered(frame: object) -> Lineage | None:
     """Return the pipeline that makes `frame`, or None if `pipelined_join` did not return this very object."""
-    lineage = vars(frame).get(_ATTRIBUTE)
+    lineage = getattr(frame, "__dict__", {}).get(_ATTRIBUTE)
     return lineage if isinstance(lineage, Lineage) else None

@@ -53,6 +53,7 @@ class TaskMetrics:
         """Read what `to_json` wrote."""
         data = json.loads(text)
         data["task"] = TaskId(**data["task"])
+        data["decisions"] = [tuple(decision) for decision in data["decisions"]]
         return cls(**data)
 
 

@@ -120,11 +120,19 @@ class Pipeline:
     def run(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Join all batches; yield output batches, none of them empty."""
         started = time.perf_counter()
+        try:
+            yield from self._morsels(morsels(self._counted(batches), self._settings.morsel_max_rows))
+        finally:
+            # Also where a LIMIT stops the task early, or an error does.
+            self._finish_metrics(started)
+
+    def _morsels(self, incoming: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         owned: list[Int64Array] = []
         probe_schema: pa.Schema | None = None
-        for morsel in morsels(self._counted(batches), self._settings.morsel_max_rows):
+        for morsel in incoming:
             self.metrics.morsels += 1
             probe, owned_rows = self._split_owned(morsel)
+            self.metrics.rows_in += probe.num_rows
             if owned_rows is not None:
                 owned.append(owned_rows)
             probe_schema = probe.schema
@@ -133,7 +141,6 @@ class Pipeline:
                 yield from self._flow(0, RowSet.of_morsel(columns, probe.num_rows))
         if owned and probe_schema is not None:
             yield from self._unmatched_build_rows(np.concatenate(owned), probe_schema)
-        self._finish_metrics(started)
 
     def _counted(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         expected = self._spec.owner_columns + self._spec.probe_columns
@@ -143,7 +150,6 @@ class Pipeline:
                     f"the probe side arrived with {batch.num_columns} columns, the pipeline was planned for {expected}"
                 )
             self.metrics.batches_in += 1
-            self.metrics.rows_in += batch.num_rows
             yield batch
 
     def _split_owned(self, morsel: pa.RecordBatch) -> tuple[pa.RecordBatch, Int64Array | None]:

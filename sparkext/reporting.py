@@ -75,7 +75,8 @@ def report(frame: DataFrame) -> Report:
     """Tell what happened when `frame`, returned by `pipelined_join`, last ran.
 
     Call it after an action on `frame` or on anything derived from it. Through Spark Connect this runs a small job
-    that reads the metrics from the nodes.
+    that reads the metrics from the nodes. In classic sessions tasks that a limit cuts short tell nothing: Spark stops
+    listening to them first.
 
     Raises
     ------
@@ -88,13 +89,17 @@ def report(frame: DataFrame) -> Report:
             "report needs the DataFrame that transform(pipelined_join(...)) returned; keep it before you derive others"
         )
     tasks = lineage.reporter.collect(frame.sparkSession)
-    if not tasks:
-        raise ReportUnavailableError("this pipeline has not run yet: run an action on the DataFrame, then ask again")
+    if not any(task.operators for task in tasks):
+        raise ReportUnavailableError(
+            "this pipeline has not run yet: run an action on the DataFrame, then ask again. A run without any task, or"
+            " one that a limit, show or take cut short in a classic session, leaves no report either"
+        )
     return summarise(lineage.spec, tasks)
 
 
 def summarise(spec: PipelineSpec, tasks: list[TaskMetrics]) -> Report:
-    """Add up the tasks of one run."""
+    """Add up the tasks of one run; a task that told nothing of its operators is left out."""
+    tasks = [task for task in tasks if task.operators]
     operators = merged_operators(tasks)
     seconds = [sum(task.seconds[number] for task in tasks) for number in range(len(operators))]
     joins = []

@@ -87,6 +87,18 @@ def local_table(session: SparkSession, data: Any) -> tuple[StructType, pa.Table]
     return schema, localized.cast(arrow_schema(schema))
 
 
+def unconvertible_columns(session: SparkSession, data: Any) -> list[str]:
+    """Return the names of the columns that alone keep `local_table` from converting `data`."""
+    names = data.column_names if isinstance(data, pa.Table) else [str(name) for name in data.columns]
+    broken = []
+    for position, name in enumerate(names):
+        try:
+            local_table(session, data.select([position]) if isinstance(data, pa.Table) else data.iloc[:, [position]])
+        except Exception:  # whatever it was: the caller tells it
+            broken.append(name)
+    return broken
+
+
 def _plain_field(field: pa.Field) -> pa.Field:
     """Replace encodings that Spark has no name for (dictionaries, string views) by the type they encode."""
     arrow_type = field.type
@@ -159,10 +171,13 @@ def _collect_classic(frame: Any) -> Iterator[pa.RecordBatch]:
         port, secret, server = frame._jdf.collectAsArrowToPython()
     stream, connection = _create_local_socket((port, secret))
     try:
-        yield from ArrowStreamSerializer().load_stream(cast(IO[bytes], stream))
-        # The order of the batches follows, or -1 for an error, which getResult raises as Spark would.
-        if read_int(stream) == -1:
+        try:
+            yield from ArrowStreamSerializer().load_stream(cast(IO[bytes], stream))
+            read_int(stream)  # the order of the batches would follow; it does not matter here
+        except (pa.ArrowException, EOFError):
+            # The stream broke off because the job failed: Spark's own error says why. Without one, this one stands.
             server.getResult()
+            raise
     finally:
         stream.close()
         connection.close()
