@@ -128,9 +128,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--list", action="store_true", help="show the cases and stop")
     parser.add_argument("--sf", type=float, nargs="+", default=[3.0], help="TPC-H scale factors (default: 3)")
     parser.add_argument("--runs", type=int, default=5, help="timed runs of each contestant (default: 5)")
-    parser.add_argument(
-        "--threads", type=int, nargs="+", default=[1, 2], help="for the engines suite (default: 1 2)"
-    )
+    parser.add_argument("--threads", type=int, nargs="+", default=[1, 2], help="for the engines suite (default: 1 2)")
     parser.add_argument(
         "--data",
         type=Path,

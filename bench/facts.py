@@ -50,9 +50,7 @@ def _first(pattern: str, path: str) -> str | None:
 
 
 def _cache() -> str:
-    sizes = [
-        level.read_text().strip() for level in Path("/sys/devices/system/cpu/cpu0/cache").glob("index*/size")
-    ]
+    sizes = [level.read_text().strip() for level in Path("/sys/devices/system/cpu/cpu0/cache").glob("index*/size")]
     return max(sizes, key=lambda size: int(re.sub(r"\D", "", size) or 0), default="unknown")
 
 

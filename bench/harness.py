@@ -12,7 +12,7 @@ import json
 import statistics
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -72,14 +72,16 @@ class Case:
 class Contestant:
     """`run` does the whole job once and drops its result; `answer` does it too, and says what to compare.
 
-    `ours` marks what this package did: the others are held against it.
+    `ours` marks what this package did: the others are held against it. Of a `group`, forms of one thing, only the
+    fastest is timed. A `floor` does less than the job, to show what the rest of it costs: it competes with nobody.
     """
 
     name: str
     run: Callable[[], object]
     answer: Callable[[], object]
     ours: bool = False
-    note: str = ""
+    group: str = ""
+    floor: bool = False
 
 
 @dataclass(frozen=True)
@@ -95,11 +97,6 @@ class Timing:
         """Median wall seconds."""
         return statistics.median(self.wall)
 
-    @property
-    def cores(self) -> float:
-        """Cores that this process kept busy: processor time over wall time."""
-        return sum(self.cpu) / sum(self.wall)
-
 
 def verify(contestants: Sequence[Contestant]) -> object:
     """Let everyone answer once, which also compiles and warms up; return the answer that all agree on.
@@ -111,6 +108,8 @@ def verify(contestants: Sequence[Contestant]) -> object:
     """
     answers = {}
     for contestant in contestants:
+        if contestant.floor:
+            continue
         with step(f"checking {contestant.name}"):
             answers[contestant.name] = contestant.answer()
     first = next(iter(answers.values()))
@@ -122,17 +121,34 @@ def verify(contestants: Sequence[Contestant]) -> object:
 
 
 def measure(contestants: Sequence[Contestant], runs: int) -> list[Timing]:
-    """Time everyone `runs` times, taking turns, after one more warm-up each."""
-    timings = [Timing(contestant) for contestant in contestants]
-    for number in range(runs + 1):
+    """Time everyone `runs` times, taking turns, after one more warm-up each, which also picks the form of a group."""
+    warm = {}
+    for contestant in contestants:
+        with step(f"warming up: {contestant.name}"):
+            warm[contestant.name], _ = _timed(contestant.run)
+    timings = [Timing(contestant) for contestant in _fastest_forms(contestants, warm)]
+    for number in range(1, runs + 1):
         for timing in timings:
-            label = f"run {number} of {runs}" if number else "warming up"
-            with step(f"{label}: {timing.contestant.name}"):
+            with step(f"run {number} of {runs}: {timing.contestant.name}"):
                 wall, cpu = _timed(timing.contestant.run)
-            if number:
-                timing.wall.append(wall)
-                timing.cpu.append(cpu)
+            timing.wall.append(wall)
+            timing.cpu.append(cpu)
     return timings
+
+
+def _fastest_forms(contestants: Sequence[Contestant], warm: Mapping[str, float]) -> list[Contestant]:
+    groups: dict[str, list[Contestant]] = {}
+    for contestant in contestants:
+        groups.setdefault(contestant.group or contestant.name, []).append(contestant)
+    fastest = []
+    for forms in groups.values():
+        first, *others = sorted(forms, key=lambda form: warm[form.name])
+        fastest.append(first)
+        for other in others:
+            print(
+                f"  not timed: {other.name}, {warm[other.name]:.2f} s in the warm-up against {warm[first.name]:.2f} s"
+            )
+    return fastest
 
 
 def _timed(run: Callable[[], object]) -> tuple[float, float]:
@@ -142,40 +158,46 @@ def _timed(run: Callable[[], object]) -> tuple[float, float]:
     return time.perf_counter() - wall, time.process_time() - cpu
 
 
+def record(bench: Bench, timings: Sequence[Timing], rows: int, **values: Any) -> None:
+    """Write the timings of one table as JSON lines. `rows` is what rates count."""
+    for timing in timings:
+        bench.record(
+            contestant=timing.contestant.name,
+            ours=timing.contestant.ours,
+            rows=rows,
+            seconds=timing.wall,
+            cpu_seconds=timing.cpu,
+            median=timing.median,
+            **values,
+        )
+
+
 def report(bench: Bench, timings: Sequence[Timing], rows: int, cpu: bool = True) -> None:
-    """Print the table of one case and record it. `rows` is what the rate counts; `cpu`: this process did the work."""
-    fastest = min(timing.median for timing in timings)
+    """Print the table of one case, fastest first, and record it. `cpu`: all the work was done in this process."""
+    record(bench, timings, rows)
+    fastest = min(timing.median for timing in timings if not timing.contestant.floor)
     ours = min((timing.median for timing in timings if timing.contestant.ours), default=fastest)
-    header = ["contestant", "median s", "min - max s", "Mrow/s", "x fastest", "x ours", "cores"]
-    table = []
-    for timing in sorted(timings, key=lambda timing: timing.median):
-        cells = [
+    header = ["contestant", "median s", "min - max s", "Mrow/s", "x fastest", "x ours", "cpu s"]
+    table = [
+        [
             timing.contestant.name,
             f"{timing.median:.3f}",
             f"{min(timing.wall):.3f} - {max(timing.wall):.3f}",
             f"{rows / timing.median / 1e6:.1f}",
             f"{timing.median / fastest:.2f}",
             f"{timing.median / ours:.2f}",
-            f"{timing.cores:.2f}" if cpu else "",
+            f"{statistics.median(timing.cpu):.3f}",
         ]
-        table.append(cells if cpu else cells[:-1])
-        bench.record(
-            contestant=timing.contestant.name,
-            ours=timing.contestant.ours,
-            note=timing.contestant.note,
-            rows=rows,
-            seconds=timing.wall,
-            cpu_seconds=timing.cpu if cpu else None,
-            median=timing.median,
-        )
-    print(f"\n{text_table(header if cpu else header[:-1], table)}\n", flush=True)
-    print(f"{_verdict(timings)}\n", flush=True)
+        for timing in sorted(timings, key=lambda timing: timing.median)
+    ]
+    columns = len(header) if cpu else len(header) - 1
+    print(f"\n{text_table(header[:columns], [cells[:columns] for cells in table])}\n\n{_verdict(timings)}", flush=True)
 
 
 def _verdict(timings: Sequence[Timing]) -> str:
     """Say in one line who won against whom."""
     ours = min((each for each in timings if each.contestant.ours), key=lambda each: each.median, default=None)
-    others = [each for each in timings if not each.contestant.ours]
+    others = [each for each in timings if not each.contestant.ours and not each.contestant.floor]
     if ours is None or not others:
         return ""
     best = min(others, key=lambda each: each.median)

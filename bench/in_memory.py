@@ -65,18 +65,12 @@ def build_sides(workload: Workload, spec: PipelineSpec, settings: Settings, thre
     def build(join: Join, planned: JoinSpec) -> BuildSide:
         table = workload.tables[join.build]
         columns = [column.combine_chunks() for column in table.columns]
-        index, info = build_index(
-            table.num_rows, columns, index_recipe(planned, settings.debug_hash_mask)
-        )
-        return BuildSide(table.num_rows, columns, index, info)
+        index, info = build_index(table.num_rows, columns, index_recipe(planned, settings.debug_hash_mask))
+        return BuildSide.of(table.num_rows, columns, index, info)
 
-    order = sorted(
-        range(len(spec.joins)), key=lambda number: -workload.tables[workload.joins[number].build].num_rows
-    )
+    order = sorted(range(len(spec.joins)), key=lambda number: -workload.tables[workload.joins[number].build].num_rows)
     with ThreadPoolExecutor(threads) as pool:
-        futures = {
-            number: pool.submit(build, workload.joins[number], spec.joins[number]) for number in order
-        }
+        futures = {number: pool.submit(build, workload.joins[number], spec.joins[number]) for number in order}
         return [futures[number].result() for number in range(len(spec.joins))]
 
 
@@ -103,9 +97,7 @@ class _Shared(Generic[T]):
 
 def _merged(streams: Sequence[Iterator[pa.RecordBatch]]) -> Iterator[pa.RecordBatch]:
     """Run every stream in a thread of its own and yield what they produce, through a short queue."""
-    output: queue.Queue[pa.RecordBatch | BaseException | None] = queue.Queue(
-        _QUEUED_PER_THREAD * len(streams)
-    )
+    output: queue.Queue[pa.RecordBatch | BaseException | None] = queue.Queue(_QUEUED_PER_THREAD * len(streams))
 
     def drain(stream: Iterator[pa.RecordBatch]) -> None:
         try:

@@ -1,2 +1,254 @@
-NOTES=""
-def cases(): return []
+"""What joins cost in memory: one index per node, bytes per build row, a bound that holds at any fan-out."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from bench.harness import Bench, Case, WrongAnswerError, step
+from bench.text_table import mib, text_table
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from sparkext.kernels.keys import EncodedKeys
+
+NOTES = """\
+Measured: resident and proportional set sizes from /proc/<pid>/smaps of the live Python workers; sizes of index arrays;
+the highest resident set of a fresh worker, as the system accounts it, mapped file pages included.
+Left out: the JVM, which holds one Arrow batch per task on the way in and out."""
+
+WORKERS = 4
+COPY_ROWS = 1_000_000
+FAN_OUTS = (1, 10, 1_000, 100_000)
+BUILD_ROWS = 200_000
+PAYLOAD_BYTES = 200
+OUTPUT_ROWS = 4_000_000
+INDEX_ROWS = 1_000_000
+
+
+def cases() -> list[Case]:
+    """One case per claim."""
+    return [
+        Case("memory.one-copy", f"{WORKERS} workers: pages of a build file and its index", _one_copy, scaled=False),
+        Case("memory.index-bytes", f"bytes per build row, {INDEX_ROWS:,} rows", _index_bytes, scaled=False, threads=1),
+        Case("memory.fan-out", f"a worker's peak, {PAYLOAD_BYTES} bytes of payload a match", _fan_out, scaled=False),
+    ]
+
+
+@dataclass
+class _Pages:
+    """Bytes of a mapping: resident, and shared out among the processes that map it."""
+
+    resident: int = 0
+    proportional: int = 0
+
+
+def _one_copy(bench: Bench) -> None:
+    from bench.spark_session import spark_session
+    from sparkext import pipelined_join, report
+
+    build = _build_table(COPY_ROWS, 100)
+    with spark_session(WORKERS) as spark:
+        # Random keys: every worker touches every page, so that each would hold it all if pages were not shared.
+        probe = spark.range(0, 4 * COPY_ROWS, 1, 2 * WORKERS).selectExpr(f"pmod(xxhash64(id), {COPY_ROWS}) AS key")
+        with step("joining"):
+            out = probe.transform(pipelined_join(build, on="key"))
+            _to_noop(out)
+            found = report(out).joins[-1].rows_out
+        if found != 4 * COPY_ROWS:
+            raise WrongAnswerError(f"{found:,} rows joined, {4 * COPY_ROWS:,} expected")
+        mapped = {pid: files for pid in _python_workers() if (files := _shared_files(pid))}
+    _print_one_copy(bench, mapped)
+
+
+def _to_noop(frame: DataFrame) -> None:
+    frame.write.format("noop").mode("overwrite").save()
+
+
+def _print_one_copy(bench: Bench, mapped: dict[int, dict[str, _Pages]]) -> None:
+    table = []
+    for pid, files in sorted(mapped.items()):
+        for kind, pages in sorted(files.items()):
+            table.append([str(pid), kind, mib(pages.resident), mib(pages.proportional)])
+            bench.record(pid=pid, file=kind, resident=pages.resident, proportional=pages.proportional)
+    for kind in sorted({kind for files in mapped.values() for kind in files}):
+        each = [files[kind] for files in mapped.values() if kind in files]
+        sums = (sum(pages.resident for pages in each), sum(pages.proportional for pages in each))
+        table.append(["all", kind, *map(mib, sums)])
+    print(f"\n{text_table(['worker', 'mapped', 'resident MiB', 'proportional MiB'], table, left=2)}\n")
+    print(
+        f"{len(mapped)} workers map the same pages: the sum of their proportional sizes is what the node holds, once."
+        "\nA copy in each worker would take the sum of their resident sizes."
+    )
+
+
+def _python_workers() -> Iterator[int]:
+    """Return the processes below this one that run Spark's Python daemon."""
+    import psutil
+
+    for process in psutil.Process().children(recursive=True):
+        with suppress(psutil.Error):  # some have just ended
+            if "pyspark.daemon" in process.cmdline():
+                yield process.pid
+
+
+def _shared_files(pid: int) -> dict[str, _Pages]:
+    """Sum up the pages of the build file and of the index, which lies beside it, that a process has mapped."""
+    mappings = list(_mappings(Path(f"/proc/{pid}/smaps").read_text()))
+    indexes = {path for path, _, _ in mappings if path.endswith(".index")}
+    found: dict[str, _Pages] = defaultdict(_Pages)
+    for path, resident, proportional in mappings:
+        if path in indexes or any(index.startswith(f"{path}.") for index in indexes):
+            pages = found["index" if path in indexes else "build file"]
+            pages.resident += resident
+            pages.proportional += proportional
+    return dict(found)
+
+
+def _mappings(smaps: str) -> Iterator[tuple[str, int, int]]:
+    """Path, resident and proportional bytes of each mapping of a file."""
+    for block in re.split(r"(?m)^(?=[0-9a-f]+-[0-9a-f]+ )", smaps):
+        head = re.match(r"\S+ \S+ \S+ \S+ \d+ +(/.*)", block)
+        if head:
+            sizes = {name: int(re.search(rf"^{name}: +(\d+)", block, re.M)[1]) << 10 for name in ("Rss", "Pss")}  # type: ignore[index]
+            yield head[1], sizes["Rss"], sizes["Pss"]
+
+
+def _index_bytes(bench: Bench) -> None:
+    from sparkext.kernels.dense_index import build_dense_index
+    from sparkext.kernels.hash_index import build_hash_index
+    from sparkext.kernels.index import index_bytes
+    from sparkext.kernels.ordered_index import build_ordered_index
+
+    numbers = np.random.default_rng(1).permutation(INDEX_ROWS).astype(np.int64)
+    table = []
+    for name, keys in _key_sets(numbers).items():
+        encoded = _encoded(keys)
+        built = {"hash": build_hash_index(encoded), "ordered": build_ordered_index(encoded)}
+        if name.startswith("dense"):
+            assert encoded.words is not None
+            built["dense"] = build_dense_index(encoded, int(encoded.words.min()), int(encoded.words.max()))
+        sizes = {kind: index_bytes(index) / INDEX_ROWS for kind, index in built.items()}
+        bench.record(keys=name, key_bytes=keys.nbytes / INDEX_ROWS, bytes_per_row=sizes)
+        cells = [f"{sizes[kind]:.1f}" if kind in sizes else "" for kind in ("hash", "dense", "ordered")]
+        table.append([name, f"{keys.nbytes / INDEX_ROWS:.1f}", *cells])
+    print(f"\n{text_table(['keys', 'the keys themselves', 'hash', 'dense', 'ordered'], table)}")
+    print(
+        "\nbytes per build row; a hash table of n keys has a power of two of slots between 1.5 n and 3 n, 16 bytes each"
+    )
+
+
+def _key_sets(numbers: np.ndarray) -> dict[str, pa.Array]:
+    odd = np.int64(0x9E3779B97F4A7C15 - (1 << 64))
+    return {
+        "dense, distinct": pa.array(numbers),
+        "dense, 10 rows each": pa.array(numbers // 10),
+        "sparse, distinct": pa.array(numbers * odd),
+        "sparse, 10 rows each": pa.array(numbers // 10 * odd),
+        "text of 12 digits, distinct": pc.utf8_lpad(pa.array(numbers).cast(pa.string()), width=12, padding="0"),
+        "text of 12 digits, 10 rows each": pc.utf8_lpad(
+            pa.array(numbers // 10).cast(pa.string()), width=12, padding="0"
+        ),
+    }
+
+
+def _encoded(keys: pa.Array) -> EncodedKeys:
+    from sparkext.kernels.keys import encode_keys
+
+    return encode_keys([keys], [False])
+
+
+def _fan_out(bench: Bench) -> None:
+    from bench.spark_session import spark_session
+
+    with spark_session(1, **{"spark.python.worker.reuse": "false"}) as spark:
+        with step("warming up"):
+            _peak(spark, 1)
+        with step("baseline: no key matches"):
+            baseline, files = _peak(spark, 0)
+        table = [["no match", "0", "", mib(baseline), "", mib(files)]]
+        for fan_out in FAN_OUTS:
+            with step(f"fan-out {fan_out:,}"):
+                peak, files = _peak(spark, fan_out)
+            matches = min(OUTPUT_ROWS // fan_out, 131_072) * fan_out
+            table.append(
+                [
+                    f"{fan_out:,}",
+                    f"{OUTPUT_ROWS:,}",
+                    mib(matches * (PAYLOAD_BYTES + 28)),
+                    mib(peak),
+                    mib(peak - baseline),
+                    mib(files),
+                ]
+            )
+            bench.record(fan_out=fan_out, rows=OUTPUT_ROWS, peak=peak, baseline=baseline, mapped_files=files)
+    header = [
+        "matches a key",
+        "result rows",
+        "a morsel's whole result MiB",
+        "peak MiB",
+        "above no match",
+        "mapped files",
+    ]
+    print(f"\n{text_table(header, table)}\n")
+    print(
+        f"{BUILD_ROWS:,} build rows throughout. The peak counts the pages of the mapped files that were touched, which"
+        "\nthe system can take back; a fan-out that touches fewer of them may peak below the baseline."
+    )
+
+
+def _peak(spark: SparkSession, fan_out: int) -> tuple[int, int]:
+    """Join with `fan_out` matches a key in a fresh worker; return its peak and the size of what it mapped, in bytes."""
+    from sparkext import pipelined_join, report
+
+    keys = BUILD_ROWS // max(fan_out, 1)
+    build = _build_table(BUILD_ROWS, PAYLOAD_BYTES, keys)
+    probe_rows = OUTPUT_ROWS // max(fan_out, 1)
+    probe = _probe_side(spark, probe_rows, keys, first_key=0 if fan_out else keys)
+    out = probe.transform(pipelined_join(build, on="key"))
+    _check(out, build, probe_rows, keys, fan_out)
+    found = report(out)
+    index = found.joins[0].index_bytes
+    assert index is not None
+    return max(task.peak_rss_bytes for task in found.tasks), build.nbytes + index
+
+
+def _build_table(rows: int, payload_bytes: int, keys: int | None = None) -> pa.Table:
+    ids = np.arange(rows, dtype=np.int64)
+    text = pc.utf8_lpad(pa.array(ids).cast(pa.string()), width=payload_bytes, padding="x")
+    return pa.table({"key": ids % (keys or rows), "id": ids, "text": text})
+
+
+def _probe_side(spark: SparkSession, rows: int, keys: int, first_key: int) -> DataFrame:
+    numbers = spark.range(0, rows, 1, 1)
+    return numbers.selectExpr(f"id % {keys} + {first_key} AS key", "id AS probe_id")
+
+
+def _check(out: DataFrame, build: pa.Table, probe_rows: int, keys: int, fan_out: int) -> None:
+    """Run the join; hold its count and two sums against what arithmetic says.
+
+    Raises
+    ------
+    WrongAnswerError
+    """
+    from pyspark.sql import functions as F
+
+    [row] = out.agg(F.count("*"), F.sum("id"), F.sum(F.length("text"))).collect()
+    expected: tuple[int, int | None, int | None] = (0, None, None)
+    if fan_out:
+        id_sums = np.bincount(build["key"].to_numpy(), weights=build["id"].to_numpy(), minlength=keys)
+        probes = np.bincount(np.arange(probe_rows) % keys, minlength=keys)
+        rows = probe_rows * fan_out
+        expected = (rows, round(float(id_sums @ probes)), rows * PAYLOAD_BYTES)
+    if tuple(row) != expected:
+        raise WrongAnswerError(f"fan-out {fan_out:,}: got {tuple(row)}, expected {expected}")

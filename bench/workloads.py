@@ -73,9 +73,7 @@ def tpch(scale_factor: float, data: Path) -> Workload:
     """lineitem ⋈ orders ⋈ supplier ⋈ part, in the order in which the tables were generated."""
     folder = ensure_tables(scale_factor, data)
     tables = {name: load_table(folder, name, columns) for name, columns in COLUMNS.items()}
-    return Workload(
-        tables, PROBE_SIDE, tuple(Join(name, ((probe, build),)) for name, probe, build in JOINS)
-    )
+    return Workload(tables, PROBE_SIDE, tuple(Join(name, ((probe, build),)) for name, probe, build in JOINS))
 
 
 def shuffled(workload: Workload) -> Workload:

@@ -31,6 +31,8 @@ def build_side(session: SparkSession, other: Any, problems: list[str]) -> Driver
     """Accept a Spark DataFrame, a pandas DataFrame or a pyarrow Table; otherwise add to `problems`."""
     if spark_bridge.is_dataframe(other):
         return _from_spark(session, other, problems)
+    if _is_pandas(other) and session.conf.get("spark.sql.execution.pandas.inferPandasDictAsMap", "false") == "true":
+        return _from_spark(session, session.createDataFrame(other), problems)  # only Spark knows which dicts are maps
     if isinstance(other, pa.Table) or _is_pandas(other):
         return _from_local(session, other, problems)
     problems.append(
@@ -65,8 +67,10 @@ def _from_local(session: SparkSession, other: Any, problems: list[str]) -> Drive
         problems.append(f"other cannot be converted to Spark's types{where}: {error}")
         return None
 
+    rows = len(other)  # which a table without columns does not keep
+
     def collect(positions: tuple[int, ...], max_bytes: int) -> pa.Table:
-        picked = table.select(list(positions)) if positions else pa.table({"c0": pa.nulls(table.num_rows)})
+        picked = table.select(list(positions)) if positions else pa.table({"c0": pa.nulls(rows)})
         check_build_size(picked.num_rows, picked.nbytes, max_bytes)
         return picked
 

@@ -139,7 +139,7 @@ class _OpenBuildSides:
     def get(self, path: Path, recipe: IndexRecipe) -> BuildSide:
         self._drop_vanished()
         key = (str(path), recipe.digest)
-        identity = _identity(path)
+        identity = file_identity(path)
         entry = self._entries.get(key)
         if entry is None or entry[0] != identity:
             entry = (identity, _map_build_side(path, recipe))
@@ -157,7 +157,8 @@ class _OpenBuildSides:
 _opened = _OpenBuildSides()
 
 
-def _identity(path: Path) -> tuple[int, int, int]:
+def file_identity(path: Path) -> tuple[int, int, int]:
+    """Return what changes when a file is replaced: inode, size and modification time in nanoseconds."""
     status = path.stat()
     return status.st_ino, status.st_size, status.st_mtime_ns
 
@@ -165,7 +166,7 @@ def _identity(path: Path) -> tuple[int, int, int]:
 def _map_build_side(path: Path, recipe: IndexRecipe) -> BuildSide:
     rows, columns = read_build_file(map_file(path), str(path))
     # The identity of the build file is part of the name: should the file be replaced, the old index is not found.
-    identity = "-".join(f"{part:x}" for part in _identity(path))
+    identity = "-".join(f"{part:x}" for part in file_identity(path))
     index_path = path.with_name(f"{path.name}.{identity}.{recipe.digest}{INDEX_SUFFIX}")
     publish_once(index_path, lambda: build_index(rows, columns, recipe))
     index, info = read_index_file(map_file(index_path), str(index_path))

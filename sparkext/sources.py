@@ -11,7 +11,7 @@ from typing import Any, Protocol
 import pyarrow as pa
 
 from sparkext.build_file import read_build_file
-from sparkext.index_store import BuildSide, IndexRecipe, build_index, open_build_side
+from sparkext.index_store import BuildSide, IndexRecipe, build_index, file_identity, open_build_side
 
 
 class BuildSource(Protocol):
@@ -45,7 +45,7 @@ class _MappedFile:
                 stacklevel=2,
             )
             rows, columns = self.columns()
-            return _private_build_side(str(path), rows, columns, recipe)
+            return _private_build_side(f"{path} {file_identity(path)}", rows, columns, recipe)
 
     def columns(self) -> tuple[int, list[pa.Array]]:
         from sparkext.container import map_file
@@ -80,14 +80,18 @@ class ArtifactFile(_MappedFile):
 
 @dataclass(frozen=True)
 class BroadcastBytes:
-    """The bytes of a build file in an encrypted broadcast: every worker has its own copy."""
+    """The bytes of a build file in an encrypted broadcast: every worker has its own copy.
 
+    `name` tells it from all others: workers drop and load broadcasts as tasks come and go.
+    """
+
+    name: str
     broadcast: Any
 
     def open(self, recipe: IndexRecipe) -> BuildSide:
         """Return the build side, indexed in this process."""
         rows, columns = self.columns()
-        return _private_build_side(f"broadcast {id(self.broadcast)}", rows, columns, recipe)
+        return _private_build_side(self.name, rows, columns, recipe)
 
     def columns(self) -> tuple[int, list[pa.Array]]:
         """Return the number of rows, and the columns."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import re
 import tempfile
@@ -102,6 +103,8 @@ def unconvertible_columns(session: SparkSession, data: Any) -> list[str]:
 def _plain_field(field: pa.Field) -> pa.Field:
     """Replace encodings that Spark has no name for (dictionaries, string views) by the type they encode."""
     arrow_type = field.type
+    if pa.types.is_decimal(arrow_type) and arrow_type.scale < 0:
+        raise pa.ArrowTypeError(f"{arrow_type}: Spark has no decimals of negative scale")
     if pa.types.is_dictionary(arrow_type):
         arrow_type = arrow_type.value_type
     if pa.types.is_string_view(arrow_type):
@@ -176,12 +179,20 @@ def _collect_classic(frame: Any) -> Iterator[pa.RecordBatch]:
             read_int(stream)  # the order of the batches would follow; it does not matter here
         except (pa.ArrowException, EOFError):
             # The stream broke off because the job failed: Spark's own error says why. Without one, this one stands.
-            server.getResult()
+            _finish(server)
             raise
     finally:
         stream.close()
         connection.close()
-    server.getResult()
+    _finish(server)
+
+
+def _finish(server: Any) -> None:
+    """Wait for the job's end; raise its error as PySpark would."""
+    from pyspark.errors.exceptions.captured import unwrap_spark_exception
+
+    with unwrap_spark_exception():
+        server.getResult()
 
 
 def _collect_connect(frame: Any) -> Iterator[pa.RecordBatch]:
@@ -223,14 +234,18 @@ def _publish_file(context: Any, write: Callable[[IO[bytes]], object]) -> BuildSo
 
 
 def _publish_encrypted(context: Any, write: Callable[[IO[bytes]], object]) -> BuildSource:
-    warnings.warn(
+    _warn_once(
         "spark.io.encryption.enabled is set: build sides cannot be mapped from disk, so every Python worker holds a"
-        " copy of its own in memory.",
-        stacklevel=2,
+        " copy of its own in memory."
     )
     sink = pa.BufferOutputStream()
     write(sink)
-    return BroadcastBytes(context.broadcast(sink.getvalue().to_pybytes()))
+    return BroadcastBytes(uuid.uuid4().hex, context.broadcast(sink.getvalue().to_pybytes()))
+
+
+@functools.cache
+def _warn_once(message: str) -> None:
+    warnings.warn(message, stacklevel=3)
 
 
 def _publish_artifact(session: Any, write: Callable[[IO[bytes]], object]) -> BuildSource:
@@ -254,11 +269,13 @@ def _remember(context: Any, broadcast: Any) -> None:
 
 
 def _sweep() -> None:
-    """Delete the driver's files of build sides that no plan refers to any more, and their indexes."""
+    """Delete the driver's files of build sides that no plan refers to any more, and their indexes.
+
+    Spark deletes what a stopped session leaves only when the process ends; this does at the next publication.
+    """
     for path, (context, weak) in list(_published.items()):
         owner = context()
-        if owner is None or owner._jsc is None:
-            del _published[path]  # the session took its files along
-        elif weak.get() is None:
+        stopped = owner is None or owner._jsc is None
+        if stopped or weak.get() is None:
             remove_with_indexes(Path(path))
             del _published[path]

@@ -60,41 +60,33 @@ def arrow_key_type(key_type: KeyType) -> pa.DataType:
 def conform(array: pa.Array, target: pa.DataType) -> pa.Array:
     """Return `array` as `target`, of which it is another spelling: anything else is an error, not a conversion.
 
-    Strings may differ in the width of their offsets, timestamps in the name of their zone. Nested fields may differ in
-    nullability, and stay as they are: Spark declares fields of a struct as not null and sends nulls there where the
-    struct itself is null; Arrow refuses to cast those, and Spark does not mind getting them back.
+    Strings may differ in the width of their offsets, timestamps in the name of their zone. Nested arrays stay as they
+    are, whatever the spelling of their fields: Spark reads either, and declares fields of a struct as not null, yet
+    sends nulls there where the struct itself is null, which Arrow refuses to cast.
 
     Raises `pa.ArrowTypeError`.
     """
-    if _relaxed(array.type) == _relaxed(target):
+    if array.type == target:
         return array
-    if any(kind(array.type) and kind(target) for kind in (_is_string, _is_binary, _is_zoned)):
-        return array.cast(target)
-    raise pa.ArrowTypeError(f"{array.type} is not {target}")
+    if _spelled_alike(array.type) != _spelled_alike(target):
+        raise pa.ArrowTypeError(f"{array.type} is not {target}")
+    return array if pa.types.is_nested(target) else array.cast(target)
 
 
-def _is_string(arrow_type: pa.DataType) -> bool:
-    return bool(pa.types.is_string(arrow_type) or pa.types.is_large_string(arrow_type))
-
-
-def _is_binary(arrow_type: pa.DataType) -> bool:
-    return bool(pa.types.is_binary(arrow_type) or pa.types.is_large_binary(arrow_type))
-
-
-def _is_zoned(arrow_type: pa.DataType) -> bool:
-    return bool(pa.types.is_timestamp(arrow_type) and arrow_type.tz is not None and arrow_type.unit == "us")
-
-
-def _relaxed(arrow_type: pa.DataType) -> pa.DataType:
-    """Make every nested field nullable, so that types compare by what their buffers hold."""
+def _spelled_alike(arrow_type: pa.DataType) -> pa.DataType:
+    """Map all types that differ in spelling only to one of them."""
     if pa.types.is_struct(arrow_type):
-        return pa.struct([(field.name, _relaxed(field.type)) for field in arrow_type])
+        return pa.struct([(field.name, _spelled_alike(field.type)) for field in arrow_type])
     if pa.types.is_map(arrow_type):
-        return pa.map_(_relaxed(arrow_type.key_type), _relaxed(arrow_type.item_type))
-    if pa.types.is_list(arrow_type):
-        return pa.list_(pa.field("element", _relaxed(arrow_type.value_type)))
-    if pa.types.is_large_list(arrow_type):
-        return pa.large_list(pa.field("element", _relaxed(arrow_type.value_type)))
+        return pa.map_(_spelled_alike(arrow_type.key_type), _spelled_alike(arrow_type.item_type))
+    if pa.types.is_list(arrow_type) or pa.types.is_large_list(arrow_type):
+        return pa.list_(pa.field("element", _spelled_alike(arrow_type.value_type)))
+    if pa.types.is_large_string(arrow_type):
+        return pa.string()
+    if pa.types.is_large_binary(arrow_type):
+        return pa.binary()
+    if pa.types.is_timestamp(arrow_type) and arrow_type.tz is not None:
+        return pa.timestamp(arrow_type.unit, "UTC")
     return arrow_type
 
 

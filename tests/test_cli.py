@@ -57,9 +57,7 @@ def says(version: str) -> str:
     return f"""echo 'openjdk version "{version}" 2025-04-15' >&2"""
 
 
-def test_java_home_goes_before_path(
-    executable: Executable, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_java_home_goes_before_path(executable: Executable, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     executable("path/java", says("11.0.2"))
     at_home = executable("home/bin/java", says("21.0.1"))
     monkeypatch.setenv("PATH", f"{tmp_path / 'path'}:/usr/bin:/bin")
@@ -100,9 +98,7 @@ def test_a_useless_java_is_named(
     assert "openjdk-17-jre-headless" in str(caught.value)
 
 
-def test_no_java_at_all(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_no_java_at_all(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.delenv("JAVA_HOME", raising=False)
     with pytest.raises(EnvironmentProblemError, match="no java on PATH"):
@@ -212,9 +208,7 @@ def test_what_a_worker_tells(check: Callable[..., Finding], spoilt: dict[str, ob
 
 
 def test_a_dead_worker_is_explained() -> None:
-    error = RuntimeError(
-        "job aborted\n  PySparkRuntimeError: [PYTHON_VERSION_MISMATCH] Python in worker has 3.8\nat …"
-    )
+    error = RuntimeError("job aborted\n  PySparkRuntimeError: [PYTHON_VERSION_MISMATCH] Python in worker has 3.8\nat …")
     finding = doctor.check_dead_worker(error)
     assert finding.status is Status.FAIL
     assert "[PYTHON_VERSION_MISMATCH] Python in worker has 3.8" in finding.detail
@@ -239,9 +233,7 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
     assert re.fullmatch(r"sparkext \d+\.\d+\.\d+\S*\n", capsys.readouterr().out)
 
 
-def test_an_interrupt_is_no_traceback(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_interrupt_is_no_traceback(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     def interrupted(*_: object) -> int:
         raise KeyboardInterrupt
 
@@ -278,9 +270,7 @@ def entries(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir() if not path.name.endswith(".lock"))
 
 
-def test_tables_are_made_once(
-    executable: Executable, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_tables_are_made_once(executable: Executable, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     generator = executable("tpchgen-cli", GENERATE)
     monkeypatch.setattr(tpch, "find_generator", lambda: generator)
     root = tmp_path / "data"
@@ -344,9 +334,7 @@ def test_the_orphan_of_a_killed_run_is_waited_for(
 ) -> None:
     """A generator that outlives the process that started it must not write into the next run's data."""
     root = tmp_path / "data"
-    slow = executable(
-        "slow-tpchgen-cli", f'kill -9 $PPID; sleep 1; touch "{tmp_path}/orphan-done"; {GENERATE}'
-    )
+    slow = executable("slow-tpchgen-cli", f'kill -9 $PPID; sleep 1; touch "{tmp_path}/orphan-done"; {GENERATE}')
     code = f"""
 import pathlib
 from sparkext import tpch
@@ -383,9 +371,7 @@ def test_no_generator(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         tpch.ensure_tables(1, tmp_path)
 
 
-def test_a_folder_that_cannot_be_made(
-    executable: Executable, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_a_folder_that_cannot_be_made(executable: Executable, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     generator = executable("tpchgen-cli", GENERATE)
     monkeypatch.setattr(tpch, "find_generator", lambda: generator)
     with pytest.raises(EnvironmentProblemError, match=r"Cannot write TPC-H data .*--data"):

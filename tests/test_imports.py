@@ -26,9 +26,7 @@ def imported_modules(source: str) -> set[str]:
         elif isinstance(node, ast.ImportFrom):
             module = "." * node.level + (node.module or "")
             # `from sparkext import plans` names a package in its second half.
-            names.update(
-                [f"{module}.{alias.name}" for alias in node.names] if module == "sparkext" else [module]
-            )
+            names.update([f"{module}.{alias.name}" for alias in node.names] if module == "sparkext" else [module])
     return names
 
 

@@ -66,9 +66,7 @@ def test_the_wheel_names_its_license_and_command(wheel: Path) -> None:
         license_text = archive.read(files["LICENSE"]).decode()
     assert "License-Expression: Apache-2.0" in metadata
     assert "sparkext = sparkext.__main__:main" in commands
-    assert "Apache License" in license_text and license_text.rstrip().endswith(
-        "limitations under the License."
-    )
+    assert "Apache License" in license_text and license_text.rstrip().endswith("limitations under the License.")
 
 
 def test_the_sdist_holds_the_sources(dist: Path) -> None:
@@ -106,9 +104,7 @@ import sparkext.kernels.jit
 status = main(["version"])
 print(json.dumps([heavy, status, sparkext.__file__, kernels.__file__, plans.__file__]))
 """
-    ran = subprocess.run(
-        [sys.executable, "-I", "-S", "-c", code], capture_output=True, text=True, cwd=tmp_path
-    )
+    ran = subprocess.run([sys.executable, "-I", "-S", "-c", code], capture_output=True, text=True, cwd=tmp_path)
     assert ran.returncode == 0, ran.stderr
     version, facts = ran.stdout.splitlines()
     heavy, status, *files = json.loads(facts)

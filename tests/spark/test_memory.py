@@ -25,9 +25,7 @@ class Machine:
         self.cgroup = root / "cgroup"
         self.now = 0.0
         self.probes: list[MemoryProbe] = []
-        self.write(
-            "proc/meminfo", f"MemTotal: 9000000 kB\nMemFree: 1 kB\nMemAvailable: {8 * 1024 * 1024} kB\n"
-        )
+        self.write("proc/meminfo", f"MemTotal: 9000000 kB\nMemFree: 1 kB\nMemAvailable: {8 * 1024 * 1024} kB\n")
         self.address_space("unlimited")
         self.write("proc/self/statm", f"{100 * MIB // PAGE} 435 407 5 0 123 0\n")
         self.cgroup.mkdir()
@@ -45,9 +43,7 @@ class Machine:
             f"Max address space         {soft!s:<20} unlimited            bytes     \n",
         )
 
-    def v2(
-        self, path: str, maximum: object, current: int, stat: str = "anon 1\n", high: object = "max"
-    ) -> None:
+    def v2(self, path: str, maximum: object, current: int, stat: str = "anon 1\n", high: object = "max") -> None:
         for name, value in {
             "memory.max": maximum,
             "memory.high": high,
@@ -156,9 +152,7 @@ def test_a_field_may_be_the_first_of_its_file(machine: Machine) -> None:
         ([("max", 0), (1000, 800), ("max", 400)], 200),
     ],
 )
-def test_every_ancestor_of_version_2_counts(
-    machine: Machine, levels: list[tuple[object, int]], free: int
-) -> None:
+def test_every_ancestor_of_version_2_counts(machine: Machine, levels: list[tuple[object, int]], free: int) -> None:
     machine.member_of("0::/outer/inner")
     for path, (limit, usage) in zip(["", "outer", "outer/inner"], levels, strict=True):
         machine.v2(path, limit, usage)
@@ -166,9 +160,7 @@ def test_every_ancestor_of_version_2_counts(
 
 
 @pytest.mark.parametrize(("hierarchy", "free"), [(1, 200), (0, 600)])
-def test_ancestors_of_version_1_count_if_they_are_hierarchical(
-    machine: Machine, hierarchy: int, free: int
-) -> None:
+def test_ancestors_of_version_1_count_if_they_are_hierarchical(machine: Machine, hierarchy: int, free: int) -> None:
     machine.member_of("9:name=systemd:/", "4:cpu,memory:/outer/inner", "0::/elsewhere")
     machine.v1("", V1_UNLIMITED, 0)
     machine.v1("outer", 1000, 800, hierarchy=hierarchy)
@@ -214,9 +206,7 @@ def test_a_group_that_is_not_visible_falls_back_to_the_root_of_the_mount(
     machine.v1("../sibling", 1, 0)
     if mount_root is not None:
         mount = machine.cgroup / "memory"
-        machine.write(
-            "proc/self/mountinfo", f"35 31 0:32 {mount_root} {mount} rw - cgroup cgroup rw,memory\n"
-        )
+        machine.write("proc/self/mountinfo", f"35 31 0:32 {mount_root} {mount} rw - cgroup cgroup rw,memory\n")
     assert machine.probe().headroom() == Headroom(600, "cgroup")
 
 
@@ -246,9 +236,7 @@ def test_address_space(machine: Machine, soft: int, free: int) -> None:
         (500, 400, 300, Headroom(300 * MIB, "available")),
     ],
 )
-def test_the_tightest_limit_binds(
-    machine: Machine, group: int, space: int, available: int, expected: Headroom
-) -> None:
+def test_the_tightest_limit_binds(machine: Machine, group: int, space: int, available: int, expected: Headroom) -> None:
     machine.member_of("0::/job")
     machine.v2("job", group * MIB + 7, 7)
     machine.address_space((space + 100) * MIB)

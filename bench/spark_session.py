@@ -1,0 +1,39 @@
+"""A quiet local Spark session for the suites that need one."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from bench.harness import step
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@contextmanager
+def spark_session(tasks: int, **settings: str) -> Iterator[SparkSession]:
+    """Start Spark with `tasks` tasks at a time and a third of the free memory as its heap; else its defaults."""
+    from sparkext.java import require_java
+    from sparkext.local_session import local_session
+
+    require_java()
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    configured = {"spark.master": f"local[{tasks}]", "spark.driver.memory": f"{_heap_mib()}m", **settings}
+    with step(f"starting Spark, {configured['spark.driver.memory']} of heap"):
+        context = local_session("sparkext bench", configured)
+        spark = context.__enter__()
+    try:
+        yield spark
+    finally:
+        context.__exit__(None, None, None)
+
+
+def _heap_mib() -> int:
+    from sparkext.memory import process_probe
+
+    free = process_probe().headroom()
+    return 2048 if free is None else max(1024, min(8192, (free.bytes >> 20) // 3))
