@@ -14,6 +14,8 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from types import ModuleType
+from typing import Any
 
 from bench.facts import facts, header
 from bench.harness import Bench, Case, WrongAnswerError
@@ -109,11 +111,11 @@ def _run_one(bench: Bench) -> int:
     return 0
 
 
-def _suite(name: str):  # type: ignore[no-untyped-def]
+def _suite(name: str) -> ModuleType:
     return importlib.import_module(f"bench.{name}")
 
 
-def _decoded(text: str) -> dict[str, object]:
+def _decoded(text: str) -> dict[str, Any]:
     values = json.loads(text)
     return {**values, "data": Path(values["data"]), "json": values["json"] and Path(values["json"])}
 

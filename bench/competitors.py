@@ -7,6 +7,7 @@ own form then: what is timed is the joins, the building of hash tables, and the 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pyarrow as pa
 
@@ -82,7 +83,7 @@ def polars(workload: Workload, threads: int, batches: bool) -> Run:
     return run
 
 
-def _polars_frame(table: pa.Table):  # type: ignore[no-untyped-def]
+def _polars_frame(table: pa.Table) -> Any:
     import polars as engine
 
     return engine.DataFrame(engine.from_arrow(table, rechunk=False))

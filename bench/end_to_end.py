@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from bench.harness import Bench, Case, Contestant, measure, report, verify
@@ -91,7 +92,7 @@ def _run(
             contestant(OURS, lambda: _pipelined(tables, joins), ours=True),
             contestant("Spark, default plan", lambda: _spark(tables, joins)),
             *(
-                contestant(f"Spark, {hint} hints", lambda hint=hint: _spark(tables, joins, hint), group="hinted")
+                contestant(f"Spark, {hint} hints", partial(_spark, tables, joins, hint), group="hinted")
                 for hint in HINTS
             ),
             Contestant(FLOOR, lambda: _to_noop(_crossing(tables["lineitem"])), lambda: None, floor=True),
