@@ -52,6 +52,7 @@ UInt64Array = npt.NDArray[np.uint64]
 
 _AHEAD = 32
 _RING = 32  # a power of two, at least _AHEAD
+_LANES, _TO_SLOT, _TO_BYTES, _TO_END = 64, 16, 32, 48  # a power of two above the distances of the stages
 _TAG_SHIFT = np.uint64(48)
 _OCCUPIED = np.uint64(1 << 47)
 _START = np.uint64((1 << 47) - 1)
@@ -62,7 +63,6 @@ _INSERTION_SORT = 24
 _PARTITION_ROWS = 8192
 _MAX_PARTITION_BITS = 11
 _SLOTS_PER_KEY = 1.5
-_NO_BYTES = VarBytes(frozen(np.empty(0, np.int64)), frozen(np.empty(0, np.uint8)))
 
 
 @dataclass(frozen=True)
@@ -109,25 +109,18 @@ class HashIndex:
     def lookup(self, keys: EncodedKeys) -> Matches:
         """Return the match range of every probe key; a key that `keys.valid` rules out matches nothing."""
         unique = self.rows is None
-        words = keys.words if keys.words is not None else hash_rows(_rows_of(keys), self.hash_mask)
         first = np.empty(keys.length, dtype=np.int64)
         counts = np.empty(0 if unique else keys.length, dtype=np.int64)
-        probe_bytes = keys.rows or _NO_BYTES
-        key_bytes = self.key_bytes or _NO_BYTES
-        matched, pairs = _lookup(
-            words,
-            keys.mask,
-            probe_bytes.offsets,
-            probe_bytes.data,
-            self.table,
-            key_bytes.offsets,
-            key_bytes.data,
-            64 - self.bits,
-            np.uint64(self.hash_mask),
-            unique,
-            first,
-            counts,
-        )
+        shift, mask = 64 - self.bits, np.uint64(self.hash_mask)
+        if self.key_bytes is None:
+            assert keys.words is not None, "probe and build keys have one layout"
+            matched, pairs = _lookup_words(keys.words, keys.mask, self.table, shift, mask, unique, first, counts)
+        else:
+            rows = _rows_of(keys)
+            words = hash_rows(rows, self.hash_mask)
+            matched, pairs = _lookup_bytes(
+                words, keys.mask, *rows, self.table, *self.key_bytes, shift, mask, unique, first, counts
+            )
         return Matches(frozen(first), None if unique else frozen(counts), self.rows, matched, pairs)
 
 
@@ -394,14 +387,10 @@ def _copy_spans(
 
 
 @kernel
-def _lookup(
+def _lookup_words(
     words: Int64Array,
     valid: UInt8Array,
-    probe_offsets: Int64Array,
-    probe_data: UInt8Array,
     table: UInt64Array,
-    key_offsets: Int64Array,
-    key_data: UInt8Array,
     shift: int,
     mask: np.uint64,
     unique: bool,
@@ -410,7 +399,6 @@ def _lookup(
 ) -> tuple[int, int]:
     """Write the match range of every word; return (probe rows matched, pairs). See the module's drawing."""
     all_valid = valid.size == 0
-    verify = key_offsets.size != 0
     homes = np.empty(_RING, dtype=np.int64)
     tags = np.empty(_RING, dtype=np.uint64)
     matched = 0
@@ -426,19 +414,7 @@ def _lookup(
             slot = table[2 * at + 1]
             found = (slot >> _TAG_SHIFT) & tag == tag and (all_valid or valid[i] != 0)
             if found:
-                while slot & _OCCUPIED != 0:
-                    if table[2 * at] == word and (
-                        not verify
-                        or spans_equal(
-                            probe_data,
-                            probe_offsets[i],
-                            probe_offsets[i + 1],
-                            key_data,
-                            key_offsets[at],
-                            key_offsets[at + 1],
-                        )
-                    ):
-                        break
+                while slot & _OCCUPIED != 0 and table[2 * at] != word:
                     at += 1
                     slot = table[2 * at + 1]
                 found = slot & _OCCUPIED != 0
@@ -455,4 +431,93 @@ def _lookup(
             homes[lane] = home
             tags[lane] = _tag(h)
             prefetch(table, 2 * home)
+    return matched, matched if unique else pairs
+
+
+@kernel
+def _lookup_bytes(
+    words: Int64Array,
+    valid: UInt8Array,
+    probe_offsets: Int64Array,
+    probe_data: UInt8Array,
+    table: UInt64Array,
+    key_offsets: Int64Array,
+    key_data: UInt8Array,
+    shift: int,
+    mask: np.uint64,
+    unique: bool,
+    first: Int64Array,
+    counts: Int64Array,
+) -> tuple[int, int]:
+    """The same for byte strings whose hashes are `words`: the bytes of each candidate key are compared.
+
+    Table, offsets and bytes are three dependent cache misses, so the rolling pipeline has four stages: twice as fast as
+    prefetching the table alone.
+    """
+    all_valid = valid.size == 0
+    slots = np.empty(_LANES, dtype=np.int64)
+    tags = np.empty(_LANES, dtype=np.uint64)
+    matched = 0
+    pairs = 0
+    n = words.size
+    for step in range(n + _TO_END):
+        if step < n:  # 1: the home slot
+            lane = step & (_LANES - 1)
+            h = mix_word(words[step]) & mask
+            home = np.int64(h >> np.uint64(shift))
+            slots[lane] = home
+            tags[lane] = _tag(h)
+            prefetch(table, 2 * home)
+        i = step - _TO_SLOT
+        if i >= 0 and i < n:  # 2: the first slot with this word
+            lane = i & (_LANES - 1)
+            at = slots[lane]
+            tag = tags[lane]
+            slot = table[2 * at + 1]
+            if (slot >> _TAG_SHIFT) & tag == tag and (all_valid or valid[i] != 0):
+                word = np.uint64(words[i])
+                while slot & _OCCUPIED != 0 and table[2 * at] != word:
+                    at += 1
+                    slot = table[2 * at + 1]
+                if slot & _OCCUPIED == 0:
+                    at = -1
+                else:
+                    prefetch(key_offsets, at)
+            else:
+                at = -1
+            slots[lane] = at
+        i = step - _TO_BYTES
+        if i >= 0 and i < n:  # 3: its bytes
+            at = slots[i & (_LANES - 1)]
+            if at >= 0:
+                prefetch(key_data, key_offsets[at])
+        i = step - _TO_END
+        if i >= 0:  # 4: compare; where two keys have one hash, walk on
+            at = slots[i & (_LANES - 1)]
+            word = np.uint64(words[i])
+            start = np.int64(-1)
+            count = np.int64(0)
+            while at >= 0:
+                slot = table[2 * at + 1]
+                if slot & _OCCUPIED == 0:
+                    at = -1
+                elif table[2 * at] == word and spans_equal(
+                    probe_data,
+                    probe_offsets[i],
+                    probe_offsets[i + 1],
+                    key_data,
+                    key_offsets[at],
+                    key_offsets[at + 1],
+                ):
+                    start = np.int64(slot & _START)
+                    matched += 1
+                    if not unique:
+                        count = np.int64(table[2 * at + 3] & _START) - start
+                    break
+                else:
+                    at += 1
+            first[i] = start
+            if not unique:
+                counts[i] = count
+                pairs += count
     return matched, matched if unique else pairs

@@ -26,8 +26,13 @@ def kernel(function: F) -> F:
     return cast(F, numba.njit(nogil=True, cache=True, error_model="numpy")(function))
 
 
-inlined = kernel
-"""The same, for a helper that kernels call per row: LLVM inlines it. It is not called from Python."""
+def inlined(function: F) -> F:
+    """Compile a helper that kernels call per row: LLVM inlines it. It is not called from Python.
+
+    It must not allocate: reference counting is compiled out, as numba would otherwise count references to its array
+    arguments for every row, which takes four times as long as hashing a short string.
+    """
+    return cast(F, numba.njit(nogil=True, cache=True, error_model="numpy", _nrt=False)(function))
 
 
 def frozen(array: AnyArray) -> AnyArray:
