@@ -36,7 +36,7 @@ def test_kernels_are_what_the_switch_says() -> None:
     wanted = Dispatcher if JIT_ENABLED else FunctionType
     kernels = [
         gather._gather_bytes,
-        hash_index._lookup,
+        hash_index._lookup_words,
         matches._expand,
         ordered_index._merge_words,
         radix_sort._histogram,
