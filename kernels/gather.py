@@ -142,15 +142,15 @@ def _longest(offsets: AnyArray) -> int:
 
 @kernel
 def _gather_fixed(values: AnyArray, rows: Int64Array, missing: bool, out: AnyArray) -> None:
-    """out[i] = values[rows[i]]; a missing row leaves zero."""
+    """out[i] = values[rows[i]]; a missing row leaves zero. Unsigned indices spare the test for negative ones."""
     if not missing:
         for i in range(rows.size):
-            out[i] = values[rows[i]]
+            out[i] = values[np.uint64(rows[i])]
     else:
         for i in range(rows.size):
             row = rows[i]
             if row >= 0:
-                out[i] = values[row]
+                out[i] = values[np.uint64(row)]
             else:
                 out[i] = 0
 
