@@ -62,6 +62,16 @@ def validity(array: pa.Array) -> UInt8Array | None:
     return bits_view(array, 0)
 
 
+def is_var(arrow_type: pa.DataType) -> bool:
+    """Tell whether `arrow_type` is a (large) string or binary, the types that `var_bytes` views."""
+    return bool(
+        pa.types.is_string(arrow_type)
+        or pa.types.is_large_string(arrow_type)
+        or pa.types.is_binary(arrow_type)
+        or pa.types.is_large_binary(arrow_type)
+    )
+
+
 def var_bytes(array: pa.Array) -> VarBytes:
     """View a (large) string or binary array as offsets and bytes; null rows have whatever extent Arrow gave them.
 

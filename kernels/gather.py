@@ -12,7 +12,15 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from sparkext.kernels.buffers import Int64Array, UInt8Array, allocate, fixed_width_dtype, raw_var_bytes, values_view
+from sparkext.kernels.buffers import (
+    Int64Array,
+    UInt8Array,
+    allocate,
+    fixed_width_dtype,
+    is_var,
+    raw_var_bytes,
+    values_view,
+)
 from sparkext.kernels.intrinsics import copy_bytes, load_u64, prefetch, store_u64
 from sparkext.kernels.jit import AnyArray, frozen, kernel
 
@@ -54,7 +62,7 @@ class Column:
         dtype = fixed_width_dtype(array.type)
         if dtype is not None:
             return cls(array, values_view(array, dtype), None, bits, array.offset)
-        if _is_var(array.type):
+        if is_var(array.type):
             offsets, data = raw_var_bytes(array)
             return cls(array, data, offsets, bits, array.offset, _longest(offsets))
         return cls(array, None, None, bits, array.offset)
@@ -104,18 +112,6 @@ class Column:
     def _take_by_arrow(self, rows: Int64Array, missing: bool) -> pa.Array:
         indices = pa.array(rows, mask=rows < 0) if missing else pa.array(rows)
         return self.array.take(indices)
-
-
-def _is_var(arrow_type: pa.DataType) -> bool:
-    return any(
-        check(arrow_type)
-        for check in (
-            pa.types.is_string,
-            pa.types.is_large_string,
-            pa.types.is_binary,
-            pa.types.is_large_binary,
-        )
-    )
 
 
 def _narrow(arrow_type: pa.DataType) -> Any:

@@ -27,11 +27,12 @@ from sparkext.kernels.buffers import (
     UInt8Array,
     VarBytes,
     bits_view,
+    is_var,
     validity,
     values_view,
     var_bytes,
 )
-from sparkext.kernels.intrinsics import copy_bytes
+from sparkext.kernels.intrinsics import copy_bytes, store_u64
 from sparkext.kernels.jit import NO_MASK, frozen, kernel
 
 _SIGN_BIT = np.int64(-(2**63))
@@ -154,18 +155,9 @@ def _is_signed(key_type: pa.DataType) -> bool:
 
 
 def _to_rows(columns: Sequence[pa.Array], null_safe: Sequence[bool]) -> VarBytes:
-    if len(columns) == 1 and not null_safe[0] and _is_var(columns[0].type):
+    if len(columns) == 1 and not null_safe[0] and is_var(columns[0].type):
         return var_bytes(columns[0])
     return _concatenate(columns, null_safe)
-
-
-def _is_var(key_type: pa.DataType) -> bool:
-    return (
-        pa.types.is_string(key_type)
-        or pa.types.is_large_string(key_type)
-        or pa.types.is_binary(key_type)
-        or pa.types.is_large_binary(key_type)
-    )
 
 
 def _concatenate(columns: Sequence[pa.Array], null_safe: Sequence[bool]) -> VarBytes:
@@ -175,7 +167,7 @@ def _concatenate(columns: Sequence[pa.Array], null_safe: Sequence[bool]) -> VarB
     for column, safe in zip(columns, null_safe, strict=True):
         fixed = 16 if pa.types.is_decimal(column.type) and word_bits(column.type) is None else 8
         sizes += fixed + safe
-        if _is_var(column.type):
+        if is_var(column.type):
             sizes += _var_sizes(column)
     offsets = np.zeros(length + 1, dtype=np.int64)
     np.cumsum(sizes, out=offsets[1:])
@@ -186,7 +178,7 @@ def _concatenate(columns: Sequence[pa.Array], null_safe: Sequence[bool]) -> VarB
         valid = NO_MASK if mask is None else mask
         if safe:
             _append_null_flags(valid, cursor, data)
-        if _is_var(column.type):
+        if is_var(column.type):
             var = var_bytes(column)
             _append_var(var.offsets, var.data, valid, cursor, data)
         elif word_bits(column.type) is None:
@@ -207,7 +199,7 @@ def _var_sizes(column: pa.Array) -> Int64Array:
 
 def cast_key(column: pa.Array, target: pa.DataType) -> pa.Array:
     """Bring a key column to the common type of both sides: widenings that lose nothing, or Spark's own int → double."""
-    if column.type == target or _is_var(target):
+    if column.type == target or is_var(target):
         return column  # strings of either offset width encode alike, and 2 GiB of them would not fit the narrow one
     return pc.cast(column, target, safe=not pa.types.is_floating(target))
 
@@ -264,8 +256,7 @@ def _append_words(words: Int64Array, valid: UInt8Array, cursor: Int64Array, data
     for i in range(words.size):
         word = np.uint64(words[i]) if all_valid or valid[i] != 0 else np.uint64(0)
         at = cursor[i]
-        for byte in range(8):
-            data[at + byte] = np.uint8((word >> np.uint64(8 * byte)) & np.uint64(0xFF))
+        store_u64(data, at, word)
         cursor[i] = at + 8
 
 
@@ -280,8 +271,6 @@ def _append_var(
         start = offsets[i]
         length = offsets[i + 1] - start if present else 0
         at = cursor[i]
-        size = np.uint64(length)
-        for byte in range(8):
-            data[at + byte] = np.uint8((size >> np.uint64(8 * byte)) & np.uint64(0xFF))
+        store_u64(data, at, np.uint64(length))
         copy_bytes(data, at + 8, source, start, length)
         cursor[i] = at + 8 + length

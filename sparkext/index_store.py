@@ -95,14 +95,14 @@ def build_index(rows: int, columns: Sequence[pa.Array], recipe: IndexRecipe) -> 
         ],
         recipe.null_safe,
     )
+    facts = _facts(keys)
     headroom = process_probe().headroom()
-    choice = choose_index(recipe.algorithm, _facts(keys), None if headroom is None else headroom.bytes)
+    choice = choose_index(recipe.algorithm, facts, None if headroom is None else headroom.bytes)
     if choice.kind == "ordered":
         index: JoinIndex = build_ordered_index(keys)
     elif choice.kind == "dense":
-        bounds = key_range(keys)
-        assert bounds is not None
-        index = build_dense_index(keys, bounds[0], bounds[1])
+        assert facts.smallest is not None and facts.largest is not None, "dense keys have bounds"
+        index = build_dense_index(keys, facts.smallest, facts.largest)
     else:
         index = build_hash_index(keys, recipe.hash_mask)
     return _described(index, choice.reason, rows, started)
