@@ -47,14 +47,15 @@ wheel: $(VENV)/.has-dev
 	$(BIN)/python -m build --no-isolation
 
 clean:
-	rm -rf $(VENV) build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis spark-warehouse
+	rm -rf $(VENV) build dist *.egg-info sparkext/jars .mypy_cache .pytest_cache .ruff_cache .hypothesis spark-warehouse
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # The package is installed editable: its finder maps whole folders, so new and changed files are seen at once.
 # setuptools is installed first, so that nothing is fetched again when the package or its wheel is built.
-$(VENV)/.has-%: pyproject.toml | $(BIN)/python
+$(VENV)/.has-%: pyproject.toml setup.py $(wildcard sparkext/jvm/*/*.scala) | $(BIN)/python
 	$(BIN)/python -m pip install --upgrade pip "setuptools>=77"
 	$(BIN)/python -m pip install --no-build-isolation --editable ".[$*]"
+	$(BIN)/python -m sparkext jar --build
 	@touch $@
 
 $(BIN)/python: | python

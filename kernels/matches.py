@@ -48,9 +48,16 @@ class Matches:
     pairs: int
 
     def output_rows(self, how: str) -> int:
-        """Return how many rows a join of this kind (`inner`, `left`, `semi`, `anti`) makes of the morsel."""
-        unmatched = self.first.size - self.matched
-        return {"inner": self.pairs, "left": self.pairs + unmatched, "semi": self.matched, "anti": unmatched}[how]
+        """Return how many rows a join of this kind (as `probe` takes it) makes of the morsel."""
+        rows = self.first.size
+        unmatched = rows - self.matched
+        return {
+            "inner": self.pairs,
+            "left": self.pairs + unmatched,
+            "semi": self.matched,
+            "anti": unmatched,
+            "existence": rows,
+        }[how]
 
 
 class Cursor(NamedTuple):
@@ -78,11 +85,15 @@ class Pairs(NamedTuple):
 def probe(matches: Matches, how: str, cursor: Cursor, budget: int, remaining: int) -> tuple[Pairs, Cursor]:
     """Give out at most `budget` (at least 1) result rows from `cursor` on.
 
+    `how` is `inner`, `left`, `semi`, `anti`, or `existence`: every probe row once, whatever matches it.
     `remaining` is what `Matches.output_rows` says less what has been given out: it sizes the output exactly. When it
     is used up the returned cursor has no meaning any more.
     """
     n = matches.first.size
     size = min(budget, remaining)
+    if how == "existence":
+        rows = None if size == n else np.arange(cursor.row, cursor.row + size, dtype=np.int64)
+        return Pairs(size, rows, rows), Cursor(cursor.row + size, 0)
     if how in ("semi", "anti"):
         return _probe_membership(matches, how == "semi", cursor, size)
     outer = how == "left"

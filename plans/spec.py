@@ -17,7 +17,9 @@ from typing import Any
 SPEC_VERSION = 1
 PROBE = 0
 
-JOIN_KINDS = ("inner", "left", "right", "full", "semi", "anti")
+JOIN_KINDS = ("inner", "left", "right", "full", "semi", "anti", "existence")
+"""`existence` keeps every probe row once; column 0 of its build side's source tells whether the row found a match."""
+
 BUILD_PRESERVING = ("right", "full")
 """Kinds that give out unmatched build rows: only the first join of a pipeline can be one."""
 

@@ -14,8 +14,10 @@ from typing import TYPE_CHECKING, Any
 from sparkext.errors import SparkExtError
 
 if TYPE_CHECKING:
+    from sparkext.fallback import declined
     from sparkext.join import pipelined_join
     from sparkext.reporting import report
+    from sparkext.session import configure
 
 _here = Path(__file__).parent
 if not (_here / "kernels").is_dir():
@@ -24,9 +26,14 @@ if not (_here / "kernels").is_dir():
     __path__.append(str(_here.parent))
 
 __version__ = "0.1.0"
-__all__ = ["SparkExtError", "__version__", "pipelined_join", "report"]
+__all__ = ["SparkExtError", "__version__", "configure", "declined", "pipelined_join", "report"]
 
-_LAZY = {"pipelined_join": "sparkext.join", "report": "sparkext.reporting"}
+_LAZY = {
+    "configure": "sparkext.session",
+    "declined": "sparkext.fallback",
+    "pipelined_join": "sparkext.join",
+    "report": "sparkext.reporting",
+}
 
 
 def __getattr__(name: str) -> Any:

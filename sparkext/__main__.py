@@ -1,4 +1,4 @@
-"""The command line: `python -m sparkext demo`, `doctor`, `options` and `version`."""
+"""The command line: `python -m sparkext demo`, `doctor`, `jar`, `options` and `version`."""
 
 from __future__ import annotations
 
@@ -22,6 +22,11 @@ def main(argv: Sequence[str] | None = None) -> int:
             from sparkext import doctor
 
             return doctor.run(arguments.only)
+        if arguments.command == "jar":
+            from sparkext import jar
+
+            print(jar.build_jar(jar.installed_pyspark()) if arguments.build else jar.jar_path())
+            return 0
         if arguments.command == "options":
             from sparkext.config import markdown_table
 
@@ -41,7 +46,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="sparkext", description="Pipelined joins for Spark.")
-    commands = parser.add_subparsers(dest="command", required=True, metavar="{demo,doctor,options,version}")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="{demo,doctor,jar,options,version}")
 
     demo = commands.add_parser(
         "demo", help="join TPC-H tables with sparkext and with Spark, verify that they agree, and time both"
@@ -64,6 +69,9 @@ def _parser() -> argparse.ArgumentParser:
         metavar="CHECK,...",
         help="run only these of the checks that need no session: python, java, pyspark, …",
     )
+
+    jar = commands.add_parser("jar", help="print the path of the session extension's jar for the installed PySpark")
+    jar.add_argument("--build", action="store_true", help="build it first if it is missing or older than its sources")
 
     commands.add_parser("options", help="print the configuration keys as the table of the README")
     commands.add_parser("version", help="print the version of sparkext")

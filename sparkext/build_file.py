@@ -32,6 +32,20 @@ def collect_batches(batches: Iterable[pa.RecordBatch], schema: pa.Schema, max_by
         rows += batch.num_rows
         check_build_size(rows, size, max_bytes)
         kept.append(batch)
+    return _table(kept, schema)
+
+
+def streamed_table(buffer: pa.Buffer, schema: pa.Schema) -> pa.Table:
+    """Read Arrow streams that lie one after the other as a table of these types, without copying."""
+    source = pa.BufferReader(buffer)
+    kept: list[pa.RecordBatch] = []
+    while source.tell() < buffer.size:
+        with pa.ipc.open_stream(source) as stream:
+            kept.extend(stream)
+    return _table(kept, schema)
+
+
+def _table(kept: list[pa.RecordBatch], schema: pa.Schema) -> pa.Table:
     columns = [
         pa.chunked_array([conform(batch.column(number), field.type) for batch in kept], None if kept else field.type)
         for number, field in enumerate(schema)

@@ -19,6 +19,7 @@ T = TypeVar("T")
 PREFIX = "spark.sparkext."
 
 AlgorithmName = Literal["auto", "hash", "sort_merge"]
+ModeName = Literal["auto", "hint", "off"]
 
 _BYTE_UNITS = {"b": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40, "p": 1 << 50}
 _BYTE_SIZE = re.compile(r"(\d+)\s*(?:([kmgtp])b?|b)?", re.IGNORECASE | re.ASCII)
@@ -110,13 +111,46 @@ def _at_least(lowest: int) -> Callable[[int], bool]:
     return lambda value: value >= lowest
 
 
+MODE = ConfigKey(
+    name=PREFIX + "mode",
+    attribute="mode",
+    type=TEXT,
+    unit="",
+    default="auto",
+    doc="Which joins the session extension plans as pipelines: `auto` (hinted ones, and those that the estimates say"
+    " win), `hint` (hinted ones only) or `off`.",
+    expected="one of auto, hint, off",
+    accepts=lambda value: value in get_args(ModeName),
+)
+EXPLAIN_FALLBACK = ConfigKey(
+    name=PREFIX + "explainFallback",
+    attribute="explain_fallback",
+    type=BOOLEAN,
+    unit="",
+    default=False,
+    doc="Whether the session extension logs every join that it leaves to Spark, and why.",
+    expected="true or false",
+    accepts=lambda value: True,
+)
+PYTHON = ConfigKey(
+    name=PREFIX + "python",
+    attribute="python",
+    type=TEXT,
+    unit="",
+    default="",
+    doc="The Python that runs the session extension's pipelines, on the driver and on every node; if empty"
+    " `spark.pyspark.python`, else the environment's PYSPARK_PYTHON, else `python3`.",
+    expected="the name or path of an executable",
+    accepts=lambda value: True,
+)
 BUILD_SIDE_MAX_BYTES = ConfigKey(
     name=PREFIX + "buildSide.maxBytes",
     attribute="build_side_max_bytes",
     type=BYTE_SIZE,
     unit="bytes",
     default=4 << 30,
-    doc="A build side whose Arrow form is larger is refused with an error.",
+    doc="A build side whose Arrow form is larger is refused with an error. The session extension leaves a join to Spark"
+    " if Spark's estimate is larger.",
     expected="a byte size of at least 1, such as 512m or 4g",
     accepts=_at_least(1),
 )
@@ -182,6 +216,9 @@ DEBUG_HASH_MASK = ConfigKey(
 )
 
 REGISTRY: tuple[ConfigKey[Any], ...] = (
+    MODE,
+    EXPLAIN_FALLBACK,
+    PYTHON,
     BUILD_SIDE_MAX_BYTES,
     MORSEL_MAX_ROWS,
     MORSEL_MIN_ROWS,
@@ -197,6 +234,9 @@ REGISTRY: tuple[ConfigKey[Any], ...] = (
 class Settings:
     """The values of all keys, typed and validated. `read_settings` makes them; the registry explains them."""
 
+    mode: ModeName
+    explain_fallback: bool
+    python: str
     build_side_max_bytes: int
     morsel_max_rows: int
     morsel_min_rows: int

@@ -46,3 +46,7 @@ class EnvironmentProblemError(SparkExtError):
 
 class ReportUnavailableError(SparkExtError):
     """`report` was asked about a DataFrame that is not a sparkext pipeline or has not run yet."""
+
+
+class ExtensionMissingError(SparkExtError):
+    """Something was asked for that needs the session extension, in a session without it."""

@@ -1,29 +1,24 @@
 """One index per build side and node: built by the first worker that needs it, mapped by all.
 
-The index lies beside the build file, so it lives and dies with it. The first worker to take the file lock builds and
-publishes it by an atomic rename; the others wait on the lock and map the result. A builder that is killed leaves a
-temporary file that nobody reads and a lock that the system releases: the next worker takes over and clears it away.
+The index lies beside the build file, so it lives and dies with it.
 """
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import json
-import os
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from glob import escape
 from pathlib import Path
+from typing import IO
 
 import pyarrow as pa
 
 from sparkext import __version__
 from sparkext.build_file import read_build_file
-from sparkext.container import FORMAT_VERSION, TEMPORARY_SUFFIX, atomic_file, map_file
+from sparkext.container import FORMAT_VERSION, TEMPORARY_SUFFIX, map_file
 from sparkext.index_file import IndexInfo, read_index_file, write_index_file
 from sparkext.kernels.all_rows_index import AllRowsIndex
 from sparkext.kernels.dense_index import build_dense_index, key_range
@@ -34,9 +29,9 @@ from sparkext.kernels.keys import EncodedKeys, cast_key, encode_keys
 from sparkext.kernels.ordered_index import build_ordered_index
 from sparkext.memory import process_probe
 from sparkext.plans.algorithm import BuildKeys, choose_index
+from sparkext.publication import LOCK_SUFFIX, publish_once
 
 INDEX_SUFFIX = ".index"
-LOCK_SUFFIX = ".lock"
 _OPEN_BUILD_SIDES = 16
 
 
@@ -168,38 +163,19 @@ def _map_build_side(path: Path, recipe: IndexRecipe) -> BuildSide:
     # The identity of the build file is part of the name: should the file be replaced, the old index is not found.
     identity = "-".join(f"{part:x}" for part in file_identity(path))
     index_path = path.with_name(f"{path.name}.{identity}.{recipe.digest}{INDEX_SUFFIX}")
-    publish_once(index_path, lambda: build_index(rows, columns, recipe))
+    publish_index(index_path, lambda: build_index(rows, columns, recipe))
     index, info = read_index_file(map_file(index_path), str(index_path))
     return BuildSide.of(rows, columns, index, info)
 
 
-def publish_once(index_path: Path, build: Callable[[], tuple[JoinIndex, IndexInfo]]) -> bool:
-    """Make sure that `index_path` exists, whole. Return whether this process built it.
+def publish_index(index_path: Path, build: Callable[[], tuple[JoinIndex, IndexInfo]]) -> bool:
+    """Make sure that `index_path` exists, whole. Return whether this process built it (see `publish_once`)."""
 
-    Safe against any number of processes that try at once, and against their death at any point.
-    """
-    if index_path.exists():
-        return False
-    with _locked(index_path.with_name(index_path.name + LOCK_SUFFIX)):
-        if index_path.exists():
-            return False
-        for stale in index_path.parent.glob(f"{escape(index_path.name)}.*{TEMPORARY_SUFFIX}"):
-            stale.unlink(missing_ok=True)
+    def write(stream: IO[bytes]) -> None:
         index, info = build()
-        with atomic_file(index_path) as stream:
-            write_index_file(index, info, stream)
-    return True
+        write_index_file(index, info, stream)
 
-
-@contextmanager
-def _locked(path: Path) -> Iterator[None]:
-    """Hold an exclusive lock on `path`; the system releases it should this process die."""
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(descriptor)
+    return publish_once(index_path, write)
 
 
 def remove_with_indexes(path: Path) -> None:

@@ -23,7 +23,7 @@ from sparkext.kernels.buffers import Int64Array
 from sparkext.kernels.gather import Column, VarBytesOverflowError
 from sparkext.kernels.jit import frozen
 from sparkext.kernels.keys import EncodedKeys, cast_key, encode_keys
-from sparkext.kernels.matches import START, Pairs, probe
+from sparkext.kernels.matches import START, Matches, Pairs, probe
 from sparkext.metrics import NO_TASK, TaskId, TaskMetrics
 from sparkext.morsels import morsels
 from sparkext.plans.key_types import parse_key_type
@@ -54,7 +54,7 @@ class _Join:
     def __init__(self, spec: JoinSpec, build: BuildSide) -> None:
         self.spec = spec
         self.build = build
-        self.columns = build.columns
+        self.columns = [] if spec.how == "existence" else build.columns
         self.probe_kind = _PROBE_KIND.get(spec.how, spec.how)
         self.outer = self.probe_kind == "left"
         self.key_types = [arrow_key_type(parse_key_type(key.type)) for key in spec.keys]
@@ -71,6 +71,12 @@ class _Join:
             for key, key_type in zip(self.spec.keys, self.key_types, strict=True)
         ]
         return encode_keys(columns, self.null_safe)
+
+    def given(self, matches: Matches) -> Sequence[Column]:
+        """Return the columns that this join adds to a morsel's rows."""
+        if self.spec.how == "existence":
+            return [Column.of(pa.array(matches.first >= 0))]
+        return self.columns
 
     def mark(self, pairs: Pairs) -> None:
         """Remember which build rows have been given out."""
@@ -187,7 +193,7 @@ class Pipeline:
             used = cursor.row - before if remaining else rows_in
             rows_in -= used
             join.mark(pairs)
-            output = rows.joined(pairs, join.columns, join.outer)
+            output = rows.joined(pairs, join.given(matches), join.outer)
             self._controller.observe(operator, used, pairs.length, None)
             self._seconds[operator] += time.perf_counter() - started
             yield from self._flow(operator + 1, output)
@@ -253,10 +259,11 @@ class Pipeline:
         sizes = [float(_ROW_ID_BYTES * (number + 2) + _LOOKUP_BYTES) for number in range(len(self._joins))]
         payload = 0.0
         for reference in self._spec.outputs:
-            if reference.source == PROBE:
+            join = None if reference.source == PROBE else self._joins[reference.source - 1]
+            if join is None or join.spec.how == "existence":
                 payload += _ROW_ID_BYTES
             else:
-                payload += self._joins[reference.source - 1].columns[reference.column].value_bytes
+                payload += join.columns[reference.column].value_bytes
         return [*sizes, payload]
 
     def _finish_metrics(self, started: float) -> None:

@@ -8,23 +8,29 @@ from __future__ import annotations
 import contextlib
 import uuid
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 import pyarrow as pa
 
 from sparkext.metrics import TaskMetrics, last_run
+from sparkext.sources import StreamedBroadcast
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-class Reporter(Protocol):
-    """Carries metrics from tasks (`report`) to the driver (`collect`)."""
+class TaskReporter(Protocol):
+    """Carries metrics away from tasks."""
 
     def report(self, metrics: TaskMetrics) -> None:
         """Send the metrics of one finished task. Called in a worker."""
         ...
+
+
+class Reporter(TaskReporter, Protocol):
+    """Carries metrics from tasks (`report`) to the driver (`collect`)."""
 
     def collect(self, session: SparkSession) -> list[TaskMetrics]:
         """Return the metrics of the last run. Called on the driver."""
@@ -99,3 +105,24 @@ class SpoolReporter:
         from pyspark import SparkFiles
 
         return Path(SparkFiles.getRootDirectory()) / self._folder
+
+
+@dataclass(frozen=True)
+class FileReporter:
+    """Metrics as a file beside a build side, where the task in the JVM, on the same node, picks it up."""
+
+    anchor: StreamedBroadcast
+
+    def report(self, metrics: TaskMetrics) -> None:
+        """Write the metrics of one finished task."""
+        from pyspark import TaskContext
+
+        context = TaskContext.get()
+        if context is None:
+            return
+        anchor = self.anchor.path()
+        report = anchor.with_name(f"{anchor.name}.{context.taskAttemptId()}.report")
+        with contextlib.suppress(OSError):
+            part = report.with_suffix(".part")
+            part.write_text(metrics.to_json())
+            part.replace(report)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from sparkext import spark_bridge
 from sparkext.errors import ReportUnavailableError
 from sparkext.lineage import remembered
-from sparkext.metrics import TaskMetrics, merged_operators
+from sparkext.metrics import TaskMetrics, last_run, merged_operators
 from sparkext.plans.morsel import OperatorSummary
-from sparkext.plans.spec import PipelineSpec
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -72,43 +72,55 @@ class Report:
 
 
 def report(frame: DataFrame) -> Report:
-    """Tell what happened when `frame`, returned by `pipelined_join`, last ran.
+    """Tell what happened when `frame`, returned by `pipelined_join` or planned by the session extension, last ran.
 
-    Call it after an action on `frame` or on anything derived from it. Through Spark Connect this runs a small job
-    that reads the metrics from the nodes. In classic sessions tasks that a limit cuts short tell nothing: Spark stops
-    listening to them first.
+    Where the plan has several pipelines, this is the topmost. Call it after an action on `frame` or on anything derived
+    from it. Through Spark Connect this runs a small job that reads the metrics from the nodes. In classic sessions
+    tasks that a limit cuts short tell nothing: Spark stops listening to them first.
 
     Raises
     ------
     ReportUnavailableError
-        `frame` was not returned by `pipelined_join`, or has not run yet.
+        `frame` was not returned by `pipelined_join` and has no pipelined join in its plan, or has not run yet.
     """
     lineage = remembered(frame)
-    if lineage is None or lineage.reporter is None:
+    if lineage is not None and lineage.reporter is not None:
+        labels = [join.label for join in lineage.spec.joins]
+        return _told(labels, lineage.reporter.collect(frame.sparkSession))
+    if not spark_bridge.is_dataframe(frame) or not spark_bridge.has_extension(frame.sparkSession):
         raise ReportUnavailableError(
             "report needs the DataFrame that transform(pipelined_join(...)) returned; keep it before you derive others"
         )
-    tasks = lineage.reporter.collect(frame.sparkSession)
+    runs = spark_bridge.planned_runs(frame)
+    if not runs:
+        raise ReportUnavailableError(
+            "the plan of this DataFrame has no pipelined join; sparkext.declined(df) tells why"
+        )
+    labels, reports = runs[0]
+    return _told(labels, last_run(TaskMetrics.from_json(text) for text in reports))
+
+
+def _told(labels: list[str], tasks: list[TaskMetrics]) -> Report:
     if not any(task.operators for task in tasks):
         raise ReportUnavailableError(
             "this pipeline has not run yet: run an action on the DataFrame, then ask again. A run without any task, or"
             " one that a limit, show or take cut short in a classic session, leaves no report either"
         )
-    return summarise(lineage.spec, tasks)
+    return summarise(labels, tasks)
 
 
-def summarise(spec: PipelineSpec, tasks: list[TaskMetrics]) -> Report:
+def summarise(labels: list[str], tasks: list[TaskMetrics]) -> Report:
     """Add up the tasks of one run; a task that told nothing of its operators is left out."""
     tasks = [task for task in tasks if task.operators]
     operators = merged_operators(tasks)
     seconds = [sum(task.seconds[number] for task in tasks) for number in range(len(operators))]
     joins = []
-    for number, join in enumerate(spec.joins):
+    for number, label in enumerate(labels):
         info = tasks[0].indexes[number]
         built = max(task.indexes[number]["seconds"] for task in tasks)
         joins.append(
             _entry(
-                join.label,
+                label,
                 operators[number],
                 seconds[number],
                 index=info["kind"],

@@ -10,8 +10,12 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 
-from sparkext.build_file import read_build_file
+from sparkext.build_file import read_build_file, streamed_table, write_build_file
+from sparkext.container import map_file
 from sparkext.index_store import BuildSide, IndexRecipe, build_index, file_identity, open_build_side
+from sparkext.publication import publish_once
+
+BUILD_SUFFIX = "build"
 
 
 class BuildSource(Protocol):
@@ -32,24 +36,26 @@ class _MappedFile:
     def path(self) -> Path:
         raise NotImplementedError
 
+    def build_file(self) -> Path:
+        """Return the build file, which is the file itself unless it first has to be made from it."""
+        return self.path()
+
     def open(self, recipe: IndexRecipe) -> BuildSide:
-        path = self.path()
         try:
-            return open_build_side(path, recipe)
+            return open_build_side(self.build_file(), recipe)
         except OSError as error:
+            path = self.path()
             if not path.exists():
                 raise
             # A full or read-only disk costs memory here, not the query.
             warnings.warn(
-                f"the index beside {path} cannot be shared ({error}): this worker holds a copy of its own in memory",
+                f"what lies beside {path} cannot be shared ({error}): this worker holds a copy of its own in memory",
                 stacklevel=2,
             )
             rows, columns = self.columns()
             return _private_build_side(f"{path} {file_identity(path)}", rows, columns, recipe)
 
     def columns(self) -> tuple[int, list[pa.Array]]:
-        from sparkext.container import map_file
-
         path = self.path()
         return read_build_file(map_file(path), str(path))
 
@@ -63,6 +69,39 @@ class BroadcastFile(_MappedFile):
     def path(self) -> Path:
         """Return this node's copy."""
         return Path(self.broadcast._path)
+
+
+@dataclass(frozen=True)
+class StreamedBroadcast(_MappedFile):
+    """The local file of a broadcast that holds Arrow streams one after the other, as the JVM wrote them.
+
+    The first worker of a node makes a build file of it, whose columns are contiguous. `schema` has Spark's Arrow types.
+    """
+
+    broadcast_id: int
+    schema: pa.Schema
+
+    def path(self) -> Path:
+        """Return this node's copy."""
+        from pyspark.core.broadcast import _broadcastRegistry
+
+        return Path(_broadcastRegistry[self.broadcast_id]._path)
+
+    def build_file(self) -> Path:
+        """Make the build file if no worker of this node has."""
+        streams = self.path()
+        made = streams.with_name(f"{streams.name}.{BUILD_SUFFIX}")
+        publish_once(made, lambda stream: write_build_file(self._table(), stream))
+        return made
+
+    def columns(self) -> tuple[int, list[pa.Array]]:
+        """Return the number of rows, and the columns, made contiguous in this process's memory."""
+        sink = pa.BufferOutputStream()
+        write_build_file(self._table(), sink)
+        return read_build_file(sink.getvalue(), str(self.path()))
+
+    def _table(self) -> pa.Table:
+        return streamed_table(map_file(self.path()), self.schema)
 
 
 @dataclass(frozen=True)

@@ -43,6 +43,56 @@ def is_cached(frame: DataFrame) -> bool:
     return bool(frame.is_cached)
 
 
+def builder_options(builder: Any) -> dict[str, str]:
+    """Return what a session builder has been told so far."""
+    return {key: str(value) for key, value in builder._options.items()}
+
+
+def default_conf() -> dict[str, str]:
+    """Return the settings of `spark-defaults.conf`, which a builder's settings would replace."""
+    home = os.environ.get("SPARK_HOME")
+    folder = os.environ.get("SPARK_CONF_DIR") or (f"{home}/conf" if home else None)
+    if folder is None:
+        return {}
+    path = Path(folder) / "spark-defaults.conf"
+    if not path.exists():
+        return {}
+    pairs = re.findall(r"^[ \t]*([^#\s=:]+)[ \t]*[=: \t][ \t]*(.*?)[ \t]*$", path.read_text(), re.MULTILINE)
+    return dict(pairs)
+
+
+def running_conf(key: str) -> str | None:
+    """Return a setting of the Spark that this process runs, or None if it runs none. Unset is an empty text."""
+    from pyspark import SparkContext
+
+    context = SparkContext._active_spark_context
+    if context is None:
+        return None
+    return str(context.getConf().get(key, ""))
+
+
+def has_extension(session: Any) -> bool:
+    """Tell whether a classic session has loaded the extension: its classes are there and it is asked for."""
+    return not is_connect(session) and "io.sparkext.SparkExtensions" in str(
+        session.sparkContext.getConf().get("spark.sql.extensions", "")
+    ).split(",")
+
+
+def planned_runs(frame: Any) -> list[tuple[list[str], list[str]]]:
+    """Return per pipeline in the plan of `frame`: labels of its joins, and the reports of its last run's tasks."""
+    runs = _plans(frame).of(frame._jdf.queryExecution())
+    return [(list(run.joins()), list(run.reports())) for run in runs]
+
+
+def declined_joins(frame: Any) -> list[str]:
+    """Return the reasons of all joins in the plan of `frame` that the extension left to Spark."""
+    return list(_plans(frame).declined(frame._jdf.queryExecution()))
+
+
+def _plans(frame: Any) -> Any:
+    return frame.sparkSession.sparkContext._jvm.org.apache.spark.sql.sparkext.PipelineRuns
+
+
 def quoted(name: str) -> str:
     """Quote a column name, so that dots and backticks in it mean themselves."""
     return "`" + name.replace("`", "``") + "`"

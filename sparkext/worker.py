@@ -14,7 +14,7 @@ from sparkext.memory import process_probe
 from sparkext.metrics import NO_TASK, TaskId
 from sparkext.pipeline import Pipeline, index_recipe
 from sparkext.plans.spec import PipelineSpec
-from sparkext.reporters import Reporter
+from sparkext.reporters import TaskReporter
 from sparkext.sources import BuildSource
 from sparkext.types import conform
 
@@ -31,7 +31,7 @@ class PipelineTask:
     output_schema: pa.Schema
     settings: Settings
     tasks_sharing: int | None
-    reporter: Reporter
+    reporter: TaskReporter
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Join one partition."""

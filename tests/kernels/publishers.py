@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from sparkext import index_store
 from sparkext.index_file import IndexInfo, write_index_file
-from sparkext.index_store import publish_once
+from sparkext.index_store import publish_index
 from sparkext.kernels.index import JoinIndex
 from sparkext.kernels.keys import encode_keys
 from sparkext.kernels.ordered_index import build_ordered_index
@@ -35,7 +35,7 @@ def build_slowly_and_log(path: Path, barrier: Barrier, log: Path) -> None:
         return small_index()
 
     barrier.wait()
-    built = publish_once(path, build)
+    built = publish_index(path, build)
     _note(log, f"returned {built} {path.exists()}")
 
 
@@ -47,7 +47,7 @@ def hang_while_building(path: Path, reached: Event) -> None:
         time.sleep(600)
         raise AssertionError("unreachable")
 
-    publish_once(path, build)
+    publish_index(path, build)
 
 
 def hang_while_writing(path: Path, reached: Event) -> None:
@@ -62,7 +62,7 @@ def hang_while_writing(path: Path, reached: Event) -> None:
         time.sleep(600)
 
     index_store.write_index_file = write_half
-    publish_once(path, small_index)
+    publish_index(path, small_index)
 
 
 def _note(log: Path, line: str) -> None:

@@ -26,7 +26,7 @@ from sparkext.index_store import (
     BuildSide,
     IndexRecipe,
     open_build_side,
-    publish_once,
+    publish_index,
     remove_with_indexes,
 )
 from sparkext.kernels.index import JoinIndex
@@ -58,9 +58,9 @@ def assert_published(path: Path) -> None:
 
 def test_the_first_builds_and_the_next_finds_it(tmp_path: Path) -> None:
     path = tmp_path / "side.index"
-    assert publish_once(path, small_index)
+    assert publish_index(path, small_index)
     assert_published(path)
-    assert not publish_once(path, pytest.fail)
+    assert not publish_index(path, pytest.fail)
     assert_published(path)
 
 
@@ -93,7 +93,7 @@ def test_a_killed_builder_is_succeeded(tmp_path: Path, point: Callable[..., None
     builder.kill()
     builder.join(PATIENCE)
     assert builder.exitcode == -9
-    assert publish_once(path, small_index)
+    assert publish_index(path, small_index)
     assert_published(path)
 
 
@@ -127,9 +127,9 @@ def test_an_error_while_building_leaves_nothing(tmp_path: Path) -> None:
         raise MemoryError("no room")
 
     with pytest.raises(MemoryError, match="no room"):
-        publish_once(path, build)
+        publish_index(path, build)
     assert [item.name for item in tmp_path.iterdir()] == [path.name + LOCK_SUFFIX]
-    assert publish_once(path, small_index)
+    assert publish_index(path, small_index)
     assert_published(path)
 
 
@@ -142,7 +142,7 @@ def test_an_error_while_writing_leaves_nothing(tmp_path: Path, monkeypatch: pyte
 
     monkeypatch.setattr(index_store, "write_index_file", fail)
     with pytest.raises(OSError, match="No space left"):
-        publish_once(path, small_index)
+        publish_index(path, small_index)
     assert [item.name for item in tmp_path.iterdir()] == [path.name + LOCK_SUFFIX]
 
 
@@ -152,7 +152,7 @@ def test_a_part_file_of_another_index_is_left_alone(tmp_path: Path) -> None:
     other.write_bytes(b"under way")
     stale = tmp_path / "side.index.123.part"
     stale.write_bytes(b"left behind")
-    publish_once(tmp_path / "side.index", small_index)
+    publish_index(tmp_path / "side.index", small_index)
     assert other.exists()
     assert not stale.exists()
 

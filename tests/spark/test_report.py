@@ -19,7 +19,6 @@ from sparkext.errors import ReportUnavailableError
 from sparkext.lineage import remembered
 from sparkext.metrics import TaskId, TaskMetrics, last_run
 from sparkext.plans.morsel import OperatorSummary
-from sparkext.plans.spec import ColumnRef, JoinSpec, KeyPair, PipelineSpec
 from sparkext.reporting import Report, summarise
 
 PARTS = 8
@@ -448,15 +447,11 @@ def metrics(
     )
 
 
-SPEC = PipelineSpec(
-    1,
-    (JoinSpec("inner", (KeyPair(ColumnRef(0, 0), 0, "int64", False),), "auto", "inner on k"),),
-    (ColumnRef(0, 0), ColumnRef(1, 1)),
-)
+LABELS = ["inner on k"]
 
 
 def test_the_printed_report_of_made_up_tasks() -> None:
-    told = summarise(SPEC, [metrics(1, 0, 0, 1_000_000), metrics(1, 1, 0, 500_000, 8192, 512)])
+    told = summarise(LABELS, [metrics(1, 0, 0, 1_000_000), metrics(1, 1, 0, 500_000, 8192, 512)])
     assert str(told).splitlines() == [
         "operator          rows in   rows out  fan-out  index  build rows     size  built in  morsels"
         "  budget min/med/max  lowest headroom  task time",
@@ -471,7 +466,7 @@ def test_the_printed_report_of_made_up_tasks() -> None:
 
 
 def test_the_printed_report_of_tasks_that_decided_nothing() -> None:
-    told = summarise(SPEC, [metrics(1, 0, 0, 0, budget=None, headroom=None)])
+    told = summarise(LABELS, [metrics(1, 0, 0, 0, budget=None, headroom=None)])
     assert str(told).splitlines()[2].split() == [
         *("inner", "on", "k", "0", "0", "hash", "1,234", "2.0", "KiB", "0.125", "s", "0", "0.250", "s")
     ]
@@ -487,7 +482,7 @@ def test_an_attempt_that_failed_does_not_count() -> None:
     for order in (tasks, tasks[::-1], tasks[2:] + tasks[:2]):
         kept = last_run(order)
         assert [(task.task.partition, task.task.attempt) for task in kept] == [(0, 0), (1, 2)]
-        told = summarise(SPEC, kept)
+        told = summarise(LABELS, kept)
         assert told.joins[0].rows_in == 40
         assert told.joins[0].rows_out == 80
 
@@ -507,7 +502,7 @@ def test_a_task_that_reported_twice_counts_once() -> None:
 def test_a_task_that_stopped_early_spoils_no_report() -> None:
     """A task whose consumer wants no more rows reports before its counters are complete."""
     stopped = TaskMetrics(TaskId(1, 0, 0), rows_in=5)
-    told = summarise(SPEC, last_run([stopped, metrics(1, 1, 0, 10)]))
+    told = summarise(LABELS, last_run([stopped, metrics(1, 1, 0, 10)]))
     assert told.joins[0].rows_in >= 10
     assert told.joins[0].build_rows == 1234
     assert str(told)
@@ -523,7 +518,7 @@ def test_metrics_survive_json() -> None:
         assert back.indexes == one.indexes
         assert [tuple(decision) for decision in back.decisions] == one.decisions
         if one.operators:
-            assert summarise(SPEC, [back]).joins == summarise(SPEC, [one]).joins
+            assert summarise(LABELS, [back]).joins == summarise(LABELS, [one]).joins
 
 
 def test_metrics_are_equal_after_json() -> None:
@@ -535,9 +530,7 @@ def test_metrics_of_a_real_run_survive_json(facts: DataFrame) -> None:
     out = facts.transform(pipelined_join(table(b=[1, 2]), "b"))
     told = ran(out)
     back = [TaskMetrics.from_json(task.to_json()) for task in told.tasks]
-    lineage = remembered(out)
-    assert lineage is not None
-    assert summarise(lineage.spec, back).joins == told.joins
+    assert summarise([join.operator for join in told.joins[:-1]], back).joins == told.joins
 
 
 def test_the_sum_of_a_column_agrees_with_the_rows_told(spark: SparkSession, facts: DataFrame) -> None:

@@ -1,0 +1,29 @@
+"""`declined`: which joins of a DataFrame the session extension left to Spark, and why."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sparkext import spark_bridge
+from sparkext.errors import ExtensionMissingError
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+
+def declined(frame: DataFrame) -> list[str]:
+    """Return the reason of every join in the plan of `frame` that is Spark's own, from the top of the plan down.
+
+    The same reasons stand in `frame.explain()`. With `spark.sparkext.mode=hint` only hinted joins have one, with `off`
+    none. Plans the DataFrame, but does not run it.
+
+    Raises
+    ------
+    ExtensionMissingError
+        The session runs without the extension.
+    """
+    if not spark_bridge.has_extension(frame.sparkSession):
+        raise ExtensionMissingError(
+            "this session has not loaded the extension: build it with sparkext.configure(SparkSession.builder)"
+        )
+    return spark_bridge.declined_joins(frame)

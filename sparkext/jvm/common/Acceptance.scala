@@ -1,0 +1,37 @@
+package org.apache.spark.sql.sparkext
+
+import org.apache.spark.sql.catalyst.expressions.DynamicPruning
+import org.apache.spark.sql.catalyst.plans.logical.{Filter, LogicalPlan}
+import org.apache.spark.sql.internal.SQLConf
+
+/** Which of the joins that could be pipelined are. */
+object Acceptance {
+
+  /** A join on its own: hint mode takes hinted ones, and no mode takes a build side that is known not to fit. */
+  def stage(stage: JoinStage, settings: Settings): Either[String, Unit] = {
+    val size = stage.build.stats.sizeInBytes
+    if (settings.mode == "hint" && !stage.hinted) Left("not hinted, and spark.sparkext.mode is hint")
+    else if (!stage.hinted && size > settings.maxBuildBytes) {
+      Left(
+        s"the build side takes $size bytes by Spark's estimate, and spark.sparkext.buildSide.maxBytes is" +
+          s" ${settings.maxBuildBytes}")
+    } else Right(())
+  }
+
+  /** A whole chain, in auto mode: whether the estimates say that it wins. Hinted joins are taken without asking. */
+  def chain(chain: JoinChain, settings: Settings): Either[String, Unit] =
+    if (settings.mode == "hint" || chain.stages.exists(_.hinted)) Right(())
+    else if (chain.stages.forall(stage => isBroadcastable(stage.build))) {
+      Left("Spark broadcasts every build side of it, and rows would have to cross into Python")
+    } else if (isPrunedAtRunTime(chain.probe)) {
+      Left("dynamic partition pruning of the probe side needs Spark's own join")
+    } else Right(())
+
+  private def isBroadcastable(plan: LogicalPlan): Boolean =
+    plan.stats.sizeInBytes <= SQLConf.get.autoBroadcastJoinThreshold
+
+  private def isPrunedAtRunTime(plan: LogicalPlan): Boolean = plan.exists {
+    case Filter(condition, _) => condition.exists(_.isInstanceOf[DynamicPruning])
+    case _ => false
+  }
+}

@@ -1,0 +1,133 @@
+package org.apache.spark.sql.sparkext
+
+import java.io.{BufferedOutputStream, File, FileOutputStream}
+import java.lang.ref.Cleaner
+import java.util.UUID
+import java.util.concurrent.{Executors, ThreadFactory}
+
+import org.apache.spark.{SparkContext, SparkException, TaskContext}
+import org.apache.spark.api.python.PythonBroadcast
+import org.apache.spark.broadcast.Broadcast
+import org.apache.spark.sql.execution.SparkPlan
+import org.apache.spark.sql.types.StructType
+import org.apache.spark.util.Utils
+
+/** A build side that every node can read: its rows as Arrow streams, one after the other, in the broadcast's local file. */
+case class PublishedBuildSide(broadcast: Broadcast[PythonBroadcast], rows: Long, bytes: Long)
+
+/** Runs a build side as an ordinary Spark job whose results stream, partition by partition, to a file on the driver. */
+class BuildSidePublisher(
+    context: SparkContext,
+    child: SparkPlan,
+    schema: StructType,
+    label: String,
+    maxBytes: Long,
+    timeZone: String) {
+  import BuildSidePublisher._
+
+  def publish(): PublishedBuildSide = {
+    val file = new File(folder(context), UUID.randomUUID().toString)
+    try {
+      val (rows, bytes) = write(file)
+      val broadcast = context.broadcast(new PythonBroadcast(file.getPath))
+      // Whoever still holds the broadcast may run it again: its file goes when nobody does.
+      cleaner.register(broadcast, new RemoveWithSiblings(file))
+      PublishedBuildSide(broadcast, rows, bytes)
+    } catch {
+      case failure: Throwable =>
+        file.delete()
+        throw failure
+    }
+  }
+
+  private def write(file: File): (Long, Long) = {
+    val stream = new BufferedOutputStream(new FileOutputStream(file), BufferBytes)
+    var rows = 0L
+    var bytes = 0L
+    try {
+      stream.write(SparkShim.emptyArrowStream(schema, timeZone)) // a build side without rows has columns all the same
+      val tag = s"sparkext-build-${UUID.randomUUID()}"
+      val sent = child.execute().mapPartitionsInternal(new ToArrow(schema, timeZone))
+      val receive = (_: Int, part: ArrowPart) => {
+        rows += part.rows
+        bytes += part.batches.map(_.length.toLong).sum
+        if (bytes > maxBytes) throw tooLarge(rows, bytes)
+        part.batches.foreach(stream.write)
+      }
+      context.addJobTag(tag)
+      try {
+        context.runJob(
+          sent,
+          (_: TaskContext, parts: Iterator[ArrowPart]) => parts.next(),
+          sent.partitions.indices,
+          receive)
+      } catch {
+        case failure: Throwable =>
+          context.cancelJobsWithTag(tag)
+          throw Option(failure.getCause).collect { case cause: BuildSideTooLargeException => cause }.getOrElse(failure)
+      } finally context.removeJobTag(tag)
+    } finally stream.close()
+    (rows, bytes)
+  }
+
+  private def tooLarge(rows: Long, bytes: Long) = new BuildSideTooLargeException(
+    s"the build side of the join on $label does not fit: its first $rows rows take $bytes bytes, the limit is $maxBytes." +
+      " Raise spark.sparkext.buildSide.maxBytes, filter the build side, put the hint on the other side, or set" +
+      " spark.sparkext.mode=off to use Spark's own join")
+}
+
+/** A build side over `spark.sparkext.buildSide.maxBytes`. */
+class BuildSideTooLargeException(message: String) extends SparkException(message)
+
+/** The rows of one partition as Arrow streams of a batch each. */
+private case class ArrowPart(rows: Long, batches: Array[Array[Byte]])
+
+private class ToArrow(schema: StructType, timeZone: String)
+    extends (Iterator[org.apache.spark.sql.catalyst.InternalRow] => Iterator[ArrowPart])
+    with Serializable {
+
+  override def apply(input: Iterator[org.apache.spark.sql.catalyst.InternalRow]): Iterator[ArrowPart] = {
+    var rows = 0L
+    val counted = input.map { row =>
+      rows += 1
+      row
+    }
+    val batches = SparkShim.toArrow(counted, schema, timeZone).toArray
+    Iterator.single(ArrowPart(rows, batches))
+  }
+}
+
+object BuildSidePublisher {
+  private val BufferBytes = 1 << 20
+  private val cleaner = Cleaner.create()
+
+  /** Threads that wait for build jobs; they end when there is nothing to wait for. */
+  private[sparkext] val threads = Executors.newCachedThreadPool(new ThreadFactory {
+    override def newThread(task: Runnable): Thread = {
+      val thread = new Thread(task, "sparkext-build-side")
+      thread.setDaemon(true)
+      thread
+    }
+  })
+
+  private var folderOfApplication: Option[(String, File)] = None
+
+  /** This application's folder for build sides on the driver. Spark removes it when the process ends. */
+  private def folder(context: SparkContext): File = synchronized {
+    folderOfApplication.collect { case (application, folder) if application == context.applicationId => folder }.getOrElse {
+      folderOfApplication.foreach { case (_, stale) => Utils.deleteRecursively(stale) }
+      val folder = Utils.createTempDir(Utils.getLocalDir(context.getConf), "sparkext")
+      folderOfApplication = Some(context.applicationId -> folder)
+      folder
+    }
+  }
+
+  /** Removes a build file and what workers put beside it: the index, its lock, reports. Holds no broadcast, or none ends. */
+  private class RemoveWithSiblings(file: File) extends Runnable {
+    override def run(): Unit = {
+      val siblings = file.getParentFile.listFiles((_, name) => name.startsWith(file.getName + "."))
+      Option(siblings).toSeq.flatten.foreach(_.delete())
+      file.delete()
+    }
+  }
+}

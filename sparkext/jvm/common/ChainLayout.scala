@@ -1,0 +1,117 @@
+package org.apache.spark.sql.sparkext
+
+import scala.collection.mutable
+
+import org.apache.spark.sql.catalyst.expressions.{Left => _, Right => _, _}
+import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan
+import org.apache.spark.sql.execution.{ProjectExec, SparkPlan}
+
+/** Column number `column` of source number `source`: 0 is the probe side, k the build side of join k - 1. */
+case class ColumnRef(source: Int, column: Int)
+
+/** One equality: a column of the row so far and a column of the build side, compared as `keyType`. */
+case class PlannedKey(probe: ColumnRef, build: Int, keyType: String, nullSafe: Boolean)
+
+/** One join of the pipeline, as Python's `JoinSpec` has it. */
+case class PlannedJoin(kind: String, keys: Seq[PlannedKey], label: String)
+
+/** Where everything is in a pipeline: which columns each source sends, and which of them come out. */
+case class ChainLayout(
+    joins: Seq[PlannedJoin],
+    outputs: Seq[Attribute],
+    origins: Seq[ColumnRef],
+    private val sources: Seq[(LogicalPlan, Seq[NamedExpression])]) {
+
+  def probe(plan: LogicalPlan => SparkPlan): SparkPlan = child(sources.head, plan)
+
+  def builds(plan: LogicalPlan => SparkPlan): Seq[SparkPlan] = sources.tail.map(child(_, plan))
+
+  private def child(source: (LogicalPlan, Seq[NamedExpression]), plan: LogicalPlan => SparkPlan): SparkPlan = {
+    val (logical, columns) = source
+    val planned = plan(logical)
+    if (columns == logical.output) planned else ProjectExec(columns, planned)
+  }
+}
+
+object ChainLayout {
+
+  /** Lay out a chain that has to give out the columns `wanted`. Left if a key cannot be computed before the join. */
+  def of(chain: JoinChain, wanted: Seq[Attribute]): Either[String, ChainLayout] = {
+    val sources = new Sources(chain)
+    val joins = chain.stages.zipWithIndex.map { case (stage, number) => sources.join(stage, number + 1) }
+    joins.collectFirst { case Left(reason) => reason }.toLeft {
+      val origins = wanted.map(attribute => sources.place(chain.source(attribute)))
+      ChainLayout(joins.collect { case Right(join) => join }, wanted, origins, sources.columns)
+    }
+  }
+
+  private class Sources(chain: JoinChain) {
+    private val plans = chain.probe +: chain.stages.map(_.build)
+    private val sent = plans.map(_ => mutable.ArrayBuffer.empty[NamedExpression])
+    private val flags: Map[ExprId, ColumnRef] = chain.stages.zipWithIndex.flatMap { case (stage, number) =>
+      stage.existence.map(_.exprId -> ColumnRef(number + 1, 0))
+    }.toMap
+
+    /** The columns that each source sends: what keys and outputs ask for, at least one, in the source's order if whole. */
+    def columns: Seq[(LogicalPlan, Seq[NamedExpression])] = plans.zip(sent).map { case (plan, columns) =>
+      plan -> (if (columns.isEmpty) Seq(Alias(Literal(0), "nothing")()) else columns.toSeq)
+    }
+
+    def join(stage: JoinStage, source: Int): Either[String, PlannedJoin] = {
+      val keys = stage.keys.map { key =>
+        for (probe <- reference(chain.atSources(key.probe), source)) yield PlannedKey(
+          probe,
+          position(source, named(key.build)),
+          KeyTypes.name(key.build.dataType).get,
+          key.nullSafe)
+      }
+      keys.collectFirst { case Left(reason) => reason }.toLeft(
+        PlannedJoin(stage.kind, keys.collect { case Right(key) => key }, label(stage)))
+    }
+
+    /** Where a column of a source will be found. */
+    def place(attribute: Attribute): ColumnRef = flags.getOrElse(
+      attribute.exprId, {
+        val source = plans.indexWhere(_.outputSet.contains(attribute))
+        ColumnRef(source, position(source, attribute))
+      })
+
+    /** Where a probe key will be found: computed keys are computed by the one source that has all they need. */
+    private def reference(key: Expression, before: Int): Either[String, ColumnRef] = key match {
+      case attribute: Attribute => Right(place(attribute))
+      case computed =>
+        val source = plans.take(before).indexWhere(plan => computed.references.subsetOf(plan.outputSet))
+        if (source < 0) Left(s"a key computed from several tables: ${computed.sql}")
+        else if (source > 0 && chain.stages(source - 1).outer) {
+          Left(s"a key computed from the outer side of an earlier join: ${computed.sql}")
+        } else Right(ColumnRef(source, position(source, named(computed))))
+    }
+
+    private def named(expression: Expression): NamedExpression = expression match {
+      case attribute: Attribute => attribute
+      case computed => Alias(computed, "key")()
+    }
+
+    /** The column's number among those that the source sends; it is added if it is new. */
+    private def position(source: Int, column: NamedExpression): Int = {
+      val columns = sent(source)
+      val known = columns.indexWhere {
+        case attribute: Attribute => attribute.semanticEquals(column.toAttribute)
+        case Alias(child, _) => column match {
+          case Alias(other, _) => child.semanticEquals(other)
+          case _ => false
+        }
+        case _ => false
+      }
+      if (known >= 0) known
+      else {
+        columns += column
+        columns.length - 1
+      }
+    }
+
+    private def label(stage: JoinStage): String = stage.keys
+      .map(key => s"${key.probe.sql} ${if (key.nullSafe) "<=>" else "="} ${key.build.sql}")
+      .mkString(" AND ")
+  }
+}

@@ -1,0 +1,82 @@
+package org.apache.spark.sql.sparkext
+
+import scala.collection.mutable
+
+import org.apache.spark.sql.catalyst.expressions.{Left => _, Right => _, _}
+import org.apache.spark.sql.catalyst.plans.logical._
+
+/** A chain of joins below a plan node, flattened: the probe side at the bottom, and the stages in the order that rows pass.
+  *
+  * `filters` are the conditions between and beside the joins; all of them may be applied above the last one, as no stage
+  * changes which columns a probe row brings. `aliases` are the renamings on the way.
+  */
+case class JoinChain(
+    probe: LogicalPlan,
+    stages: Seq[JoinStage],
+    filters: Seq[Expression],
+    private val aliases: AttributeMap[Attribute]) {
+
+  /** The expression in terms of the sources' own columns. */
+  def atSources(expression: Expression): Expression = expression.transformUp { case attribute: Attribute =>
+    source(attribute)
+  }
+
+  /** Names the joins of the chain, the same in every plan of one DataFrame. */
+  def key: String =
+    stages.map(stage => s"${stage.kind} ${stage.keys.map(key => s"${key.probe}=${key.build}").mkString(",")}").mkString(";")
+
+  @scala.annotation.tailrec
+  final def source(attribute: Attribute): Attribute = aliases.get(attribute) match {
+    case Some(renamed) => source(renamed)
+    case None => attribute
+  }
+}
+
+object JoinChain {
+
+  /** Flatten the joins from `join` down its probe sides, as far as they are stages that `accepts` takes.
+    *
+    * Left where `join` itself is none.
+    */
+  def of(join: Join, accepts: JoinStage => Either[String, Unit]): Either[String, JoinChain] =
+    for {
+      top <- JoinStage.of(join)
+      _ <- accepts(top)
+      chain = new Flattening(accepts).from(top)
+      _ <- JoinStage.untransportable(chain.probe.output).toLeft(())
+    } yield chain
+
+  private class Flattening(accepts: JoinStage => Either[String, Unit]) {
+    private val filters = mutable.ArrayBuffer.empty[Expression]
+    private val aliases = mutable.ArrayBuffer.empty[(Attribute, Attribute)]
+
+    def from(top: JoinStage): JoinChain = {
+      val stages = mutable.ArrayBuffer(top)
+      filters ++= top.condition
+      var next = joinBelow(top.probe)
+      while (next.isDefined) {
+        val below = next.get
+        stages += below.stage
+        filters ++= below.filters ++ below.stage.condition
+        aliases ++= below.aliases
+        next = joinBelow(below.stage.probe)
+      }
+      JoinChain(stages.last.probe, stages.reverse.toSeq, filters.toSeq, AttributeMap(aliases.toSeq))
+    }
+
+    private case class Below(stage: JoinStage, filters: Seq[Expression], aliases: Seq[(Attribute, Attribute)])
+
+    /** The next join below, through what only drops, renames or filters columns and rows. */
+    private def joinBelow(plan: LogicalPlan): Option[Below] = plan match {
+      case join: Join =>
+        JoinStage.of(join).filterOrElse(accepts(_).isRight, "").toOption.map(Below(_, Nil, Nil))
+      case Filter(condition, child) if Expressions.deferrable(condition).isRight =>
+        joinBelow(child).map(below => below.copy(filters = condition +: below.filters))
+      case Project(columns, child) =>
+        val renamed = columns.collect { case alias @ Alias(column: Attribute, _) => alias.toAttribute -> column }
+        if (renamed.length + columns.count(_.isInstanceOf[Attribute]) < columns.length) None
+        else joinBelow(child).map(below => below.copy(aliases = renamed ++ below.aliases))
+      case _ => None
+    }
+  }
+}

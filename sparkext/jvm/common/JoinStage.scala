@@ -1,0 +1,150 @@
+package org.apache.spark.sql.sparkext
+
+import org.apache.spark.sql.catalyst.expressions.{Left => _, Right => _, _}
+import org.apache.spark.sql.catalyst.optimizer.NormalizeNaNAndZero
+import org.apache.spark.sql.catalyst.plans._
+import org.apache.spark.sql.catalyst.plans.logical._
+
+/** One equality of a join. `probe` may refer to any earlier source of the chain, `build` to the build side. */
+case class StageKey(probe: Expression, build: Expression, nullSafe: Boolean)
+
+/** One supported join, as a stage of a pipeline: every probe row passes by the index of `build`.
+  *
+  * `kind` is what the probe side sees (a right outer join is a left one with its sides exchanged), `existence` the flag that
+  * an existence join adds, `condition` what has to hold for a pair beyond its keys, as a filter above the join.
+  */
+case class JoinStage(
+    kind: String,
+    probe: LogicalPlan,
+    build: LogicalPlan,
+    keys: Seq[StageKey],
+    condition: Option[Expression],
+    existence: Option[Attribute],
+    hinted: Boolean) {
+
+  /** Whether rows of the build side may be missing, all null. */
+  def outer: Boolean = kind == "left"
+}
+
+object JoinStage {
+
+  /** The stage that a join makes, or why it makes none. */
+  def of(join: Join): Either[String, JoinStage] = for {
+    _ <- check(!join.isStreaming, "a streaming join")
+    _ <- foreignHint(join.hint).map(hint => s"the query asks for Spark's $hint").toLeft(())
+    sides <- Sides.of(join)
+    predicates = join.condition.map(splitConjunctivePredicates).getOrElse(Nil)
+    keys = predicates.flatMap(key(_, sides))
+    residual = predicates.filter(key(_, sides).isEmpty)
+    _ <- check(keys.nonEmpty, "no equality between the two sides")
+    _ <- check(
+      residual.isEmpty || sides.kind == "inner",
+      s"a condition beside the keys of ${article(join.joinType)} join: ${residual.map(_.sql).mkString(" AND ")}")
+    _ <- residual.map(Expressions.deferrable).collectFirst { case Left(reason) => reason }.toLeft(())
+    _ <- keys.flatMap(unsupportedKey).headOption.toLeft(())
+    _ <- untransportable(sides.build.output).toLeft(())
+  } yield JoinStage(
+    sides.kind,
+    sides.probe,
+    sides.build,
+    keys,
+    residual.reduceOption(And),
+    sides.existence,
+    sides.buildHinted)
+
+  /** The first of these columns that does not travel to the workers and back unchanged. */
+  def untransportable(columns: Seq[Attribute]): Option[String] =
+    columns.find(column => !KeyTypes.travels(column.dataType)).map { column =>
+      s"column ${column.name} of type ${column.dataType.simpleString} does not travel between Spark and Python"
+    }
+
+  private def key(predicate: Expression, sides: Sides): Option[StageKey] = predicate match {
+    case EqualTo(left, right) => sides.key(left, right, nullSafe = false)
+    case EqualNullSafe(left, right) => sides.key(left, right, nullSafe = true)
+    case _ => None
+  }
+
+  private def unsupportedKey(key: StageKey): Option[String] = {
+    val sides = Seq(key.probe, key.build)
+    if (sides.exists(!_.deterministic)) Some(s"a key that is not deterministic: ${key.probe.sql} = ${key.build.sql}")
+    else if (sides.exists(_.exists(_.isInstanceOf[PlanExpression[_]]))) Some("a subquery in a join key")
+    else if (key.probe.dataType != key.build.dataType) {
+      Some(s"keys of different types: ${sides.map(_.dataType.simpleString).mkString(" and ")}")
+    } else sides.find(side => KeyTypes.name(side.dataType).isEmpty).map { side =>
+      s"a key of type ${side.dataType.simpleString}: ${side.sql}"
+    }
+  }
+
+  private def foreignHint(hint: JoinHint): Option[String] =
+    Seq(hint.leftHint, hint.rightHint).flatten.flatMap(_.strategy).headOption.map(_.displayName)
+
+  private def splitConjunctivePredicates(condition: Expression): Seq[Expression] = condition match {
+    case And(left, right) => splitConjunctivePredicates(left) ++ splitConjunctivePredicates(right)
+    case other => Seq(other)
+  }
+
+  private def article(joinType: JoinType): String = {
+    val name = joinType.sql.toLowerCase(java.util.Locale.ROOT)
+    if ("aeiou".contains(name.head)) s"an $name" else s"a $name"
+  }
+
+  private def check(holds: Boolean, reason: => String): Either[String, Unit] = if (holds) Right(()) else Left(reason)
+}
+
+/** Which side of a join streams and which is indexed. */
+private case class Sides(
+    kind: String,
+    probe: LogicalPlan,
+    build: LogicalPlan,
+    buildHinted: Boolean,
+    existence: Option[Attribute] = None) {
+
+  def key(left: Expression, right: Expression, nullSafe: Boolean): Option[StageKey] = {
+    def belongs(expression: Expression, plan: LogicalPlan): Boolean =
+      expression.references.nonEmpty && expression.references.subsetOf(plan.outputSet)
+    def pair(one: Expression, other: Expression): Option[StageKey] =
+      if (belongs(one, probe) && belongs(other, build)) {
+        Some(StageKey(Sides.plain(one), Sides.plain(other), nullSafe))
+      } else None
+    pair(left, right).orElse(pair(right, left))
+  }
+}
+
+private object Sides {
+  def of(join: Join): Either[String, Sides] = {
+    val leftHinted = PipelinedJoinHint.on(join.hint.leftHint)
+    val rightHinted = PipelinedJoinHint.on(join.hint.rightHint)
+    // A hint names the build side; where the join's kind leaves no choice, a hint on the other side asks for the join.
+    def buildRight(kind: String) = Sides(kind, join.left, join.right, rightHinted || leftHinted)
+    def buildLeft(kind: String) = Sides(kind, join.right, join.left, rightHinted || leftHinted)
+    join.joinType match {
+      case _: InnerLike =>
+        val left =
+          if (leftHinted != rightHinted) leftHinted else join.left.stats.sizeInBytes < join.right.stats.sizeInBytes
+        Right(if (left) buildLeft("inner") else buildRight("inner"))
+      case LeftOuter => Right(buildRight("left"))
+      case RightOuter => Right(buildLeft("left"))
+      case LeftSemi => Right(buildRight("semi"))
+      case LeftAnti => Right(buildRight("anti"))
+      case ExistenceJoin(flag) => Right(buildRight("existence").copy(existence = Some(flag)))
+      case FullOuter =>
+        Left("a full outer join: unmatched rows of both sides come out once only if all rows of a key meet in one task")
+      case other => Left(s"a join of type ${other.sql}")
+    }
+  }
+
+  /** The key itself: the kernels know that NaN equals NaN and 0.0 equals -0.0. */
+  private def plain(key: Expression): Expression = key match {
+    case KnownFloatingPointNormalized(NormalizeNaNAndZero(inner)) => inner
+    case other => other
+  }
+}
+
+private object Expressions {
+
+  /** Whether a filter gives the same rows when it is applied later, above further joins. */
+  def deferrable(condition: Expression): Either[String, Unit] =
+    if (!condition.deterministic) Left(s"a condition that is not deterministic: ${condition.sql}")
+    else if (condition.exists(_.isInstanceOf[PlanExpression[_]])) Left("a subquery in a join condition")
+    else Right(())
+}

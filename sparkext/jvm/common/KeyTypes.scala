@@ -1,0 +1,38 @@
+package org.apache.spark.sql.sparkext
+
+import org.apache.spark.sql.types._
+
+/** Which types can be keys and which can travel, by the names that Python's `plans/key_types.py` gives them. */
+object KeyTypes {
+
+  /** The key type, or None where comparing bytes is not what Spark does, or where no kernel compares it. */
+  def name(dataType: DataType): Option[String] = dataType match {
+    case BooleanType => Some("bool")
+    case ByteType => Some("int8")
+    case ShortType => Some("int16")
+    case IntegerType => Some("int32")
+    case LongType => Some("int64")
+    case FloatType => Some("float32")
+    case DoubleType => Some("float64")
+    case DateType => Some("date")
+    case TimestampType => Some("timestamp")
+    case TimestampNTZType => Some("timestamp_ntz")
+    case _: DayTimeIntervalType => Some("daytime_interval")
+    case BinaryType => Some("binary")
+    case string: StringType if string.supportsBinaryEquality => Some("string")
+    case decimal: DecimalType => Some(s"decimal(${decimal.precision},${decimal.scale})")
+    case time if time.typeName.startsWith("time(") => Some("time") // a class of Spark 4.1 and later
+    case _ => None
+  }
+
+  /** Whether values travel between Spark and Python as Arrow unchanged. */
+  def travels(dataType: DataType): Boolean = dataType match {
+    case ArrayType(element, _) => travels(element)
+    case MapType(key, value, _) => travels(key) && travels(value)
+    case struct: StructType =>
+      struct.fieldNames.distinct.length == struct.length && struct.fields.forall(field => travels(field.dataType))
+    case string: StringType => string.supportsBinaryEquality
+    case _: YearMonthIntervalType => false
+    case other => name(other).isDefined
+  }
+}

@@ -1,0 +1,40 @@
+package org.apache.spark.sql.sparkext
+
+import org.apache.spark.SparkContext
+import org.apache.spark.sql.connector.metric.CustomMetric
+import org.apache.spark.sql.execution.metric.{SQLMetric, SQLMetrics}
+
+/** What the operator shows in Spark's UI. */
+object PipelineMetrics {
+
+  def create(context: SparkContext): Map[String, SQLMetric] = SparkShim.pythonMetrics(context) ++ Seq(
+    "buildRows" -> SQLMetrics.createMetric(context, "build rows"),
+    "buildBytes" -> SQLMetrics.createSizeMetric(context, "build bytes"),
+    "indexTime" -> SQLMetrics.createNanoTimingMetric(context, "time to build indexes"),
+    "indexBytes" -> SQLMetrics.createSizeMetric(context, "index bytes"),
+    "probeRows" -> SQLMetrics.createMetric(context, "probe rows"),
+    "numOutputRows" -> SQLMetrics.createMetric(context, "number of output rows"),
+    "morsels" -> SQLMetrics.createMetric(context, "morsels"),
+    "kernelTime" -> SQLMetrics.createNanoTimingMetric(context, "time in kernels"),
+    "transferTime" -> SQLMetrics.createNanoTimingMetric(context, "time waiting for rows in and out"),
+    "smallestBudget" -> SQLMetrics.createV2CustomMetric(context, new SmallestBudget),
+    "medianBudget" -> SQLMetrics.createV2CustomMetric(context, new MedianBudget),
+    "largestBudget" -> SQLMetrics.createV2CustomMetric(context, new LargestBudget),
+    "lowestHeadroom" -> SQLMetrics.createV2CustomMetric(context, new LowestHeadroom))
+}
+
+/** Tasks without a value say 0, which is none: budgets are at least one row. */
+abstract class OverTasks(what: String, of: Seq[Long] => Long, show: Long => String) extends CustomMetric {
+  override def name(): String = what
+  override def description(): String = what
+  override def aggregateTaskMetrics(values: Array[Long]): String = {
+    val known = values.filter(_ > 0).sorted.toSeq
+    if (known.isEmpty) "unknown" else show(of(known))
+  }
+}
+
+// Spark makes instances of these by name, wherever it shows them.
+class SmallestBudget extends OverTasks("smallest output budget (rows)", _.head, value => f"$value%,d")
+class MedianBudget extends OverTasks("median output budget (rows)", v => v(v.length / 2), value => f"$value%,d")
+class LargestBudget extends OverTasks("largest output budget (rows)", _.last, value => f"$value%,d")
+class LowestHeadroom extends OverTasks("lowest memory headroom", _.head, org.apache.spark.util.Utils.bytesToString(_))

@@ -1,0 +1,83 @@
+package org.apache.spark.sql.sparkext
+
+import java.io.File
+import java.nio.file.{Files, NoSuchFileException}
+import java.util.concurrent.ConcurrentHashMap
+
+import org.json4s._
+import org.json4s.jackson.JsonMethods.parse
+
+import org.apache.spark.TaskContext
+import org.apache.spark.api.python.PythonBroadcast
+import org.apache.spark.broadcast.Broadcast
+import org.apache.spark.sql.execution.metric.SQLMetric
+import org.apache.spark.util.CollectionAccumulator
+
+/** Carries what workers tell of their tasks to the operator's metrics and to `sparkext.report`.
+  *
+  * A worker leaves its report as a file beside the first build side, which both processes know the place of; the task picks
+  * it up when it completes. A task that is cut short may end before its report is there: it counts without it.
+  */
+class TaskReports(
+    anchor: Broadcast[PythonBroadcast],
+    metrics: Map[String, SQLMetric],
+    log: CollectionAccumulator[String])
+    extends Serializable {
+
+  def collectFrom(task: TaskContext): Unit = {
+    val path = new File(s"${anchor.value.path}.${task.taskAttemptId()}.report").toPath
+    task.addTaskCompletionListener[Unit] { _ =>
+      try {
+        val report = Files.readString(path)
+        Files.delete(path)
+        record(report)
+      } catch {
+        case _: NoSuchFileException => ()
+      }
+    }
+  }
+
+  private def record(text: String): Unit = {
+    implicit val formats: Formats = DefaultFormats
+    val report = parse(text).extract[TaskReport]
+    metrics("probeRows") += report.rows_in
+    metrics("morsels") += report.morsels
+    val inKernels = nanoseconds(report.seconds.sum)
+    metrics("kernelTime") += inKernels
+    metrics("transferTime") += math.max(0L, nanoseconds(report.elapsed_seconds) - inKernels)
+    val medians = report.operators.flatMap(_.budget_median).sorted
+    medians.lift(medians.length / 2).foreach(metrics("medianBudget").set(_))
+    report.operators.flatMap(_.budget_min).minOption.foreach(metrics("smallestBudget").set(_))
+    report.operators.flatMap(_.budget_max).maxOption.foreach(metrics("largestBudget").set(_))
+    report.operators.flatMap(_.headroom_min).minOption.foreach(metrics("lowestHeadroom").set(_))
+    report.indexes.zipWithIndex.foreach { case (index, join) =>
+      // All tasks of this node share an index: the first to report it counts it.
+      if (TaskReports.counted.add(anchor.id -> join)) {
+        metrics("indexTime") += nanoseconds(index.seconds)
+        metrics("indexBytes") += index.bytes
+      }
+    }
+    log.add(text)
+  }
+
+  private def nanoseconds(seconds: Double): Long = (seconds * 1e9).toLong
+}
+
+private object TaskReports {
+  private val counted = ConcurrentHashMap.newKeySet[(Long, Int)]()
+}
+
+// The fields of Python's `TaskMetrics` that are shown, under its names.
+private case class TaskReport(
+    operators: List[OperatorReport],
+    seconds: List[Double],
+    indexes: List[IndexReport],
+    rows_in: Long,
+    morsels: Long,
+    elapsed_seconds: Double)
+private case class OperatorReport(
+    budget_min: Option[Long],
+    budget_median: Option[Long],
+    budget_max: Option[Long],
+    headroom_min: Option[Long])
+private case class IndexReport(bytes: Long, seconds: Double)

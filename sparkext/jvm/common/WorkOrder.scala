@@ -1,0 +1,66 @@
+package org.apache.spark.sql.sparkext
+
+import java.io.ByteArrayOutputStream
+import java.nio.{ByteBuffer, ByteOrder}
+import java.nio.charset.StandardCharsets.UTF_8
+
+import org.json4s.JsonAST._
+import org.json4s.JsonDSL._
+import org.json4s.jackson.JsonMethods.{compact, parse, render}
+
+import org.apache.spark.sql.types.StructType
+
+/** What a worker is told, as JSON for `sparkext.extension.make`: the pipeline, its settings, and where its build sides lie. */
+object WorkOrder {
+
+  /** Python's `PipelineSpec`. */
+  def spec(joins: Seq[PlannedJoin], origins: Seq[ColumnRef], probeColumns: Int, algorithm: String): JValue =
+    ("version" -> 1) ~
+      ("probe_columns" -> probeColumns) ~
+      ("owner_columns" -> 0) ~
+      ("joins" -> joins.map { join =>
+        ("how" -> join.kind) ~
+          ("algorithm" -> algorithm) ~
+          ("label" -> join.label) ~
+          ("keys" -> join.keys.map { key =>
+            ("probe" -> reference(key.probe)) ~
+              ("build" -> key.build) ~
+              ("type" -> key.keyType) ~
+              ("null_safe" -> key.nullSafe)
+          })
+      }) ~
+      ("outputs" -> origins.map(reference))
+
+  /** The pickled call `sparkext.extension.make(order)`, which gives workers their `(function, return type)`. */
+  def command(
+      spec: JValue,
+      settings: Map[String, String],
+      output: StructType,
+      builds: Seq[(Long, StructType)],
+      tasksSharing: Option[Int]): Array[Byte] = {
+    val order = ("spec" -> spec) ~
+      ("settings" -> settings.toSeq.sorted.map { case (key, value) => JField(key, JString(value)) }.toList.asObject) ~
+      ("output" -> parse(output.json)) ~
+      ("builds" -> builds.map { case (id, schema) => ("broadcast" -> id) ~ ("schema" -> parse(schema.json)) }) ~
+      ("tasks_sharing" -> tasksSharing)
+    pickledCall("sparkext.extension", "make", compact(render(order)))
+  }
+
+  private implicit class Fields(fields: List[JField]) {
+    def asObject: JObject = JObject(fields)
+  }
+
+  private def reference(ref: ColumnRef): JObject =
+    ("source" -> ref.source) ~ ("column" -> ref.column) ~ ("otherwise" -> JNull) ~ ("type" -> JNull)
+
+  /** Five opcodes: the function by name, an argument tuple of one text, the call, the end. */
+  private def pickledCall(module: String, function: String, argument: String): Array[Byte] = {
+    val text = argument.getBytes(UTF_8)
+    val bytes = new ByteArrayOutputStream(text.length + 64)
+    bytes.write(s"c$module\n$function\n(X".getBytes(UTF_8))
+    bytes.write(ByteBuffer.allocate(4).order(ByteOrder.LITTLE_ENDIAN).putInt(text.length).array())
+    bytes.write(text)
+    bytes.write("tR.".getBytes(UTF_8))
+    bytes.toByteArray
+  }
+}

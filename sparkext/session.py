@@ -1,0 +1,58 @@
+"""`configure`: a session builder with the extension loaded."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING
+
+from sparkext import spark_bridge
+from sparkext.errors import EnvironmentProblemError
+from sparkext.jar import jar_path
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+EXTENSION = "io.sparkext.SparkExtensions"
+
+
+def configure(builder: SparkSession.Builder) -> SparkSession.Builder:
+    """Load the session extension: plain SQL and DataFrame joins are then planned as pipelines.
+
+        spark = sparkext.configure(SparkSession.builder).getOrCreate()
+
+    What is set, each only where it is not set already (in the builder or in `spark-defaults.conf`):
+
+    - `spark.jars` and `spark.sql.extensions`: the jar and the extension are appended to what is there;
+    - `spark.python.daemon.module`: workers are forked from a process that has numba and the kernels loaded;
+    - `spark.sparkext.python`: this Python, if the master is local and PYSPARK_PYTHON is not set.
+
+    Returns the builder. A session that has the extension already is left as it is.
+
+    Raises
+    ------
+    EnvironmentProblemError
+        There is no jar for the installed PySpark, or Spark runs already, without the extension.
+    """
+    running = spark_bridge.running_conf("spark.sql.extensions")
+    if running is not None:
+        if EXTENSION in running.split(","):
+            return builder
+        raise EnvironmentProblemError(
+            "Spark is running already, without the extension, and jars cannot be added to a running JVM: stop the"
+            f" session and start Python anew, or start it with --jars {jar_path()} --conf"
+            f" spark.sql.extensions={EXTENSION}"
+        )
+    options = {**spark_bridge.default_conf(), **spark_bridge.builder_options(builder)}
+    builder.config("spark.jars", _appended(options.get("spark.jars"), str(jar_path())))
+    builder.config("spark.sql.extensions", _appended(options.get("spark.sql.extensions"), EXTENSION))
+    builder.config("spark.python.daemon.module", options.get("spark.python.daemon.module", "sparkext.daemon"))
+    master = options.get("spark.master", options.get("spark.remote", "local"))
+    if master.startswith("local") and not ({"spark.sparkext.python", "spark.pyspark.python"} & options.keys()):
+        builder.config("spark.sparkext.python", os.environ.get("PYSPARK_PYTHON", sys.executable))
+    return builder
+
+
+def _appended(existing: str | None, item: str) -> str:
+    items = [part.strip() for part in (existing or "").split(",") if part.strip()]
+    return ",".join(items if item in items else [*items, item])
