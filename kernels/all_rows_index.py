@@ -10,6 +10,7 @@ import numpy as np
 from sparkext.kernels.jit import AnyArray, frozen
 from sparkext.kernels.keys import EncodedKeys
 from sparkext.kernels.matches import Matches
+from sparkext.kernels.row_ids import row_id_dtype
 
 
 @dataclass(frozen=True)
@@ -39,6 +40,7 @@ class AllRowsIndex:
         """Return the full range for each of `keys.length` probe rows."""
         n = keys.length
         found = self.build_rows > 0
-        first = np.full(n, 0 if found else -1, dtype=np.int64)
-        counts = np.full(n, self.build_rows, dtype=np.int64)
+        dtype = row_id_dtype(self.build_rows)
+        first = np.full(n, 0 if found else -1, dtype=dtype)
+        counts = np.full(n, self.build_rows, dtype=dtype)
         return Matches(frozen(first), frozen(counts), None, n if found else 0, n * self.build_rows)

@@ -13,7 +13,6 @@ import numpy as np
 import pyarrow as pa
 
 from sparkext.kernels.buffers import (
-    Int64Array,
     UInt8Array,
     allocate,
     fixed_width_dtype,
@@ -23,6 +22,7 @@ from sparkext.kernels.buffers import (
 )
 from sparkext.kernels.intrinsics import copy_bytes, load_u64, prefetch, store_u64
 from sparkext.kernels.jit import AnyArray, frozen, kernel
+from sparkext.kernels.row_ids import RowIds
 
 MAX_VAR_BYTES = 2**31 - 1
 """Bytes that a string or binary column of one batch may hold: Arrow's 32-bit offsets end here."""
@@ -72,8 +72,8 @@ class Column:
         """Average bytes a row, for the first guess of a row's size."""
         return float(self.array.nbytes / len(self.array)) if len(self.array) else 0.0
 
-    def take(self, rows: Int64Array | None, missing: bool) -> pa.Array:
-        """Return the column at `rows` (int64[k]; None: as it is), with nulls at -1 if `missing` says there may be any.
+    def take(self, rows: RowIds | None, missing: bool) -> pa.Array:
+        """Return the column at `rows` (RowIds[k]; None: as it is), with nulls at -1 if `missing` says there may be any.
 
         Large strings come back as 32-bit strings, which is what Spark declares.
 
@@ -100,7 +100,7 @@ class Column:
         buffers = [validity, pa.py_buffer(offsets), pa.py_buffer(data[:total])]
         return pa.Array.from_buffers(_narrow(self.array.type), rows.size, buffers, null_count=nulls)
 
-    def _take_validity(self, rows: Int64Array, missing: bool) -> tuple[pa.Buffer | None, int]:
+    def _take_validity(self, rows: RowIds, missing: bool) -> tuple[pa.Buffer | None, int]:
         if self.bits is None and not missing:
             return None, 0
         bitmap = allocate((rows.size + 7) // 8, np.uint8)
@@ -109,7 +109,7 @@ class Column:
         nulls = _gather_validity(frozen(bits), self.first_bit, rows, bitmap)
         return pa.py_buffer(bitmap), nulls
 
-    def _take_by_arrow(self, rows: Int64Array, missing: bool) -> pa.Array:
+    def _take_by_arrow(self, rows: RowIds, missing: bool) -> pa.Array:
         indices = pa.array(rows, mask=rows < 0) if missing else pa.array(rows)
         return self.array.take(indices)
 
@@ -121,7 +121,7 @@ def _narrow(arrow_type: pa.DataType) -> Any:
 
 
 @kernel
-def compose(outer: Int64Array, inner: Int64Array, out: Int64Array) -> None:
+def compose(outer: RowIds, inner: RowIds, out: RowIds) -> None:
     """out[i] = outer[inner[i]]: row ids of an earlier join, carried through a later one."""
     for i in range(inner.size):
         out[i] = outer[inner[i]]
@@ -137,7 +137,7 @@ def _longest(offsets: AnyArray) -> int:
 
 
 @kernel
-def _gather_fixed(values: AnyArray, rows: Int64Array, missing: bool, out: AnyArray) -> None:
+def _gather_fixed(values: AnyArray, rows: RowIds, missing: bool, out: AnyArray) -> None:
     """out[i] = values[rows[i]]; a missing row leaves zero. Unsigned indices spare the test for negative ones."""
     if not missing:
         for i in range(rows.size):
@@ -152,7 +152,7 @@ def _gather_fixed(values: AnyArray, rows: Int64Array, missing: bool, out: AnyArr
 
 
 @kernel
-def _gather_validity(bits: UInt8Array, first_bit: int, rows: Int64Array, bitmap: UInt8Array) -> int:
+def _gather_validity(bits: UInt8Array, first_bit: int, rows: RowIds, bitmap: UInt8Array) -> int:
     """Set bit i of the zeroed `bitmap` where rows[i] is a row and not null (no `bits`: none is); return the nulls."""
     no_nulls = bits.size == 0
     nulls = 0
@@ -170,7 +170,7 @@ def _gather_validity(bits: UInt8Array, first_bit: int, rows: Int64Array, bitmap:
 
 
 @kernel
-def _total_length(offsets: AnyArray, rows: Int64Array, missing: bool) -> int:
+def _total_length(offsets: AnyArray, rows: RowIds, missing: bool) -> int:
     """Bytes that the strings of these rows take together."""
     total = np.int64(0)
     for i in range(rows.size):
@@ -182,7 +182,7 @@ def _total_length(offsets: AnyArray, rows: Int64Array, missing: bool) -> int:
 
 @kernel
 def _gather_bytes(
-    offsets: AnyArray, data: UInt8Array, rows: Int64Array, missing: bool, out_offsets: AnyArray, out: UInt8Array
+    offsets: AnyArray, data: UInt8Array, rows: RowIds, missing: bool, out_offsets: AnyArray, out: UInt8Array
 ) -> int:
     """Copy the string of each row, write the offsets (int32[k + 1]), return the bytes; `out` has `_SLACK` to spare.
 

@@ -18,7 +18,7 @@ from sparkext import pipeline as pipeline_module
 from sparkext.config import Settings, read_settings
 from sparkext.errors import SchemaMismatchError
 from sparkext.index_store import BuildSide, build_index
-from sparkext.kernels import gather
+from sparkext.kernels import gather, row_ids
 from sparkext.kernels.jit import JIT_ENABLED
 from sparkext.kernels.matches import Pairs
 from sparkext.pipeline import Pipeline, index_recipe
@@ -235,7 +235,10 @@ def test_any_chain(case: Case, data: st.DataObject) -> None:
     cuts = data.draw(st.lists(st.integers(0, total), max_size=4), label="cuts")
     budget = data.draw(st.sampled_from([1, 2, 7, None]), label="budget")
     headroom = data.draw(st.sampled_from(sorted(HEADROOMS)), label="headroom")
-    case.check(rows_bound(budget), HEADROOMS[headroom], cuts)
+    wide = data.draw(st.booleans(), label="wide row ids")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(row_ids, "NARROW_ROWS", 0 if wide else row_ids.NARROW_ROWS)
+        case.check(rows_bound(budget), HEADROOMS[headroom], cuts)
 
 
 @pytest.mark.parametrize("budget", [1, 7, None])
