@@ -18,6 +18,7 @@ class AllRowsIndex:
     """No key, no arrays: one match range, all `build_rows` of them, for any probe row."""
 
     kind: ClassVar[str] = "all rows"
+    rows: ClassVar[None] = None
 
     build_rows: int
 
@@ -35,6 +36,11 @@ class AllRowsIndex:
     def from_arrays(cls, arrays: dict[str, AnyArray], attributes: dict[str, int]) -> AllRowsIndex:
         """Rebuild the index."""
         return cls(attributes["build_rows"])
+
+    @property
+    def distinct(self) -> int:
+        """All rows count as one key."""
+        return 1
 
     def lookup(self, keys: EncodedKeys) -> Matches:
         """Return the full range for each of `keys.length` probe rows."""

@@ -58,6 +58,11 @@ class DenseIndex:
         arrays = freeze_all(arrays)
         return cls(arrays["slots"], arrays.get("rows"), attributes["minimum"])
 
+    @property
+    def distinct(self) -> int:
+        """The number of distinct keys."""
+        return int(np.count_nonzero(self.slots >= 0 if self.rows is None else np.diff(self.slots)))
+
     def lookup(self, keys: EncodedKeys) -> Matches:
         """Return the match range of every probe key; a key that `keys.valid` rules out matches nothing."""
         assert keys.words is not None, "only keys that fit a word are indexed densely"

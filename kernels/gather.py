@@ -21,7 +21,7 @@ from sparkext.kernels.buffers import (
     values_view,
 )
 from sparkext.kernels.intrinsics import copy_bytes, load_u64, prefetch, store_u64
-from sparkext.kernels.jit import AnyArray, frozen, kernel
+from sparkext.kernels.jit import AnyArray, frozen, inlined, kernel
 from sparkext.kernels.row_ids import RowIds
 
 MAX_VAR_BYTES = 2**31 - 1
@@ -31,6 +31,7 @@ MAX_VAR_BYTES = 2**31 - 1
 _SHORT = 64
 _SLACK = 64  # what copying in whole words may write past the end
 _AHEAD = 16
+_RUN = 4
 _ONE_PASS_BYTES = 8 << 20  # up to here, memory for the longest string in every row saves a pass over the lengths
 
 
@@ -180,22 +181,33 @@ def _total_length(offsets: AnyArray, rows: RowIds, missing: bool) -> int:
     return total
 
 
+@inlined
+def _consecutive(rows: RowIds, i: int) -> int:
+    """Tell how many rows from `i` on follow each other in the source."""
+    end = i + 1
+    while end < rows.size and rows[end] - rows[i] == end - i:
+        end += 1
+    return end - i
+
+
 @kernel
 def _gather_bytes(
     offsets: AnyArray, data: UInt8Array, rows: RowIds, missing: bool, out_offsets: AnyArray, out: UInt8Array
 ) -> int:
     """Copy the string of each row, write the offsets (int32[k + 1]), return the bytes; `out` has `_SLACK` to spare.
 
-    Short strings move in pairs of words, which may write past their end what the next row overwrites, as long as the
-    words read lie within `data`. Offsets and bytes of the rows ahead are prefetched. Measured against Arrow's `take`,
-    131,072 random rows: 18-byte names of 30,000 rows 13 → 5 to 10 ns a row, comments of 2 M rows 73 → 46.
+    Consecutive rows, `_RUN` and more, move as one block. Other short strings move in pairs of words, which may write
+    past their end what the next row overwrites, as long as the words read lie within `data`. Offsets and bytes of the
+    rows ahead are prefetched. Measured against Arrow's `take`, 131,072 random rows: 18-byte names of 30,000 rows
+    13 → 5 to 10 ns a row, comments of 2 M rows 73 → 46.
     """
     at = np.int64(0)
     out_offsets[0] = 0
     n = rows.size
     last_word_pair = data.size - 16
     last_line = data.size - _SHORT
-    for i in range(n):
+    i = 0
+    while i < n:
         if i + 2 * _AHEAD < n:
             row = rows[i + 2 * _AHEAD]
             if not missing or row >= 0:
@@ -205,9 +217,12 @@ def _gather_bytes(
             if not missing or row >= 0:
                 prefetch(data, offsets[row])
         row = rows[i]
+        run = 1
         if not missing or row >= 0:
             start = np.int64(offsets[row])
-            length = np.int64(offsets[row + 1]) - start
+            if i + _RUN <= n and rows[i + _RUN - 1] - row == _RUN - 1:
+                run = _consecutive(rows, i)
+            length = np.int64(offsets[row + run]) - start
             if length <= 16 and start <= last_word_pair:
                 store_u64(out, at, load_u64(data, start))
                 store_u64(out, at + 8, load_u64(data, start + 8))
@@ -217,6 +232,9 @@ def _gather_bytes(
                     store_u64(out, at + word + 8, load_u64(data, start + word + 8))
             else:
                 copy_bytes(out, at, data, start, length)
+            for j in range(1, run):
+                out_offsets[i + j] = at + np.int64(offsets[row + j]) - start
             at += length
-        out_offsets[i + 1] = at
+        i += run
+        out_offsets[i] = at
     return at

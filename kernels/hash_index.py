@@ -108,6 +108,11 @@ class HashIndex:
         key_bytes = VarBytes(arrays["key_offsets"], arrays["key_data"]) if "key_offsets" in arrays else None
         return cls(arrays["table"], arrays.get("rows"), key_bytes, **attributes)
 
+    @property
+    def distinct(self) -> int:
+        """The number of distinct keys."""
+        return int(np.count_nonzero(self.table[1::2] & _OCCUPIED))
+
     def lookup(self, keys: EncodedKeys) -> Matches:
         """Return the match range of every probe key; a key that `keys.valid` rules out matches nothing."""
         unique = self.rows is None

@@ -7,6 +7,7 @@ from typing import Any, ClassVar, Protocol
 from sparkext.kernels.jit import AnyArray, frozen
 from sparkext.kernels.keys import EncodedKeys
 from sparkext.kernels.matches import Matches
+from sparkext.kernels.row_ids import RowIds
 
 
 class JoinIndex(Protocol):
@@ -31,6 +32,16 @@ class JoinIndex(Protocol):
     @classmethod
     def from_arrays(cls, arrays: dict[str, AnyArray], attributes: dict[str, int]) -> Any:
         """Rebuild the index around arrays that may be mapped read-only."""
+        ...
+
+    @property
+    def rows(self) -> RowIds | None:
+        """Build rows, key by key; None if every key has one row, or if all build rows are in the order of keys."""
+        ...
+
+    @property
+    def distinct(self) -> int:
+        """The number of distinct keys."""
         ...
 
     def lookup(self, keys: EncodedKeys) -> Matches:

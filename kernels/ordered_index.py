@@ -78,6 +78,12 @@ class OrderedIndex:
         key_bytes = VarBytes(arrays["key_offsets"], arrays["key_data"]) if "key_offsets" in arrays else None
         return cls(arrays.get("words"), key_bytes, arrays.get("starts"), arrays.get("rows"), **attributes)
 
+    @property
+    def distinct(self) -> int:
+        """The number of distinct keys."""
+        keys = self.key_bytes.offsets[1:] if self.words is None and self.key_bytes is not None else self.words
+        return 0 if keys is None else keys.size
+
     def lookup(self, keys: EncodedKeys) -> Matches:
         """Return the match range of every probe key; a key that `keys.valid` rules out matches nothing."""
         group = np.empty(keys.length, dtype=f"i{self.row_bytes}")

@@ -26,13 +26,17 @@ _KINDS: Mapping[str, type[JoinIndex]] = {
 
 @dataclass(frozen=True)
 class IndexInfo:
-    """What the report says of an index: its kind and why, its size, and the seconds that its builder took."""
+    """What the report says of an index: its kind and why, its size, and the seconds that its builder took.
+
+    `clustered`: the payload is to be gathered from copies of the columns in the order of keys (`index.rows`).
+    """
 
     kind: str
     reason: str
     bytes: int
     build_rows: int
     seconds: float
+    clustered: bool = False
 
 
 def write_index_file(index: JoinIndex, info: IndexInfo, stream: IO[bytes]) -> None:

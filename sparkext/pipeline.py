@@ -46,6 +46,7 @@ def index_recipe(join: JoinSpec, hash_mask: int) -> IndexRecipe:
         null_safe=tuple(key.null_safe for key in join.keys),
         algorithm=join.algorithm,
         hash_mask=hash_mask,
+        may_cluster=join.how in ("inner", "left"),
     )
 
 
@@ -176,7 +177,7 @@ class Pipeline:
             for half in _halves(rows):
                 yield from self._flow(operator, half)
             return
-        matches = join.build.index.lookup(keys)
+        matches = join.build.lookup(keys)
         remaining = matches.output_rows(join.probe_kind)
         cursor = START
         rows_in = rows.length

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 import pyarrow as pa
 
 from sparkext.build_file import read_build_file
-from sparkext.index_store import BuildSide, IndexRecipe, build_index, file_identity, open_build_side
+from sparkext.index_store import BuildSide, IndexRecipe, file_identity, index_in_memory, open_build_side
 
 
 class BuildSource(Protocol):
@@ -106,8 +106,7 @@ def _private_build_side(name: str, rows: int, columns: list[pa.Array], recipe: I
     """Index a build side for this process alone, once for all of its tasks."""
     key = (name, recipe.digest)
     if key not in _private:
-        index, info = build_index(rows, columns, recipe)
-        _private[key] = BuildSide.of(rows, columns, index, info)
+        _private[key] = index_in_memory(rows, columns, recipe)
     _private.move_to_end(key)
     while len(_private) > _PRIVATE_BUILD_SIDES:
         _private.popitem(last=False)

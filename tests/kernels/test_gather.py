@@ -113,6 +113,20 @@ def test_any_rows_of_any_slice(data: st.DataObject) -> None:
     check(array, rows, missing)
 
 
+@given(data=st.data())
+@examples(60)
+def test_runs_of_consecutive_rows(data: st.DataObject) -> None:
+    """They move as one block: of every length, at both ends, next to each other, to missing rows and to repetitions."""
+    random = seeded(data.draw(st.integers(0, 1 << 32)))
+    array = pa.array(["x" * random.randrange(30) + str(row) for row in range(25)], pa.string()).slice(5)
+    rows: list[int] = []
+    for length in data.draw(st.lists(st.integers(0, 20), max_size=8)):
+        start = random.randrange(len(array) - length + 1)
+        rows += [*range(start, start + length), *[-1] * random.randrange(2), *[3] * random.randrange(3)]
+    check(array, rows, missing=True)
+    check(array, [row for row in rows if row >= 0], missing=False)
+
+
 @pytest.mark.parametrize("passes", [1, 2])
 @pytest.mark.parametrize("missing", [False, True])
 def test_strings_of_every_length(monkeypatch: pytest.MonkeyPatch, passes: int, missing: bool) -> None:

@@ -105,7 +105,9 @@ def check(
     probe = encoded(probe_keys, arrow_type, null_safe, before=5)
     assert (probe.words is not None) == (pa.types.is_integer(arrow_type) and not null_safe)
     expected = matches([(key,) for key in probe_keys], [(key,) for key in build_keys], [null_safe])
+    matchable = [key for key in build_keys if null_safe or key is not None]
     for candidate in (index, through_file(index)):
+        assert candidate.distinct == len(set(matchable))
         found = candidate.lookup(probe)
         assert match_lists(found) == expected
         assert not found.first.flags.writeable
@@ -437,6 +439,7 @@ def test_ordered_index_keeps_row_ids_where_nulls_were_dropped() -> None:
 def test_all_rows(build_rows: int, probe_rows: int) -> None:
     index = AllRowsIndex(build_rows)
     for candidate in (index, through_file(index)):
+        assert candidate.distinct == 1
         found = candidate.lookup(EncodedKeys(probe_rows, None, None, None))
         assert match_lists(found) == matches([()] * probe_rows, [()] * build_rows, [])
 
