@@ -192,16 +192,11 @@ def _table_bits(pairs: Int64Array, mask: np.uint64) -> int:
 
 def _slot_bytes(source: VarBytes, table: UInt64Array, rows: RowIds | None) -> VarBytes:
     """Copy the bytes of each slot's key, none for a free slot."""
-    starts = table[1::2]
-    occupied = (starts & _OCCUPIED) != 0
-    entries = (starts[occupied] & _START).astype(np.int64)
-    representatives = entries if rows is None else rows[entries].astype(np.int64)
-    lengths = np.zeros(starts.size, dtype=np.int64)
-    lengths[occupied] = source.offsets[representatives + 1] - source.offsets[representatives]
-    offsets = np.zeros(starts.size + 1, dtype=np.int64)
-    np.cumsum(lengths, out=offsets[1:])
+    entry_rows = frozen(np.empty(0, dtype=np.int32)) if rows is None else rows
+    offsets = np.empty(table.size // 2 + 1, dtype=np.int64)
+    _slot_offsets(table, entry_rows, source.offsets, offsets)
     data = np.empty(int(offsets[-1]), dtype=np.uint8)
-    _copy_spans(source.offsets, source.data, frozen(representatives), frozen(offsets[:-1][occupied]), data)
+    _copy_slots(table, entry_rows, *source, frozen(offsets), data)
     return VarBytes(frozen(offsets), frozen(data))
 
 
@@ -384,14 +379,56 @@ def _place(
     return used
 
 
+@inlined
+def _first_row(table: UInt64Array, rows: RowIds, slot: int) -> int:
+    """Return the first build row of the slot's key (without `rows`: the entry itself), -1 for a free slot."""
+    start = table[2 * slot + 1]
+    if start & _OCCUPIED == 0:
+        return -1
+    entry = np.int64(start & _START)
+    return entry if rows.size == 0 else np.int64(rows[entry])
+
+
 @kernel
-def _copy_spans(
-    offsets: Int64Array, data: UInt8Array, rows: Int64Array, out_starts: Int64Array, out: UInt8Array
+def _slot_offsets(table: UInt64Array, rows: RowIds, source_offsets: Int64Array, offsets: Int64Array) -> None:
+    """Write where the bytes of each slot's key will start, and the total. The lengths ahead are prefetched."""
+    slots = offsets.size - 1
+    at = np.int64(0)
+    for slot in range(slots):
+        if slot + _AHEAD < slots:
+            row = _first_row(table, rows, slot + _AHEAD)
+            if row >= 0:
+                prefetch(source_offsets, row)
+        offsets[slot] = at
+        row = _first_row(table, rows, slot)
+        if row >= 0:
+            at += source_offsets[row + 1] - source_offsets[row]
+    offsets[slots] = at
+
+
+@kernel
+def _copy_slots(
+    table: UInt64Array,
+    rows: RowIds,
+    source_offsets: Int64Array,
+    source: UInt8Array,
+    offsets: Int64Array,
+    data: UInt8Array,
 ) -> None:
-    """Copy the byte string of each row to where `out_starts` says."""
-    for i in range(rows.size):
-        source = offsets[rows[i]]
-        copy_bytes(out, out_starts[i], data, source, offsets[rows[i] + 1] - source)
+    """Copy the bytes of each slot's key to `offsets`. Offsets and bytes of the slots ahead are prefetched."""
+    slots = offsets.size - 1
+    for slot in range(slots):
+        if slot + 2 * _AHEAD < slots:
+            row = _first_row(table, rows, slot + 2 * _AHEAD)
+            if row >= 0:
+                prefetch(source_offsets, row)
+        if slot + _AHEAD < slots:
+            row = _first_row(table, rows, slot + _AHEAD)
+            if row >= 0:
+                prefetch(source, source_offsets[row])
+        row = _first_row(table, rows, slot)
+        if row >= 0:
+            copy_bytes(data, offsets[slot], source, source_offsets[row], offsets[slot + 1] - offsets[slot])
 
 
 @kernel
