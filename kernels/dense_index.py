@@ -22,7 +22,7 @@ from sparkext.kernels.buffers import Int64Array, UInt8Array
 from sparkext.kernels.index import freeze_all
 from sparkext.kernels.intrinsics import prefetch
 from sparkext.kernels.jit import AnyArray, frozen, kernel
-from sparkext.kernels.keys import EncodedKeys
+from sparkext.kernels.keys import EncodedKeys, word_range
 from sparkext.kernels.matches import Matches
 from sparkext.kernels.row_ids import RowIds, row_id_dtype
 
@@ -79,7 +79,7 @@ class DenseIndex:
 def key_range(keys: EncodedKeys) -> tuple[int, int, int] | None:
     """Return (smallest, largest, count) of the valid words, or None if there is no valid word."""
     assert keys.words is not None
-    count, low, high = _range(keys.words, keys.mask)
+    count, low, high = word_range(keys.words, keys.mask)
     return (int(low), int(high), int(count)) if count else None
 
 
@@ -96,20 +96,6 @@ def build_dense_index(keys: EncodedKeys, minimum: int, maximum: int, wide: bool 
     rows = np.empty(kept, dtype=dtype)
     _place_ranges(keys.words, keys.mask, np.int64(minimum), starts, rows)
     return DenseIndex(frozen(starts), frozen(rows), minimum)
-
-
-@kernel
-def _range(words: Int64Array, valid: UInt8Array) -> tuple[int, int, int]:
-    all_valid = valid.size == 0
-    count = 0
-    low = np.int64(0x7FFFFFFFFFFFFFFF)
-    high = -low - 1
-    for i in range(words.size):
-        if all_valid or valid[i] != 0:
-            count += 1
-            low = min(low, words[i])
-            high = max(high, words[i])
-    return count, low, high
 
 
 @kernel

@@ -31,7 +31,7 @@ from sparkext.kernels.dense_index import build_dense_index, key_range
 from sparkext.kernels.gather import Column
 from sparkext.kernels.hash_index import build_hash_index
 from sparkext.kernels.index import JoinIndex, index_bytes
-from sparkext.kernels.keys import EncodedKeys, cast_key, encode_keys
+from sparkext.kernels.keys import EncodedKeys, KeyRanges, cast_key, encode_keys, key_ranges
 from sparkext.kernels.matches import Matches
 from sparkext.kernels.ordered_index import build_ordered_index
 from sparkext.kernels.radix_sort import is_sorted
@@ -104,13 +104,12 @@ def build_index(rows: int, columns: Sequence[pa.Array], recipe: IndexRecipe) -> 
     started = time.perf_counter()
     if not recipe.key_columns:
         return _described(AllRowsIndex(rows), "the join has no key", rows, started)
-    keys = encode_keys(
-        [
-            cast_key(columns[column], key_type)
-            for column, key_type in zip(recipe.key_columns, recipe.key_types, strict=True)
-        ],
-        recipe.null_safe,
-    )
+    key_columns = [
+        cast_key(columns[column], key_type)
+        for column, key_type in zip(recipe.key_columns, recipe.key_types, strict=True)
+    ]
+    ranges = key_ranges(key_columns, recipe.null_safe)
+    keys = encode_keys(key_columns, recipe.null_safe, ranges)
     facts = _facts(keys)
     headroom = process_probe().headroom()
     choice = choose_index(recipe.algorithm, facts, None if headroom is None else headroom.bytes)
@@ -121,7 +120,7 @@ def build_index(rows: int, columns: Sequence[pa.Array], recipe: IndexRecipe) -> 
         index = build_dense_index(keys, facts.smallest, facts.largest)
     else:
         index = build_hash_index(keys, recipe.hash_mask)
-    described = _described(index, choice.reason, rows, started)
+    described = _described(index, choice.reason, rows, started, ranges)
     if not recipe.may_cluster or not _worth_clustering(index, columns):
         return described
     return index, replace(
@@ -167,8 +166,10 @@ def _facts(keys: EncodedKeys) -> BuildKeys:
     return BuildKeys(keys.length, valid, word=True, smallest=bounds[0], largest=bounds[1])
 
 
-def _described(index: JoinIndex, reason: str, rows: int, started: float) -> tuple[JoinIndex, IndexInfo]:
-    return index, IndexInfo(index.kind, reason, index_bytes(index), rows, time.perf_counter() - started)
+def _described(
+    index: JoinIndex, reason: str, rows: int, started: float, ranges: KeyRanges | None = None
+) -> tuple[JoinIndex, IndexInfo]:
+    return index, IndexInfo(index.kind, reason, index_bytes(index), rows, time.perf_counter() - started, ranges)
 
 
 def open_build_side(path: Path, recipe: IndexRecipe) -> BuildSide:

@@ -72,7 +72,7 @@ class _Join:
             cast_key(rows.gather(key.probe), key_type)
             for key, key_type in zip(self.spec.keys, self.key_types, strict=True)
         ]
-        return encode_keys(columns, self.null_safe)
+        return encode_keys(columns, self.null_safe, self.build.info.key_ranges)
 
     def mark(self, pairs: Pairs) -> None:
         """Remember which build rows have been given out."""

@@ -444,6 +444,24 @@ def test_many_rows_a_key_get_a_copy_in_their_order(tmp_path: Path, monkeypatch: 
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize("algorithm, kind", [("auto", "dense"), ("sort_merge", "ordered")])
+def test_the_ranges_of_packed_keys_come_with_the_index(tmp_path: Path, algorithm: str, kind: str) -> None:
+    """Two columns of 64 bits, packed alike by the process that builds and by all that map."""
+    path = tmp_path / "side"
+    keys = [(7, -1), (9, 5), (7, None), (8, 5), (7, -1)]
+    with atomic_file(path) as stream:
+        columns = [pa.array(column, pa.int64()) for column in zip(*keys, strict=True)]
+        write_build_file(pa.table(columns, names=["a", "b"]), stream)
+    recipe = IndexRecipe((0, 1), (pa.int64(), pa.int64()), (False, True), algorithm, FULL_MASK)
+    open_build_side(path, recipe)
+    side = index_store._OpenBuildSides().get(path, recipe)
+    assert side.index.kind == kind
+    probe = [(7, -1), (7, None), (8, 5), (9, -1), (6, 5), (10, 5), (None, 5), (7, 6), (7, -2)]
+    probe_columns = [pa.array(column, pa.int64()) for column in zip(*probe, strict=True)]
+    found = side.lookup(encode_keys(probe_columns, [False, True], side.info.key_ranges))
+    assert match_lists(found) == matches(probe, keys, [False, True])
+
+
 @pytest.mark.parametrize(
     "recipe, keys, kind, headroom",
     [
