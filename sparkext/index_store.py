@@ -20,6 +20,7 @@ from dataclasses import dataclass, replace
 from glob import escape
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 
 from sparkext import __version__
@@ -34,7 +35,7 @@ from sparkext.kernels.index import JoinIndex, index_bytes
 from sparkext.kernels.keys import EncodedKeys, KeyRanges, cast_key, encode_keys, key_ranges
 from sparkext.kernels.matches import Matches
 from sparkext.kernels.ordered_index import build_ordered_index
-from sparkext.kernels.radix_sort import is_sorted
+from sparkext.kernels.row_ids import RowIds
 from sparkext.memory import process_probe
 from sparkext.plans.algorithm import BuildKeys, choose_index, worth_clustering
 
@@ -120,24 +121,27 @@ def build_index(rows: int, columns: Sequence[pa.Array], recipe: IndexRecipe) -> 
         index = build_dense_index(keys, facts.smallest, facts.largest)
     else:
         index = build_hash_index(keys, recipe.hash_mask)
-    described = _described(index, choice.reason, rows, started, ranges)
-    if not recipe.may_cluster or not _worth_clustering(index, columns):
-        return described
-    return index, replace(
-        described[1], reason=f"{choice.reason}; many rows a key: payload in their order", clustered=True
-    )
+    if recipe.may_cluster and _worth_clustering(index, columns):
+        reason = f"{choice.reason}; many rows a key: payload copied in the order of keys"
+        return _described(index, reason, rows, started, ranges, clustered=True)
+    return _described(index, choice.reason, rows, started, ranges)
 
 
 def _worth_clustering(index: JoinIndex, columns: Sequence[pa.Array]) -> bool:
     rows = index.rows
-    if rows is None or is_sorted(rows) or any(_is_large(column.type) for column in columns):
+    if rows is None or any(_is_large(column.type) for column in columns):
         return False
     distinct = index.distinct
-    if distinct == rows.size:
-        return False  # lookups give the one row of a key, and no range of `rows`
+    if _runs(rows) <= distinct:
+        return False  # the rows of each key lie side by side as it is, or are one
     headroom = process_probe().headroom()
     free = None if headroom is None else headroom.bytes
     return worth_clustering(rows.size, distinct, sum(column.nbytes for column in columns), free)
+
+
+def _runs(rows: RowIds) -> int:
+    """Return how many runs of consecutive rows `rows` consists of."""
+    return int(np.count_nonzero(np.diff(rows) != 1)) + min(rows.size, 1)
 
 
 def _is_large(arrow_type: pa.DataType) -> bool:
@@ -167,9 +171,15 @@ def _facts(keys: EncodedKeys) -> BuildKeys:
 
 
 def _described(
-    index: JoinIndex, reason: str, rows: int, started: float, ranges: KeyRanges | None = None
+    index: JoinIndex,
+    reason: str,
+    rows: int,
+    started: float,
+    ranges: KeyRanges | None = None,
+    clustered: bool = False,
 ) -> tuple[JoinIndex, IndexInfo]:
-    return index, IndexInfo(index.kind, reason, index_bytes(index), rows, time.perf_counter() - started, ranges)
+    seconds = time.perf_counter() - started
+    return index, IndexInfo(index.kind, reason, index_bytes(index), rows, seconds, ranges, clustered)
 
 
 def open_build_side(path: Path, recipe: IndexRecipe) -> BuildSide:
