@@ -72,7 +72,7 @@ class HashIndex:
 
     - `table`: uint64[2 * slots], word and tagged start of each slot, with one free slot at the end.
     - `rows`: build rows, or None if every key has one.
-    - `key_bytes`: the bytes of each slot's key, or None for the word layout.
+    - `key_bytes`: the bytes of each occupied slot's key, or None for the word layout.
     - `bits`: b; `row_bytes`: width of the build side's row ids; `hash_mask`: all ones outside tests.
     """
 
@@ -162,7 +162,7 @@ def build_hash_index(keys: EncodedKeys, hash_mask: int = FULL_MASK, wide: bool =
     table = table[: 2 * used]
     dtype = row_id_dtype(keys.length, wide)
     rows = None if unique else frozen(sorted_keys[1::2].astype(dtype))
-    key_bytes = None if keys.rows is None else _slot_bytes(keys.rows, table, rows)
+    key_bytes = None if keys.rows is None else _slot_bytes(keys.rows, table, groups, rows)
     return HashIndex(frozen(table), rows, key_bytes, bits, dtype.itemsize, hash_mask)
 
 
@@ -190,13 +190,16 @@ def _table_bits(pairs: Int64Array, mask: np.uint64) -> int:
     return max(1, math.ceil(math.log2(max(_SLOTS_PER_KEY * distinct, 2.0))))
 
 
-def _slot_bytes(source: VarBytes, table: UInt64Array, rows: RowIds | None) -> VarBytes:
-    """Copy the bytes of each slot's key, none for a free slot."""
-    entry_rows = frozen(np.empty(0, dtype=np.int32)) if rows is None else rows
-    offsets = np.empty(table.size // 2 + 1, dtype=np.int64)
-    _slot_offsets(table, entry_rows, source.offsets, offsets)
-    data = np.empty(int(offsets[-1]), dtype=np.uint8)
-    _copy_slots(table, entry_rows, *source, frozen(offsets), data)
+def _slot_bytes(source: VarBytes, table: UInt64Array, keys: int, rows: RowIds | None) -> VarBytes:
+    """Copy the bytes of each occupied slot's key, `keys` in all."""
+    slots = np.empty(keys + 1, dtype=np.int64)
+    entries = np.empty(keys + 1, dtype=np.int64)
+    _occupied_slots(table, slots, entries)
+    slots, entries = frozen(slots[:-1]), frozen(entries[:-1])
+    first_rows = entries if rows is None else frozen(rows[entries].astype(np.int64))
+    offsets = np.zeros(table.size // 2 + 1, dtype=np.int64)
+    data = np.empty(_slot_offsets(slots, first_rows, source.offsets, offsets), dtype=np.uint8)
+    _copy_slots(slots, first_rows, *source, frozen(offsets), data)
     return VarBytes(frozen(offsets), frozen(data))
 
 
@@ -379,56 +382,53 @@ def _place(
     return used
 
 
-@inlined
-def _first_row(table: UInt64Array, rows: RowIds, slot: int) -> int:
-    """Return the first build row of the slot's key (without `rows`: the entry itself), -1 for a free slot."""
-    start = table[2 * slot + 1]
-    if start & _OCCUPIED == 0:
-        return -1
-    entry = np.int64(start & _START)
-    return entry if rows.size == 0 else np.int64(rows[entry])
+@kernel
+def _occupied_slots(table: UInt64Array, slots: Int64Array, entries: Int64Array) -> None:
+    """Write the number and the entry of each occupied slot; both arrays have room for one more.
+
+    Without a branch: which slots are free cannot be predicted.
+    """
+    count = 0
+    for slot in range(table.size // 2):
+        start = table[2 * slot + 1]
+        slots[count] = slot
+        entries[count] = np.int64(start & _START)
+        count += np.int64(start & _OCCUPIED != 0)
 
 
 @kernel
-def _slot_offsets(table: UInt64Array, rows: RowIds, source_offsets: Int64Array, offsets: Int64Array) -> None:
-    """Write where the bytes of each slot's key will start, and the total. The lengths ahead are prefetched."""
-    slots = offsets.size - 1
+def _slot_offsets(slots: Int64Array, rows: Int64Array, source_offsets: Int64Array, offsets: Int64Array) -> int:
+    """Write where the bytes of each slot's key start and end, return the total; free slots stay as they are.
+
+    `rows[i]` is a row with the key of `slots[i]`. The lengths ahead are prefetched.
+    """
     at = np.int64(0)
-    for slot in range(slots):
-        if slot + _AHEAD < slots:
-            row = _first_row(table, rows, slot + _AHEAD)
-            if row >= 0:
-                prefetch(source_offsets, row)
-        offsets[slot] = at
-        row = _first_row(table, rows, slot)
-        if row >= 0:
-            at += source_offsets[row + 1] - source_offsets[row]
-    offsets[slots] = at
+    for i in range(slots.size):
+        if i + _AHEAD < slots.size:
+            prefetch(source_offsets, rows[i + _AHEAD])
+        offsets[slots[i]] = at
+        at += source_offsets[rows[i] + 1] - source_offsets[rows[i]]
+        offsets[slots[i] + 1] = at
+    return at
 
 
 @kernel
 def _copy_slots(
-    table: UInt64Array,
-    rows: RowIds,
+    slots: Int64Array,
+    rows: Int64Array,
     source_offsets: Int64Array,
     source: UInt8Array,
     offsets: Int64Array,
     data: UInt8Array,
 ) -> None:
-    """Copy the bytes of each slot's key to `offsets`. Offsets and bytes of the slots ahead are prefetched."""
-    slots = offsets.size - 1
-    for slot in range(slots):
-        if slot + 2 * _AHEAD < slots:
-            row = _first_row(table, rows, slot + 2 * _AHEAD)
-            if row >= 0:
-                prefetch(source_offsets, row)
-        if slot + _AHEAD < slots:
-            row = _first_row(table, rows, slot + _AHEAD)
-            if row >= 0:
-                prefetch(source, source_offsets[row])
-        row = _first_row(table, rows, slot)
-        if row >= 0:
-            copy_bytes(data, offsets[slot], source, source_offsets[row], offsets[slot + 1] - offsets[slot])
+    """Copy the bytes of each slot's key to `offsets`. Offsets and bytes of the rows ahead are prefetched."""
+    for i in range(slots.size):
+        if i + 2 * _AHEAD < slots.size:
+            prefetch(source_offsets, rows[i + 2 * _AHEAD])
+        if i + _AHEAD < slots.size:
+            prefetch(source, source_offsets[rows[i + _AHEAD]])
+        start = source_offsets[rows[i]]
+        copy_bytes(data, offsets[slots[i]], source, start, source_offsets[rows[i] + 1] - start)
 
 
 @kernel
