@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from bench.workloads import Join, Workload
 from sparkext.config import Settings, read_settings
-from sparkext.index_store import BuildSide, build_index
+from sparkext.index_store import BuildSide, index_in_memory
 from sparkext.memory import MemoryProbe
 from sparkext.pipeline import Pipeline, index_recipe
 from sparkext.plans.spec import PROBE, ColumnRef, JoinSpec, KeyPair, PipelineSpec
@@ -65,8 +65,7 @@ def build_sides(workload: Workload, spec: PipelineSpec, settings: Settings, thre
     def build(join: Join, planned: JoinSpec) -> BuildSide:
         table = workload.tables[join.build]
         columns = [column.combine_chunks() for column in table.columns]
-        index, info = build_index(table.num_rows, columns, index_recipe(planned, settings.debug_hash_mask))
-        return BuildSide.of(table.num_rows, columns, index, info)
+        return index_in_memory(table.num_rows, columns, index_recipe(planned, settings.debug_hash_mask))
 
     order = sorted(range(len(spec.joins)), key=lambda number: -workload.tables[workload.joins[number].build].num_rows)
     with ThreadPoolExecutor(threads) as pool:

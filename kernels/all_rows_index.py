@@ -10,6 +10,7 @@ import numpy as np
 from sparkext.kernels.jit import AnyArray, frozen
 from sparkext.kernels.keys import EncodedKeys
 from sparkext.kernels.matches import Matches
+from sparkext.kernels.row_ids import row_id_dtype
 
 
 @dataclass(frozen=True)
@@ -17,6 +18,7 @@ class AllRowsIndex:
     """No key, no arrays: one match range, all `build_rows` of them, for any probe row."""
 
     kind: ClassVar[str] = "all rows"
+    rows: ClassVar[None] = None
 
     build_rows: int
 
@@ -35,10 +37,16 @@ class AllRowsIndex:
         """Rebuild the index."""
         return cls(attributes["build_rows"])
 
+    @property
+    def distinct(self) -> int:
+        """All rows count as one key."""
+        return 1
+
     def lookup(self, keys: EncodedKeys) -> Matches:
         """Return the full range for each of `keys.length` probe rows."""
         n = keys.length
         found = self.build_rows > 0
-        first = np.full(n, 0 if found else -1, dtype=np.int64)
-        counts = np.full(n, self.build_rows, dtype=np.int64)
+        dtype = row_id_dtype(self.build_rows)
+        first = np.full(n, 0 if found else -1, dtype=dtype)
+        counts = np.full(n, self.build_rows, dtype=dtype)
         return Matches(frozen(first), frozen(counts), None, n if found else 0, n * self.build_rows)

@@ -3,9 +3,9 @@
     unique keys                          repeated keys
 
     slots[key - min] = build row         starts[key - min] .. starts[key - min + 1] = range in rows
-    ┌───┬───┬─────┬───┐                  ┌───┬───┬───┬───┐        ┌───┬───┬───┐
-    │ 4 │ 0 │ none│ 2 │                  │ 0 │ 2 │ 2 │ 3 │ ─────▶ │ 1 │ 7 │ 3 │
-    └───┴───┴─────┴───┘                  └───┴───┴───┴───┘        └───┴───┴───┘
+    ┌───┬───┬────┬───┐                   ┌───┬───┬───┬───┐        ┌───┬───┬───┐
+    │ 4 │ 0 │ -1 │ 2 │                   │ 0 │ 2 │ 2 │ 3 │ ─────▶ │ 1 │ 7 │ 3 │
+    └───┴───┴────┴───┘                   └───┴───┴───┴───┘        └───┴───┴───┘
 
 It pays while the key range is a small multiple of the row count (surrogate keys, dates): four bytes a slot, and keys
 that arrive in order are looked up in memory order, where a hash would scatter them.
@@ -14,16 +14,17 @@ that arrive in order are looked up in memory order, where a hash would scatter t
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
 from sparkext.kernels.buffers import Int64Array, UInt8Array
-from sparkext.kernels.index import freeze_all, row_id_dtype
+from sparkext.kernels.index import freeze_all
 from sparkext.kernels.intrinsics import prefetch
 from sparkext.kernels.jit import AnyArray, frozen, kernel
-from sparkext.kernels.keys import EncodedKeys
+from sparkext.kernels.keys import EncodedKeys, word_range
 from sparkext.kernels.matches import Matches
+from sparkext.kernels.row_ids import RowIds, row_id_dtype
 
 _GROUP = 64
 
@@ -32,13 +33,13 @@ _GROUP = 64
 class DenseIndex:
     """See the module's drawing. `unique` tells which of the two layouts holds; `rows` is None for the first.
 
-    `slots` is uint32 or int64: rows (the largest value where there is none) or range starts.
+    `slots` holds rows (-1 where there is none) or range starts; its dtype is that of all row ids of the build side.
     """
 
     kind: ClassVar[str] = "dense"
 
-    slots: AnyArray
-    rows: AnyArray | None
+    slots: RowIds
+    rows: RowIds | None
     minimum: int
 
     @property
@@ -57,15 +58,20 @@ class DenseIndex:
         arrays = freeze_all(arrays)
         return cls(arrays["slots"], arrays.get("rows"), attributes["minimum"])
 
+    @property
+    def distinct(self) -> int:
+        """The number of distinct keys."""
+        return int(np.count_nonzero(self.slots >= 0 if self.rows is None else np.diff(self.slots)))
+
     def lookup(self, keys: EncodedKeys) -> Matches:
         """Return the match range of every probe key; a key that `keys.valid` rules out matches nothing."""
         assert keys.words is not None, "only keys that fit a word are indexed densely"
-        first = np.empty(keys.length, dtype=np.int64)
+        first = np.empty(keys.length, dtype=self.slots.dtype)
         minimum = np.int64(self.minimum)
         if self.rows is None:
-            matched = _lookup_unique(keys.words, keys.mask, self.slots, minimum, _empty(self.slots), first)
+            matched = _lookup_unique(keys.words, keys.mask, self.slots, minimum, first)
             return Matches(frozen(first), None, None, matched, matched)
-        counts = np.empty(keys.length, dtype=np.int64)
+        counts = np.empty_like(first)
         matched, pairs = _lookup_ranges(keys.words, keys.mask, self.slots, minimum, first, counts)
         return Matches(frozen(first), frozen(counts), self.rows, matched, pairs)
 
@@ -73,17 +79,17 @@ class DenseIndex:
 def key_range(keys: EncodedKeys) -> tuple[int, int, int] | None:
     """Return (smallest, largest, count) of the valid words, or None if there is no valid word."""
     assert keys.words is not None
-    count, low, high = _range(keys.words, keys.mask)
+    count, low, high = word_range(keys.words, keys.mask)
     return (int(low), int(high), int(count)) if count else None
 
 
 def build_dense_index(keys: EncodedKeys, minimum: int, maximum: int, wide: bool = False) -> DenseIndex:
     """Index valid words, all of which lie in [minimum, maximum]. `wide` forces eight-byte row ids, for tests."""
     assert keys.words is not None
-    dtype = row_id_dtype(keys.length + 1, wide)
+    dtype = row_id_dtype(keys.length, wide)
     span = maximum - minimum + 1
-    slots = np.full(span, np.iinfo(dtype).max, dtype=dtype)
-    if _place_unique(keys.words, keys.mask, np.int64(minimum), _empty(slots), slots):
+    slots = np.full(span, -1, dtype=dtype)
+    if _place_unique(keys.words, keys.mask, np.int64(minimum), slots):
         return DenseIndex(frozen(slots), None, minimum)
     starts = np.zeros(span + 1, dtype=dtype)
     kept = _count_slots(keys.words, keys.mask, np.int64(minimum), starts)
@@ -92,40 +98,21 @@ def build_dense_index(keys: EncodedKeys, minimum: int, maximum: int, wide: bool 
     return DenseIndex(frozen(starts), frozen(rows), minimum)
 
 
-def _empty(slots: AnyArray) -> Any:
-    """Return what marks a slot without a row: the largest value of its dtype, which no row reaches."""
-    return slots.dtype.type(np.iinfo(slots.dtype).max)
-
-
 @kernel
-def _range(words: Int64Array, valid: UInt8Array) -> tuple[int, int, int]:
-    all_valid = valid.size == 0
-    count = 0
-    low = np.int64(0x7FFFFFFFFFFFFFFF)
-    high = -low - 1
-    for i in range(words.size):
-        if all_valid or valid[i] != 0:
-            count += 1
-            low = min(low, words[i])
-            high = max(high, words[i])
-    return count, low, high
-
-
-@kernel
-def _place_unique(words: Int64Array, valid: UInt8Array, minimum: np.int64, empty: int, slots: AnyArray) -> bool:
+def _place_unique(words: Int64Array, valid: UInt8Array, minimum: np.int64, slots: RowIds) -> bool:
     """Write each row into its slot; stop and return False at the first key that repeats."""
     all_valid = valid.size == 0
     for i in range(words.size):
         if all_valid or valid[i] != 0:
             slot = words[i] - minimum
-            if slots[slot] != empty:
+            if slots[slot] >= 0:
                 return False
             slots[slot] = i
     return True
 
 
 @kernel
-def _count_slots(words: Int64Array, valid: UInt8Array, minimum: np.int64, starts: AnyArray) -> int:
+def _count_slots(words: Int64Array, valid: UInt8Array, minimum: np.int64, starts: RowIds) -> int:
     """Leave in starts[slot + 1] where the slot's range starts; return the number of valid keys."""
     all_valid = valid.size == 0
     for i in range(words.size):
@@ -140,7 +127,7 @@ def _count_slots(words: Int64Array, valid: UInt8Array, minimum: np.int64, starts
 
 
 @kernel
-def _place_ranges(words: Int64Array, valid: UInt8Array, minimum: np.int64, starts: AnyArray, rows: AnyArray) -> None:
+def _place_ranges(words: Int64Array, valid: UInt8Array, minimum: np.int64, starts: RowIds, rows: RowIds) -> None:
     """Place each row into its key's range, in row order; starts[slot + 1] becomes the end of the slot's range."""
     all_valid = valid.size == 0
     for i in range(words.size):
@@ -152,9 +139,7 @@ def _place_ranges(words: Int64Array, valid: UInt8Array, minimum: np.int64, start
 
 
 @kernel
-def _lookup_unique(
-    words: Int64Array, valid: UInt8Array, slots: AnyArray, minimum: np.int64, empty: int, first: Int64Array
-) -> int:
+def _lookup_unique(words: Int64Array, valid: UInt8Array, slots: RowIds, minimum: np.int64, first: RowIds) -> int:
     """first[i] = build row of words[i], or -1; return the number of matches."""
     all_valid = valid.size == 0
     span = np.uint64(slots.size)
@@ -163,10 +148,8 @@ def _lookup_unique(
         slot = np.uint64(words[i] - minimum)  # below the minimum it wraps and is out of span as well
         found = np.int64(-1)
         if slot < span and (all_valid or valid[i] != 0):
-            row = slots[np.int64(slot)]
-            if row != empty:
-                found = np.int64(row)
-                matched += 1
+            found = np.int64(slots[np.int64(slot)])
+            matched += found >= 0
         first[i] = found
     return matched
 
@@ -175,10 +158,10 @@ def _lookup_unique(
 def _lookup_ranges(
     words: Int64Array,
     valid: UInt8Array,
-    starts: AnyArray,
+    starts: RowIds,
     minimum: np.int64,
-    first: Int64Array,
-    counts: Int64Array,
+    first: RowIds,
+    counts: RowIds,
 ) -> tuple[int, int]:
     """Write the match range of every word; return (probe rows matched, pairs)."""
     all_valid = valid.size == 0

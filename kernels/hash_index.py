@@ -42,11 +42,12 @@ import numpy.typing as npt
 from sparkext.kernels.buffers import Int64Array, UInt8Array, VarBytes
 from sparkext.kernels.bytes_equal import spans_equal
 from sparkext.kernels.hashing import FULL_MASK, hash_rows, mix_word
-from sparkext.kernels.index import freeze_all, row_id_dtype
+from sparkext.kernels.index import freeze_all
 from sparkext.kernels.intrinsics import copy_bytes, prefetch
 from sparkext.kernels.jit import AnyArray, frozen, inlined, kernel
 from sparkext.kernels.keys import EncodedKeys
 from sparkext.kernels.matches import Matches
+from sparkext.kernels.row_ids import RowIds, row_id_dtype
 
 UInt64Array = npt.NDArray[np.uint64]
 
@@ -70,17 +71,18 @@ class HashIndex:
     """See the module's drawing.
 
     - `table`: uint64[2 * slots], word and tagged start of each slot, with one free slot at the end.
-    - `rows`: uint32 or int64 build rows, or None if every key has one.
-    - `key_bytes`: the bytes of each slot's key, or None for the word layout.
-    - `bits`: b; `hash_mask`: all ones outside tests.
+    - `rows`: build rows, or None if every key has one.
+    - `key_bytes`: the bytes of each occupied slot's key, or None for the word layout.
+    - `bits`: b; `row_bytes`: width of the build side's row ids; `hash_mask`: all ones outside tests.
     """
 
     kind: ClassVar[str] = "hash"
 
     table: UInt64Array
-    rows: AnyArray | None
+    rows: RowIds | None
     key_bytes: VarBytes | None
     bits: int
+    row_bytes: int
     hash_mask: int = field(default=FULL_MASK)
 
     @property
@@ -97,20 +99,25 @@ class HashIndex:
     @property
     def attributes(self) -> dict[str, int]:
         """The scalars of the index, by name."""
-        return {"bits": self.bits, "hash_mask": self.hash_mask}
+        return {"bits": self.bits, "row_bytes": self.row_bytes, "hash_mask": self.hash_mask}
 
     @classmethod
     def from_arrays(cls, arrays: dict[str, AnyArray], attributes: dict[str, int]) -> HashIndex:
         """Rebuild the index around arrays that may be mapped read-only."""
         arrays = freeze_all(arrays)
         key_bytes = VarBytes(arrays["key_offsets"], arrays["key_data"]) if "key_offsets" in arrays else None
-        return cls(arrays["table"], arrays.get("rows"), key_bytes, attributes["bits"], attributes["hash_mask"])
+        return cls(arrays["table"], arrays.get("rows"), key_bytes, **attributes)
+
+    @property
+    def distinct(self) -> int:
+        """The number of distinct keys."""
+        return int(np.count_nonzero(self.table[1::2] & _OCCUPIED))
 
     def lookup(self, keys: EncodedKeys) -> Matches:
         """Return the match range of every probe key; a key that `keys.valid` rules out matches nothing."""
         unique = self.rows is None
-        first = np.empty(keys.length, dtype=np.int64)
-        counts = np.empty(0 if unique else keys.length, dtype=np.int64)
+        first = np.empty(keys.length, dtype=f"i{self.row_bytes}")
+        counts = np.empty(0 if unique else keys.length, dtype=first.dtype)
         shift, mask = 64 - self.bits, np.uint64(self.hash_mask)
         if self.key_bytes is None:
             assert keys.words is not None, "probe and build keys have one layout"
@@ -153,9 +160,10 @@ def build_hash_index(keys: EncodedKeys, hash_mask: int = FULL_MASK, wide: bool =
     table = np.zeros(2 * ((1 << bits) + groups + 1), dtype=np.uint64)
     used = _place(homes, sorted_keys, boundary, mask, unique, table)
     table = table[: 2 * used]
-    rows = None if unique else frozen(sorted_keys[1::2].astype(row_id_dtype(keys.length, wide)))
-    key_bytes = None if keys.rows is None else _slot_bytes(keys.rows, table, rows)
-    return HashIndex(frozen(table), rows, key_bytes, bits, hash_mask)
+    dtype = row_id_dtype(keys.length, wide)
+    rows = None if unique else frozen(sorted_keys[1::2].astype(dtype))
+    key_bytes = None if keys.rows is None else _slot_bytes(keys.rows, table, groups, rows)
+    return HashIndex(frozen(table), rows, key_bytes, bits, dtype.itemsize, hash_mask)
 
 
 def _partition(words: Int64Array, valid: UInt8Array, mask: np.uint64) -> Int64Array:
@@ -182,18 +190,16 @@ def _table_bits(pairs: Int64Array, mask: np.uint64) -> int:
     return max(1, math.ceil(math.log2(max(_SLOTS_PER_KEY * distinct, 2.0))))
 
 
-def _slot_bytes(source: VarBytes, table: UInt64Array, rows: AnyArray | None) -> VarBytes:
-    """Copy the bytes of each slot's key, none for a free slot."""
-    starts = table[1::2]
-    occupied = (starts & _OCCUPIED) != 0
-    entries = (starts[occupied] & _START).astype(np.int64)
-    representatives = entries if rows is None else rows[entries].astype(np.int64)
-    lengths = np.zeros(starts.size, dtype=np.int64)
-    lengths[occupied] = source.offsets[representatives + 1] - source.offsets[representatives]
-    offsets = np.zeros(starts.size + 1, dtype=np.int64)
-    np.cumsum(lengths, out=offsets[1:])
-    data = np.empty(int(offsets[-1]), dtype=np.uint8)
-    _copy_spans(source.offsets, source.data, frozen(representatives), frozen(offsets[:-1][occupied]), data)
+def _slot_bytes(source: VarBytes, table: UInt64Array, keys: int, rows: RowIds | None) -> VarBytes:
+    """Copy the bytes of each occupied slot's key, `keys` in all."""
+    slots = np.empty(keys + 1, dtype=np.int64)
+    entries = np.empty(keys + 1, dtype=np.int64)
+    _occupied_slots(table, slots, entries)
+    slots, entries = frozen(slots[:-1]), frozen(entries[:-1])
+    first_rows = entries if rows is None else frozen(rows[entries].astype(np.int64))
+    offsets = np.zeros(table.size // 2 + 1, dtype=np.int64)
+    data = np.empty(_slot_offsets(slots, first_rows, source.offsets, offsets), dtype=np.uint8)
+    _copy_slots(slots, first_rows, *source, frozen(offsets), data)
     return VarBytes(frozen(offsets), frozen(data))
 
 
@@ -377,13 +383,52 @@ def _place(
 
 
 @kernel
-def _copy_spans(
-    offsets: Int64Array, data: UInt8Array, rows: Int64Array, out_starts: Int64Array, out: UInt8Array
+def _occupied_slots(table: UInt64Array, slots: Int64Array, entries: Int64Array) -> None:
+    """Write the number and the entry of each occupied slot; both arrays have room for one more.
+
+    Without a branch: which slots are free cannot be predicted.
+    """
+    count = 0
+    for slot in range(table.size // 2):
+        start = table[2 * slot + 1]
+        slots[count] = slot
+        entries[count] = np.int64(start & _START)
+        count += np.int64(start & _OCCUPIED != 0)
+
+
+@kernel
+def _slot_offsets(slots: Int64Array, rows: Int64Array, source_offsets: Int64Array, offsets: Int64Array) -> int:
+    """Write where the bytes of each slot's key start and end, return the total; free slots stay as they are.
+
+    `rows[i]` is a row with the key of `slots[i]`. The lengths ahead are prefetched.
+    """
+    at = np.int64(0)
+    for i in range(slots.size):
+        if i + _AHEAD < slots.size:
+            prefetch(source_offsets, rows[i + _AHEAD])
+        offsets[slots[i]] = at
+        at += source_offsets[rows[i] + 1] - source_offsets[rows[i]]
+        offsets[slots[i] + 1] = at
+    return at
+
+
+@kernel
+def _copy_slots(
+    slots: Int64Array,
+    rows: Int64Array,
+    source_offsets: Int64Array,
+    source: UInt8Array,
+    offsets: Int64Array,
+    data: UInt8Array,
 ) -> None:
-    """Copy the byte string of each row to where `out_starts` says."""
-    for i in range(rows.size):
-        source = offsets[rows[i]]
-        copy_bytes(out, out_starts[i], data, source, offsets[rows[i] + 1] - source)
+    """Copy the bytes of each slot's key to `offsets`. Offsets and bytes of the rows ahead are prefetched."""
+    for i in range(slots.size):
+        if i + 2 * _AHEAD < slots.size:
+            prefetch(source_offsets, rows[i + 2 * _AHEAD])
+        if i + _AHEAD < slots.size:
+            prefetch(source, source_offsets[rows[i + _AHEAD]])
+        start = source_offsets[rows[i]]
+        copy_bytes(data, offsets[slots[i]], source, start, source_offsets[rows[i] + 1] - start)
 
 
 @kernel
@@ -394,8 +439,8 @@ def _lookup_words(
     shift: int,
     mask: np.uint64,
     unique: bool,
-    first: Int64Array,
-    counts: Int64Array,
+    first: RowIds,
+    counts: RowIds,
 ) -> tuple[int, int]:
     """Write the match range of every word; return (probe rows matched, pairs). See the module's drawing."""
     all_valid = valid.size == 0
@@ -446,8 +491,8 @@ def _lookup_bytes(
     shift: int,
     mask: np.uint64,
     unique: bool,
-    first: Int64Array,
-    counts: Int64Array,
+    first: RowIds,
+    counts: RowIds,
 ) -> tuple[int, int]:
     """The same for byte strings whose hashes are `words`: the bytes of each candidate key are compared.
 

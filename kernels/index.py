@@ -4,14 +4,10 @@ from __future__ import annotations
 
 from typing import Any, ClassVar, Protocol
 
-import numpy as np
-
 from sparkext.kernels.jit import AnyArray, frozen
 from sparkext.kernels.keys import EncodedKeys
 from sparkext.kernels.matches import Matches
-
-NARROW_ROWS = 1 << 32
-"""Build sides below this many rows store row ids in four bytes."""
+from sparkext.kernels.row_ids import RowIds
 
 
 class JoinIndex(Protocol):
@@ -38,14 +34,19 @@ class JoinIndex(Protocol):
         """Rebuild the index around arrays that may be mapped read-only."""
         ...
 
+    @property
+    def rows(self) -> RowIds | None:
+        """Build rows, key by key; None if every key has one row, or if all build rows are in the order of keys."""
+        ...
+
+    @property
+    def distinct(self) -> int:
+        """The number of distinct keys."""
+        ...
+
     def lookup(self, keys: EncodedKeys) -> Matches:
         """Return the match range of every probe key; a key that `keys.valid` rules out matches nothing."""
         ...
-
-
-def row_id_dtype(build_rows: int, wide: bool = False) -> np.dtype[Any]:
-    """Return the dtype of stored row ids: four bytes while they suffice. `wide` forces eight, for tests."""
-    return np.dtype(np.int64 if wide or build_rows >= NARROW_ROWS else np.uint32)
 
 
 def index_bytes(index: JoinIndex) -> int:

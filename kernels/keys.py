@@ -8,13 +8,22 @@
     decimal, up to 18 digits             the unscaled value
     several columns of at most 64 bits   packed, the first column in the highest bits
 
-Everything else (strings, binary, longer decimals, wider composites) becomes a byte string whose equality is the
-equality of the keys. A null-safe column (`<=>`) carries one more bit, or byte, that says whether it is null; a null in
-any other column means that the row matches nothing, which `EncodedKeys.valid` records.
+Several columns, and a null-safe one, are packed tighter where the build side allows it: `key_ranges` are the smallest
+and largest word of each of its columns, and a key is a number in the mixed radix of their sizes:
+
+    ranges (7, 9) and (100, 149)       key (8, 120) = (8 - 7) * 50 + (120 - 100) = 70
+
+A probe value outside its range matches nothing. Such words take two columns of 64 bits where the values are few, and
+are often dense enough to be addressed directly.
+
+Everything else (strings, binary, longer decimals, composites of wide ranges) becomes a byte string whose equality is
+the equality of the keys. A null-safe column (`<=>`) carries one more bit, code or byte, that says whether it is null; a
+null in any other column means that the row matches nothing, which `EncodedKeys.valid` records.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -37,6 +46,10 @@ from sparkext.kernels.jit import NO_MASK, frozen, kernel
 
 _SIGN_BIT = np.int64(-(2**63))
 _MAX_WORD_DECIMAL = 18
+_PACKED_KEYS = 1 << 63  # non-negative words
+
+KeyRanges = Sequence[tuple[int, int]]
+"""(smallest, largest) word of each key column."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +57,8 @@ class EncodedKeys:
     """The keys of one batch or of one build side.
 
     `words` is int64[n] for the word layout and None for the byte layout, where `rows` holds the byte strings.
-    `valid` is uint8[n], 0 where the key has a null that matches nothing, or None if there is none.
+    `valid` is uint8[n], 0 where the key matches nothing (a null, or outside the build side's ranges), or None if there
+    is no such key.
     """
 
     length: int
@@ -82,11 +96,41 @@ def uses_words(key_types: Sequence[pa.DataType], null_safe: Sequence[bool]) -> b
     return total <= 64
 
 
-def encode_keys(columns: Sequence[pa.Array], null_safe: Sequence[bool]) -> EncodedKeys:
-    """Normalise key columns (equal lengths, already of the common type of both sides) to `EncodedKeys`."""
+def key_ranges(columns: Sequence[pa.Array], null_safe: Sequence[bool]) -> KeyRanges | None:
+    """Return the ranges to pack the keys of a build side by, or None where they are encoded otherwise.
+
+    That is a single column without null flag, columns that are no words, and ranges whose keys exceed 63 bits.
+    """
+    if (len(columns) == 1 and not null_safe[0]) or any(word_bits(column.type) is None for column in columns):
+        return None
+    ranges = [_column_range(column) for column in columns]
+    packed = math.prod(_radix(bounds, safe) for bounds, safe in zip(ranges, null_safe, strict=True))
+    return ranges if packed <= _PACKED_KEYS else None
+
+
+def _column_range(column: pa.Array) -> tuple[int, int]:
+    """Return the smallest and the largest word of a column; (0, 0) if it has none, as any range does then."""
+    mask = validity(column)
+    count, low, high = word_range(_column_words(column), NO_MASK if mask is None else mask)
+    return (int(low), int(high)) if count else (0, 0)
+
+
+def _radix(bounds: tuple[int, int], null_safe: bool) -> int:
+    """Return how many codes a column has: its values, and 0 for null if nulls are equal."""
+    low, high = bounds
+    return high - low + 1 + null_safe
+
+
+def encode_keys(columns: Sequence[pa.Array], null_safe: Sequence[bool], ranges: KeyRanges | None = None) -> EncodedKeys:
+    """Normalise key columns (equal lengths, already of the common type of both sides) to `EncodedKeys`.
+
+    Both sides of a join are encoded with the same `ranges`, those of its build side.
+    """
     if not columns:
         raise ValueError("a key needs at least one column")
     length = len(columns[0])
+    if ranges is not None:
+        return _pack_by_ranges(columns, null_safe, ranges)
     valid = _all_valid(columns, null_safe)
     if uses_words([column.type for column in columns], null_safe):
         return EncodedKeys(length, _to_words(columns, null_safe), None, valid)
@@ -148,6 +192,18 @@ def _to_words(columns: Sequence[pa.Array], null_safe: Sequence[bool]) -> Int64Ar
     if total == 64:
         packed ^= _SIGN_BIT
     return frozen(packed)
+
+
+def _pack_by_ranges(columns: Sequence[pa.Array], null_safe: Sequence[bool], ranges: KeyRanges) -> EncodedKeys:
+    length = len(columns[0])
+    packed = np.zeros(length, dtype=np.int64)
+    valid = np.ones(length, dtype=np.uint8)
+    for column, safe, bounds in zip(columns, null_safe, ranges, strict=True):
+        mask = validity(column)
+        present = NO_MASK if mask is None else mask
+        low, high = bounds
+        _pack_codes(_column_words(column), present, np.int64(low), np.int64(high), safe, packed, valid)
+    return EncodedKeys(length, frozen(packed), None, None if valid.all() else frozen(valid))
 
 
 def _is_signed(key_type: pa.DataType) -> bool:
@@ -239,6 +295,49 @@ def _pack(words: Int64Array, valid: UInt8Array, bits: int, null_safe: bool, sign
             packed[i] = np.int64((acc << np.uint64(bits)) | value)
         else:
             packed[i] = np.int64(value)
+
+
+@kernel
+def _pack_codes(
+    words: Int64Array,
+    present: UInt8Array,
+    low: np.int64,
+    high: np.int64,
+    null_safe: bool,
+    packed: Int64Array,
+    valid: UInt8Array,
+) -> None:
+    """Append one column as a digit of its radix; clear `valid` where the word is outside [low, high], or a null is.
+
+    What is not valid leaves garbage in `packed`.
+    """
+    none_missing = present.size == 0
+    values = np.uint64(high) - np.uint64(low) + np.uint64(1)
+    radix = values + np.uint64(null_safe)
+    for i in range(words.size):
+        code = np.uint64(words[i]) - np.uint64(low)  # below the range it wraps, and is beyond it as well
+        inside = code < values
+        code += np.uint64(null_safe)
+        if not none_missing and present[i] == 0:
+            code = np.uint64(0)
+            inside = null_safe
+        packed[i] = np.int64(np.uint64(packed[i]) * radix + code)
+        valid[i] &= np.uint8(inside)
+
+
+@kernel
+def word_range(words: Int64Array, valid: UInt8Array) -> tuple[int, int, int]:
+    """Return the number of valid words, the smallest and the largest of them."""
+    all_valid = valid.size == 0
+    count = 0
+    low = np.int64(0x7FFFFFFFFFFFFFFF)
+    high = -low - 1
+    for i in range(words.size):
+        if all_valid or valid[i] != 0:
+            count += 1
+            low = min(low, words[i])
+            high = max(high, words[i])
+    return count, low, high
 
 
 @kernel

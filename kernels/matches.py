@@ -17,33 +17,29 @@ reaches its output size returns control and resumes where it stopped.)
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from sparkext.kernels.buffers import Int64Array
-from sparkext.kernels.jit import AnyArray, frozen, kernel
-
-NO_ROWS = frozen(np.empty(0, dtype=np.uint32))
-"""Stands for "the entry is the build row" where a kernel takes an entry-to-row map."""
-
-NO_COUNTS: Int64Array = frozen(np.empty(0, dtype=np.int64))
-"""Stands for "every match range has one entry" where a kernel takes counts."""
+from sparkext.kernels.jit import frozen, kernel
+from sparkext.kernels.row_ids import RowIds, row_id_dtype
 
 
 @dataclass(frozen=True)
 class Matches:
     """The matches of one morsel of `first.size` probe rows.
 
-    - `first`: int64[n], the first entry of the row's match range, or -1 where nothing matches.
-    - `counts`: int64[n] entries in the range, or None if every range has at most one.
-    - `rows`: uint32 or int64, build row of each index entry, or None if the entry is the build row.
+    `first`, `counts` and `rows` have one dtype, the build side's.
+
+    - `first`: RowIds[n], the first entry of the row's match range, or -1 where nothing matches.
+    - `counts`: RowIds[n] entries in the range, or None if every range has at most one.
+    - `rows`: build row of each index entry, or None if the entry is the build row.
     - `matched`: probe rows with a match; `pairs`: sum of all counts.
     """
 
-    first: Int64Array
-    counts: Int64Array | None
-    rows: AnyArray | None
+    first: RowIds
+    counts: RowIds | None
+    rows: RowIds | None
     matched: int
     pairs: int
 
@@ -73,13 +69,13 @@ START = Cursor(0, 0)
 class Pairs(NamedTuple):
     """One budgeted piece of a probe's output.
 
-    - `probe_rows`: int64[k], or None for "every row of the morsel, once, in order".
-    - `build_rows`: int64[k], -1 where an outer join found no match, or None for semi and anti joins.
+    - `probe_rows`: RowIds[k], or None for "every row of the morsel, once, in order".
+    - `build_rows`: RowIds[k], -1 where an outer join found no match, or None for semi and anti joins.
     """
 
     length: int
-    probe_rows: Int64Array | None
-    build_rows: Int64Array | None
+    probe_rows: RowIds | None
+    build_rows: RowIds | None
 
 
 def probe(matches: Matches, how: str, cursor: Cursor, budget: int, remaining: int) -> tuple[Pairs, Cursor]:
@@ -92,7 +88,7 @@ def probe(matches: Matches, how: str, cursor: Cursor, budget: int, remaining: in
     n = matches.first.size
     size = min(budget, remaining)
     if how == "existence":
-        rows = None if size == n else np.arange(cursor.row, cursor.row + size, dtype=np.int64)
+        rows = None if size == n else np.arange(cursor.row, cursor.row + size, dtype=_probe_dtype(matches))
         return Pairs(size, rows, rows), Cursor(cursor.row + size, 0)
     if how in ("semi", "anti"):
         return _probe_membership(matches, how == "semi", cursor, size)
@@ -100,10 +96,11 @@ def probe(matches: Matches, how: str, cursor: Cursor, budget: int, remaining: in
     if matches.counts is None and matches.rows is None and cursor == START and size == n:
         # Each probe row gives exactly one result row: nothing to compact, nothing to copy.
         return Pairs(n, None, matches.first), Cursor(n, 0)
-    probe_rows = np.empty(size, dtype=np.int64)
-    build_rows = np.empty(size, dtype=np.int64)
-    counts = NO_COUNTS if matches.counts is None else matches.counts
-    rows = NO_ROWS if matches.rows is None else matches.rows
+    probe_rows = np.empty(size, dtype=_probe_dtype(matches))
+    build_rows = np.empty(size, dtype=matches.first.dtype)
+    none = frozen(np.empty(0, dtype=matches.first.dtype))
+    counts = none if matches.counts is None else matches.counts
+    rows = none if matches.rows is None else matches.rows
     row, offset = _expand(
         matches.first,
         counts,
@@ -118,33 +115,41 @@ def probe(matches: Matches, how: str, cursor: Cursor, budget: int, remaining: in
     return Pairs(size, probe_rows, build_rows), Cursor(row, offset)
 
 
+def _probe_dtype(matches: Matches) -> np.dtype[Any]:
+    """Return the dtype of ids of the morsel's rows: wide with a wide build side, so that tests of it cover both."""
+    return row_id_dtype(matches.first.size, wide=matches.first.dtype == np.int64)
+
+
 def _probe_membership(matches: Matches, wanted: bool, cursor: Cursor, size: int) -> tuple[Pairs, Cursor]:
     n = matches.first.size
     if size == n and cursor == START:
         return Pairs(n, None, None), Cursor(n, 0)
-    probe_rows = np.empty(size, dtype=np.int64)
+    probe_rows = np.empty(size, dtype=_probe_dtype(matches))
     row = _members(matches.first, wanted, cursor.row, probe_rows)
     return Pairs(size, probe_rows, None), Cursor(row, 0)
 
 
 @kernel
 def _expand(
-    first: Int64Array,
-    counts: Int64Array,
-    rows: AnyArray,
+    first: RowIds,
+    counts: RowIds,
+    rows: RowIds,
     entry_is_row: bool,
     outer: bool,
     row: int,
     offset: int,
-    probe_rows: Int64Array,
-    build_rows: Int64Array,
+    probe_rows: RowIds,
+    build_rows: RowIds,
 ) -> tuple[int, int]:
-    """Fill both outputs (int64, equal sizes) with the next pairs from (row, offset) on; return where it stopped."""
+    """Fill both outputs (of equal sizes) with the next pairs from (row, offset) on; return where it stopped.
+
+    Without `counts` every range has one entry.
+    """
     single = counts.size == 0
     produced = 0
     wanted = probe_rows.size
     while produced < wanted:
-        start = first[row]
+        start = np.int64(first[row])
         if start < 0:
             if outer:
                 probe_rows[produced] = row
@@ -152,7 +157,7 @@ def _expand(
                 produced += 1
             row += 1
             continue
-        count = 1 if single else counts[row]
+        count = 1 if single else np.int64(counts[row])
         take = min(count - offset, wanted - produced)
         start += offset
         for j in range(take):
@@ -167,7 +172,7 @@ def _expand(
 
 
 @kernel
-def _members(first: Int64Array, wanted: bool, row: int, probe_rows: Int64Array) -> int:
+def _members(first: RowIds, wanted: bool, row: int, probe_rows: RowIds) -> int:
     """Fill `probe_rows` with the next rows, from `row` on, that have a match (`wanted`) or have none."""
     produced = 0
     while produced < probe_rows.size:

@@ -25,26 +25,31 @@ import pyarrow.compute as pc
 
 from sparkext.kernels.buffers import Int64Array, UInt8Array, VarBytes
 from sparkext.kernels.bytes_equal import compare_spans
-from sparkext.kernels.index import freeze_all, row_id_dtype
+from sparkext.kernels.index import freeze_all
 from sparkext.kernels.intrinsics import prefetch
 from sparkext.kernels.jit import AnyArray, frozen, kernel
 from sparkext.kernels.keys import EncodedKeys
 from sparkext.kernels.matches import Matches
 from sparkext.kernels.radix_sort import is_sorted, sort_words
+from sparkext.kernels.row_ids import RowIds, row_id_dtype
 
 _LANES = 16
 
 
 @dataclass(frozen=True)
 class OrderedIndex:
-    """See the module's drawing. `words` or `key_bytes` holds the distinct keys, by layout."""
+    """See the module's drawing. `words` or `key_bytes` holds the distinct keys, by layout.
+
+    `row_bytes`: width of the build side's row ids.
+    """
 
     kind: ClassVar[str] = "ordered"
 
     words: Int64Array | None
     key_bytes: VarBytes | None
-    starts: Int64Array | None
-    rows: AnyArray | None
+    starts: RowIds | None
+    rows: RowIds | None
+    row_bytes: int
 
     @property
     def arrays(self) -> dict[str, AnyArray]:
@@ -63,19 +68,25 @@ class OrderedIndex:
 
     @property
     def attributes(self) -> dict[str, int]:
-        """The scalars of the index: none."""
-        return {}
+        """The scalars of the index, by name."""
+        return {"row_bytes": self.row_bytes}
 
     @classmethod
     def from_arrays(cls, arrays: dict[str, AnyArray], attributes: dict[str, int]) -> OrderedIndex:
         """Rebuild the index around arrays that may be mapped read-only."""
         arrays = freeze_all(arrays)
         key_bytes = VarBytes(arrays["key_offsets"], arrays["key_data"]) if "key_offsets" in arrays else None
-        return cls(arrays.get("words"), key_bytes, arrays.get("starts"), arrays.get("rows"))
+        return cls(arrays.get("words"), key_bytes, arrays.get("starts"), arrays.get("rows"), **attributes)
+
+    @property
+    def distinct(self) -> int:
+        """The number of distinct keys."""
+        keys = self.key_bytes.offsets[1:] if self.words is None and self.key_bytes is not None else self.words
+        return 0 if keys is None else keys.size
 
     def lookup(self, keys: EncodedKeys) -> Matches:
         """Return the match range of every probe key; a key that `keys.valid` rules out matches nothing."""
-        group = np.empty(keys.length, dtype=np.int64)
+        group = np.empty(keys.length, dtype=f"i{self.row_bytes}")
         if self.words is not None:
             assert keys.words is not None, "probe and build keys have one layout"
             search = _merge_words if is_sorted(keys.words) else _search_words
@@ -85,7 +96,7 @@ class OrderedIndex:
             _search_bytes(keys.rows.offsets, keys.rows.data, keys.mask, *self.key_bytes, group)
         return self._ranges(group)
 
-    def _ranges(self, group: Int64Array) -> Matches:
+    def _ranges(self, group: RowIds) -> Matches:
         if self.starts is None:
             matched = int(np.count_nonzero(group >= 0))
             if self.rows is None:
@@ -129,11 +140,13 @@ def _assemble(
 ) -> OrderedIndex:
     in_order = rows.size == build_rows and is_sorted(rows)
     unique = starts.size == rows.size + 1
+    dtype = row_id_dtype(build_rows, wide)
     return OrderedIndex(
         words,
         key_bytes,
-        None if unique else frozen(starts),
-        None if in_order else frozen(rows.astype(row_id_dtype(build_rows, wide))),
+        None if unique else frozen(starts.astype(dtype)),
+        None if in_order else frozen(rows.astype(dtype)),
+        dtype.itemsize,
     )
 
 
@@ -191,7 +204,7 @@ def _mark_bytes(offsets: Int64Array, data: UInt8Array, rows: Int64Array, boundar
 
 
 @kernel
-def _merge_words(words: Int64Array, valid: UInt8Array, keys: Int64Array, group: Int64Array) -> None:
+def _merge_words(words: Int64Array, valid: UInt8Array, keys: Int64Array, group: RowIds) -> None:
     """group[i] = position of words[i] in `keys`, or -1. Both ascend; invalid words hold garbage that ascends too."""
     all_valid = valid.size == 0
     size = keys.size
@@ -216,7 +229,7 @@ def _merge_words(words: Int64Array, valid: UInt8Array, keys: Int64Array, group: 
 
 
 @kernel
-def _search_words(words: Int64Array, valid: UInt8Array, keys: Int64Array, group: Int64Array) -> None:
+def _search_words(words: Int64Array, valid: UInt8Array, keys: Int64Array, group: RowIds) -> None:
     """group[i] = position of words[i] in `keys`, or -1, by bisection, `_LANES` words in step."""
     all_valid = valid.size == 0
     size = keys.size
@@ -248,7 +261,7 @@ def _search_bytes(
     valid: UInt8Array,
     key_offsets: Int64Array,
     key_data: UInt8Array,
-    group: Int64Array,
+    group: RowIds,
 ) -> None:
     """group[i] = position of byte string i among the sorted keys, or -1. Starts at the last hit: runs cost nothing."""
     all_valid = valid.size == 0
@@ -278,14 +291,14 @@ def _search_bytes(
 
 
 @kernel
-def _translate(group: Int64Array, rows: AnyArray, first: Int64Array) -> None:
+def _translate(group: RowIds, rows: RowIds, first: RowIds) -> None:
     """first[i] = build row of the one-row group, or -1."""
     for i in range(group.size):
         first[i] = np.int64(rows[group[i]]) if group[i] >= 0 else -1
 
 
 @kernel
-def _group_ranges(group: Int64Array, starts: Int64Array, first: Int64Array, counts: Int64Array) -> tuple[int, int]:
+def _group_ranges(group: RowIds, starts: RowIds, first: RowIds, counts: RowIds) -> tuple[int, int]:
     """Turn group positions into match ranges; return (probe rows matched, pairs)."""
     matched = 0
     pairs = 0

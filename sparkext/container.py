@@ -21,7 +21,7 @@ import pyarrow as pa
 
 from sparkext.errors import BuildFileError
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 _MAGIC = b"SPARKEX\x01"
 _ALIGNMENT = 64
 _TRAILER = struct.Struct("<QI8s")

@@ -17,6 +17,7 @@ from sparkext.kernels.dense_index import DenseIndex
 from sparkext.kernels.hash_index import HashIndex
 from sparkext.kernels.index import JoinIndex
 from sparkext.kernels.jit import AnyArray
+from sparkext.kernels.keys import KeyRanges
 from sparkext.kernels.ordered_index import OrderedIndex
 
 _KINDS: Mapping[str, type[JoinIndex]] = {
@@ -26,13 +27,19 @@ _KINDS: Mapping[str, type[JoinIndex]] = {
 
 @dataclass(frozen=True)
 class IndexInfo:
-    """What the report says of an index: its kind and why, its size, and the seconds that its builder took."""
+    """What the report says of an index: its kind and why, its size, and the seconds that its builder took.
+
+    And what its users have to know. `key_ranges`: how keys are packed (see `keys.encode_keys`).
+    `clustered`: the payload is to be gathered from copies of the columns in the order of keys (`index.rows`).
+    """
 
     kind: str
     reason: str
     bytes: int
     build_rows: int
     seconds: float
+    key_ranges: KeyRanges | None = None
+    clustered: bool = False
 
 
 def write_index_file(index: JoinIndex, info: IndexInfo, stream: IO[bytes]) -> None:

@@ -1,6 +1,7 @@
 """One index per build side and node: built by the first worker that needs it, mapped by all.
 
-The index lies beside the build file, so it lives and dies with it.
+The index lies beside the build file, so it lives and dies with it, and so does the clustered copy of the columns that
+build sides with many rows a key get.
 """
 
 from __future__ import annotations
@@ -10,28 +11,31 @@ import json
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import IO
 
+import numpy as np
 import pyarrow as pa
 
 from sparkext import __version__
-from sparkext.build_file import read_build_file
-from sparkext.container import FORMAT_VERSION, TEMPORARY_SUFFIX, map_file
+from sparkext.build_file import read_build_file, write_build_file
+from sparkext.container import FORMAT_VERSION, TEMPORARY_SUFFIX, atomic_file, map_file
 from sparkext.index_file import IndexInfo, read_index_file, write_index_file
 from sparkext.kernels.all_rows_index import AllRowsIndex
 from sparkext.kernels.dense_index import build_dense_index, key_range
 from sparkext.kernels.gather import Column
 from sparkext.kernels.hash_index import build_hash_index
 from sparkext.kernels.index import JoinIndex, index_bytes
-from sparkext.kernels.keys import EncodedKeys, cast_key, encode_keys
+from sparkext.kernels.keys import EncodedKeys, KeyRanges, cast_key, encode_keys, key_ranges
+from sparkext.kernels.matches import Matches
 from sparkext.kernels.ordered_index import build_ordered_index
+from sparkext.kernels.row_ids import RowIds
 from sparkext.memory import process_probe
-from sparkext.plans.algorithm import BuildKeys, choose_index
+from sparkext.plans.algorithm import BuildKeys, choose_index, worth_clustering
 from sparkext.publication import LOCK_SUFFIX, publish_once
 
 INDEX_SUFFIX = ".index"
+COLUMNS_SUFFIX = ".columns"
 _OPEN_BUILD_SIDES = 16
 
 
@@ -40,6 +44,7 @@ class IndexRecipe:
     """Everything that determines an index of a given build file.
 
     `key_columns` are positions in the build file, `key_types` the Arrow types in which keys are compared.
+    `may_cluster`: the join gathers payload and does not ask which build rows it comes from.
     """
 
     key_columns: tuple[int, ...]
@@ -47,6 +52,7 @@ class IndexRecipe:
     null_safe: tuple[bool, ...]
     algorithm: str
     hash_mask: int
+    may_cluster: bool = False
 
     @property
     def digest(self) -> str:
@@ -59,13 +65,18 @@ class IndexRecipe:
             self.null_safe,
             self.algorithm,
             self.hash_mask,
+            self.may_cluster,
         ]
         return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]
 
 
 @dataclass(frozen=True)
 class BuildSide:
-    """A build side as a pipeline uses it: its columns, and the index over its keys. Both may be mapped files."""
+    """A build side as a pipeline uses it: its columns, and the index over its keys. Both may be mapped files.
+
+    `columns` hold the rows that matches speak of: those of the build file, or where `info.clustered` those of the
+    copy in the order of keys.
+    """
 
     rows: int
     columns: Sequence[Column]
@@ -77,19 +88,23 @@ class BuildSide:
         """Prepare the columns for gathers, once for all tasks of this process."""
         return cls(rows, [Column.of(column) for column in columns], index, info)
 
+    def lookup(self, keys: EncodedKeys) -> Matches:
+        """Return the match range of every probe key, in terms of `columns`."""
+        matches = self.index.lookup(keys)
+        return replace(matches, rows=None) if self.info.clustered else matches
+
 
 def build_index(rows: int, columns: Sequence[pa.Array], recipe: IndexRecipe) -> tuple[JoinIndex, IndexInfo]:
     """Choose and build the index of a build side in this process."""
     started = time.perf_counter()
     if not recipe.key_columns:
         return _described(AllRowsIndex(rows), "the join has no key", rows, started)
-    keys = encode_keys(
-        [
-            cast_key(columns[column], key_type)
-            for column, key_type in zip(recipe.key_columns, recipe.key_types, strict=True)
-        ],
-        recipe.null_safe,
-    )
+    key_columns = [
+        cast_key(columns[column], key_type)
+        for column, key_type in zip(recipe.key_columns, recipe.key_types, strict=True)
+    ]
+    ranges = key_ranges(key_columns, recipe.null_safe)
+    keys = encode_keys(key_columns, recipe.null_safe, ranges)
     facts = _facts(keys)
     headroom = process_probe().headroom()
     choice = choose_index(recipe.algorithm, facts, None if headroom is None else headroom.bytes)
@@ -100,7 +115,43 @@ def build_index(rows: int, columns: Sequence[pa.Array], recipe: IndexRecipe) -> 
         index = build_dense_index(keys, facts.smallest, facts.largest)
     else:
         index = build_hash_index(keys, recipe.hash_mask)
-    return _described(index, choice.reason, rows, started)
+    if recipe.may_cluster and _worth_clustering(index, columns):
+        reason = f"{choice.reason}; many rows a key: payload copied in the order of keys"
+        return _described(index, reason, rows, started, ranges, clustered=True)
+    return _described(index, choice.reason, rows, started, ranges)
+
+
+def _worth_clustering(index: JoinIndex, columns: Sequence[pa.Array]) -> bool:
+    rows = index.rows
+    if rows is None or any(_is_large(column.type) for column in columns):
+        return False
+    distinct = index.distinct
+    if _runs(rows) <= distinct:
+        return False  # the rows of each key lie side by side as it is, or are one
+    headroom = process_probe().headroom()
+    free = None if headroom is None else headroom.bytes
+    return worth_clustering(rows.size, distinct, sum(column.nbytes for column in columns), free)
+
+
+def _runs(rows: RowIds) -> int:
+    """Return how many runs of consecutive rows `rows` consists of."""
+    return int(np.count_nonzero(np.diff(rows) != 1)) + min(rows.size, 1)
+
+
+def _is_large(arrow_type: pa.DataType) -> bool:
+    """Tell whether one array of all rows may hold more bytes than 32-bit offsets reach."""
+    return bool(pa.types.is_large_string(arrow_type) or pa.types.is_large_binary(arrow_type))
+
+
+def clustered(columns: Sequence[pa.Array], index: JoinIndex) -> list[pa.Array]:
+    """Return the rows of the index, key by key: entry i of the index is row i of the result."""
+    return [Column.of(column).take(index.rows, missing=False) for column in columns]
+
+
+def index_in_memory(rows: int, columns: Sequence[pa.Array], recipe: IndexRecipe) -> BuildSide:
+    """Index a build side in this process, for this process alone."""
+    index, info = build_index(rows, columns, recipe)
+    return BuildSide.of(rows, clustered(columns, index) if info.clustered else columns, index, info)
 
 
 def _facts(keys: EncodedKeys) -> BuildKeys:
@@ -113,8 +164,16 @@ def _facts(keys: EncodedKeys) -> BuildKeys:
     return BuildKeys(keys.length, valid, word=True, smallest=bounds[0], largest=bounds[1])
 
 
-def _described(index: JoinIndex, reason: str, rows: int, started: float) -> tuple[JoinIndex, IndexInfo]:
-    return index, IndexInfo(index.kind, reason, index_bytes(index), rows, time.perf_counter() - started)
+def _described(
+    index: JoinIndex,
+    reason: str,
+    rows: int,
+    started: float,
+    ranges: KeyRanges | None = None,
+    clustered: bool = False,
+) -> tuple[JoinIndex, IndexInfo]:
+    seconds = time.perf_counter() - started
+    return index, IndexInfo(index.kind, reason, index_bytes(index), rows, seconds, ranges, clustered)
 
 
 def open_build_side(path: Path, recipe: IndexRecipe) -> BuildSide:
@@ -163,24 +222,38 @@ def _map_build_side(path: Path, recipe: IndexRecipe) -> BuildSide:
     # The identity of the build file is part of the name: should the file be replaced, the old index is not found.
     identity = "-".join(f"{part:x}" for part in file_identity(path))
     index_path = path.with_name(f"{path.name}.{identity}.{recipe.digest}{INDEX_SUFFIX}")
-    publish_index(index_path, lambda: build_index(rows, columns, recipe))
+    columns_path = index_path.with_name(index_path.name + COLUMNS_SUFFIX)
+
+    def build() -> tuple[JoinIndex, IndexInfo]:
+        index, info = build_index(rows, columns, recipe)
+        if info.clustered:
+            # Before the index, and under its lock: who finds an index that says so finds the columns as well.
+            with atomic_file(columns_path) as stream:
+                names = [str(number) for number in range(len(columns))]
+                write_build_file(pa.table(clustered(columns, index), names=names), stream)
+        return index, info
+
+    publish_index(index_path, build)
     index, info = read_index_file(map_file(index_path), str(index_path))
+    if info.clustered:
+        _, columns = read_build_file(map_file(columns_path), str(columns_path))
     return BuildSide.of(rows, columns, index, info)
 
 
 def publish_index(index_path: Path, build: Callable[[], tuple[JoinIndex, IndexInfo]]) -> bool:
     """Make sure that `index_path` exists, whole. Return whether this process built it (see `publish_once`)."""
 
-    def write(stream: IO[bytes]) -> None:
+    def write() -> None:
         index, info = build()
-        write_index_file(index, info, stream)
+        with atomic_file(index_path) as stream:
+            write_index_file(index, info, stream)
 
     return publish_once(index_path, write)
 
 
 def remove_with_indexes(path: Path) -> None:
     """Delete a build file and everything beside it that belongs to it. What is mapped stays readable."""
-    suffixes = (INDEX_SUFFIX, LOCK_SUFFIX, TEMPORARY_SUFFIX)
+    suffixes = (INDEX_SUFFIX, COLUMNS_SUFFIX, LOCK_SUFFIX, TEMPORARY_SUFFIX)
     for sibling in path.parent.iterdir():
         if sibling.name.startswith(f"{path.name}.") and sibling.name.endswith(suffixes):
             sibling.unlink(missing_ok=True)

@@ -24,6 +24,7 @@ from sparkext.kernels.gather import Column, VarBytesOverflowError
 from sparkext.kernels.jit import frozen
 from sparkext.kernels.keys import EncodedKeys, cast_key, encode_keys
 from sparkext.kernels.matches import START, Matches, Pairs, probe
+from sparkext.kernels.row_ids import RowIds, row_id_dtype
 from sparkext.metrics import NO_TASK, TaskId, TaskMetrics
 from sparkext.morsels import morsels
 from sparkext.plans.key_types import parse_key_type
@@ -45,6 +46,7 @@ def index_recipe(join: JoinSpec, hash_mask: int) -> IndexRecipe:
         null_safe=tuple(key.null_safe for key in join.keys),
         algorithm=join.algorithm,
         hash_mask=hash_mask,
+        may_cluster=join.how in ("inner", "left"),
     )
 
 
@@ -70,7 +72,7 @@ class _Join:
             cast_key(rows.gather(key.probe), key_type)
             for key, key_type in zip(self.spec.keys, self.key_types, strict=True)
         ]
-        return encode_keys(columns, self.null_safe)
+        return encode_keys(columns, self.null_safe, self.build.info.key_ranges)
 
     def given(self, matches: Matches) -> Sequence[Column]:
         """Return the columns that this join adds to a morsel's rows."""
@@ -84,10 +86,10 @@ class _Join:
             rows = pairs.build_rows
             self.matched[rows[rows >= 0] if self.outer else rows] = 1
 
-    def unmatched(self, owned: Int64Array) -> Int64Array:
+    def unmatched(self, owned: Int64Array) -> RowIds:
         """Return those of the `owned` build rows that no probe row of this task matched."""
         assert self.matched is not None
-        rows: Int64Array = owned[self.matched[owned] == 0]
+        rows: RowIds = owned[self.matched[owned] == 0].astype(row_id_dtype(self.build.rows))
         return rows
 
 
@@ -181,7 +183,7 @@ class Pipeline:
             for half in _halves(rows):
                 yield from self._flow(operator, half)
             return
-        matches = join.build.index.lookup(keys)
+        matches = join.build.lookup(keys)
         remaining = matches.output_rows(join.probe_kind)
         cursor = START
         rows_in = rows.length
@@ -248,7 +250,7 @@ class Pipeline:
         start = 0
         while start < rows.size:
             length = min(self._controller.budget(0), rows.size - start)
-            missing = SourceRows(frozen(np.full(length, -1, dtype=np.int64)), missing=True)
+            missing = SourceRows(frozen(np.full(length, -1, dtype=rows.dtype)), missing=True)
             build_rows = SourceRows(frozen(rows[start : start + length]))
             self._controller.observe(0, 0, length, None)
             yield from self._flow(1, RowSet(length, (no_probe, join.columns), (missing, build_rows)))

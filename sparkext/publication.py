@@ -13,17 +13,17 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from glob import escape
 from pathlib import Path
-from typing import IO
 
-from sparkext.container import TEMPORARY_SUFFIX, atomic_file
+from sparkext.container import TEMPORARY_SUFFIX
 
 LOCK_SUFFIX = ".lock"
 
 
-def publish_once(path: Path, write: Callable[[IO[bytes]], object]) -> bool:
-    """Make sure that `path` exists, whole: `write` writes it if nobody has. Return whether this process did.
+def publish_once(path: Path, write: Callable[[], object]) -> bool:
+    """Make sure that `path` exists, whole: `write` writes it, as an `atomic_file`, if nobody has.
 
-    Safe against any number of processes that try at once, and against their death at any point.
+    Return whether this process did. Safe against any number of processes that try at once, and against their death at
+    any point.
     """
     if path.exists():
         return False
@@ -32,8 +32,7 @@ def publish_once(path: Path, write: Callable[[IO[bytes]], object]) -> bool:
             return False
         for stale in path.parent.glob(f"{escape(path.name)}.*{TEMPORARY_SUFFIX}"):
             stale.unlink(missing_ok=True)
-        with atomic_file(path) as stream:
-            write(stream)
+        write()
     return True
 
 

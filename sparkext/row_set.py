@@ -12,11 +12,11 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from sparkext.kernels.buffers import Int64Array
 from sparkext.kernels.gather import Column, compose
 from sparkext.kernels.jit import frozen
 from sparkext.kernels.keys import cast_key
 from sparkext.kernels.matches import Pairs
+from sparkext.kernels.row_ids import RowIds, row_id_dtype
 from sparkext.plans.key_types import parse_key_type
 from sparkext.plans.spec import ColumnRef
 from sparkext.types import arrow_key_type
@@ -24,18 +24,18 @@ from sparkext.types import arrow_key_type
 
 @dataclass(frozen=True)
 class SourceRows:
-    """Rows of one source: int64 ids, or None for all of them in order. `missing`: some ids may be -1."""
+    """Rows of one source, or None for all of them in order. `missing`: some ids may be -1."""
 
-    ids: Int64Array | None
+    ids: RowIds | None
     missing: bool = False
 
-    def through(self, rows: Int64Array | None) -> SourceRows:
+    def through(self, rows: RowIds | None) -> SourceRows:
         """Return these rows, picked again by `rows` (None: as they are)."""
         if rows is None:
             return self
         if self.ids is None:
             return SourceRows(rows, self.missing)
-        picked = np.empty(rows.size, dtype=np.int64)
+        picked = np.empty(rows.size, dtype=self.ids.dtype)
         compose(self.ids, frozen(rows), picked)
         return SourceRows(frozen(picked), self.missing)
 
@@ -70,7 +70,7 @@ class RowSet:
         """Return rows `start` to `start + length`."""
         if start == 0 and length == self.length:
             return self
-        identity = np.arange(start, start + length, dtype=np.int64)
+        identity = np.arange(start, start + length, dtype=row_id_dtype(self.length))
         rows = tuple(
             SourceRows(frozen(identity) if source.ids is None else source.ids[start : start + length], source.missing)
             for source in self.rows

@@ -11,8 +11,8 @@ from typing import Any, Protocol
 import pyarrow as pa
 
 from sparkext.build_file import read_build_file, streamed_table, write_build_file
-from sparkext.container import map_file
-from sparkext.index_store import BuildSide, IndexRecipe, build_index, file_identity, open_build_side
+from sparkext.container import atomic_file, map_file
+from sparkext.index_store import BuildSide, IndexRecipe, file_identity, index_in_memory, open_build_side
 from sparkext.publication import publish_once
 
 BUILD_SUFFIX = "build"
@@ -91,7 +91,12 @@ class StreamedBroadcast(_MappedFile):
         """Make the build file if no worker of this node has."""
         streams = self.path()
         made = streams.with_name(f"{streams.name}.{BUILD_SUFFIX}")
-        publish_once(made, lambda stream: write_build_file(self._table(), stream))
+
+        def write() -> None:
+            with atomic_file(made) as stream:
+                write_build_file(self._table(), stream)
+
+        publish_once(made, write)
         return made
 
     def columns(self) -> tuple[int, list[pa.Array]]:
@@ -145,8 +150,7 @@ def _private_build_side(name: str, rows: int, columns: list[pa.Array], recipe: I
     """Index a build side for this process alone, once for all of its tasks."""
     key = (name, recipe.digest)
     if key not in _private:
-        index, info = build_index(rows, columns, recipe)
-        _private[key] = BuildSide.of(rows, columns, index, info)
+        _private[key] = index_in_memory(rows, columns, recipe)
     _private.move_to_end(key)
     while len(_private) > _PRIVATE_BUILD_SIDES:
         _private.popitem(last=False)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -32,19 +33,19 @@ BY_KERNEL = {
 RESULT_TYPES = {pa.large_string(): pa.string(), pa.large_binary(): pa.binary()}
 
 
-def rows_of(*rows: int) -> npt.NDArray[np.int64]:
-    return frozen(np.array(rows, dtype=np.int64))
+def rows_of(*rows: int, dtype: npt.DTypeLike = np.int64) -> npt.NDArray[Any]:
+    return frozen(np.array(rows, dtype=dtype))
 
 
-def check(array: pa.Array, rows: Sequence[int], missing: bool) -> pa.Array:
+def check(array: pa.Array, rows: Sequence[int], missing: bool) -> None:
     """The gathered column is a valid array of the right type that holds what a Python loop picks."""
-    taken = Column.of(array).take(rows_of(*rows), missing)
-    taken.validate(full=True)
-    assert taken.type == RESULT_TYPES.get(array.type, array.type)
-    assert len(taken) == len(rows)
-    assert canonical(taken.to_pylist()) == canonical(take(array.to_pylist(), rows))
-    assert taken.null_count == sum(value is None for value in taken.to_pylist())
-    return taken
+    for dtype in (np.int32, np.int64):
+        taken = Column.of(array).take(rows_of(*rows, dtype=dtype), missing)
+        taken.validate(full=True)
+        assert taken.type == RESULT_TYPES.get(array.type, array.type)
+        assert len(taken) == len(rows)
+        assert canonical(taken.to_pylist()) == canonical(take(array.to_pylist(), rows))
+        assert taken.null_count == sum(value is None for value in taken.to_pylist())
 
 
 def sources(kind: pa.DataType) -> list[pa.Array]:
@@ -110,6 +111,20 @@ def test_any_rows_of_any_slice(data: st.DataObject) -> None:
     missing = data.draw(st.booleans())
     rows = data.draw(st.lists(st.integers(-1 if missing else 0, len(array) - 1), max_size=70))
     check(array, rows, missing)
+
+
+@given(data=st.data())
+@examples(60)
+def test_runs_of_consecutive_rows(data: st.DataObject) -> None:
+    """They move as one block: of every length, at both ends, next to each other, to missing rows and to repetitions."""
+    random = seeded(data.draw(st.integers(0, 1 << 32)))
+    array = pa.array(["x" * random.randrange(30) + str(row) for row in range(25)], pa.string()).slice(5)
+    rows: list[int] = []
+    for length in data.draw(st.lists(st.integers(0, 20), max_size=8)):
+        start = random.randrange(len(array) - length + 1)
+        rows += [*range(start, start + length), *[-1] * random.randrange(2), *[3] * random.randrange(3)]
+    check(array, rows, missing=True)
+    check(array, [row for row in rows if row >= 0], missing=False)
 
 
 @pytest.mark.parametrize("passes", [1, 2])
@@ -293,13 +308,15 @@ def test_buffers_may_be_longer_than_their_values(kind: pa.DataType) -> None:
         check(array, [4, 0, -1, 2], missing=True)
 
 
+@pytest.mark.parametrize("widths", list(itertools.product([np.int32, np.int64], repeat=2)))
 @given(data=st.data())
 @examples(30)
-def test_compose(data: st.DataObject) -> None:
-    outer = data.draw(st.lists(st.integers(-1, 2**62), min_size=1, max_size=20))
+def test_compose(widths: tuple[npt.DTypeLike, npt.DTypeLike], data: st.DataObject) -> None:
+    largest = int(np.iinfo(widths[0]).max)
+    outer = data.draw(st.lists(st.integers(-1, largest), min_size=1, max_size=20))
     inner = data.draw(st.lists(st.integers(0, len(outer) - 1), max_size=40))
-    out = np.empty(len(inner), dtype=np.int64)
-    compose(rows_of(*outer), rows_of(*inner), out)
+    out = np.empty(len(inner), dtype=widths[0])
+    compose(rows_of(*outer, dtype=widths[0]), rows_of(*inner, dtype=widths[1]), out)
     assert out.tolist() == [outer[row] for row in inner]
 
 

@@ -8,7 +8,9 @@ import multiprocessing
 import struct
 import zlib
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -21,16 +23,19 @@ from sparkext.container import ContainerWriter, atomic_file, map_file
 from sparkext.errors import BuildFileError, BuildSideTooLargeError
 from sparkext.index_file import IndexInfo, read_index_file, write_index_file
 from sparkext.index_store import (
+    COLUMNS_SUFFIX,
     INDEX_SUFFIX,
     LOCK_SUFFIX,
     BuildSide,
     IndexRecipe,
+    index_in_memory,
     open_build_side,
     publish_index,
     remove_with_indexes,
 )
 from sparkext.kernels.index import JoinIndex
 from sparkext.kernels.keys import encode_keys
+from sparkext.memory import Headroom
 from tests.kernels import publishers
 from tests.kernels.publishers import KEYS, small_index
 from tests.kernels.support import FULL_MASK, PAYLOADS, match_lists, with_nulls
@@ -39,6 +44,7 @@ from tests.oracle.rows import canonical
 
 SPAWN = multiprocessing.get_context("spawn")
 RECIPE = IndexRecipe((0,), (pa.int64(),), (False,), "auto", FULL_MASK)
+CLUSTERING = replace(RECIPE, may_cluster=True)
 PATIENCE = 60
 
 
@@ -406,9 +412,76 @@ def test_the_digest_depends_on_every_part_of_a_recipe() -> None:
         IndexRecipe((), (), (), "auto", FULL_MASK),
         IndexRecipe((0,), (pa.decimal128(10, 2),), (False,), "auto", FULL_MASK),
         IndexRecipe((0,), (pa.decimal128(10, 3),), (False,), "auto", FULL_MASK),
+        CLUSTERING,
     ]
     assert len({recipe.digest for recipe in recipes}) == len(recipes)
     assert RECIPE.digest == IndexRecipe((0,), (pa.int64(),), (False,), "auto", FULL_MASK).digest
+
+
+def gathered(side: BuildSide, keys: list[int]) -> list[list[int]]:
+    """Payload ("row", the number of the build row) of every key's matches."""
+    found = match_lists(side.lookup(encode_keys([pa.array(keys, pa.int64())], [False])))
+    return [[side.columns[1].array[row].as_py() for row in rows] for rows in found]
+
+
+MANY = [5, 7, 5, 7, 5, 7, 5, 7, 5]
+
+
+def test_many_rows_a_key_get_a_copy_in_their_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Made once beside the index, mapped by the next process, and removed with both."""
+    path = tmp_path / "side"
+    write_side(path, MANY)
+    side = open_build_side(path, CLUSTERING)
+    assert side.info.clustered
+    assert len(list(tmp_path.glob(f"side.*{COLUMNS_SUFFIX}"))) == 1
+    monkeypatch.setattr(index_store, "build_index", pytest.fail)
+    for each in (side, index_store._OpenBuildSides().get(path, CLUSTERING)):
+        assert each.rows == len(MANY)
+        assert each.columns[1].array.to_pylist() == [0, 2, 4, 6, 8, 1, 3, 5, 7]
+        assert each.lookup(encode_keys([pa.array([7])], [False])).rows is None
+        assert gathered(each, [7, 6, 5]) == [[1, 3, 5, 7], [], [0, 2, 4, 6, 8]]
+    remove_with_indexes(path)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("algorithm, kind", [("auto", "dense"), ("sort_merge", "ordered")])
+def test_the_ranges_of_packed_keys_come_with_the_index(tmp_path: Path, algorithm: str, kind: str) -> None:
+    """Two columns of 64 bits, packed alike by the process that builds and by all that map."""
+    path = tmp_path / "side"
+    keys = [(7, -1), (9, 5), (7, None), (8, 5), (7, -1)]
+    with atomic_file(path) as stream:
+        columns = [pa.array(column, pa.int64()) for column in zip(*keys, strict=True)]
+        write_build_file(pa.table(columns, names=["a", "b"]), stream)
+    recipe = IndexRecipe((0, 1), (pa.int64(), pa.int64()), (False, True), algorithm, FULL_MASK)
+    open_build_side(path, recipe)
+    side = index_store._OpenBuildSides().get(path, recipe)
+    assert side.index.kind == kind
+    probe = [(7, -1), (7, None), (8, 5), (9, -1), (6, 5), (10, 5), (None, 5), (7, 6), (7, -2)]
+    probe_columns = [pa.array(column, pa.int64()) for column in zip(*probe, strict=True)]
+    found = side.lookup(encode_keys(probe_columns, [False, True], side.info.key_ranges))
+    assert match_lists(found) == matches(probe, keys, [False, True])
+
+
+@pytest.mark.parametrize(
+    "recipe, keys, kind, headroom",
+    [
+        (RECIPE, MANY, pa.string(), None),
+        (CLUSTERING, sorted(MANY), pa.string(), None),  # the rows of a key lie side by side as it is
+        (CLUSTERING, sorted(MANY, reverse=True), pa.string(), None),
+        (CLUSTERING, [5, 7, 5, 7, 5, 7], pa.string(), None),
+        (CLUSTERING, MANY, pa.large_string(), None),
+        (CLUSTERING, MANY, pa.string(), 100),
+    ],
+)
+def test_other_build_sides_stay_as_they_are(
+    recipe: IndexRecipe, keys: list[int], kind: pa.DataType, headroom: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reading = None if headroom is None else Headroom(headroom, "a test")
+    monkeypatch.setattr(index_store, "process_probe", lambda: SimpleNamespace(headroom=lambda: reading))
+    columns = [pa.array(keys), pa.array(range(len(keys))), pa.array(["text"] * len(keys), kind)]
+    side = index_in_memory(len(keys), columns, recipe)
+    assert not side.info.clustered
+    assert gathered(side, [7, 5]) == [[row for row, key in enumerate(keys) if key == wanted] for wanted in (7, 5)]
 
 
 def test_a_replaced_build_file_is_not_joined_by_its_old_index(tmp_path: Path) -> None:

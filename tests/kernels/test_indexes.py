@@ -105,10 +105,15 @@ def check(
     probe = encoded(probe_keys, arrow_type, null_safe, before=5)
     assert (probe.words is not None) == (pa.types.is_integer(arrow_type) and not null_safe)
     expected = matches([(key,) for key in probe_keys], [(key,) for key in build_keys], [null_safe])
+    matchable = [key for key in build_keys if null_safe or key is not None]
     for candidate in (index, through_file(index)):
+        assert candidate.distinct == len(set(matchable))
         found = candidate.lookup(probe)
         assert match_lists(found) == expected
         assert not found.first.flags.writeable
+        assert {array.dtype for array in (found.first, found.counts, found.rows) if array is not None} == {
+            np.dtype(np.int64 if wide else np.int32)
+        }
     return index
 
 
@@ -173,7 +178,7 @@ def test_dense(base: int, build: list[int | None], probe: list[int | None], wide
     assert isinstance(index, DenseIndex)
     valid = [key for key in build_keys if key is not None]
     assert (index.rows is None) == (len(set(valid)) == len(valid))
-    assert index.slots.dtype == (np.int64 if wide else np.uint32)
+    assert index.slots.dtype == (np.int64 if wide else np.int32)
 
 
 @pytest.mark.parametrize("name", [*BUILDS, "dense"])
@@ -231,7 +236,8 @@ def test_one_key_a_thousand_times(name: str) -> None:
 def test_row_ids_are_as_wide_as_asked(name: str, wide: bool, unique: bool) -> None:
     keys = [9, 3, 6] if unique else [9, 3, 9]
     index = check(BUILDS.get(name, dense_build), keys, [3, 6, 9], pa.int64(), wide=wide)
-    expected = np.int64 if wide else np.uint32
+    expected = np.int64 if wide else np.int32
+    assert index.lookup(encoded([9], pa.int64())).first.dtype == expected
     if "rows" in index.arrays:
         assert index.arrays["rows"].dtype == expected
     assert ("rows" in index.arrays) == (not unique or name == "ordered")
@@ -433,6 +439,7 @@ def test_ordered_index_keeps_row_ids_where_nulls_were_dropped() -> None:
 def test_all_rows(build_rows: int, probe_rows: int) -> None:
     index = AllRowsIndex(build_rows)
     for candidate in (index, through_file(index)):
+        assert candidate.distinct == 1
         found = candidate.lookup(EncodedKeys(probe_rows, None, None, None))
         assert match_lists(found) == matches([()] * probe_rows, [()] * build_rows, [])
 

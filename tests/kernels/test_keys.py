@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sparkext.kernels.keys import EncodedKeys, cast_key, encode_keys, uses_words
+from sparkext.kernels.keys import EncodedKeys, cast_key, encode_keys, key_ranges, uses_words
 from tests.kernels.support import SAMPLES, KeySample, examples, with_nulls
-from tests.oracle.joins import join_key
+from tests.oracle.joins import join_key, matches
 
 OFFSETS = [(0, 0), (3, 2), (8, 0), (13, 5)]
 
@@ -279,3 +279,103 @@ def test_string_keys_beyond_two_gibibytes_stay_usable() -> None:
     offsets = pa.py_buffer(np.array([0, half, 2 * half], dtype=np.int64))
     column = pa.Array.from_buffers(pa.large_string(), 2, [None, offsets, data])
     assert len(cast_key(column, pa.string())) == 2
+
+
+MIN, MAX = -(1 << 63), (1 << 63) - 1
+LIMIT = 1 << 63  # keys that fit a packed word
+
+
+def int64(values: list[int | None]) -> pa.Array:
+    return pa.array(values, pa.int64())
+
+
+def check_packed(build: list[pa.Array], probe: list[pa.Array], keys: list[list[Any]], safe: list[bool]) -> bool:
+    """Tell whether these keys are packed; packed keys of the two sides are equal exactly where the oracle's are.
+
+    `keys` are the rows of the build and of the probe side.
+    """
+    ranges = key_ranges(build, safe)
+    if ranges is None:
+        return False
+    built, probed = (tokens(encode_keys(side, safe, ranges)) for side in (build, probe))
+    assert all(token is None or 0 <= int(token) < LIMIT for token in [*built, *probed])
+    found = [[row for row, key in enumerate(built) if key == wanted is not None] for wanted in probed]
+    build_keys, probe_keys = keys
+    assert found == matches(probe_keys, build_keys, safe)
+    assert [key is None for key in built] == [join_key(key, safe) is None for key in build_keys]
+    return True
+
+
+@given(st.data())
+@examples(200)
+def test_packed_by_ranges(data: st.DataObject) -> None:
+    names = sorted(name for name, sample in SAMPLES.items() if sample.bits is not None)
+    picked = [SAMPLES[name] for name in data.draw(st.lists(st.sampled_from(names), min_size=1, max_size=3))]
+    safe = data.draw(st.lists(st.booleans(), min_size=len(picked), max_size=len(picked)), label="null safe")
+    sides, keys = [], []
+    for side in ("build", "probe"):
+        length = data.draw(st.integers(0, 12), label=side)
+        arrays, columns = [], []
+        for sample in picked:
+            middle = len(sample.raw) // 2
+            # Neighbours in the middle on the build side, so that ranges are narrow; anything on the probe side.
+            near = st.integers(max(middle - 1, 0), min(middle + 1, len(sample.raw) - 1))
+            pick = near if side == "build" else st.integers(0, len(sample.raw) - 1)
+            picks = data.draw(st.lists(pick, min_size=length, max_size=length))
+            valid = data.draw(st.lists(st.sampled_from([True, True, False]), min_size=length, max_size=length))
+            arrays.append(sample.array(picks, valid, 3, 1))
+            columns.append(sample.keys(picks, valid))
+        sides.append(arrays)
+        keys.append(list(zip(*columns, strict=True)))
+    packed = check_packed(sides[0], sides[1], keys, safe)
+    assert not packed or len(picked) > 1 or safe[0], "a single column is its own word"
+    assert packed or len(picked) == 1 or any(sample.bits == 64 for sample in picked)
+
+
+@pytest.mark.parametrize("safe", [[False, False], [True, False], [False, True], [True, True]])
+@pytest.mark.parametrize("base", [MIN, -3, MAX - 5])
+def test_ranges_at_the_ends_of_int64(base: int, safe: list[bool]) -> None:
+    """Values just outside of the ranges, at the far end of int64, and nulls, match nothing that they should not."""
+    values = [MIN, MIN + 1, MIN + 6, -4, -3, 0, 2, 3, MAX - 6, MAX - 5, MAX - 1, MAX, None]
+    probe_keys = list(itertools.product(values, values))
+    build_keys = [(base, base + 5), (base + 5, base), (base + 2, None), (None, base), (None, None), (base, base)]
+    build, probe = ([int64(list(column)) for column in zip(*keys, strict=True)] for keys in (build_keys, probe_keys))
+    assert check_packed(build, probe, [build_keys, probe_keys], safe)
+
+
+@pytest.mark.parametrize(
+    "sizes, safe, fits",
+    [
+        ((1 << 31, 1 << 32), (False, False), True),
+        (((1 << 31) + 1, 1 << 32), (False, False), False),
+        ((LIMIT, 1), (False, False), True),
+        ((LIMIT + 1, 1), (False, False), False),
+        ((LIMIT - 1,), (True,), True),
+        ((LIMIT,), (True,), False),
+        ((1 << 31, (1 << 32) - 1), (False, True), True),
+        ((1 << 31, 1 << 32), (False, True), False),
+        ((1 << 64, 1), (False, False), False),
+        ((1 << 21, 1 << 21, 1 << 21), (False, False, False), True),
+        ((1 << 21, 1 << 21, (1 << 21) + 1), (False, False, False), False),
+    ],
+)
+def test_ranges_of_63_bits_are_packed(sizes: tuple[int, ...], safe: tuple[bool, ...], fits: bool) -> None:
+    """One value more, or a code for null more, and keys are encoded as without ranges."""
+    lows = [MIN if size > LIMIT else -(size // 2) for size in sizes]
+    corners = list(itertools.product(*((low, low + size - 1) for low, size in zip(lows, sizes, strict=True))))
+    columns = [int64(list(column)) for column in zip(*corners, strict=True)]
+    assert check_packed(columns, columns, [corners, corners], list(safe)) == fits
+
+
+@pytest.mark.parametrize("safe", [False, True])
+@pytest.mark.parametrize("build", [[], [None], [None, None]])
+def test_build_sides_without_a_value(build: list[None], safe: bool) -> None:
+    probe = [None, 0, 1, MIN, MAX]
+    keys = [[(value, value) for value in side] for side in (build, probe)]
+    assert check_packed([int64(build)] * 2, [int64(probe)] * 2, keys, [safe] * 2)
+
+
+def test_what_is_no_word_has_no_ranges() -> None:
+    assert key_ranges([int64([1]), pa.array(["a"])], [False, False]) is None
+    assert key_ranges([int64([1]), pa.array([1]).cast(pa.decimal128(38))], [False, False]) is None
+    assert key_ranges([int64([1])], [False]) is None

@@ -17,11 +17,12 @@ from hypothesis import strategies as st
 from sparkext import pipeline as pipeline_module
 from sparkext.config import Settings, read_settings
 from sparkext.errors import SchemaMismatchError
-from sparkext.index_store import BuildSide, build_index
-from sparkext.kernels import gather
+from sparkext.index_store import BuildSide, index_in_memory
+from sparkext.kernels import gather, row_ids
 from sparkext.kernels.jit import JIT_ENABLED
 from sparkext.kernels.matches import Pairs
 from sparkext.pipeline import Pipeline, index_recipe
+from sparkext.plans import algorithm as plans_algorithm
 from sparkext.plans.spec import ColumnRef, JoinSpec, KeyPair, PipelineSpec
 from tests.kernels.support import FULL_MASK, examples
 from tests.oracle import pipelines as oracle
@@ -84,10 +85,10 @@ def arrays_of(table: Sequence[Sequence[Any]], types: Sequence[pa.DataType] = TYP
 
 
 def build_side(arrays: Sequence[pa.Array], rows: int, join: JoinSpec, hash_mask: int) -> BuildSide:
-    index, info = build_index(rows, arrays, index_recipe(join, hash_mask))
+    build = index_in_memory(rows, arrays, index_recipe(join, hash_mask))
     allowed = {"auto": {"hash", "dense"}, "hash": {"hash", "dense"}, "sort_merge": {"ordered"}}[join.algorithm]
-    assert index.kind in (allowed if join.keys else {"all rows"})
-    return BuildSide.of(rows, arrays, index, info)
+    assert build.index.kind in (allowed if join.keys else {"all rows"})
+    return build
 
 
 def batches_of(
@@ -225,7 +226,11 @@ def cases(draw: st.DrawFn) -> Case:
         for _ in range(draw(st.integers(0, 3), label="payload columns"))
     ]
     algorithms = [draw(st.sampled_from(["auto", "hash", "sort_merge"])) for _ in steps]
-    return Case(tables, steps, outputs, algorithms, draw(st.sampled_from([FULL_MASK, 0]), label="hash mask"))
+    hash_mask = draw(st.sampled_from([FULL_MASK, 0]), label="hash mask")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(row_ids, "NARROW_ROWS", draw(st.sampled_from([0, 1 << 31]), label="narrow below"))
+        patch.setattr(plans_algorithm, "CLUSTERED_ROWS_PER_KEY", draw(st.sampled_from([1, 4]), label="rows per key"))
+        return Case(tables, steps, outputs, algorithms, hash_mask)
 
 
 @given(case=cases(), data=st.data())
@@ -253,6 +258,21 @@ def test_every_kind_of_join(how: str, column: int, algorithm: str, budget: int |
         steps = [Step("inner" if how == "cross" else how, keys, [null_safe] * len(keys))]
         case = Case(tables, steps, outputs, [algorithm])
         assert case.expected
+        case.check(rows_bound(budget), cuts=[3, 3, 5])
+
+
+@pytest.mark.parametrize("algorithm", ["auto", "sort_merge"])
+@pytest.mark.parametrize("how", HOWS)
+@pytest.mark.parametrize("column", KEY_TYPES)
+def test_many_rows_a_key(how: str, column: int, algorithm: str) -> None:
+    """Payload comes from a copy in the order of keys, but where the join asks for build rows or for no payload."""
+    generator = random.Random(f"{how} {column}")
+    tables = [make_table(generator, 9, 0.2, distinct=4), make_table(generator, 50, 0.2, distinct=3)]
+    outputs = [Reference(0, 0)] + ([] if how in ("semi", "anti") else [Reference(1, c) for c in (0, 2, 5, 6)])
+    case = Case(tables, [Step(how, [(Reference(0, column), column)], [False])], outputs, [algorithm])
+    assert case.builds[0].info.clustered == (how in ("inner", "left"))
+    assert ("order" in case.builds[0].info.reason) == (how in ("inner", "left"))
+    for budget in (1, 7, None):
         case.check(rows_bound(budget), cuts=[3, 3, 5])
 
 

@@ -18,33 +18,34 @@ from tests.kernels.support import examples
 from tests.oracle.joins import Pair, probe_pairs
 
 HOWS = ["inner", "left", "semi", "anti"]
-LAYOUTS = ["ranges of rows", "wide ranges of rows", "ranges", "single"]
+LAYOUTS = [width + layout for width in ("", "wide ") for layout in ("ranges of rows", "ranges", "single")]
 
 
 def build(found: Sequence[Sequence[int]], layout: str) -> tuple[Matches, list[list[int]]]:
     """Match ranges that stand for `found` in one of the layouts that indexes give; and what they stand for then.
 
-    "ranges" has no row map, so build rows are consecutive; "single" has one match at most.
+    "ranges" has no row map, so build rows are consecutive; "single" has one match at most; "wide" forces wide row ids.
     """
+    dtype = np.int64 if layout.startswith("wide ") else np.int32
+    layout = layout.removeprefix("wide ")
     if layout == "single":
         lists = [list(rows[:1]) for rows in found]
         first = [rows[0] if rows else -1 for rows in lists]
         total = sum(len(rows) for rows in lists)
-        return Matches(frozen(np.array(first, np.int64)), None, None, total, total), lists
+        return Matches(frozen(np.array(first, dtype)), None, None, total, total), lists
     starts = [int(start) for start in np.cumsum([0, *(len(rows) for rows in found)])[:-1]]
     lists = [list(rows) for rows in found]
     rows = None
     if layout == "ranges":
         lists = [list(range(start, start + len(found[i]))) for i, start in enumerate(starts)]
     else:
-        dtype = np.int64 if "wide" in layout else np.uint32
         rows = frozen(np.array(list(chain.from_iterable(found)), dtype=dtype))
     first = [start if found[i] else -1 for i, start in enumerate(starts)]
     counts = [len(rows) for rows in found]
     return (
         Matches(
-            frozen(np.array(first, np.int64)),
-            frozen(np.array(counts, np.int64)),
+            frozen(np.array(first, dtype)),
+            frozen(np.array(counts, dtype)),
             rows,
             sum(1 for count in counts if count),
             sum(counts),
@@ -74,6 +75,8 @@ def pieces(matches: Matches, how: str, budgets: Iterator[int]) -> Iterator[tuple
         pairs, cursor = probe(matches, how, cursor, budget, remaining)
         assert 1 <= pairs.length <= budget
         assert pairs.length == min(budget, remaining), "a piece uses its budget up"
+        for ids in (pairs.probe_rows, pairs.build_rows):
+            assert ids is None or ids.dtype == matches.first.dtype
         assert (pairs.build_rows is None) == (how in ("semi", "anti"))
         remaining -= pairs.length
         yield budget, plain(pairs, matches.first.size), cursor

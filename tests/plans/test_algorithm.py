@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sparkext.plans.algorithm import HASH_BUILD_BYTES_PER_ROW, BuildKeys, choose_index
+from sparkext.plans.algorithm import HASH_BUILD_BYTES_PER_ROW, BuildKeys, choose_index, worth_clustering
 
 MILLION = 1_000_000
 DENSE = BuildKeys(MILLION, MILLION, word=True, smallest=1, largest=8 * MILLION)
@@ -38,3 +38,18 @@ def test_choice(algorithm: str, keys: BuildKeys, headroom: int | None, kind: str
     choice = choose_index(algorithm, keys, headroom)
     assert choice.kind == kind
     assert why in choice.reason
+
+
+@pytest.mark.parametrize(
+    ("rows", "distinct", "payload", "headroom", "expected"),
+    [
+        (400, 100, 1000, None, True),
+        (399, 100, 1000, None, False),
+        (400, 100, 1000, 4000, True),
+        (400, 100, 1000, 3999, False),
+        (400, 1, 0, 0, True),
+        (0, 0, 0, None, False),
+    ],
+)
+def test_clustering(rows: int, distinct: int, payload: int, headroom: int | None, expected: bool) -> None:
+    assert worth_clustering(rows, distinct, payload, headroom) == expected

@@ -37,6 +37,9 @@ def settings(conf: dict[str, str] | None = None, overrides: dict[str, object] | 
 
 def test_defaults() -> None:
     assert settings() == Settings(
+        mode="auto",
+        explain_fallback=False,
+        python="",
         build_side_max_bytes=4 * 1024**3,
         morsel_max_rows=131_072,
         morsel_min_rows=1_024,
@@ -238,5 +241,5 @@ def test_markdown_table_has_a_row_per_key() -> None:
     assert set(rule) == {"---"}
     assert [row[0] for row in rows] == [f"`{key.name}`" for key in REGISTRY]
     assert {len(row) for row in rows} == {5}
-    assert rows[0][3] == "`4g`"
+    assert {row[0]: row[3] for row in rows}["`spark.sparkext.buildSide.maxBytes`"] == "`4g`"
     assert rows[-1][3] == "`0xffffffffffffffff`"
