@@ -37,7 +37,7 @@ object ChainLayout {
 
   /** Lay out a chain that has to give out the columns `wanted`. Left if a key cannot be computed before the join. */
   def of(chain: JoinChain, wanted: Seq[Attribute]): Either[String, ChainLayout] = {
-    val sources = new Sources(chain)
+    val sources = new Sources(chain, wanted.map(chain.source))
     val joins = chain.stages.zipWithIndex.map { case (stage, number) => sources.join(stage, number + 1) }
     joins.collectFirst { case Left(reason) => reason }.toLeft {
       val origins = wanted.map(attribute => sources.place(chain.source(attribute)))
@@ -45,14 +45,20 @@ object ChainLayout {
     }
   }
 
-  private class Sources(chain: JoinChain) {
+  private class Sources(chain: JoinChain, outputs: Seq[Attribute]) {
     private val plans = chain.probe +: chain.stages.map(_.build)
-    private val sent = plans.map(_ => mutable.ArrayBuffer.empty[NamedExpression])
+
+    /** Plain columns first, in the order that their source has them, so that one that sends all needs no projection. */
+    private val sent = {
+      val keys = chain.stages.flatMap(_.keys).flatMap(key => Seq(chain.atSources(key.probe), key.build))
+      val plain = AttributeSet(outputs ++ keys.collect { case attribute: Attribute => attribute })
+      plans.map(plan => mutable.ArrayBuffer.from[NamedExpression](plan.output.filter(plain.contains)))
+    }
     private val flags: Map[ExprId, ColumnRef] = chain.stages.zipWithIndex.flatMap { case (stage, number) =>
       stage.existence.map(_.exprId -> ColumnRef(number + 1, 0))
     }.toMap
 
-    /** The columns that each source sends: what keys and outputs ask for, at least one, in the source's order if whole. */
+    /** The columns that each source sends: what keys and outputs ask for, at least one. */
     def columns: Seq[(LogicalPlan, Seq[NamedExpression])] = plans.zip(sent).map { case (plan, columns) =>
       plan -> (if (columns.isEmpty) Seq(Alias(Literal(0), "nothing")()) else columns.toSeq)
     }

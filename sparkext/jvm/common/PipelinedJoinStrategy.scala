@@ -38,7 +38,7 @@ class PipelinedJoinStrategy(session: SparkSession) extends SparkStrategy with Lo
     chain <- JoinChain.of(join, stage => Acceptance.stage(stage, settings))
     _ <- Acceptance.chain(chain, settings)
     filters = conditions ++ chain.filters
-    wanted = AttributeSet(columns.flatMap(_.references) ++ filters.flatMap(_.references)).toSeq
+    wanted = (columns ++ filters).flatMap(_.references).distinctBy(_.exprId)
     layout <- ChainLayout.of(chain, wanted)
   } yield {
     val operator = PipelinedJoinExec(

@@ -1,0 +1,87 @@
+"""What the extension's tests share: which operator a plan has, and whether Spark's own join gives the same rows."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from pyspark.sql import DataFrame, SparkSession
+
+from sparkext import declined
+
+MODE = "spark.sparkext.mode"
+
+_PIPELINE = re.compile(r"PipelinedJoin \[(.*?)\] algorithm=")
+_SPARK_JOIN = re.compile(
+    r"\b(BroadcastHashJoin|SortMergeJoin|ShuffledHashJoin|BroadcastNestedLoopJoin|CartesianProduct)\b"
+)
+
+
+@contextmanager
+def configured(spark: SparkSession, **settings: object) -> Iterator[None]:
+    """Set configuration keys, written with underscores for dots, and put them back."""
+    keys = {key.replace("_", "."): str(value) for key, value in settings.items()}
+    before = {key: spark.conf.get(key, None) for key in keys}
+    for key, value in keys.items():
+        spark.conf.set(key, value)
+    try:
+        yield
+    finally:
+        for key, old in before.items():
+            spark.conf.unset(key) if old is None else spark.conf.set(key, old)
+
+
+def mode(spark: SparkSession, name: str) -> object:
+    """Switch the extension's mode for a while."""
+    return configured(spark, **{"spark_sparkext_mode": name})
+
+
+def plan_of(df: DataFrame) -> str:
+    """The plan that runs, or that ran in the end if adaptive execution has changed it."""
+    plan = str(df._jdf.queryExecution().executedPlan().toString())
+    return plan.partition("== Initial Plan ==")[0]
+
+
+def pipelines_of(df: DataFrame) -> list[int]:
+    """How many joins each pipeline of the plan has, top down."""
+    return [joins.count("; ") + 1 for joins in _PIPELINE.findall(plan_of(df))]
+
+
+def assert_pipelined(df: DataFrame, *joins: int) -> None:
+    """Prove that the plan's joins are pipelines of so many joins, and none is Spark's."""
+    assert pipelines_of(df) == list(joins), plan_of(df)
+    assert not _SPARK_JOIN.search(plan_of(df)), plan_of(df)
+
+
+def assert_declined(df: DataFrame, reason: str) -> None:
+    """Prove that the plan's joins are Spark's, and that the plan and `declined` say why."""
+    plan = plan_of(df)
+    assert pipelines_of(df) == [], plan
+    assert _SPARK_JOIN.search(plan), plan
+    assert f"DeclinedPipelinedJoin: {reason}" in plan, plan
+    assert any(told.startswith(reason) for told in declined(df)), declined(df)
+
+
+def rows_of(df: DataFrame) -> Counter[str]:
+    """The rows as a multiset of texts, which tell null, NaN, -0.0 and decimals of different scales apart."""
+    return Counter(repr(tuple(row)) for row in df.collect())
+
+
+def assert_like_spark(spark: SparkSession, query: Callable[[], DataFrame]) -> DataFrame:
+    """Run a query in the present mode and with Spark's own joins; return the former DataFrame.
+
+    `query` is called once for each, as the mode is read when a plan is made.
+    """
+    ours = query()
+    got = rows_of(ours)
+    with mode(spark, "off"):
+        own = query()
+        assert not pipelines_of(own) and "Declined" not in plan_of(own)
+        expected = rows_of(own)
+    assert [(f.name, f.dataType, f.nullable) for f in ours.schema] == [
+        (f.name, f.dataType, f.nullable) for f in own.schema
+    ]
+    assert got == expected, f"missing {expected - got}, surplus {got - expected}"
+    return ours

@@ -1,0 +1,234 @@
+"""Joins planned by the extension against Spark's own: kinds, key types, conditions, chains, and random tables."""
+
+from __future__ import annotations
+
+import datetime as dt
+import random
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from extension_checks import assert_declined, assert_like_spark, assert_pipelined, configured, pipelines_of, rows_of
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from sparkext import declined
+
+KINDS = ("inner", "left", "right", "semi", "anti")
+NAN = float("nan")
+
+
+def frame(spark: SparkSession, parts: int = 2, **columns: Any) -> DataFrame:
+    """A DataFrame of these columns, in so many partitions."""
+    return spark.createDataFrame(pa.table(columns)).repartition(parts)
+
+
+@pytest.fixture(scope="module")
+def left(spark: SparkSession) -> DataFrame:
+    return frame(
+        spark,
+        3,
+        k=pa.array([1, 2, 2, None, 5, 6, 6, 8], pa.int64()),
+        m=["a", None, "b", "c", None, "x", "x", "y"],
+        v=list("pqrstuvw"),
+    ).cache()
+
+
+@pytest.fixture(scope="module")
+def right(spark: SparkSession) -> DataFrame:
+    return frame(
+        spark,
+        2,
+        rk=pa.array([2, 2, 5, None, 7, 6, 6, 1], pa.int64()),
+        rm=["b", None, None, "c", "z", "x", "x", None],
+        w=list("PQRSTUVW"),
+    ).cache()
+
+
+@pytest.mark.parametrize("adaptive", [True, False])
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_kind(spark: SparkSession, left: DataFrame, right: DataFrame, kind: str, adaptive: bool) -> None:
+    with configured(spark, spark_sql_adaptive_enabled=str(adaptive).lower()):
+        hinted = right.hint("pipelined_join")
+        out = assert_like_spark(spark, lambda: left.join(hinted, left.k == right.rk, kind))
+        assert_pipelined(out, 1)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_null_safe_and_several_keys(spark: SparkSession, left: DataFrame, right: DataFrame, kind: str) -> None:
+    hinted = right.hint("pipelined_join")
+    condition = left.k.eqNullSafe(right.rk) & (left.m == right.rm)
+    assert_pipelined(assert_like_spark(spark, lambda: left.join(hinted, condition, kind)), 1)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_one_row_budgets(spark: SparkSession, left: DataFrame, right: DataFrame, kind: str) -> None:
+    with configured(spark, **{"spark_sparkext_morsel_maxRows": 1}):
+        hinted = right.hint("pipelined_join")
+        assert_pipelined(assert_like_spark(spark, lambda: left.join(hinted, left.k == right.rk, kind)), 1)
+
+
+def test_an_existence_join(spark: SparkSession, left: DataFrame, right: DataFrame) -> None:
+    left.createOrReplaceTempView("existence_left")
+    right.createOrReplaceTempView("existence_right")
+    query = "SELECT * FROM existence_left WHERE v = 'p' OR EXISTS (SELECT 1 FROM existence_right WHERE rk = k)"
+    with configured(spark, spark_sparkext_mode="auto", spark_sql_autoBroadcastJoinThreshold=-1):
+        out = assert_like_spark(spark, lambda: spark.sql(query))
+        assert_pipelined(out, 1)
+    with (
+        configured(spark, **{"spark_sparkext_mode": "auto", "spark_sparkext_morsel_maxRows": 1}),
+        configured(spark, spark_sql_autoBroadcastJoinThreshold=-1),
+    ):
+        assert_pipelined(assert_like_spark(spark, lambda: spark.sql(query)), 1)
+
+
+def utc(*parts: int) -> dt.datetime:
+    return dt.datetime(*parts, tzinfo=dt.timezone.utc)  # type: ignore[misc,arg-type]
+
+
+KEYS: dict[str, tuple[pa.DataType, list[Any]]] = {
+    "boolean": (pa.bool_(), [True, False, None]),
+    "tinyint": (pa.int8(), [-128, 0, 127, None]),
+    "smallint": (pa.int16(), [-(2**15), 0, 2**15 - 1, None]),
+    "int": (pa.int32(), [-(2**31), 0, 2**31 - 1, None]),
+    "bigint": (pa.int64(), [-(2**63), 0, 2**63 - 1, None]),
+    "float": (pa.float32(), [0.0, -0.0, NAN, 1.5, None]),
+    "double": (pa.float64(), [0.0, -0.0, NAN, float("inf"), 1.5, None]),
+    "decimal": (pa.decimal128(12, 2), [Decimal("1.10"), Decimal("-3.00"), None]),
+    "wide decimal": (pa.decimal128(38, 10), [Decimal("1.1"), Decimal("-3"), None]),
+    "date": (pa.date32(), [dt.date(1582, 10, 4), dt.date(2024, 2, 29), None]),
+    "timestamp": (pa.timestamp("us", "UTC"), [utc(1900, 1, 1), utc(2024, 11, 3, 6, 30), None]),
+    "timestamp_ntz": (pa.timestamp("us"), [dt.datetime(1900, 1, 1), dt.datetime(2024, 7, 3, 1, 30), None]),
+    "string": (pa.string(), ["", "a", "ä" * 40, "a ", None]),
+    "binary": (pa.binary(), [b"", b"\x00", b"\x00\x00", None]),
+}
+
+
+@pytest.mark.parametrize("name", KEYS)
+def test_every_key_type(spark: SparkSession, name: str) -> None:
+    arrow_type, values = KEYS[name]
+    numbers = list(range(2 * len(values)))
+    one = frame(spark, k=pa.array(values * 2, arrow_type), a=numbers)
+    other = frame(spark, q=pa.array(values[::-1] + values, arrow_type), b=numbers)
+    for kind in ("left", "anti"):
+        out = assert_like_spark(spark, lambda: one.join(other.hint("pipelined_join"), one.k == other.q, kind))  # noqa: B023
+        assert_pipelined(out, 1)
+    assert rows_of(one.join(other.hint("pipelined_join"), one.k == other.q))
+
+
+def test_payload_of_every_kind(spark: SparkSession) -> None:
+    columns = """id % 3 AS k, named_struct('a', id, 'b', array(id, null)) AS s, map('x', id) AS m, cast(string(id) AS binary) AS y,
+        cast(id AS decimal(38,5)) AS d, timestamp_micros(id) AS t, date_from_unix_date(int(id)) AS e, id > 2 AS f,
+        make_dt_interval(int(id)) AS i, CASE WHEN id % 2 = 0 THEN string(id) END AS z"""
+    one = spark.range(10).selectExpr(*["id AS a"], "id % 4 AS j")
+    other = spark.range(10).selectExpr(*[part.strip() for part in _split(columns)])
+    out = assert_like_spark(spark, lambda: one.join(other.hint("pipelined_join"), one.j == other.k, "left"))
+    assert_pipelined(out, 1)
+
+
+def _split(columns: str) -> list[str]:
+    """Split a list of expressions at its outermost commas."""
+    parts, depth = [""], 0
+    for letter in columns:
+        depth += (letter == "(") - (letter == ")")
+        if letter == "," and depth == 0:
+            parts.append("")
+        else:
+            parts[-1] += letter
+    return parts
+
+
+def test_a_computed_key(spark: SparkSession, left: DataFrame, right: DataFrame) -> None:
+    hinted = right.hint("pipelined_join")
+    out = assert_like_spark(spark, lambda: left.join(hinted, (left.k + 1) == F.coalesce(right.rk, F.lit(3))))
+    assert_pipelined(out, 1)
+
+
+def test_a_condition_beside_the_keys(spark: SparkSession, left: DataFrame, right: DataFrame) -> None:
+    hinted = right.hint("pipelined_join")
+    condition = (left.k == right.rk) & (left.v < F.lower(right.w))
+    assert_pipelined(assert_like_spark(spark, lambda: left.join(hinted, condition)), 1)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_random_chains(spark: SparkSession, seed: int) -> None:
+    """Up to four joins of random kinds over random tables, with filters, renamings and projections in between."""
+    rng = random.Random(seed)
+    facts = _random_table(spark, rng, "f", 60)
+    dims = [_random_table(spark, rng, f"d{number}_", rng.choice([1, 8, 30])) for number in range(4)]
+    kinds = [rng.choice(("inner", "left", "semi", "anti", "inner")) for _ in dims]
+    cuts = [rng.random() for _ in dims]
+
+    def query() -> DataFrame:
+        out = facts
+        for number, (dim, kind, cut) in enumerate(zip(dims, kinds, cuts, strict=True)):
+            key = "fa" if number % 2 else "fb"
+            out = out.join(dim.hint("pipelined_join"), F.col(key) == F.col(f"d{number}_a"), kind)
+            if cut < 0.3:
+                out = out.filter(F.col("fv") % 3 != number % 3)
+            elif cut < 0.6:
+                out = out.withColumnRenamed("fa", "renamed").withColumnRenamed("renamed", "fa").drop("fnone")
+        return out
+
+    # Spark may move a join below another table's shuffle, which parts the chain.
+    assert sum(pipelines_of(query())) == 4
+    out = assert_like_spark(spark, query)
+    assert_pipelined(out, *pipelines_of(out))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_empty_side(spark: SparkSession, left: DataFrame, right: DataFrame, kind: str) -> None:
+    for one, other in ((left, right.filter("w > 'Z'")), (left.filter("v > 'z'"), right)):
+        out = assert_like_spark(spark, lambda: one.join(other.hint("pipelined_join"), one.k == other.rk, kind))  # noqa: B023
+        assert "Declined" not in str(declined(out))
+
+
+def _random_table(spark: SparkSession, rng: random.Random, prefix: str, rows: int) -> DataFrame:
+    def keys() -> pa.Array:
+        return pa.array([None if rng.random() < 0.1 else rng.randrange(12) for _ in range(rows)], pa.int64())
+
+    columns = {
+        f"{prefix}a": keys(),
+        f"{prefix}b": keys(),
+        f"{prefix}v": pa.array(range(rows), pa.int64()),
+        f"{prefix}none": pa.array([rng.choice(["x", "", None]) for _ in range(rows)], pa.string()),
+    }
+    return frame(spark, 2, **columns)
+
+
+DECLINED = {
+    "full outer": ("full", lambda a, b: a.k == b.rk, "a full outer join"),
+    "no equality": ("inner", lambda a, b: a.k < b.rk, "no equality between the two sides"),
+    "cross": ("cross", None, "no equality between the two sides"),
+    "conditions of an outer join": (
+        "left",
+        lambda a, b: (a.k == b.rk) & (a.v < F.lower(b.w)),
+        "a condition beside the keys of a left outer join",
+    ),
+    "interval key": (
+        "inner",
+        lambda a, b: F.make_ym_interval(a.k.cast("int")) == F.make_ym_interval(b.rk.cast("int")),
+        "a key of type interval year to month",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", DECLINED)
+def test_what_is_declined(spark: SparkSession, left: DataFrame, right: DataFrame, case: str) -> None:
+    kind, condition, reason = DECLINED[case]
+    hinted = right.hint("pipelined_join")
+
+    def query() -> DataFrame:
+        return left.crossJoin(hinted) if condition is None else left.join(hinted, condition(left, right), kind)
+
+    assert_declined(assert_like_spark(spark, query), reason)
+
+
+def test_payload_that_does_not_travel(spark: SparkSession, left: DataFrame) -> None:
+    other = spark.range(3).selectExpr("id AS q", "make_interval(int(id)) AS i")
+    out = assert_like_spark(
+        spark,
+        lambda: left.join(other.hint("pipelined_join"), left.k == other.q).withColumn("i", F.col("i").cast("string")),
+    )
+    assert_declined(out, "column i of type interval does not travel")
