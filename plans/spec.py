@@ -14,6 +14,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+from sparkext.plans.predicate import Predicate, parse_predicate, render_predicate
+
 SPEC_VERSION = 1
 PROBE = 0
 
@@ -57,17 +59,24 @@ class KeyPair:
 
 @dataclass(frozen=True)
 class JoinSpec:
-    """One join. No keys: every probe row matches every build row. `label` is for people."""
+    """One join. No keys: every probe row matches every build row. `label` is for people.
+
+    `condition` has to hold for a pair beside its keys; it may look at the columns of all sources so far and of the
+    build side. Kinds that give out unmatched build rows take none.
+    """
 
     how: str
     keys: tuple[KeyPair, ...]
     algorithm: str
     label: str
+    condition: Predicate | None = None
 
     def __post_init__(self) -> None:
-        """Refuse a kind that no operator runs."""
+        """Refuse what no operator runs."""
         if self.how not in JOIN_KINDS:
             raise ValueError(f"not a join kind: {self.how!r}")
+        if self.condition is not None and self.how in BUILD_PRESERVING:
+            raise ValueError(f"a {self.how} join takes no condition beside its keys")
 
 
 @dataclass(frozen=True)
@@ -90,7 +99,10 @@ class PipelineSpec:
 
     def to_json(self) -> str:
         """Serialise; `from_json` reads it back."""
-        return json.dumps({"version": SPEC_VERSION, **asdict(self)})
+        data = {"version": SPEC_VERSION, **asdict(self)}
+        for join, written in zip(self.joins, data["joins"], strict=True):
+            written["condition"] = None if join.condition is None else render_predicate(join.condition)
+        return json.dumps(data)
 
     @classmethod
     def from_json(cls, text: str) -> PipelineSpec:
@@ -114,4 +126,11 @@ def _reference(data: Mapping[str, Any]) -> ColumnRef:
 
 def _join(data: Mapping[str, Any]) -> JoinSpec:
     keys = tuple(KeyPair(_reference(key["probe"]), key["build"], key["type"], key["null_safe"]) for key in data["keys"])
-    return JoinSpec(data["how"], keys, data["algorithm"], data["label"])
+    condition = data.get("condition")
+    return JoinSpec(
+        data["how"],
+        keys,
+        data["algorithm"],
+        data["label"],
+        None if condition is None else parse_predicate(condition),
+    )

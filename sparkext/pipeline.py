@@ -14,8 +14,10 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
+from sparkext.conditions import holds
 from sparkext.config import Settings
 from sparkext.errors import SchemaMismatchError
 from sparkext.index_store import BuildSide, IndexRecipe
@@ -74,10 +76,10 @@ class _Join:
         ]
         return encode_keys(columns, self.null_safe, self.build.info.key_ranges)
 
-    def given(self, matches: Matches) -> Sequence[Column]:
-        """Return the columns that this join adds to a morsel's rows."""
+    def given(self, found: npt.NDArray[np.bool_]) -> Sequence[Column]:
+        """Return the columns that this join adds to a morsel's rows. `found` tells which of them have a match."""
         if self.spec.how == "existence":
-            return [Column.of(pa.array(matches.first >= 0))]
+            return [Column.of(pa.array(found))]
         return self.columns
 
     def mark(self, pairs: Pairs) -> None:
@@ -184,25 +186,66 @@ class Pipeline:
                 yield from self._flow(operator, half)
             return
         matches = join.build.lookup(keys)
-        remaining = matches.output_rows(join.probe_kind)
+        self._seconds[operator] += time.perf_counter() - started
+        results = self._unconditional if join.spec.condition is None else self._conditional
+        for output in results(operator, rows, matches):
+            yield from self._flow(operator + 1, output)
+
+    def _unconditional(self, operator: int, rows: RowSet, matches: Matches) -> Iterator[RowSet]:
+        """Give out what a join makes of these rows, a budget at a time."""
+        join = self._joins[operator]
+        for pairs in self._pairs(operator, rows.length, matches, join.probe_kind):
+            join.mark(pairs)
+            yield rows.joined(pairs, join.given(matches.first >= 0), join.outer)
+
+    def _conditional(self, operator: int, rows: RowSet, matches: Matches) -> Iterator[RowSet]:
+        """The same for a join with a condition beside its keys: which rows match is known when all pairs were tried."""
+        join = self._joins[operator]
+        assert join.spec.condition is not None
+        found = np.zeros(rows.length, dtype=np.bool_)
+        for pairs in self._pairs(operator, rows.length, matches, "inner"):
+            started = time.perf_counter()
+            candidates = rows.joined(pairs, join.build.columns, outer=False)
+            kept = np.flatnonzero(holds(join.spec.condition, candidates))
+            found[kept if pairs.probe_rows is None else pairs.probe_rows[kept]] = True
+            self._seconds[operator] += time.perf_counter() - started
+            if kept.size and join.probe_kind in ("inner", "left"):
+                yield candidates.picked(kept)
+        yield from self._decided(operator, rows, found)
+
+    def _decided(self, operator: int, rows: RowSet, found: npt.NDArray[np.bool_]) -> Iterator[RowSet]:
+        """Give out what a join makes of each of these rows once, now that it is known which found a match."""
+        join = self._joins[operator]
+        kind = join.probe_kind
+        if kind == "inner":
+            return
+        wanted = np.arange(rows.length) if kind == "existence" else np.flatnonzero(found == (kind == "semi"))
+        ids = frozen(wanted.astype(row_id_dtype(rows.length)))
+        start = 0
+        while start < ids.size:
+            piece = ids[start : start + self._controller.budget(operator)]
+            build_rows = {"left": np.full_like(piece, -1), "existence": piece}.get(kind)
+            yield rows.joined(Pairs(piece.size, piece, build_rows), join.given(found), join.outer)
+            self._controller.observe(operator, 0, piece.size, None)
+            start += piece.size
+
+    def _pairs(self, operator: int, rows_in: int, matches: Matches, kind: str) -> Iterator[Pairs]:
+        """Expand matches, a budget at a time. Budgets are decided when the next pairs are asked for."""
+        remaining = matches.output_rows(kind)
         cursor = START
-        rows_in = rows.length
         while remaining:
+            started = time.perf_counter()
             budget = self._controller.budget(operator)
             before = cursor.row
-            pairs, cursor = probe(matches, join.probe_kind, cursor, budget, remaining)
+            pairs, cursor = probe(matches, kind, cursor, budget, remaining)
             remaining -= pairs.length
             used = cursor.row - before if remaining else rows_in
             rows_in -= used
-            join.mark(pairs)
-            output = rows.joined(pairs, join.given(matches), join.outer)
             self._controller.observe(operator, used, pairs.length, None)
             self._seconds[operator] += time.perf_counter() - started
-            yield from self._flow(operator + 1, output)
-            started = time.perf_counter()
+            yield pairs
         if rows_in:
             self._controller.observe(operator, rows_in, 0, None)
-        self._seconds[operator] += time.perf_counter() - started
 
     def _gather(self, rows: RowSet) -> Iterator[pa.RecordBatch]:
         """Fetch the payload, in as many batches as its budget asks for."""

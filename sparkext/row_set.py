@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from sparkext.kernels.gather import Column, compose
@@ -65,6 +66,11 @@ class RowSet:
             (*self.columns, build),
             (*(source.through(probe_rows) for source in self.rows), SourceRows(build_rows, outer)),
         )
+
+    def picked(self, rows: npt.NDArray[np.intp]) -> RowSet:
+        """Return the rows at these positions."""
+        ids = frozen(rows.astype(row_id_dtype(self.length)))
+        return RowSet(rows.size, self.columns, tuple(source.through(ids) for source in self.rows))
 
     def slice(self, start: int, length: int) -> RowSet:
         """Return rows `start` to `start + length`."""

@@ -2,6 +2,8 @@ package org.apache.spark.sql.sparkext
 
 import scala.collection.mutable
 
+import org.json4s.JsonAST.JValue
+
 import org.apache.spark.sql.catalyst.expressions.{Left => _, Right => _, _}
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan
 import org.apache.spark.sql.execution.{ProjectExec, SparkPlan}
@@ -13,7 +15,7 @@ case class ColumnRef(source: Int, column: Int)
 case class PlannedKey(probe: ColumnRef, build: Int, keyType: String, nullSafe: Boolean)
 
 /** One join of the pipeline, as Python's `JoinSpec` has it. */
-case class PlannedJoin(kind: String, keys: Seq[PlannedKey], label: String)
+case class PlannedJoin(kind: String, keys: Seq[PlannedKey], condition: Option[JValue], label: String)
 
 /** Where everything is in a pipeline: which columns each source sends, and which of them come out. */
 case class ChainLayout(
@@ -51,7 +53,8 @@ object ChainLayout {
     /** Plain columns first, in the order that their source has them, so that one that sends all needs no projection. */
     private val sent = {
       val keys = chain.stages.flatMap(_.keys).flatMap(key => Seq(chain.atSources(key.probe), key.build))
-      val plain = AttributeSet(outputs ++ keys.collect { case attribute: Attribute => attribute })
+      val compared = chain.stages.flatMap(_.condition).map(chain.atSources).flatMap(_.references)
+      val plain = AttributeSet(outputs ++ compared ++ keys.collect { case attribute: Attribute => attribute })
       plans.map(plan => mutable.ArrayBuffer.from[NamedExpression](plan.output.filter(plain.contains)))
     }
     private val flags: Map[ExprId, ColumnRef] = chain.stages.zipWithIndex.flatMap { case (stage, number) =>
@@ -71,8 +74,10 @@ object ChainLayout {
           KeyTypes.name(key.build.dataType).get,
           key.nullSafe)
       }
+      // Whether the condition is covered was asked when the stage was made.
+      val condition = stage.condition.flatMap(part => ResidualCondition.of(chain.atSources(part), place).toOption)
       keys.collectFirst { case Left(reason) => reason }.toLeft(
-        PlannedJoin(stage.kind, keys.collect { case Right(key) => key }, label(stage)))
+        PlannedJoin(stage.kind, keys.collect { case Right(key) => key }, condition, label(stage)))
     }
 
     /** Where a column of a source will be found. */
@@ -116,8 +121,9 @@ object ChainLayout {
       }
     }
 
-    private def label(stage: JoinStage): String = stage.keys
-      .map(key => s"${key.probe.sql} ${if (key.nullSafe) "<=>" else "="} ${key.build.sql}")
-      .mkString(" AND ")
+    private def label(stage: JoinStage): String = {
+      val keys = stage.keys.map(key => s"${key.probe.sql} ${if (key.nullSafe) "<=>" else "="} ${key.build.sql}")
+      (keys ++ stage.condition.map(_.sql)).mkString(" AND ")
+    }
   }
 }

@@ -52,12 +52,12 @@ object JoinChain {
 
     def from(top: JoinStage): JoinChain = {
       val stages = mutable.ArrayBuffer(top)
-      filters ++= top.condition
+      filters ++= top.filter
       var next = joinBelow(top.probe)
       while (next.isDefined) {
         val below = next.get
         stages += below.stage
-        filters ++= below.filters ++ below.stage.condition
+        filters ++= below.filters ++ below.stage.filter
         aliases ++= below.aliases
         next = joinBelow(below.stage.probe)
       }

@@ -11,13 +11,15 @@ case class StageKey(probe: Expression, build: Expression, nullSafe: Boolean)
 /** One supported join, as a stage of a pipeline: every probe row passes by the index of `build`.
   *
   * `kind` is what the probe side sees (a right outer join is a left one with its sides exchanged), `existence` the flag that
-  * an existence join adds, `condition` what has to hold for a pair beyond its keys, as a filter above the join.
+  * an existence join adds. `filter` has to hold for what the join gives out, `condition` for a pair to be one: for an inner
+  * join these are the same, and it has the former only.
   */
 case class JoinStage(
     kind: String,
     probe: LogicalPlan,
     build: LogicalPlan,
     keys: Seq[StageKey],
+    filter: Option[Expression],
     condition: Option[Expression],
     existence: Option[Attribute],
     hinted: Boolean) {
@@ -37,9 +39,10 @@ object JoinStage {
     keys = predicates.flatMap(key(_, sides))
     residual = predicates.filter(key(_, sides).isEmpty)
     _ <- check(keys.nonEmpty, "no equality between the two sides")
-    _ <- check(
-      residual.isEmpty || sides.kind == "inner",
-      s"a condition beside the keys of ${article(join.joinType)} join: ${residual.map(_.sql).mkString(" AND ")}")
+    condition = residual.reduceOption(And)
+    _ <- condition.filter(_ => sides.kind != "inner").flatMap(uncovered).map { part =>
+      s"a condition beside the keys of ${article(join.joinType)} join that only Spark evaluates: $part"
+    }.toLeft(())
     _ <- residual.map(Expressions.deferrable).collectFirst { case Left(reason) => reason }.toLeft(())
     _ <- keys.flatMap(unsupportedKey).headOption.toLeft(())
     _ <- untransportable(sides.build.output).toLeft(())
@@ -48,7 +51,8 @@ object JoinStage {
     sides.probe,
     sides.build,
     keys,
-    residual.reduceOption(And),
+    condition.filter(_ => sides.kind == "inner"),
+    condition.filter(_ => sides.kind != "inner"),
     sides.existence,
     sides.buildHinted)
 
@@ -74,6 +78,9 @@ object JoinStage {
       s"a key of type ${side.dataType.simpleString}: ${side.sql}"
     }
   }
+
+  private def uncovered(condition: Expression): Option[String] =
+    ResidualCondition.of(condition, _ => ColumnRef(0, 0)).left.toOption
 
   private def foreignHint(hint: JoinHint): Option[String] =
     Seq(hint.leftHint, hint.rightHint).flatten.flatMap(_.strategy).headOption.map(_.displayName)

@@ -22,6 +22,7 @@ object WorkOrder {
         ("how" -> join.kind) ~
           ("algorithm" -> algorithm) ~
           ("label" -> join.label) ~
+          ("condition" -> join.condition) ~
           ("keys" -> join.keys.map { key =>
             ("probe" -> reference(key.probe)) ~
               ("build" -> key.build) ~

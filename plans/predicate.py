@@ -1,0 +1,94 @@
+"""Conditions on joined pairs, as plain data: what has to hold beside the keys.
+
+A predicate is one of
+
+    {"op": "and" | "or", "args": [predicate, ...]}
+    {"op": "not", "args": [predicate]}
+    {"op": "is_null", "args": [operand]}
+    {"op": "=" | "<=>" | "<" | "<=" | ">" | ">=", "args": [operand, operand], "type": key type}
+
+and an operand is `{"source": s, "column": c}` (a `ColumnRef`) or `{"literal": text}`, the text as `parse_literal` reads
+it, or null. Both operands of a comparison have the same type (see `plans.key_types`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from sparkext.plans.key_types import parse_key_type
+
+COMPARISONS = ("=", "<=>", "<", "<=", ">", ">=")
+_UNORDERED = ("bool",)
+_NOT_COVERED = ("float32", "float64")
+"""Floats are left out: NaN is a value like any other to Spark, and none to the libraries that would compare it."""
+
+
+@dataclass(frozen=True)
+class Operand:
+    """A column, or a literal if `source` is None. A `text` of None is the null literal."""
+
+    source: int | None
+    column: int = 0
+    text: str | None = None
+
+
+@dataclass(frozen=True)
+class Predicate:
+    """An inner node (`and`, `or`, `not`) has `children`, a leaf has `operands` and, if it compares, their `type`."""
+
+    op: str
+    children: tuple[Predicate, ...] = ()
+    operands: tuple[Operand, ...] = ()
+    type: str | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse what no evaluator runs."""
+        if self.op in COMPARISONS:
+            name = parse_key_type(self.type or "").name
+            ordered = self.op not in ("=", "<=>")
+            if name in _NOT_COVERED or (ordered and name in _UNORDERED):
+                raise ValueError(f"{self.op} is not covered for {name}")
+            fits = len(self.operands) == 2 and not self.children
+        elif self.op == "is_null":
+            fits = len(self.operands) == 1 and not self.children
+        elif self.op == "not":
+            fits = len(self.children) == 1 and not self.operands
+        else:
+            fits = self.op in ("and", "or") and len(self.children) > 0 and not self.operands
+        if not fits:
+            raise ValueError(f"not a predicate: {self!r}")
+
+    def columns(self) -> Iterator[tuple[int, int]]:
+        """Yield (source, column) of every column that it looks at."""
+        for operand in self.operands:
+            if operand.source is not None:
+                yield operand.source, operand.column
+        for child in self.children:
+            yield from child.columns()
+
+
+def parse_predicate(data: Mapping[str, Any]) -> Predicate:
+    """Read the JSON form. Raises `ValueError`."""
+    arguments = data["args"]
+    if data["op"] in ("and", "or", "not"):
+        return Predicate(data["op"], children=tuple(parse_predicate(argument) for argument in arguments))
+    return Predicate(data["op"], operands=tuple(_operand(argument) for argument in arguments), type=data.get("type"))
+
+
+def _operand(data: Mapping[str, Any]) -> Operand:
+    if "literal" in data:
+        return Operand(None, text=data["literal"])
+    return Operand(data["source"], data["column"])
+
+
+def render_predicate(predicate: Predicate) -> dict[str, Any]:
+    """Write the JSON form; `parse_predicate` reads it back."""
+    if predicate.children:
+        return {"op": predicate.op, "args": [render_predicate(child) for child in predicate.children]}
+    operands = [
+        {"literal": operand.text} if operand.source is None else {"source": operand.source, "column": operand.column}
+        for operand in predicate.operands
+    ]
+    return {"op": predicate.op, "args": operands, "type": predicate.type}
