@@ -13,7 +13,7 @@ it, or null. Both operands of a comparison have the same type (see `plans.key_ty
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -60,21 +60,14 @@ class Predicate:
         if not fits:
             raise ValueError(f"not a predicate: {self!r}")
 
-    def columns(self) -> Iterator[tuple[int, int]]:
-        """Yield (source, column) of every column that it looks at."""
-        for operand in self.operands:
-            if operand.source is not None:
-                yield operand.source, operand.column
-        for child in self.children:
-            yield from child.columns()
-
 
 def parse_predicate(data: Mapping[str, Any]) -> Predicate:
     """Read the JSON form. Raises `ValueError`."""
     arguments = data["args"]
-    if data["op"] in ("and", "or", "not"):
-        return Predicate(data["op"], children=tuple(parse_predicate(argument) for argument in arguments))
-    return Predicate(data["op"], operands=tuple(_operand(argument) for argument in arguments), type=data.get("type"))
+    if data["op"] in (*COMPARISONS, "is_null"):
+        operands = tuple(_operand(argument) for argument in arguments)
+        return Predicate(data["op"], operands=operands, type=data.get("type"))
+    return Predicate(data["op"], children=tuple(parse_predicate(argument) for argument in arguments))
 
 
 def _operand(data: Mapping[str, Any]) -> Operand:

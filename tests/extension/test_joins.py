@@ -119,8 +119,9 @@ def test_every_key_type(spark: SparkSession, name: str) -> None:
 
 def test_payload_of_every_kind(spark: SparkSession) -> None:
     columns = """id % 3 AS k, named_struct('a', id, 'b', array(id, null)) AS s, map('x', id) AS m,
-        cast(string(id) AS binary) AS y, cast(id AS decimal(38,5)) AS d, timestamp_micros(id) AS t, date_from_unix_date(int(id)) AS e, id > 2 AS f,
-        make_dt_interval(int(id)) AS i, CASE WHEN id % 2 = 0 THEN string(id) END AS z"""
+        cast(string(id) AS binary) AS y, cast(id AS decimal(38,5)) AS d, timestamp_micros(id) AS t,
+        date_from_unix_date(int(id)) AS e, id > 2 AS f, make_dt_interval(int(id)) AS i,
+        CASE WHEN id % 2 = 0 THEN string(id) END AS z"""
     one = spark.range(10).selectExpr(*["id AS a"], "id % 4 AS j")
     other = spark.range(10).selectExpr(*[part.strip() for part in _split(columns)])
     out = assert_like_spark(spark, lambda: one.join(other.hint("pipelined_join"), one.j == other.k, "left"))

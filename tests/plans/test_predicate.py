@@ -28,11 +28,6 @@ def test_json_keeps_a_predicate(data: dict[str, Any]) -> None:
     assert render_predicate(parse_predicate(json.loads(json.dumps(data)))) == data
 
 
-def test_columns_are_those_of_all_parts() -> None:
-    other = {"op": "=", "args": [{"source": 0, "column": 4}, COLUMN], "type": "string"}
-    assert list(parse_predicate({"op": "or", "args": [LESS, other]}).columns()) == [(1, 2), (0, 4), (1, 2)]
-
-
 @pytest.mark.parametrize(
     "data",
     [
