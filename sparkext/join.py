@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from sparkext import spark_bridge
+from sparkext import planned, spark_bridge
 from sparkext.build_file import write_build_file
 from sparkext.build_side import build_side
 from sparkext.config import ALGORITHM, BUILD_SIDE_MAX_BYTES, Settings, read_settings
@@ -44,6 +44,10 @@ def pipelined_join(
     `other` is the build side. It is run, or converted, when the transform is applied; its rows are published once
     per node, and indexed there by the first worker that needs the index. The probe side stays lazy.
 
+    In a session with the extension (see `configure`), unless `spark.sparkext.mode` is off, this is `df.join` with the
+    hint: both sides stay lazy, Catalyst prunes columns and pushes filters, and what the extension does not plan is
+    Spark's own join. Full outer joins and joins without a key run as they do without the extension.
+
     Parameters
     ----------
     other:
@@ -51,7 +55,7 @@ def pipelined_join(
     on:
         A column name or a list of names that both sides have (one key column in the result, as with
         `DataFrame.join`), or a list of `(left, right)` name pairs (both stay). `(left, "<=>", right)` lets null equal
-        null. Left out only for `how="cross"`.
+        null. Left out only for `how="cross"`. With the extension also a Column or a list of Columns.
     how:
         Any name that `DataFrame.join` takes: inner, cross, left, right, full, semi, anti and their aliases. A right or
         full join costs one more shuffle of the probe side, and ends the pipeline before it: build rows without a match
@@ -85,6 +89,9 @@ def _apply(frame: DataFrame, other: Any, on: Any, how: Any, overrides: dict[str,
     kind = join_kind(how) if isinstance(how, str) else None
     if kind is None:
         problems.append(f"how={how!r} is no join type; expected one of {join_names()}")
+    is_planned = spark_bridge.plans_joins(session)
+    if is_planned and kind is not None and planned.holds_columns(on):
+        return planned.join_by_columns(frame, other, on, kind, overrides)
     told = len(problems)
     condition = read_condition(on, kind, how, problems)
     understood = len(problems) == told
@@ -92,7 +99,10 @@ def _apply(frame: DataFrame, other: Any, on: Any, how: Any, overrides: dict[str,
         problems.append("the left side is a streaming DataFrame: use Spark's own join for streams")
     _check_travel(frame.schema, "left", problems)
     build = build_side(session, other, problems)
-    lineage = Lineage.starting_at(frame) if kind in BUILD_PRESERVING else lineage_of(frame)
+    # Catalyst finds the chain by itself, and has no full outer join: that one runs as it does without the extension.
+    is_planned = is_planned and bool(condition.pairs) and kind != "full"
+    starts_anew = is_planned or kind in BUILD_PRESERVING
+    lineage = Lineage.starting_at(frame) if starts_anew else lineage_of(frame)
     case_sensitive = session.conf.get("spark.sql.caseSensitive", "false") == "true"
     shape: JoinShape | None = None
     if build is not None:
@@ -115,6 +125,8 @@ def _apply(frame: DataFrame, other: Any, on: Any, how: Any, overrides: dict[str,
         raise InvalidJoinError([*str(misconfigured).splitlines(), *problems]) if problems else misconfigured
     if problems or shape is None or build is None:
         raise InvalidJoinError(problems)
+    if is_planned:
+        return planned.join_by_names(frame, other, condition, shape, overrides)
     table = build.collect(shape.published, settings.build_side_max_bytes)
     source = spark_bridge.publish(session, partial(write_build_file, table))
     if kind in BUILD_PRESERVING:

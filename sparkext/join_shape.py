@@ -100,8 +100,8 @@ def _read_pair(item: Any) -> NamedPair | None:
 def _wrong_on(item: Any) -> str:
     if type(item).__name__ == "Column":
         return (
-            f"on holds the Column {item}: conditions on Columns are not supported here, name the columns instead,"
-            " as in on=[('left_name', 'right_name')]"
+            f"on holds the Column {item}: conditions on Columns need the session extension (sparkext.configure); here"
+            " name the columns instead, as in on=[('left_name', 'right_name')]"
         )
     return (
         f"on holds {item!r}: expected a column name, a list of names, or a list of (left, right) or"

@@ -78,6 +78,11 @@ def has_extension(session: Any) -> bool:
     ).split(",")
 
 
+def plans_joins(session: Any) -> bool:
+    """Tell whether hinted joins of this session are planned by the extension: it is loaded and not switched off."""
+    return has_extension(session) and session.conf.get("spark.sparkext.mode", "auto").lower() != "off"
+
+
 def planned_runs(frame: Any) -> list[tuple[list[str], list[str]]]:
     """Return per pipeline in the plan of `frame`: labels of its joins, and the reports of its last run's tasks."""
     runs = _plans(frame).of(frame._jdf.queryExecution())

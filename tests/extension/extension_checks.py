@@ -13,7 +13,7 @@ from sparkext import declined
 
 MODE = "spark.sparkext.mode"
 
-_PIPELINE = re.compile(r"PipelinedJoin \[(.*?)\] algorithm=")
+_PIPELINE = re.compile(r"PipelinedJoin \[(.*?)\] scan=")
 _SPARK_JOIN = re.compile(
     r"\b(BroadcastHashJoin|SortMergeJoin|ShuffledHashJoin|BroadcastNestedLoopJoin|CartesianProduct)\b"
 )

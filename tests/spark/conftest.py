@@ -9,8 +9,11 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+import sparkext
+
 sys.path.insert(0, str(Path(__file__).parent))  # spark_checks
 pytest.register_assert_rewrite("spark_checks")
+import spark_checks  # noqa: E402
 
 SETTINGS = {
     "spark.ui.enabled": "false",
@@ -26,15 +29,23 @@ SETTINGS = {
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    """A classic session on two cores."""
+    """A classic session on two cores; with the extension if the environment asks for it."""
+    running = SparkSession.getActiveSession()
+    if running is not None:
+        running.stop()  # the extension's tests have left it
     builder = SparkSession.builder.master("local[2]").appName("sparkext tests")
     for key, value in SETTINGS.items():
         builder = builder.config(key, value)
     warehouse = tmp_path_factory.mktemp("warehouse")
-    session = builder.config("spark.sql.warehouse.dir", str(warehouse)).getOrCreate()
+    builder = builder.config("spark.sql.warehouse.dir", str(warehouse))
+    if spark_checks.EXTENSION:
+        builder = sparkext.configure(builder.config("spark.sparkext.mode", "hint"))
+    session = builder.getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
     yield session
     session.stop()
+    if spark_checks.EXTENSION:
+        assert spark_checks.PLANNED[True] > 3 * spark_checks.PLANNED[False], spark_checks.PLANNED
 
 
 @pytest.fixture(scope="session")

@@ -10,8 +10,8 @@ object Acceptance {
   /** A join on its own: hint mode takes hinted ones, and no mode takes a build side that is known not to fit. */
   def stage(stage: JoinStage, settings: Settings): Either[String, Unit] = {
     val size = stage.build.stats.sizeInBytes
-    if (settings.mode == "hint" && !stage.hinted) Left("not hinted, and spark.sparkext.mode is hint")
-    else if (!stage.hinted && size > settings.maxBuildBytes) {
+    if (settings.mode == "hint" && stage.hint.isEmpty) Left("not hinted, and spark.sparkext.mode is hint")
+    else if (stage.hint.isEmpty && size > settings.maxBuildBytes) {
       Left(
         s"the build side takes $size bytes by Spark's estimate, and spark.sparkext.buildSide.maxBytes is" +
           s" ${settings.maxBuildBytes}")
@@ -20,7 +20,7 @@ object Acceptance {
 
   /** A whole chain, in auto mode: whether the estimates say that it wins. Hinted joins are taken without asking. */
   def chain(chain: JoinChain, settings: Settings): Either[String, Unit] =
-    if (settings.mode == "hint" || chain.stages.exists(_.hinted)) Right(())
+    if (settings.mode == "hint" || chain.stages.exists(_.hint.isDefined)) Right(())
     else if (chain.stages.forall(stage => isBroadcastable(stage.build))) {
       Left("Spark broadcasts every build side of it, and rows would have to cross into Python")
     } else if (isPrunedAtRunTime(chain.probe)) {

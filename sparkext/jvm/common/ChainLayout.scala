@@ -15,7 +15,13 @@ case class ColumnRef(source: Int, column: Int)
 case class PlannedKey(probe: ColumnRef, build: Int, keyType: String, nullSafe: Boolean)
 
 /** One join of the pipeline, as Python's `JoinSpec` has it. */
-case class PlannedJoin(kind: String, keys: Seq[PlannedKey], condition: Option[JValue], label: String)
+case class PlannedJoin(
+    kind: String,
+    keys: Seq[PlannedKey],
+    condition: Option[JValue],
+    label: String,
+    algorithm: String,
+    maxBuildBytes: Long)
 
 /** Where everything is in a pipeline: which columns each source sends, and which of them come out. */
 case class ChainLayout(
@@ -38,8 +44,8 @@ case class ChainLayout(
 object ChainLayout {
 
   /** Lay out a chain that has to give out the columns `wanted`. Left if a key cannot be computed before the join. */
-  def of(chain: JoinChain, wanted: Seq[Attribute]): Either[String, ChainLayout] = {
-    val sources = new Sources(chain, wanted.map(chain.source))
+  def of(chain: JoinChain, wanted: Seq[Attribute], settings: Settings): Either[String, ChainLayout] = {
+    val sources = new Sources(chain, wanted.map(chain.source), settings)
     val joins = chain.stages.zipWithIndex.map { case (stage, number) => sources.join(stage, number + 1) }
     joins.collectFirst { case Left(reason) => reason }.toLeft {
       val origins = wanted.map(attribute => sources.place(chain.source(attribute)))
@@ -47,7 +53,7 @@ object ChainLayout {
     }
   }
 
-  private class Sources(chain: JoinChain, outputs: Seq[Attribute]) {
+  private class Sources(chain: JoinChain, outputs: Seq[Attribute], settings: Settings) {
     private val plans = chain.probe +: chain.stages.map(_.build)
 
     /** Plain columns first, in the order that their source has them, so that one that sends all needs no projection. */
@@ -77,7 +83,13 @@ object ChainLayout {
       // Whether the condition is covered was asked when the stage was made.
       val condition = stage.condition.flatMap(part => ResidualCondition.of(chain.atSources(part), place).toOption)
       keys.collectFirst { case Left(reason) => reason }.toLeft(
-        PlannedJoin(stage.kind, keys.collect { case Right(key) => key }, condition, label(stage)))
+        PlannedJoin(
+          stage.kind,
+          keys.collect { case Right(key) => key },
+          condition,
+          label(stage),
+          stage.hint.flatMap(_.algorithm).getOrElse(settings.algorithm),
+          stage.hint.flatMap(_.maxBytes).getOrElse(settings.maxBuildBytes)))
     }
 
     /** Where a column of a source will be found. */

@@ -22,7 +22,7 @@ case class JoinStage(
     filter: Option[Expression],
     condition: Option[Expression],
     existence: Option[Attribute],
-    hinted: Boolean) {
+    hint: Option[PipelinedJoinHint]) {
 
   /** Whether rows of the build side may be missing, all null. */
   def outer: Boolean = kind == "left"
@@ -54,7 +54,7 @@ object JoinStage {
     condition.filter(_ => sides.kind == "inner"),
     condition.filter(_ => sides.kind != "inner"),
     sides.existence,
-    sides.buildHinted)
+    sides.hint)
 
   /** The first of these columns that does not travel to the workers and back unchanged. */
   def untransportable(columns: Seq[Attribute]): Option[String] =
@@ -103,7 +103,7 @@ private case class Sides(
     kind: String,
     probe: LogicalPlan,
     build: LogicalPlan,
-    buildHinted: Boolean,
+    hint: Option[PipelinedJoinHint],
     existence: Option[Attribute] = None) {
 
   def key(left: Expression, right: Expression, nullSafe: Boolean): Option[StageKey] = {
@@ -119,15 +119,16 @@ private case class Sides(
 
 private object Sides {
   def of(join: Join): Either[String, Sides] = {
-    val leftHinted = PipelinedJoinHint.on(join.hint.leftHint)
-    val rightHinted = PipelinedJoinHint.on(join.hint.rightHint)
+    val leftHint = PipelinedJoinHint.in(join.hint.leftHint)
+    val rightHint = PipelinedJoinHint.in(join.hint.rightHint)
     // A hint names the build side; where the join's kind leaves no choice, a hint on the other side asks for the join.
-    def buildRight(kind: String) = Sides(kind, join.left, join.right, rightHinted || leftHinted)
-    def buildLeft(kind: String) = Sides(kind, join.right, join.left, rightHinted || leftHinted)
+    def buildRight(kind: String) = Sides(kind, join.left, join.right, rightHint.orElse(leftHint))
+    def buildLeft(kind: String) = Sides(kind, join.right, join.left, leftHint.orElse(rightHint))
     join.joinType match {
       case _: InnerLike =>
         val left =
-          if (leftHinted != rightHinted) leftHinted else join.left.stats.sizeInBytes < join.right.stats.sizeInBytes
+          if (leftHint.isDefined != rightHint.isDefined) leftHint.isDefined
+          else join.left.stats.sizeInBytes < join.right.stats.sizeInBytes
         Right(if (left) buildLeft("inner") else buildRight("inner"))
       case LeftOuter => Right(buildRight("left"))
       case RightOuter => Right(buildLeft("left"))

@@ -31,8 +31,7 @@ object KeyTypes {
     case MapType(key, value, _) => travels(key) && travels(value)
     case struct: StructType =>
       struct.fieldNames.distinct.length == struct.length && struct.fields.forall(field => travels(field.dataType))
-    case string: StringType => string.supportsBinaryEquality
-    case _: YearMonthIntervalType => false
+    case _: StringType | NullType | VariantType => true
     case other => name(other).isDefined
   }
 }

@@ -22,8 +22,7 @@ case class PipelinedJoinExec(
     builds: Seq[SparkPlan],
     joins: Seq[PlannedJoin],
     output: Seq[Attribute],
-    origins: Seq[ColumnRef],
-    algorithm: String)
+    origins: Seq[ColumnRef])
     extends SparkPlan {
 
   override def nodeName: String = "PipelinedJoin"
@@ -47,7 +46,7 @@ case class PipelinedJoinExec(
         build,
         PipelinedJoinExec.sent(build.output),
         join.label,
-        settings.maxBuildBytes,
+        join.maxBuildBytes,
         conf.sessionLocalTimeZone)
       SparkShim.inThread(session, BuildSidePublisher.threads)(publisher.publish())
     }
@@ -64,7 +63,7 @@ case class PipelinedJoinExec(
     val broadcasts = sides.map(_.broadcast)
     val result = PipelinedJoinExec.sent(output)
     val command = WorkOrder.command(
-      WorkOrder.spec(joins, origins, probe.output.length, algorithm),
+      WorkOrder.spec(joins, origins, probe.output.length),
       settings.forWorkers,
       result,
       broadcasts.map(_.id).zip(builds.map(build => PipelinedJoinExec.sent(build.output))),
@@ -109,19 +108,18 @@ case class PipelinedJoinExec(
 
   private def described(number: Int): String = {
     val join = joins(number)
-    s"${join.kind}, ${join.label}, build side ${PipelinedJoinExec.operatorOf(builds(number))}"
+    s"${join.kind}, ${join.label}, algorithm ${join.algorithm}, build side: child ${number + 2}"
   }
 
   override def simpleString(maxFields: Int): String =
     s"$nodeName [${joins.map(join => s"${join.kind}: ${join.label}").mkString("; ")}]" +
-      s" algorithm=$algorithm, scan=rows from Spark"
+      " scan=rows from Spark"
 
   override def verboseStringWithOperatorId(): String = {
     val lines = joins.indices.map(number => s"Join ${number + 1}: ${described(number)}")
     s"""
        |$formattedNodeName
        |${lines.mkString("\n")}
-       |Algorithm: $algorithm
        |Scan: rows from Spark, ${probe.output.length} columns cross into Python
        |Output [${output.length}]: ${output.mkString("[", ", ", "]")}
        |""".stripMargin
@@ -137,9 +135,4 @@ object PipelinedJoinExec {
   private def sent(columns: Seq[Attribute]): StructType = StructType(columns.zipWithIndex.map { case (column, number) =>
     StructField(s"c$number", column.dataType)
   })
-
-  private def operatorOf(plan: SparkPlan): String = plan.getTagValue(SparkPlan.LOGICAL_PLAN_TAG) match {
-    case Some(logical) => s"${logical.nodeName} of about ${logical.stats.sizeInBytes} bytes"
-    case None => plan.nodeName
-  }
 }

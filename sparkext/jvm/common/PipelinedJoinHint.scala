@@ -11,32 +11,49 @@ import org.apache.spark.sql.catalyst.rules.Rule
 
 /** Marks a build side. Spark's join strategies are a closed set, so this hint carries none of them: a join that is declined
   * is planned as if unhinted.
+  *
+  * `algorithm` and `maxBytes` replace the session's settings for this join.
   */
-class PipelinedJoinHint extends HintInfo {
+class PipelinedJoinHint(val algorithm: Option[String], val maxBytes: Option[Long]) extends HintInfo {
   override def merge(other: HintInfo, errors: HintErrorHandler): HintInfo = this
   override def canEqual(other: Any): Boolean = other.isInstanceOf[PipelinedJoinHint]
-  override def equals(other: Any): Boolean = canEqual(other)
-  override def hashCode: Int = classOf[PipelinedJoinHint].hashCode
+  override def equals(other: Any): Boolean = other match {
+    case hint: PipelinedJoinHint => hint.algorithm == algorithm && hint.maxBytes == maxBytes
+    case _ => false
+  }
+  override def hashCode: Int = (algorithm, maxBytes).hashCode
   override def toString: String = "(strategy=pipelined_join)"
 }
 
 object PipelinedJoinHint {
   val Name = "PIPELINED_JOIN"
 
-  def on(hint: Option[HintInfo]): Boolean = hint.exists(_.isInstanceOf[PipelinedJoinHint])
+  def in(hint: Option[HintInfo]): Option[PipelinedJoinHint] = hint.collect { case hint: PipelinedJoinHint => hint }
+
+  /** The hint that these options make, each written `key=value`. */
+  def of(options: Seq[(String, String)]): PipelinedJoinHint =
+    options.foldLeft(new PipelinedJoinHint(None, None)) {
+      case (hint, ("algorithm", name)) => new PipelinedJoinHint(Some(Settings.algorithm(name)), hint.maxBytes)
+      case (hint, ("maxbytes", size)) => new PipelinedJoinHint(hint.algorithm, Some(Settings.bytes("maxBytes", size)))
+      case (_, (key, _)) =>
+        throw new IllegalArgumentException(s"$Name: unknown option '$key', expected algorithm or maxBytes")
+    }
 }
 
 /** Resolves `df.hint("pipelined_join")`, and `PIPELINED_JOIN(a, b)` in SQL onto the relations a and b below it, by the rules
-  * of Spark's own join hints: names match by their tail, and subqueries and views are not looked into.
+  * of Spark's own join hints: names match by their tail, and subqueries and views are not looked into. Parameters that are
+  * strings like `'algorithm=hash'` are options.
   */
 object ResolvePipelinedJoinHint extends Rule[LogicalPlan] {
   override def apply(plan: LogicalPlan): LogicalPlan = plan.resolveOperatorsUp {
     case UnresolvedHint(name, parameters, child) if name.toUpperCase(Locale.ROOT) == PipelinedJoinHint.Name =>
-      if (parameters.isEmpty) ResolvedHint(child, new PipelinedJoinHint)
+      val options = parameters.collect { case Option(key, value) => key.toLowerCase(Locale.ROOT) -> value }
+      val hint = PipelinedJoinHint.of(options)
+      if (options.length == parameters.length) ResolvedHint(child, hint)
       else {
-        val wanted = parameters.map(relationName).toSet
+        val wanted = parameters.filter(Option.unapply(_).isEmpty).map(relationName).toSet
         val found = mutable.Set.empty[Seq[String]]
-        val marked = mark(child, wanted, found)
+        val marked = mark(child, hint, wanted, found)
         conf.hintErrorHandler.hintRelationsNotFound(name, parameters, wanted -- found)
         marked
       }
@@ -50,7 +67,20 @@ object ResolvePipelinedJoinHint extends Rule[LogicalPlan] {
     case other => throw new IllegalArgumentException(s"${PipelinedJoinHint.Name} names relations, got $other")
   }
 
-  private def mark(plan: LogicalPlan, wanted: Set[Seq[String]], found: mutable.Set[Seq[String]]): LogicalPlan = {
+  private object Option {
+    def unapply(parameter: Any): scala.Option[(String, String)] = parameter match {
+      case StringLiteral(text) if text.contains('=') =>
+        val Array(key, value) = text.split("=", 2).map(_.trim)
+        Some(key -> value)
+      case _ => None
+    }
+  }
+
+  private def mark(
+      plan: LogicalPlan,
+      hint: PipelinedJoinHint,
+      wanted: Set[Seq[String]],
+      found: mutable.Set[Seq[String]]): LogicalPlan = {
     def isWanted(name: Seq[String]): Boolean = {
       val matching = wanted.filter { asked =>
         asked.length <= name.length &&
@@ -65,10 +95,10 @@ object ResolvePipelinedJoinHint extends Rule[LogicalPlan] {
       case _ => false
     }
     plan match {
-      case ResolvedHint(relation, _) if isHere(relation) => ResolvedHint(relation, new PipelinedJoinHint)
-      case relation if isHere(relation) => ResolvedHint(relation, new PipelinedJoinHint)
+      case ResolvedHint(relation, _) if isHere(relation) => ResolvedHint(relation, hint)
+      case relation if isHere(relation) => ResolvedHint(relation, hint)
       case _: ResolvedHint | _: View | _: UnresolvedWith | _: SubqueryAlias => plan
-      case _ => plan.mapChildren(mark(_, wanted, found))
+      case _ => plan.mapChildren(mark(_, hint, wanted, found))
     }
   }
 }

@@ -39,15 +39,14 @@ class PipelinedJoinStrategy(session: SparkSession) extends SparkStrategy with Lo
     _ <- Acceptance.chain(chain, settings)
     filters = conditions ++ chain.filters
     wanted = (columns ++ filters).flatMap(_.references).distinctBy(_.exprId)
-    layout <- ChainLayout.of(chain, wanted)
+    layout <- ChainLayout.of(chain, wanted, settings)
   } yield {
     val operator = PipelinedJoinExec(
       layout.probe(planLater),
       layout.builds(planLater),
       layout.joins,
       layout.outputs,
-      layout.origins,
-      settings.algorithm)
+      layout.origins)
     operator.setTagValue(PipelineRuns.Key, chain.key)
     val filtered = filters.reduceOption(And).map(FilterExec(_, operator)).getOrElse(operator)
     if (columns == filtered.output) filtered else ProjectExec(columns, filtered)
@@ -55,7 +54,7 @@ class PipelinedJoinStrategy(session: SparkSession) extends SparkStrategy with Lo
 
   /** Spark's own plan for the join, under a note with the reason. In hint mode only hinted joins are worth a note. */
   private def declined(join: Join, reason: String, settings: Settings): Seq[SparkPlan] = {
-    val hinted = Seq(join.hint.leftHint, join.hint.rightHint).exists(PipelinedJoinHint.on)
+    val hinted = Seq(join.hint.leftHint, join.hint.rightHint).exists(PipelinedJoinHint.in(_).isDefined)
     if (settings.mode == "hint" && !hinted) Nil
     else {
       if (settings.explainFallback) {

@@ -29,29 +29,20 @@ class Settings(conf: SQLConf) {
       case _ => refuse("spark.sparkext.explainFallback", value, "true or false")
     }
   }
-  val maxBuildBytes: Long = {
-    val value = text("spark.sparkext.buildSide.maxBytes")
-    try JavaUtils.byteStringAsBytes(value)
-    catch {
-      case _: NumberFormatException =>
-        refuse("spark.sparkext.buildSide.maxBytes", value, "a byte size of at least 1, such as 512m or 4g")
-    }
-  }
-  val algorithm: String = text("spark.sparkext.algorithm")
+  val maxBuildBytes: Long = bytes("spark.sparkext.buildSide.maxBytes", text("spark.sparkext.buildSide.maxBytes"))
+  val algorithm: String = Settings.algorithm(text("spark.sparkext.algorithm"))
   val python: String = text("spark.sparkext.python")
 
   /** Every key that is set, for the workers. */
   def forWorkers: Map[String, String] = conf.getAllConfs.filter { case (key, _) => key.startsWith(Prefix) }
 
   private def text(key: String): String = conf.getConfString(key, Defaults(key)).trim
-
-  private def refuse(key: String, value: String, expected: String): Nothing =
-    throw new IllegalArgumentException(s"$key: got '$value', expected $expected")
 }
 
 object Settings {
   private val Prefix = "spark.sparkext."
   private val Modes = Seq("auto", "hint", "off")
+  private val Algorithms = Seq("auto", "hash", "sort_merge")
 
   private val Defaults: Map[String, String] = {
     val properties = new Properties()
@@ -60,6 +51,22 @@ object Settings {
     finally stream.close()
     properties.asScala.toMap
   }
+
+  def algorithm(value: String): String =
+    if (Algorithms.contains(value)) value
+    else refuse("spark.sparkext.algorithm", value, s"one of ${Algorithms.mkString(", ")}")
+
+  def bytes(key: String, value: String): Long = {
+    val size =
+      try JavaUtils.byteStringAsBytes(value)
+      catch {
+        case _: NumberFormatException => 0L
+      }
+    if (size >= 1) size else refuse(key, value, "a byte size of at least 1, such as 512m or 4g")
+  }
+
+  private def refuse(key: String, value: String, expected: String): Nothing =
+    throw new IllegalArgumentException(s"$key: got '$value', expected $expected")
 
   /** The version of the package that this jar belongs to. */
   val PackageVersion: String = Defaults("version")

@@ -14,13 +14,13 @@ import org.apache.spark.sql.types.StructType
 object WorkOrder {
 
   /** Python's `PipelineSpec`. */
-  def spec(joins: Seq[PlannedJoin], origins: Seq[ColumnRef], probeColumns: Int, algorithm: String): JValue =
+  def spec(joins: Seq[PlannedJoin], origins: Seq[ColumnRef], probeColumns: Int): JValue =
     ("version" -> 1) ~
       ("probe_columns" -> probeColumns) ~
       ("owner_columns" -> 0) ~
       ("joins" -> joins.map { join =>
         ("how" -> join.kind) ~
-          ("algorithm" -> algorithm) ~
+          ("algorithm" -> join.algorithm) ~
           ("label" -> join.label) ~
           ("condition" -> join.condition) ~
           ("keys" -> join.keys.map { key =>
