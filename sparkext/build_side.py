@@ -21,10 +21,12 @@ class DriverBuildSide:
     """`schema` is Spark's; `collect(positions, max_bytes)` gives those columns in Spark's Arrow types.
 
     No positions: one constant column, as the number of rows still matters. `collect` raises `BuildSideTooLargeError`.
+    `frame` gives all of it as a Spark DataFrame, for Spark to plan.
     """
 
     schema: StructType
     collect: Callable[[tuple[int, ...], int], pa.Table]
+    frame: Callable[[], DataFrame]
 
 
 def build_side(session: SparkSession, other: Any, problems: list[str]) -> DriverBuildSide | None:
@@ -55,7 +57,7 @@ def _from_spark(session: SparkSession, other: DataFrame, problems: list[str]) ->
         arrow = spark_bridge.arrow_schema(picked.schema)
         return collect_batches(spark_bridge.collect_as_arrow(picked), arrow, max_bytes)
 
-    return DriverBuildSide(other.schema, collect)
+    return DriverBuildSide(other.schema, collect, lambda: other)
 
 
 def _from_local(session: SparkSession, other: Any, problems: list[str]) -> DriverBuildSide | None:
@@ -74,7 +76,16 @@ def _from_local(session: SparkSession, other: Any, problems: list[str]) -> Drive
         check_build_size(picked.num_rows, picked.nbytes, max_bytes)
         return picked
 
-    return DriverBuildSide(schema, collect)
+    def frame() -> DataFrame:
+        # createDataFrame loses rows behind an empty chunk, and fails for a column without any chunk.
+        whole = pa.table([_whole(column) for column in table.columns], schema=table.schema)
+        return session.createDataFrame(whole, schema)
+
+    return DriverBuildSide(schema, collect, frame)
+
+
+def _whole(column: pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
+    return column.combine_chunks() if column.num_chunks != 1 else column
 
 
 def _is_pandas(value: Any) -> bool:

@@ -91,7 +91,10 @@ def _apply(frame: DataFrame, other: Any, on: Any, how: Any, overrides: dict[str,
         problems.append(f"how={how!r} is no join type; expected one of {join_names()}")
     is_planned = spark_bridge.plans_joins(session)
     if is_planned and kind is not None and planned.holds_columns(on):
-        return planned.join_by_columns(frame, other, on, kind, overrides)
+        build = build_side(session, other, problems)
+        if build is None or misconfigured is not None:
+            raise misconfigured or InvalidJoinError(problems)
+        return planned.join_by_columns(frame, build, on, kind, overrides)
     told = len(problems)
     condition = read_condition(on, kind, how, problems)
     understood = len(problems) == told
@@ -126,7 +129,7 @@ def _apply(frame: DataFrame, other: Any, on: Any, how: Any, overrides: dict[str,
     if problems or shape is None or build is None:
         raise InvalidJoinError(problems)
     if is_planned:
-        return planned.join_by_names(frame, other, condition, shape, overrides)
+        return planned.join_by_names(frame, build, condition, shape, overrides)
     table = build.collect(shape.published, settings.build_side_max_bytes)
     source = spark_bridge.publish(session, partial(write_build_file, table))
     if kind in BUILD_PRESERVING:

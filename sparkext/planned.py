@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from sparkext import spark_bridge
+from sparkext.build_side import DriverBuildSide
 from sparkext.config import ALGORITHM, BUILD_SIDE_MAX_BYTES
 from sparkext.join_shape import JoinCondition, JoinShape
 
@@ -20,12 +20,16 @@ _OPTIONS = {ALGORITHM.name: "algorithm", BUILD_SIDE_MAX_BYTES.name: "maxBytes"}
 
 
 def join_by_names(
-    frame: DataFrame, other: Any, condition: JoinCondition, shape: JoinShape, overrides: Mapping[str, object]
+    frame: DataFrame,
+    other: DriverBuildSide,
+    condition: JoinCondition,
+    shape: JoinShape,
+    overrides: Mapping[str, object],
 ) -> DataFrame:
     """Join on columns by name, as `shape` has resolved them."""
     from pyspark.sql import functions as F
 
-    build = _hinted(frame, other, overrides)
+    build = _hinted(other.frame(), overrides)
     how = shape.spec.how
     if condition.using:
         return frame.join(build, [pair.left for pair in condition.pairs], how)
@@ -39,9 +43,11 @@ def join_by_names(
     return left.join(right, on, how).toDF(*(output.field.name for output in shape.outputs))
 
 
-def join_by_columns(frame: DataFrame, other: Any, on: Any, how: str, overrides: Mapping[str, object]) -> DataFrame:
-    """Join on Column conditions."""
-    return frame.join(_hinted(frame, other, overrides), on, how)
+def join_by_columns(
+    frame: DataFrame, other: DriverBuildSide, on: Any, how: str, overrides: Mapping[str, object]
+) -> DataFrame:
+    """Join on Column conditions, which Spark resolves."""
+    return frame.join(_hinted(other.frame(), overrides), on, how)
 
 
 def holds_columns(on: Any) -> bool:
@@ -50,7 +56,6 @@ def holds_columns(on: Any) -> bool:
     return bool(items) and all(type(item).__name__ == "Column" for item in items)
 
 
-def _hinted(frame: DataFrame, other: Any, overrides: Mapping[str, object]) -> DataFrame:
-    build = other if spark_bridge.is_dataframe(other) else frame.sparkSession.createDataFrame(other)
+def _hinted(build: DataFrame, overrides: Mapping[str, object]) -> DataFrame:
     hinted: DataFrame = build.hint(HINT, *(f"{_OPTIONS[name]}={value}" for name, value in overrides.items()))
     return hinted

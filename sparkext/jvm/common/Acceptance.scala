@@ -9,7 +9,7 @@ object Acceptance {
 
   /** A join on its own: hint mode takes hinted ones, and no mode takes a build side that is known not to fit. */
   def stage(stage: JoinStage, settings: Settings): Either[String, Unit] = {
-    val size = stage.build.stats.sizeInBytes
+    val size = Estimates.bytes(stage.build).toLong
     if (settings.mode == "hint" && stage.hint.isEmpty) Left("not hinted, and spark.sparkext.mode is hint")
     else if (stage.hint.isEmpty && size > settings.maxBuildBytes) {
       Left(

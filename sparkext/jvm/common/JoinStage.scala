@@ -128,7 +128,7 @@ private object Sides {
       case _: InnerLike =>
         val left =
           if (leftHint.isDefined != rightHint.isDefined) leftHint.isDefined
-          else join.left.stats.sizeInBytes < join.right.stats.sizeInBytes
+          else Estimates.bytes(join.left) < Estimates.bytes(join.right)
         Right(if (left) buildLeft("inner") else buildRight("inner"))
       case LeftOuter => Right(buildRight("left"))
       case RightOuter => Right(buildLeft("left"))

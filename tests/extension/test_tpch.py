@@ -1,0 +1,51 @@
+"""TPC-H's 22 queries: the plans are those that were agreed on, and every mode gives the same rows."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+import tpch_plans
+from extension_checks import pipelines_of
+from pyspark.sql import SparkSession
+
+from sparkext import tpch
+
+
+@pytest.fixture(scope="module")
+def tables(spark: SparkSession) -> SparkSession:
+    folder = tpch.ensure_tables(tpch_plans.SCALE_FACTOR)
+    tpch_plans.register_tables(spark, folder)
+    return spark
+
+
+@pytest.mark.parametrize("mode", tpch_plans.MODES)
+@pytest.mark.parametrize("number", tpch.QUERIES)
+def test_plans_are_the_golden_ones(tables: SparkSession, number: int, mode: str) -> None:
+    """If a change is meant, run tpch_plans.py and look at the difference."""
+    with tpch_plans.settings(tables, mode):
+        assert tpch_plans.plan(tables, number) == tpch_plans.golden_file(mode, number).read_text()
+
+
+@pytest.mark.parametrize("number", tpch.QUERIES)
+def test_rows_are_the_same_in_every_mode(tables: SparkSession, number: int) -> None:
+    query = tpch.query(number)
+    rows: dict[str, Counter[str]] = {}
+    for mode, text in (("off", query), ("auto", query), ("hint", tpch_plans.hinted(query))):
+        with tpch_plans.settings(tables, mode):
+            out = tables.sql(text)
+            assert mode != "off" or not pipelines_of(out)
+            rows[mode] = Counter(map(repr, out.collect()))
+    assert rows["auto"] == rows["off"]
+    assert rows["hint"] == rows["off"]
+    assert rows["off"]
+
+
+def test_hints_make_pipelines(tables: SparkSession) -> None:
+    """Otherwise the rows of hint mode would show nothing."""
+    with tpch_plans.settings(tables, "hint"):
+        planned = {n: sum(pipelines_of(tables.sql(tpch_plans.hinted(tpch.query(n))))) for n in tpch.QUERIES}
+    assert {number for number, joins in planned.items() if joins == 0} == WITHOUT_A_HINTED_JOIN
+
+
+WITHOUT_A_HINTED_JOIN: set[int] = {1, 6}

@@ -1,0 +1,93 @@
+"""TPC-H's queries for the extension's tests: their hinted form, and their plans with everything incidental taken out.
+
+Run as a script, it writes the golden plans anew: `python tests/extension/tpch_plans.py`, then read what has changed.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+import sparkext
+from sparkext import tpch
+
+SCALE_FACTOR = 0.1
+GOLDEN = Path(__file__).parent / "golden"
+MODES = ("auto", "off")
+
+# At this scale Spark would broadcast every table: the threshold shrinks with the data.
+SETTINGS = {"spark.sql.autoBroadcastJoinThreshold": "256k", "spark.sql.shuffle.partitions": "4"}
+
+_INCIDENTAL = (
+    (re.compile(r"#\d+L?"), ""),
+    (re.compile(r"\[?plan_id=\d+\]?"), ""),
+    (re.compile(r"Location: \S+ \S+?\]"), "Location"),
+    (re.compile(r"\*\(\d+\) "), "* "),
+    (re.compile(r"\[id=\]|, \[\]"), ""),
+    (re.compile(r"scalar-subquery|subquery"), "subquery"),
+    (re.compile(r"Subquery subquery, "), "Subquery"),
+    (re.compile(r"[ \t]+$", re.MULTILINE), ""),
+)
+
+
+def register_tables(spark: SparkSession, folder: Path) -> None:
+    """Make the tables known under their names."""
+    for table in tpch.TABLES:
+        spark.read.parquet(str(folder / f"{table}.parquet")).createOrReplaceTempView(table)
+
+
+@contextmanager
+def settings(spark: SparkSession, mode: str, more: Mapping[str, str] = SETTINGS) -> Iterator[None]:
+    """Set the mode and what the golden plans were made with."""
+    changed = {"spark.sparkext.mode": mode, **more}
+    before = {key: spark.conf.get(key, None) for key in changed}
+    for key, value in changed.items():
+        spark.conf.set(key, value)
+    try:
+        yield
+    finally:
+        for key, old in before.items():
+            spark.conf.unset(key) if old is None else spark.conf.set(key, old)
+
+
+def hinted(query: str) -> str:
+    """Ask for a pipelined join with every table of the outermost query block."""
+    return re.sub(r"\bSELECT\b", f"SELECT /*+ PIPELINED_JOIN({', '.join(tpch.TABLES)}) */", query, count=1)
+
+
+def plan(spark: SparkSession, number: int) -> str:
+    """The plan of a query before it runs, without ids and paths."""
+    text = str(spark.sql(tpch.query(number))._jdf.queryExecution().executedPlan().toString())
+    for pattern, replacement in _INCIDENTAL:
+        text = pattern.sub(replacement, text)
+    return text.rstrip() + "\n"
+
+
+def golden_file(mode: str, number: int) -> Path:
+    """Where the golden plan of a query lies."""
+    return GOLDEN / mode / f"q{number:02}.txt"
+
+
+def main() -> None:
+    """Write all golden plans."""
+    builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
+    spark = sparkext.configure(builder).getOrCreate()
+    spark.sparkContext.setLogLevel("ERROR")
+    register_tables(spark, tpch.ensure_tables(SCALE_FACTOR))
+    for mode in MODES:
+        with settings(spark, mode):
+            for number in tpch.QUERIES:
+                path = golden_file(mode, number)
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_text(plan(spark, number))
+        print(f"{mode}: {len(tpch.QUERIES)} plans in {GOLDEN / mode}", file=sys.stderr)
+    spark.stop()
+
+
+if __name__ == "__main__":
+    main()
