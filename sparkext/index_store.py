@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
@@ -37,6 +38,7 @@ from sparkext.publication import LOCK_SUFFIX, publish_once
 INDEX_SUFFIX = ".index"
 COLUMNS_SUFFIX = ".columns"
 _OPEN_BUILD_SIDES = 16
+_BROADCAST = re.compile(r"broadcast_\d+_python(\.|$)")
 
 
 @dataclass(frozen=True)
@@ -225,6 +227,7 @@ def _map_build_side(path: Path, recipe: IndexRecipe) -> BuildSide:
     columns_path = index_path.with_name(index_path.name + COLUMNS_SUFFIX)
 
     def build() -> tuple[JoinIndex, IndexInfo]:
+        _remove_orphans(path)
         index, info = build_index(rows, columns, recipe)
         if info.clustered:
             # Before the index, and under its lock: who finds an index that says so finds the columns as well.
@@ -258,3 +261,16 @@ def remove_with_indexes(path: Path) -> None:
         if sibling.name.startswith(f"{path.name}.") and sibling.name.endswith(suffixes):
             sibling.unlink(missing_ok=True)
     path.unlink(missing_ok=True)
+
+
+def _remove_orphans(path: Path) -> None:
+    """Delete what belongs to broadcasts that Spark has dropped from the executor whose broadcast `path` belongs to.
+
+    Spark deletes the broadcasts' own files, and knows nothing of what lies beside them. It spreads an executor's files
+    over folders that lie side by side.
+    """
+    if not _BROADCAST.match(path.name):
+        return
+    for file in path.parent.parent.glob("*/broadcast_*_python.*"):
+        if not file.with_name(file.name.partition(".")[0]).exists():
+            file.unlink(missing_ok=True)

@@ -536,3 +536,23 @@ def test_blocks_are_aligned_for_the_mapping() -> None:
     assert [length for _, length in placed] == [1, 64, 0, 65]
     for offset, length in placed:
         assert stream.getvalue()[offset : offset + length] == b"x" * length
+
+
+def test_what_belongs_to_a_dropped_broadcast_goes_when_the_next_index_is_built(tmp_path: Path) -> None:
+    """Spark deletes the broadcast's own file alone; its files lie in many folders."""
+    dropped, made, kept, new = (tmp_path / f"0{n}" / f"broadcast_{n}_python" for n in range(4))
+    foreign = tmp_path / "00" / "side.index"
+    for path in (dropped, made, kept, new):
+        path.parent.mkdir()
+        write_side(path, [10, 5, 10])
+    foreign.touch()
+    open_build_side(dropped, RECIPE)
+    write_side(made.with_name(f"{made.name}.build"), [7])
+    open_build_side(made.with_name(f"{made.name}.build"), RECIPE)
+    open_build_side(kept, RECIPE)
+    dropped.unlink()
+    made.unlink()
+    open_build_side(new, RECIPE)
+    assert list(dropped.parent.iterdir()) == [foreign]
+    assert list(made.parent.iterdir()) == []
+    assert len(list(kept.parent.iterdir())) == len(list(new.parent.iterdir())) == 3

@@ -1,0 +1,107 @@
+"""The extension on a standalone cluster: a master, two workers and a driver, each a process of its own."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import time
+import xml.etree.ElementTree as ElementTree
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import pyspark
+import pytest
+
+import sparkext
+
+HERE = Path(__file__).parent
+PYSPARK = Path(pyspark.__file__).parent
+PACKAGE = Path(sparkext.__file__).parent.parent
+WORKERS = 2
+CASES = 8  # so that a case that is not collected any more is noticed
+
+
+@pytest.mark.timeout(300)
+def test_the_cases_pass_on_a_cluster(tmp_path: Path) -> None:
+    told = tmp_path / "cases.xml"
+    options = ["-q", "-p", "no:cacheprovider", "--timeout=120", f"--junitxml={told}", str(HERE / "cluster_cases.py")]
+    with cluster(tmp_path) as (master, local_folders):
+        ran = subprocess.run(
+            [sys.executable, "-m", "pytest", *options],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=240,
+            cwd=HERE.parent.parent,
+            env=environment(tmp_path / "driver", CLUSTER_MASTER=master, CLUSTER_FOLDERS=os.pathsep.join(local_folders)),
+        )
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    suite = ElementTree.parse(told).getroot().find("testsuite")
+    assert suite is not None
+    counts = {name: int(suite.attrib[name]) for name in ("tests", "failures", "errors", "skipped")}
+    assert counts == {"tests": CASES, "failures": 0, "errors": 0, "skipped": 0}, ran.stdout
+
+
+@contextmanager
+def cluster(folder: Path) -> Iterator[tuple[str, list[str]]]:
+    """Start a master and its workers; give out its address and, per worker, the folder of its executors' files."""
+    local_folders = []
+    with ExitStack() as processes:
+        log = folder / "master.log"
+        processes.enter_context(daemon("master.Master", folder / "master", log))
+        (address,) = awaited(log, r"Starting Spark master at (\S+)", 1)
+        for number in range(WORKERS):
+            place = folder / f"worker{number}"
+            options = ["--cores", "1", "--memory", "600m", "--work-dir", str(place / "work"), address]
+            processes.enter_context(daemon("worker.Worker", place, folder / f"worker{number}.log", *options))
+            local_folders.append(str(place))
+        awaited(log, r"(Registering worker)", WORKERS)
+        yield address, local_folders
+
+
+@contextmanager
+def daemon(name: str, place: Path, log: Path, *options: str) -> Iterator[None]:
+    """Run a process of the cluster; a worker takes its executors along when it ends."""
+    command = [str(PYSPARK / "bin" / "spark-class"), f"org.apache.spark.deploy.{name}"]
+    command += ["--host", "127.0.0.1", "--port", "0", "--webui-port", "0", *options]
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, env=environment(place)
+        )
+    try:
+        yield
+    finally:
+        process.terminate()
+        try:
+            process.wait(10)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def environment(place: Path, **others: str) -> dict[str, str]:
+    """This process's environment for one whose files go to `place`, and which finds sparkext from any folder."""
+    place.mkdir(exist_ok=True)
+    inherited = {key: value for key, value in os.environ.items() if not key.startswith("SPARK_")}
+    path = os.pathsep.join(filter(None, [str(PACKAGE), os.environ.get("PYTHONPATH")]))
+    return inherited | {
+        "PYTHONPATH": path,
+        "SPARK_HOME": str(PYSPARK),
+        "SPARK_LOCAL_DIRS": str(place),
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "SPARK_DAEMON_MEMORY": "256m",
+        "SPARK_DAEMON_JAVA_OPTS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+        **others,
+    }
+
+
+def awaited(log: Path, pattern: str, times: int) -> list[str]:
+    """Wait until a log says something so many times; return what it said."""
+    deadline = time.monotonic() + 30
+    while len(found := re.findall(pattern, log.read_text())) < times:
+        assert time.monotonic() < deadline, f"{pattern} is not in {log.name}:\n{log.read_text()}"
+        time.sleep(0.1)
+    return found
