@@ -10,6 +10,7 @@ import uuid
 import warnings
 import weakref
 from collections.abc import Callable, Iterator
+from inspect import signature
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, cast
 
@@ -110,7 +111,8 @@ def arrow_schema(schema: StructType) -> pa.Schema:
     """
     from pyspark.sql.pandas.types import to_arrow_schema
 
-    return to_arrow_schema(schema, error_on_duplicated_field_names_in_struct=True, timezone="UTC")
+    utc = {"timezone": "UTC"} if "timezone" in signature(to_arrow_schema).parameters else {"timestamp_utc": True}  # 4.1
+    return to_arrow_schema(schema, error_on_duplicated_field_names_in_struct=True, **utc)
 
 
 def not_arrow(schema: StructType) -> list[tuple[str, str]]:
@@ -227,18 +229,21 @@ def _collect_classic(frame: Any) -> Iterator[pa.RecordBatch]:
 
     with SCCallSiteSync(frame._sc):
         port, secret, server = frame._jdf.collectAsArrowToPython()
-    stream, connection = _create_local_socket((port, secret))
+    opened: Any = _create_local_socket((port, secret))
+    ends = (
+        opened if isinstance(opened, tuple) else (opened,)
+    )  # 4.1 keeps the socket to itself: it closes with the stream
     try:
         try:
-            yield from ArrowStreamSerializer().load_stream(cast(IO[bytes], stream))
-            read_int(stream)  # the order of the batches would follow; it does not matter here
+            yield from ArrowStreamSerializer().load_stream(cast(IO[bytes], ends[0]))
+            read_int(ends[0])  # the order of the batches would follow; it does not matter here
         except (pa.ArrowException, EOFError):
             # The stream broke off because the job failed: Spark's own error says why. Without one, this one stands.
             _finish(server)
             raise
     finally:
-        stream.close()
-        connection.close()
+        for end in ends:
+            end.close()
     _finish(server)
 
 

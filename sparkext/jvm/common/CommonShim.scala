@@ -1,0 +1,62 @@
+package org.apache.spark.sql.sparkext
+
+import java.util.{ArrayList, HashMap}
+import java.util.concurrent.{CompletableFuture, ExecutorService}
+
+import scala.jdk.CollectionConverters._
+
+import org.apache.spark.SparkContext
+import org.apache.spark.api.python.{PythonBroadcast, SimplePythonFunction}
+import org.apache.spark.broadcast.Broadcast
+import org.apache.spark.sql.{classic, SparkSession}
+import org.apache.spark.sql.catalyst.InternalRow
+import org.apache.spark.sql.execution.{SparkPlanner, SQLExecution}
+import org.apache.spark.sql.execution.arrow.ArrowConverters
+import org.apache.spark.sql.execution.metric.{SQLMetric, SQLMetrics}
+import org.apache.spark.sql.execution.python.PythonSQLMetrics
+import org.apache.spark.sql.types.StructType
+
+/** What is used of Spark's internals and is the same in all minor versions that there is a `SparkShim` for. A member that
+  * a new version changes moves to the shims.
+  */
+trait CommonShim {
+  private val BatchRows = 65536L
+  private val BatchBytes = 16L << 20
+
+  def emptyArrowStream(schema: StructType, timeZone: String): Array[Byte] =
+    ArrowConverters.createEmptyArrowBatch(schema, timeZone, false, false)
+
+  def toArrow(rows: Iterator[InternalRow], schema: StructType, timeZone: String): Iterator[Array[Byte]] =
+    ArrowConverters.toBatchWithSchemaIterator(rows, schema, BatchRows, BatchBytes, timeZone, false, false)
+
+  /** Run in another thread what is to look like part of the same query: its jobs belong to the execution and its groups. */
+  def inThread[T](session: SparkSession, threads: ExecutorService)(body: => T): CompletableFuture[T] =
+    SQLExecution.withThreadLocalCaptured(session.asInstanceOf[classic.SparkSession], threads)(body)
+
+  def planner(session: SparkSession): SparkPlanner =
+    session.asInstanceOf[classic.SparkSession].sessionState.planner
+
+  def pythonMetrics(context: SparkContext): Map[String, SQLMetric] =
+    PythonSQLMetrics.pythonSizeMetricsDesc.map { case (key, text) => key -> SQLMetrics.createSizeMetric(context, text) } ++
+      PythonSQLMetrics.pythonTimingMetricsDesc.map { case (key, text) =>
+        key -> SQLMetrics.createTimingMetric(context, text)
+      } ++
+      PythonSQLMetrics.pythonOtherMetricsDesc.map { case (key, text) => key -> SQLMetrics.createMetric(context, text) }
+
+  def pythonFunction(
+      command: Array[Byte],
+      python: WorkerPython,
+      broadcasts: Seq[Broadcast[PythonBroadcast]],
+      context: SparkContext): SimplePythonFunction = {
+    val includes = new ArrayList[String]()
+    context.listFiles().map(_.split('/').last).filter(_.matches(".*\\.(py|zip|egg|jar)")).foreach(includes.add)
+    SimplePythonFunction(
+      command.toIndexedSeq,
+      new HashMap[String, String](),
+      includes,
+      python.executable,
+      python.version,
+      new ArrayList(broadcasts.asJava),
+      null)
+  }
+}

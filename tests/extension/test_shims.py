@@ -1,0 +1,32 @@
+"""The shims of all minor versions offer the same, although only that of the installed PySpark is compiled here."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import sparkext
+from sparkext.jar import supported_minors
+
+SOURCES = Path(sparkext.__file__).parent / "jvm"
+
+
+def members(minor: str) -> list[str]:
+    """The public members of a version's shim, with their parameters and types."""
+    source = (SOURCES / f"spark-{minor}" / "SparkShim.scala").read_text()
+    found = re.findall(r"^  ((?:override )?(?:def|val) .*?) =(?:\s|$)", source, re.MULTILINE | re.DOTALL)
+    return sorted(re.sub(r"\s+", " ", member) for member in found)
+
+
+def test_every_shim_has_the_same_members() -> None:
+    minors = supported_minors()
+    assert "4.3" in minors
+    offered = {minor: members(minor) for minor in minors}
+    assert any(member.startswith("def evaluatorFactory(") for member in offered["4.3"])
+    assert all(offered[minor] == offered["4.3"] for minor in minors), offered
+
+
+def test_a_version_has_nothing_but_a_shim() -> None:
+    """What is the same everywhere belongs to `common`."""
+    for minor in supported_minors():
+        assert [file.name for file in (SOURCES / f"spark-{minor}").iterdir()] == ["SparkShim.scala"]
