@@ -2,10 +2,12 @@ package org.apache.spark.sql.sparkext
 
 import org.apache.spark.sql.catalyst.expressions.DynamicPruning
 import org.apache.spark.sql.catalyst.plans.logical.{Filter, LogicalPlan}
-import org.apache.spark.sql.internal.SQLConf
 
 /** Which of the joins that could be pipelined are. */
 object Acceptance {
+
+  /** What a pipeline may cost of Spark's estimate: estimates err, and a join that stays as it is disappoints nobody. */
+  private val WorthIt = 0.8
 
   /** A join on its own: hint mode takes hinted ones, and no mode takes a build side that is known not to fit. */
   def stage(stage: JoinStage, settings: Settings): Either[String, Unit] = {
@@ -21,14 +23,15 @@ object Acceptance {
   /** A whole chain, in auto mode: whether the estimates say that it wins. Hinted joins are taken without asking. */
   def chain(chain: JoinChain, settings: Settings): Either[String, Unit] =
     if (settings.mode == "hint" || chain.stages.exists(_.hint.isDefined)) Right(())
-    else if (chain.stages.forall(stage => isBroadcastable(stage.build))) {
+    else if (chain.stages.forall(stage => Costs.isBroadcast(stage.build))) {
       Left("Spark broadcasts every build side of it, and rows would have to cross into Python")
     } else if (isPrunedAtRunTime(chain.probe)) {
       Left("dynamic partition pruning of the probe side needs Spark's own join")
-    } else Right(())
-
-  private def isBroadcastable(plan: LogicalPlan): Boolean =
-    plan.stats.sizeInBytes <= SQLConf.get.autoBroadcastJoinThreshold
+    } else {
+      val (ours, sparks) = (Costs.pipeline(chain), Costs.spark(chain))
+      if (ours <= sparks * WorthIt) Right(())
+      else Left(f"by the estimates Spark's own joins are cheaper ($sparks%.3f s against $ours%.3f s)")
+    }
 
   private def isPrunedAtRunTime(plan: LogicalPlan): Boolean = plan.exists {
     case Filter(condition, _) => condition.exists(_.isInstanceOf[DynamicPruning])
