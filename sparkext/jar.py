@@ -118,12 +118,13 @@ def build_jar(pyspark: Path, folder: Path = JAR_FOLDER) -> Path:
 
 
 def _settings(sources: Sequence[Path]) -> str:
-    """The properties that go into the jar: names and defaults of all keys, and what tells this build from others."""
+    """The properties that go into the jar: keys with defaults and ranges, and what tells this build from others."""
     digest = hashlib.sha256()
     for source in sources:
         digest.update(source.read_bytes())
     lines = [f"version={__version__}", f"{_DIGEST}={digest.hexdigest()}"]
     lines += [f"{key.name}={key.type.render(key.default)}" for key in REGISTRY]
+    lines += [f"{key.name}.expected={key.expected}" for key in REGISTRY]
     return "\n".join(lines) + "\n"
 
 

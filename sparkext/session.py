@@ -32,12 +32,13 @@ def configure(builder: SparkSession.Builder) -> SparkSession.Builder:
     Raises
     ------
     EnvironmentProblemError
-        There is no jar for the installed PySpark, or Spark runs already, without the extension.
+        There is no jar for the installed PySpark, or Spark's JVM, which outlives its sessions, runs already and was
+        started without it.
     """
     running = spark_bridge.running_conf("spark.sql.extensions")
-    if running is not None:
-        if EXTENSION in running.split(","):
-            return builder
+    if running is not None and EXTENSION in running.split(","):
+        return builder
+    if running is not None or spark_bridge.jvm_lacks(EXTENSION):
         raise EnvironmentProblemError(
             "Spark is running already, without the extension, and jars cannot be added to a running JVM: stop the"
             f" session and start Python anew, or start it with --jars {jar_path()} --conf"

@@ -72,6 +72,19 @@ def running_conf(key: str) -> str | None:
     return str(context.getConf().get(key, ""))
 
 
+def jvm_lacks(name: str) -> bool:
+    """Tell whether this process has a JVM, with a session or after one, that does not find this class."""
+    from py4j.java_gateway import JavaClass
+    from pyspark import SparkContext
+
+    found = SparkContext._jvm
+    if found is None:
+        return False
+    for part in name.split("."):
+        found = getattr(found, part)
+    return not isinstance(found, JavaClass)
+
+
 def has_extension(session: Any) -> bool:
     """Tell whether a classic session has loaded the extension: its classes are there and it is asked for."""
     return not is_connect(session) and "io.sparkext.SparkExtensions" in str(

@@ -40,8 +40,16 @@ def mode(spark: SparkSession, name: str) -> object:
 
 def plan_of(df: DataFrame) -> str:
     """The plan that runs, or that ran in the end if adaptive execution has changed it."""
-    plan = str(df._jdf.queryExecution().executedPlan().toString())
-    return plan.partition("== Initial Plan ==")[0]
+    lines: list[str] = []
+    initial = None  # how deep below an initial plan we are: subqueries have one each
+    for line in str(df._jdf.queryExecution().executedPlan().toString()).splitlines():
+        depth = len(line) - len(line.lstrip(" :+-"))
+        if initial is not None and depth >= initial:
+            continue
+        initial = depth if line.endswith("== Initial Plan ==") else None
+        if initial is None:
+            lines.append(line)
+    return "\n".join(lines)
 
 
 def pipelines_of(df: DataFrame) -> list[int]:

@@ -1,7 +1,10 @@
 package org.apache.spark.sql.sparkext
 
+import org.apache.spark.SparkContext
+import org.apache.spark.internal.config.IO_ENCRYPTION_ENABLED
 import org.apache.spark.sql.catalyst.expressions.DynamicPruning
 import org.apache.spark.sql.catalyst.plans.logical.{Filter, LogicalPlan}
+import org.apache.spark.sql.execution.adaptive.{BroadcastQueryStageExec, LogicalQueryStage}
 
 /** Which of the joins that could be pipelined are. */
 object Acceptance {
@@ -32,6 +35,21 @@ object Acceptance {
       if (ours <= sparks * WorthIt) Right(())
       else Left(f"by the estimates Spark's own joins are cheaper ($sparks%.3f s against $ours%.3f s)")
     }
+
+  /** Whether build sides may lie in plain files, for workers to map. */
+  def files(context: SparkContext): Either[String, Unit] =
+    if (context.conf.get(IO_ENCRYPTION_ENABLED)) {
+      Left("spark.io.encryption.enabled is true, and workers map build sides from files that are not encrypted")
+    } else Right(())
+
+  /** In a plan that adaptive execution makes anew, what is broadcast already gives no rows to any other operator. */
+  def rows(chain: JoinChain): Either[String, Unit] = {
+    val broadcast = (chain.probe +: chain.stages.map(_.build)).exists {
+      case LogicalQueryStage(_, _: BroadcastQueryStageExec) => true
+      case _ => false
+    }
+    if (broadcast) Left("Spark has broadcast one side of it already") else Right(())
+  }
 
   private def isPrunedAtRunTime(plan: LogicalPlan): Boolean = plan.exists {
     case Filter(condition, _) => condition.exists(_.isInstanceOf[DynamicPruning])

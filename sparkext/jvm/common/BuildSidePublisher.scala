@@ -25,6 +25,15 @@ class BuildSidePublisher(
     timeZone: String) {
   import BuildSidePublisher._
 
+  private val tag = s"sparkext-build-${UUID.randomUUID()}"
+  @volatile private var cancelled = false
+
+  /** Called where nobody needs the build side any more. */
+  def cancel(): Unit = {
+    cancelled = true
+    context.cancelJobsWithTag(tag)
+  }
+
   def publish(): PublishedBuildSide = {
     val file = new File(folder(context), UUID.randomUUID().toString)
     try {
@@ -46,8 +55,6 @@ class BuildSidePublisher(
     var bytes = 0L
     try {
       stream.write(SparkShim.emptyArrowStream(schema, timeZone)) // a build side without rows has columns all the same
-      val tag = s"sparkext-build-${UUID.randomUUID()}"
-      val sent = child.execute().mapPartitionsInternal(new ToArrow(schema, timeZone))
       val receive = (_: Int, part: ArrowPart) => {
         rows += part.rows
         bytes += part.batches.map(_.length.toLong).sum
@@ -56,6 +63,8 @@ class BuildSidePublisher(
       }
       context.addJobTag(tag)
       try {
+        val sent = child.execute().mapPartitionsInternal(new ToArrow(schema, timeZone))
+        if (cancelled) throw new SparkException(s"the build side of the join on $label was cancelled")
         context.runJob(
           sent,
           (_: TaskContext, parts: Iterator[ArrowPart]) => parts.next(),

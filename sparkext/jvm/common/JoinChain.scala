@@ -53,18 +53,22 @@ object JoinChain {
     def from(top: JoinStage): JoinChain = {
       val stages = mutable.ArrayBuffer(top)
       filters ++= top.filter
-      var next = joinBelow(top.probe)
+      var next = below(top)
       while (next.isDefined) {
-        val below = next.get
-        stages += below.stage
-        filters ++= below.filters ++ below.stage.filter
-        aliases ++= below.aliases
-        next = joinBelow(below.stage.probe)
+        val found = next.get
+        stages += found.stage
+        filters ++= found.filters ++ found.stage.filter
+        aliases ++= found.aliases
+        next = below(found.stage)
       }
       JoinChain(stages.last.probe, stages.reverse.toSeq, filters.toSeq, AttributeMap(aliases.toSeq))
     }
 
     private case class Below(stage: JoinStage, filters: Seq[Expression], aliases: Seq[(Attribute, Attribute)])
+
+    /** The next stage, unless keys of this one may not be computed before it: it may drop the rows on which they fail. */
+    private def below(stage: JoinStage): Option[Below] =
+      if (stage.keys.forall(key => Expressions.neverFails(key.probe))) joinBelow(stage.probe) else None
 
     /** The next join below, through what only drops, renames or filters columns and rows. */
     private def joinBelow(plan: LogicalPlan): Option[Below] = plan match {

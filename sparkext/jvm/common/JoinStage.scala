@@ -155,4 +155,12 @@ private object Expressions {
     if (!condition.deterministic) Left(s"a condition that is not deterministic: ${condition.sql}")
     else if (condition.exists(_.isInstanceOf[PlanExpression[_]])) Left("a subquery in a join condition")
     else Right(())
+
+  /** Whether an expression has a value for every row, as far as is known: most may raise an error in ANSI mode. */
+  def neverFails(expression: Expression): Boolean = !expression.exists {
+    case _: Attribute | _: Literal | _: Coalesce | _: Upper | _: Lower => false
+    case _: KnownFloatingPointNormalized | _: NormalizeNaNAndZero => false
+    case cast: Cast => !Cast.canUpCast(cast.child.dataType, cast.dataType)
+    case _ => true
+  }
 }

@@ -1,6 +1,7 @@
 package org.apache.spark.sql.sparkext
 
-import java.util.concurrent.{CompletableFuture, ExecutionException}
+import java.util.concurrent.{CompletableFuture, CompletionException, ExecutionException}
+import java.util.concurrent.atomic.AtomicReference
 
 import org.apache.spark.TaskContext
 import org.apache.spark.api.python.ChainedPythonFunctions
@@ -29,6 +30,12 @@ case class PipelinedJoinExec(
   override def children: Seq[SparkPlan] = probe +: builds
   override def producedAttributes: AttributeSet = outputSet -- inputSet
 
+  /** Labels name columns as the query does: they would keep equal pipelines from being run once. */
+  override protected def doCanonicalize(): SparkPlan = super.doCanonicalize() match {
+    case operator: PipelinedJoinExec => operator.copy(joins = joins.map(_.copy(label = "")))
+    case other => other
+  }
+
   /** Rows stay in the partition of their probe row. */
   override def outputPartitioning: Partitioning = probe.outputPartitioning match {
     case partitioning: Expression if partitioning.references.subsetOf(outputSet) => partitioning
@@ -39,17 +46,26 @@ case class PipelinedJoinExec(
 
   @transient private lazy val settings = new Settings(conf)
 
-  @transient private lazy val published: Seq[CompletableFuture[PublishedBuildSide]] =
+  @transient private lazy val publishers: Seq[BuildSidePublisher] =
     builds.zip(joins).map { case (build, join) =>
-      val publisher = new BuildSidePublisher(
+      new BuildSidePublisher(
         sparkContext,
         build,
         PipelinedJoinExec.sent(build.output),
         join.label,
         join.maxBuildBytes,
         conf.sessionLocalTimeZone)
-      SparkShim.inThread(session, BuildSidePublisher.threads)(publisher.publish())
     }
+
+  @transient private lazy val published: Seq[CompletableFuture[PublishedBuildSide]] =
+    publishers.map { publisher =>
+      SparkShim.inThread(session, BuildSidePublisher.threads)(publisher.publish()).whenComplete { (_, failure) =>
+        if (failure != null && firstFailure.compareAndSet(null, failure)) publishers.foreach(_.cancel())
+      }
+    }
+
+  /** What made the other build sides stop as well. */
+  @transient private lazy val firstFailure = new AtomicReference[Throwable]
 
   override protected def doPrepare(): Unit = published
 
@@ -96,7 +112,14 @@ case class PipelinedJoinExec(
   private def awaited(side: CompletableFuture[PublishedBuildSide]): PublishedBuildSide =
     try side.get()
     catch {
-      case failure: ExecutionException => throw failure.getCause
+      case _: ExecutionException =>
+        firstFailure.get match {
+          case wrapped: CompletionException => throw wrapped.getCause
+          case failure => throw failure
+        }
+      case interrupted: InterruptedException =>
+        publishers.foreach(_.cancel())
+        throw interrupted
     }
 
   private def report(sides: Seq[PublishedBuildSide]): Unit = {

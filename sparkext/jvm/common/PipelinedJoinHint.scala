@@ -33,8 +33,8 @@ object PipelinedJoinHint {
   /** The hint that these options make, each written `key=value`. */
   def of(options: Seq[(String, String)]): PipelinedJoinHint =
     options.foldLeft(new PipelinedJoinHint(None, None)) {
-      case (hint, ("algorithm", name)) => new PipelinedJoinHint(Some(Settings.algorithm(name)), hint.maxBytes)
-      case (hint, ("maxbytes", size)) => new PipelinedJoinHint(hint.algorithm, Some(Settings.bytes("maxBytes", size)))
+      case (hint, ("algorithm", name)) => new PipelinedJoinHint(Some(Settings.algorithmNamed(name)), hint.maxBytes)
+      case (hint, ("maxbytes", size)) => new PipelinedJoinHint(hint.algorithm, Some(Settings.bytes(size)))
       case (_, (key, _)) =>
         throw new IllegalArgumentException(s"$Name: unknown option '$key', expected algorithm or maxBytes")
     }

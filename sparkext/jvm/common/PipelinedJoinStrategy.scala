@@ -13,19 +13,23 @@ import org.apache.spark.sql.internal.SQLConf
   */
 class PipelinedJoinStrategy(session: SparkSession) extends SparkStrategy with Logging {
 
-  override def apply(plan: LogicalPlan): Seq[SparkPlan] = {
-    val settings = new Settings(SQLConf.get)
-    if (settings.mode == "off") Nil
-    else plan match {
-      case Pruned(columns, conditions, join) if conditions.forall(Expressions.deferrable(_).isRight) =>
-        pipelined(join, columns, conditions, settings).toSeq
-      case join: Join =>
+  override def apply(plan: LogicalPlan): Seq[SparkPlan] = plan match {
+    case Pruned(columns, conditions, join) if conditions.forall(Expressions.deferrable(_).isRight) =>
+      unlessOff(settings => pipelined(join, columns, conditions, settings).toSeq)
+    case join: Join =>
+      unlessOff { settings =>
         pipelined(join, join.output, Nil, settings) match {
           case Right(planned) => Seq(planned)
           case Left(reason) => declined(join, reason, settings)
         }
-      case _ => Nil
-    }
+      }
+    case _ => Nil
+  }
+
+  /** Settings are read for joins alone: were they for all plans, a bad one would refuse the `SET` that mends it. */
+  private def unlessOff(planned: Settings => Seq[SparkPlan]): Seq[SparkPlan] = {
+    val settings = new Settings(SQLConf.get)
+    if (settings.mode == "off") Nil else planned(settings)
   }
 
   /** The chain below `join` as one operator, under what else the plan asks for; or why not. */
@@ -34,10 +38,13 @@ class PipelinedJoinStrategy(session: SparkSession) extends SparkStrategy with Lo
       columns: Seq[NamedExpression],
       conditions: Seq[Expression],
       settings: Settings): Either[String, SparkPlan] = for {
-    _ <- WorkerPython.of(settings).left.map(problem => s"no Python to run it: $problem")
     chain <- JoinChain.of(join, stage => Acceptance.stage(stage, settings))
     _ <- Acceptance.chain(chain, settings)
-    filters = conditions ++ chain.filters
+    _ <- Acceptance.files(session.sparkContext)
+    _ <- WorkerPython.of(settings).left.map(problem => s"no Python to run it: $problem")
+    _ <- Acceptance.rows(chain)
+    // The lowest first, as Spark applies them: one may keep the next from dividing by zero.
+    filters = (conditions ++ chain.filters).reverse
     wanted = (columns ++ filters).flatMap(_.references).distinctBy(_.exprId)
     layout <- ChainLayout.of(chain, wanted, settings)
   } yield {

@@ -3,48 +3,53 @@ package org.apache.spark.sql.sparkext
 import java.util.{Locale, Properties}
 
 import scala.jdk.CollectionConverters._
+import scala.util.Try
 
 import org.apache.spark.network.util.JavaUtils
 import org.apache.spark.sql.internal.SQLConf
 
 /** The session's `spark.sparkext.*` keys, as the shim needs them.
   *
-  * Names and defaults come from Python's registry (`sparkext/config.py`), which the build of the jar writes into it: there
-  * is one list of keys. What only workers need travels to them unparsed.
+  * Names, defaults and what is expected come from Python's registry (`sparkext/config.py`), which the build of the jar
+  * writes into it: there is one list of keys. What only workers need travels to them as text.
   */
 class Settings(conf: SQLConf) {
   import Settings._
 
-  val mode: String = {
-    val value = text("spark.sparkext.mode")
-    val known = value.toLowerCase(Locale.ROOT)
-    if (!Modes.contains(known)) refuse("spark.sparkext.mode", value, s"one of ${Modes.mkString(", ")}")
-    known
-  }
-  val explainFallback: Boolean = {
-    val value = text("spark.sparkext.explainFallback")
-    value.toLowerCase(Locale.ROOT) match {
-      case "true" => true
-      case "false" => false
-      case _ => refuse("spark.sparkext.explainFallback", value, "true or false")
-    }
-  }
-  val maxBuildBytes: Long = bytes("spark.sparkext.buildSide.maxBytes", text("spark.sparkext.buildSide.maxBytes"))
-  val algorithm: String = Settings.algorithm(text("spark.sparkext.algorithm"))
+  val mode: String = read("spark.sparkext.mode")(Some(_).filter(Set("auto", "hint", "off")))
+  val explainFallback: Boolean = read("spark.sparkext.explainFallback")(_.toLowerCase(Locale.ROOT).toBooleanOption)
+  val maxBuildBytes: Long = bytes(text(MaxBuildBytes))
+  val algorithm: String = algorithmNamed(text(Algorithm))
   val python: String = text("spark.sparkext.python")
+
+  // Only workers need these. A bad one is refused all the same before any job runs.
+  private val maxRows = read("spark.sparkext.morsel.maxRows")(_.toLongOption.filter(_ >= 1))
+  private val minRows = read("spark.sparkext.morsel.minRows")(_.toLongOption.filter(_ >= 1))
+  read("spark.sparkext.memory.fraction")(_.toDoubleOption.filter(share => share > 0 && share <= 1))
+  read("spark.sparkext.report.decisions")(_.toLongOption.filter(_ >= 0))
+  read("spark.sparkext.debug.hashMask") { value =>
+    val mask = if (value.toLowerCase(Locale.ROOT).startsWith("0x")) Try(BigInt(value.drop(2), 16)) else Try(BigInt(value))
+    mask.toOption.filter(number => number >= 0 && number.bitLength <= 64)
+  }
+  if (conf.contains("spark.sparkext.morsel.minRows") && minRows > maxRows) {
+    refuse("spark.sparkext.morsel.minRows", minRows.toString, s"at most spark.sparkext.morsel.maxRows, which is $maxRows")
+  }
 
   /** Every key that is set, for the workers. */
   def forWorkers: Map[String, String] = conf.getAllConfs.filter { case (key, _) => key.startsWith(Prefix) }
 
-  private def text(key: String): String = conf.getConfString(key, Defaults(key)).trim
+  private def text(key: String): String = conf.getConfString(key, Registry(key)).trim
+
+  private def read[T](key: String)(parse: String => Option[T]): T = parsed(key, text(key))(parse)
 }
 
 object Settings {
   private val Prefix = "spark.sparkext."
-  private val Modes = Seq("auto", "hint", "off")
-  private val Algorithms = Seq("auto", "hash", "sort_merge")
+  private val Expected = ".expected"
+  private val MaxBuildBytes = "spark.sparkext.buildSide.maxBytes"
+  private val Algorithm = "spark.sparkext.algorithm"
 
-  private val Defaults: Map[String, String] = {
+  private val Registry: Map[String, String] = {
     val properties = new Properties()
     val stream = classOf[Settings].getResourceAsStream("/io/sparkext/settings.properties")
     try properties.load(stream)
@@ -52,22 +57,20 @@ object Settings {
     properties.asScala.toMap
   }
 
-  def algorithm(value: String): String =
-    if (Algorithms.contains(value)) value
-    else refuse("spark.sparkext.algorithm", value, s"one of ${Algorithms.mkString(", ")}")
+  /** A build side's limit as the key or a hint writes it. */
+  def bytes(value: String): Long =
+    parsed(MaxBuildBytes, value)(text => Try(JavaUtils.byteStringAsBytes(text)).toOption.filter(_ >= 1))
 
-  def bytes(key: String, value: String): Long = {
-    val size =
-      try JavaUtils.byteStringAsBytes(value)
-      catch {
-        case _: NumberFormatException => 0L
-      }
-    if (size >= 1) size else refuse(key, value, "a byte size of at least 1, such as 512m or 4g")
-  }
+  /** An algorithm as the key or a hint writes it. */
+  def algorithmNamed(value: String): String =
+    parsed(Algorithm, value)(Some(_).filter(Set("auto", "hash", "sort_merge")))
+
+  private def parsed[T](key: String, value: String)(parse: String => Option[T]): T =
+    parse(value).getOrElse(refuse(key, value, Registry(key + Expected)))
 
   private def refuse(key: String, value: String, expected: String): Nothing =
     throw new IllegalArgumentException(s"$key: got '$value', expected $expected")
 
   /** The version of the package that this jar belongs to. */
-  val PackageVersion: String = Defaults("version")
+  val PackageVersion: String = Registry("version")
 }

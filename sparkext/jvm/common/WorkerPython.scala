@@ -11,7 +11,13 @@ import org.apache.spark.api.python.PythonUtils
 case class WorkerPython(executable: String, version: String)
 
 object WorkerPython {
-  private val Probe = "import sys, sparkext; print('%d.%d' % sys.version_info[:2], sparkext.__version__)"
+  // A package may be found without those that it needs; finding those takes no time, importing them would.
+  private val Probe =
+    """import sys, sparkext
+      |from importlib.util import find_spec
+      |missing = [name for name in ("numba", "numpy", "pandas", "pyarrow") if find_spec(name) is None]
+      |if missing: raise ImportError("sparkext needs " + ", ".join(missing))
+      |print("%d.%d" % sys.version_info[:2], sparkext.__version__)""".stripMargin
   private val TimeoutSeconds = 60L
   private val asked = new ConcurrentHashMap[String, Either[String, WorkerPython]]()
 
@@ -37,7 +43,7 @@ object WorkerPython {
     process.exitValue() -> said
   }.toEither.left.map(error => s"$executable does not start: ${error.getMessage}").flatMap {
     case (0, said) => understood(executable, said.linesIterator.toSeq.lastOption.getOrElse(""))
-    case (_, said) => Left(s"$executable cannot import sparkext: ${said.linesIterator.toSeq.lastOption.getOrElse("")}")
+    case (_, said) => Left(s"$executable cannot run sparkext: ${said.linesIterator.toSeq.lastOption.getOrElse("")}")
   }
 
   private def understood(executable: String, said: String): Either[String, WorkerPython] = said.split(' ') match {

@@ -1,0 +1,41 @@
+"""`configure` where Spark runs without the extension, and where it has run without it."""
+
+from __future__ import annotations
+
+from conftest import SETTINGS
+from pyspark.sql import SparkSession
+
+import sparkext
+from sparkext.errors import EnvironmentProblemError, ExtensionMissingError
+
+
+def refusal() -> str:
+    try:
+        sparkext.configure(SparkSession.Builder())
+    except EnvironmentProblemError as error:
+        return str(error)
+    raise AssertionError("configure went on")
+
+
+def main() -> None:
+    builder = SparkSession.builder.master("local[1]")
+    for key, value in SETTINGS.items():
+        builder = builder.config(key, value)
+    spark = builder.getOrCreate()
+    spark.sparkContext.setLogLevel("ERROR")
+    assert "Spark is running already, without the extension" in refusal()
+    try:
+        sparkext.declined(spark.range(3))
+    except ExtensionMissingError as error:
+        assert "has not loaded the extension" in str(error)
+    else:
+        raise AssertionError("declined went on")
+    assert spark.range(3).count() == 3
+    spark.stop()
+    # The JVM goes on, and would leave out an extension that it cannot find.
+    assert "without the extension" in refusal()
+    print("all is well")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,77 @@
+"""A worker is killed and its task retried; a session is stopped in the middle; an encrypted session declines."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from conftest import SETTINGS
+from extension_checks import assert_declined, assert_like_spark, assert_pipelined
+from pyspark import InheritableThread
+from pyspark.sql import SparkSession
+from test_failures import PATIENCE, assert_usable, joined, killing, sleeping, wait_until
+
+import sparkext
+
+
+def session(master: str, **more: str) -> SparkSession:
+    builder = SparkSession.builder.master(master)
+    for key, value in {**SETTINGS, **more}.items():
+        builder = builder.config(key, value)
+    found = sparkext.configure(builder).getOrCreate()
+    found.sparkContext.setLogLevel("ERROR")
+    return found
+
+
+def a_task_is_retried(spark: SparkSession, folder: Path) -> None:
+    killed, again = folder / "killed", folder / "again"
+    frame = joined(spark, probe=spark.range(20).select(killing(killed, again)("id").alias("k")))
+    assert_pipelined(frame, 1)
+    assert sorted(row["k"] for row in frame.collect()) == [k for k in range(4) for _ in range(4)]
+    assert killed.exists() and again.exists()
+
+
+def a_session_is_stopped(spark: SparkSession, folder: Path) -> None:
+    started = folder / "started"
+    raised: list[BaseException] = []
+
+    def run() -> None:
+        frame = joined(spark, probe=spark.range(0, 10_000, 1, 2).select(sleeping(started)("id").alias("k")))
+        assert_pipelined(frame, 1)
+        try:
+            frame.collect()
+        except Exception as error:
+            raised.append(error)
+
+    thread = InheritableThread(target=run)
+    thread.start()
+    wait_until(started.exists, "the query runs")
+    spark.stop()
+    thread.join(PATIENCE)
+    assert not thread.is_alive()
+    # PySpark trips over the stopped session on its way out of the call.
+    told = [str(error) for error in (*raised, *(error.__context__ for error in raised))]
+    assert any("SparkContext was shut down" in text for text in told), told
+
+
+def an_encrypted_session(spark: SparkSession) -> None:
+    out = assert_like_spark(spark, lambda: joined(spark))
+    assert_declined(out, "spark.io.encryption.enabled is true")
+
+
+def main(folder: Path) -> None:
+    spark = session("local[2,3]")
+    a_task_is_retried(spark, folder)
+    assert_usable(spark)
+    a_session_is_stopped(spark, folder)
+    spark = session("local[2]", **{"spark.io.encryption.enabled": "true"})
+    an_encrypted_session(spark)
+    spark.stop()
+    spark = session("local[2]", **{"spark.io.encryption.enabled": "false"})
+    assert_usable(spark)
+    spark.stop()
+    print("all is well")
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

@@ -1,0 +1,313 @@
+"""What goes wrong around a pipelined join: the error or the fallback that users see, and what is left behind."""
+
+from __future__ import annotations
+
+import gc
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from extension_checks import assert_declined, assert_like_spark, assert_pipelined, configured, mode, rows_of
+from pyspark import InheritableThread, TaskContext
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+import sparkext
+from sparkext import jar, spark_bridge
+from sparkext.errors import EnvironmentProblemError
+
+ROOT = Path(__file__).parents[2]
+SCRIPTS = Path(__file__).parent
+PATIENCE = 60.0
+
+
+def joined(spark: SparkSession, probe: DataFrame | None = None, build: DataFrame | None = None) -> DataFrame:
+    """A hinted join of `probe.k` with `build.dk`, either of them small tables if not given."""
+    probe = probe if probe is not None else spark.range(20).selectExpr("id", "id % 5 AS k")
+    build = build if build is not None else spark.range(4).selectExpr("id AS dk", "concat('d', id) AS name")
+    return probe.join(build.hint("pipelined_join"), F.col("k") == F.col("dk"))
+
+
+def assert_usable(spark: SparkSession) -> None:
+    assert_pipelined(assert_like_spark(spark, lambda: joined(spark)), 1)
+
+
+def wait_until(holds: Callable[[], object], what: str) -> None:
+    deadline = time.monotonic() + PATIENCE
+    while not holds():
+        assert time.monotonic() < deadline, f"still not after {PATIENCE} s: {what}"
+        time.sleep(0.05)
+
+
+def build_files(spark: SparkSession) -> set[str]:
+    """What lies in the driver's folder for build sides."""
+    return {
+        file.name
+        for folder in Path(spark.sparkContext._temp_dir).parent.glob("sparkext-*")
+        for file in folder.iterdir()
+    }
+
+
+def assert_freed(spark: SparkSession, before: set[str]) -> None:
+    """No build side's thread runs, and once plans are collected no file is left that was not there before."""
+    jvm = spark.sparkContext._jvm
+    threads = getattr(getattr(jvm.org.apache.spark.sql.sparkext, "BuildSidePublisher$"), "MODULE$").threads()
+    wait_until(lambda: threads.getActiveCount() == 0, "all build threads have ended")
+
+    def collected() -> bool:
+        gc.collect()
+        jvm.System.gc()
+        return build_files(spark) <= before
+
+    wait_until(collected, "all build files are deleted")
+
+
+# --- build sides ---
+
+
+@pytest.mark.parametrize("adaptive", [True, False])
+def test_a_build_side_over_the_limit(spark: SparkSession, adaptive: bool) -> None:
+    before = build_files(spark)
+    with configured(
+        spark, spark_sql_adaptive_enabled=str(adaptive).lower(), **{"spark_sparkext_buildSide_maxBytes": "10k"}
+    ):
+        frame = joined(spark, build=spark.range(0, 9999, 1, 4).selectExpr("id AS dk", "uuid() AS name"))
+        assert_pipelined(frame, 1)
+        with pytest.raises(Exception) as refused:
+            frame.collect()
+    told = str(refused.value)
+    for part in ("the build side of the join on k = dk does not fit", " rows take ", "the limit is 10240", ".maxBytes"):
+        assert part in told, told
+    del frame, refused
+    assert_freed(spark, before)
+    assert_usable(spark)
+
+
+def test_an_error_in_the_build_sides_query(spark: SparkSession) -> None:
+    broken = spark.range(4).selectExpr("id AS dk", "if(id = 3, raise_error('no such luck'), 'x') AS name")
+    frame = joined(spark, build=broken)
+    assert_pipelined(frame, 1)
+    with pytest.raises(Exception, match=r"\[USER_RAISED_EXCEPTION\] no such luck"):
+        frame.collect()
+    with mode(spark, "off"), pytest.raises(Exception, match=r"\[USER_RAISED_EXCEPTION\] no such luck"):
+        joined(spark, build=broken).collect()
+    assert_usable(spark)
+
+
+def test_one_failing_build_side_ends_the_others(spark: SparkSession, tmp_path: Path) -> None:
+    before = build_files(spark)
+    started = tmp_path / "started"
+
+    @F.udf("string", useArrow=False)
+    def fail_once_the_other_runs(value: int) -> str:
+        deadline = time.monotonic() + PATIENCE
+        while not started.exists() and time.monotonic() < deadline:
+            time.sleep(0.05)
+        raise ValueError("no such luck")
+
+    slow = spark.range(0, 10_000, 1, 1).select(F.col("id").alias("ek"), sleeping(started)("id").alias("slept"))
+    failing = spark.range(0, 4, 1, 1).select(F.col("id").alias("dk"), fail_once_the_other_runs("id").alias("name"))
+    with configured(spark, spark_sql_adaptive_enabled="false"):
+        chain = spark.range(20).selectExpr("id AS k").join(slow.hint("pipelined_join"), F.col("k") == F.col("ek"))
+        frame = joined(spark, probe=chain, build=failing)
+        assert_pipelined(frame, 2)
+        with pytest.raises(Exception, match="ValueError: no such luck"):
+            frame.collect()
+    del frame
+    assert_freed(spark, before)
+    assert_usable(spark)
+
+
+def test_files_are_freed_with_the_plan(spark: SparkSession) -> None:
+    before = build_files(spark)
+    frame = joined(spark)
+    assert_pipelined(frame, 1)
+    expected = rows_of(frame)
+    assert build_files(spark) - before
+    gc.collect()
+    spark.sparkContext._jvm.System.gc()
+    assert rows_of(frame) == expected
+    frame.limit(1).collect()
+    cached = joined(spark).cache()
+    cached.count()
+    cached.unpersist()
+    del frame, cached
+    assert_freed(spark, before)
+    assert_usable(spark)
+
+
+# --- tasks ---
+
+
+def sleeping(started: Path) -> Callable[..., F.Column]:
+    """A slow function, which tells when it is first called."""
+
+    @F.udf("bigint", useArrow=False)
+    def function(value: int) -> int:
+        started.touch()
+        time.sleep(0.1)
+        return value
+
+    return function
+
+
+@pytest.mark.parametrize("side", ["build", "probe"])
+def test_a_query_is_cancelled(spark: SparkSession, tmp_path: Path, side: str) -> None:
+    before = build_files(spark)
+    started = tmp_path / "started"
+    numbers = spark.range(0, 10_000, 1, 2)
+    raised: list[str] = []
+
+    def run() -> None:
+        spark.sparkContext.setJobGroup(f"cancelled {side}", "to be cancelled")
+        if side == "build":
+            frame = joined(spark, build=numbers.select(F.col("id").alias("dk"), sleeping(started)("id").alias("name")))
+        else:
+            frame = joined(spark, probe=numbers.select(sleeping(started)("id").alias("k")))
+        assert_pipelined(frame, 1)
+        try:
+            frame.collect()
+        except Exception as error:
+            raised.append(str(error))
+
+    thread = InheritableThread(target=run)
+    thread.start()
+    wait_until(started.exists, f"the {side} side runs")
+    spark.sparkContext.cancelJobGroup(f"cancelled {side}")
+    thread.join(PATIENCE)
+    assert not thread.is_alive()
+    assert len(raised) == 1 and "cancelled" in raised[0], raised
+    del thread, run
+    assert_freed(spark, before)
+    assert_usable(spark)
+
+
+def test_a_failing_function_on_the_probe_side(spark: SparkSession) -> None:
+    @F.udf("bigint", useArrow=False)
+    def fail(value: int) -> int:
+        raise ValueError("no such luck")
+
+    frame = joined(spark, probe=spark.range(20).select(fail("id").alias("k")))
+    assert_pipelined(frame, 1)
+    with pytest.raises(Exception, match="ValueError: no such luck"):
+        frame.collect()
+    assert_usable(spark)
+
+
+def test_a_killed_worker(spark: SparkSession, tmp_path: Path) -> None:
+    """Without retries: an error, no hang."""
+    frame = joined(
+        spark, probe=spark.range(20).select(killing(tmp_path / "killed", tmp_path / "again")("id").alias("k"))
+    )
+    assert_pipelined(frame, 1)
+    with pytest.raises(Exception, match="Python worker exited unexpectedly"):
+        frame.collect()
+    assert (tmp_path / "killed").exists()
+    assert_usable(spark)
+
+
+def killing(killed: Path, again: Path) -> Callable[..., F.Column]:
+    """A function that kills all other workers when it is first called, and tells if its task is a second attempt."""
+
+    def others() -> list[int]:
+        found = []
+        for status in Path("/proc").glob("[0-9]*/stat"):
+            try:
+                parent = int(status.read_text().rpartition(")")[2].split()[1])
+            except (OSError, ValueError):
+                continue
+            if parent == os.getppid() and int(status.parent.name) != os.getpid():
+                found.append(int(status.parent.name))
+        return found
+
+    @F.udf("bigint", useArrow=False)
+    def function(value: int) -> int:
+        context = TaskContext.get()
+        if context is not None and context.attemptNumber() > 0:
+            again.touch()
+        try:
+            os.close(os.open(killed, os.O_CREAT | os.O_EXCL))
+        except FileExistsError:
+            return value % 5
+        deadline = time.monotonic() + 10
+        while len(others()) < 3 and time.monotonic() < deadline:
+            time.sleep(0.05)  # two tasks with two workers each
+        for process in others():
+            os.kill(process, signal.SIGKILL)
+        time.sleep(1)
+        return value % 5
+
+    return function
+
+
+# --- the environment ---
+
+
+def test_a_python_that_does_not_exist(spark: SparkSession) -> None:
+    with configured(spark, spark_sparkext_python="/nonexistent/python"):
+        out = assert_like_spark(spark, lambda: joined(spark))
+        assert_declined(out, "no Python to run it: /nonexistent/python does not start: ")
+    assert_usable(spark)
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [("-I -S", "No module named 'sparkext'"), ("-S", "sparkext needs numba, numpy, pandas, pyarrow")],
+)
+def test_a_python_without_packages(spark: SparkSession, tmp_path: Path, options: str, problem: str) -> None:
+    python = tmp_path / "python"
+    python.write_text(f'#!/bin/sh\ncd "{ROOT}" && exec "{sys.executable}" {options} "$@"\n')
+    python.chmod(0o755)
+    with configured(spark, spark_sparkext_python=python):
+        out = assert_like_spark(spark, lambda: joined(spark))
+        assert_declined(out, f"no Python to run it: {python} cannot run sparkext: ")
+        assert problem in sparkext.declined(out)[0]
+
+
+def test_configure_keeps_what_is_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(spark_bridge, "running_conf", lambda key: None)
+    monkeypatch.setattr(spark_bridge, "default_conf", lambda: {})
+    builder = SparkSession.Builder()
+    builder.config("spark.jars", "a.jar, b.jar").config("spark.sql.extensions", "org.example.Other")
+    builder.config("spark.python.daemon.module", "their.daemon").config("spark.sparkext.python", "their-python")
+    for _ in range(2):
+        assert sparkext.configure(builder) is builder
+        options = spark_bridge.builder_options(builder)
+        assert options["spark.jars"] == f"a.jar,b.jar,{jar.jar_path()}"
+        assert options["spark.sql.extensions"] == "org.example.Other,io.sparkext.SparkExtensions"
+        assert options["spark.python.daemon.module"] == "their.daemon"
+        assert options["spark.sparkext.python"] == "their-python"
+
+
+def test_configure_where_the_extension_runs(spark: SparkSession) -> None:
+    builder = SparkSession.Builder()
+    assert sparkext.configure(builder) is builder
+    assert "spark.jars" not in spark_bridge.builder_options(builder)
+    assert builder.getOrCreate().sparkContext is spark.sparkContext
+
+
+def test_a_missing_jar(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(spark_bridge, "running_conf", lambda key: None)
+    monkeypatch.setattr(jar, "JAR_FOLDER", tmp_path)
+    with pytest.raises(EnvironmentProblemError, match=r"there is no jar for Spark .*jar --build"):
+        sparkext.configure(SparkSession.Builder())
+
+
+@pytest.mark.parametrize("script", ["retries_stops_encryption.py", "configured_too_late.py"])
+def test_in_a_process_of_its_own(tmp_path: Path, script: str) -> None:
+    path = os.pathsep.join(filter(None, [str(ROOT), str(SCRIPTS), os.environ.get("PYTHONPATH")]))
+    done = subprocess.run(
+        [sys.executable, SCRIPTS / "scripts" / script, tmp_path],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=240,
+        env={**os.environ, "PYTHONPATH": path},
+        cwd=tmp_path,
+    )
+    assert done.returncode == 0 and done.stdout.splitlines()[-1:] == ["all is well"], done.stdout + done.stderr[-9000:]

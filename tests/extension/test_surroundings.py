@@ -1,0 +1,589 @@
+"""Pipelined joins amid the rest of Spark: adaptive execution, hints, modes, subqueries, caches, sinks, metrics."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Iterator
+from contextlib import redirect_stdout
+from pathlib import Path
+from typing import Any
+
+import pytest
+from extension_checks import (
+    assert_declined,
+    assert_like_spark,
+    assert_pipelined,
+    configured,
+    mode,
+    pipelines_of,
+    plan_of,
+    rows_of,
+)
+from pyspark.errors import IllegalArgumentException, UnsupportedOperationException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+import sparkext
+
+HINT = "/*+ PIPELINED_JOIN(dims) */"
+HINTS = "/*+ PIPELINED_JOIN(dims, more) */"
+JOINED = f"SELECT {HINT} id, v, name FROM facts JOIN dims ON k = dk"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _tables(spark: SparkSession) -> Iterator[None]:
+    facts = spark.range(20).selectExpr("id", "id % 5 AS k", "id % 3 AS j", "id * 10 AS v", "int(id % 3) AS i")
+    facts.createOrReplaceTempView("facts")
+    spark.range(4).selectExpr("id AS dk", "concat('d', id) AS name", "id * 10 AS w").createOrReplaceTempView("dims")
+    spark.range(3).selectExpr("id AS ek", "concat('e', id) AS label", "id AS z").createOrReplaceTempView("more")
+    yield
+    for view in ("facts", "dims", "more"):
+        spark.catalog.dropTempView(view)
+
+
+def sql(spark: SparkSession, text: str) -> Callable[[], DataFrame]:
+    return lambda: spark.sql(text)
+
+
+# --- what may lie between the joins of a chain ---
+
+ONE_PIPELINE = {
+    "a bare chain": "SELECT * FROM facts JOIN dims ON k = dk JOIN more ON j = ek",
+    "fewer columns": "SELECT label FROM (SELECT j, w FROM facts JOIN dims ON k = dk) JOIN more ON j = ek",
+    "renamed columns": (
+        "SELECT a + n, label FROM (SELECT j AS a, w AS n FROM facts JOIN dims ON k = dk) JOIN more ON a = ek"
+    ),
+    "a filter on both sides": (
+        "SELECT id, label FROM (SELECT * FROM facts LEFT JOIN dims ON k = dk WHERE v > w OR w IS NULL)"
+        " JOIN more ON j = ek"
+    ),
+    "no column at all": "SELECT count(*) FROM facts JOIN dims ON k = dk JOIN more ON j = ek",
+    "a key of another type": "SELECT id, label FROM facts JOIN dims ON k = dk JOIN more ON i = ek",
+    "a guard": (  # of which Spark evaluates the lower condition first
+        "SELECT id FROM facts JOIN dims ON k = dk AND v <> w JOIN more ON j = ek AND 10 / (v - w) < z"
+    ),
+}
+
+
+def hinted(query: str) -> str:
+    return query.replace("SELECT", f"SELECT {HINTS}")
+
+
+@pytest.mark.parametrize("name", ONE_PIPELINE)
+def test_one_pipeline(spark: SparkSession, name: str) -> None:
+    with configured(spark, spark_sql_adaptive_enabled=str(name == "no column at all").lower()):
+        assert_pipelined(assert_like_spark(spark, sql(spark, hinted(ONE_PIPELINE[name]))), 2)
+
+
+def test_a_computed_projection_parts_the_chain(spark: SparkSession) -> None:
+    inner = f"SELECT {HINT} j * 2 % 3 AS computed, name FROM facts JOIN dims ON k = dk"
+    query = f"SELECT /*+ PIPELINED_JOIN(more) */ * FROM ({inner}) JOIN more ON computed = ek"
+    assert_pipelined(assert_like_spark(spark, sql(spark, query)), 1, 1)
+
+
+def test_a_key_that_an_earlier_join_guards_parts_the_chain(spark: SparkSession) -> None:
+    query = f"SELECT {HINTS} id, label FROM facts JOIN dims ON k + 1 = dk AND v <> w JOIN more ON 60 / (v - 40) = ek"
+    assert_pipelined(assert_like_spark(spark, sql(spark, query)), 1, 1)
+
+
+def test_exchanges_of_equal_pipelines_are_reused(spark: SparkSession) -> None:
+    grouped = "SELECT {0} name, sum(v) AS s FROM facts {1} JOIN dims {2} ON {1}.k = {2}.dk GROUP BY name"
+    one, other = (grouped.format(f"/*+ PIPELINED_JOIN({d}) */", f, d) for f, d in (("f1", "d1"), ("f2", "d2")))
+    query = f"SELECT a.name, a.s + b.s FROM ({one}) a JOIN ({other}) b ON a.name = b.name"
+    with configured(spark, spark_sql_adaptive_enabled="false"):
+        out = assert_like_spark(spark, sql(spark, query))
+        assert pipelines_of(out) == [1], plan_of(out)
+        assert "ReusedExchange" in plan_of(out)
+
+
+def test_adaptive_execution_plans_again(spark: SparkSession) -> None:
+    """Sides behind shuffles are planned once more when their sizes are known."""
+    query = f"""SELECT {HINTS} d.name, count(*) AS n FROM (SELECT k, j, sum(v) AS v FROM facts GROUP BY k, j)
+        JOIN (SELECT dk, max(name) AS name FROM dims GROUP BY dk) d ON k = dk
+        LEFT JOIN more ON j = ek GROUP BY d.name"""
+    query = query.replace("(dims, more)", "(d, more)")
+    with configured(spark, spark_sql_adaptive_enabled="true"):
+        out = assert_like_spark(spark, sql(spark, query))
+        assert_pipelined(out, 2)
+        assert "ShuffleQueryStage" in plan_of(out)
+        nothing = assert_like_spark(spark, sql(spark, query.replace("FROM facts", "FROM facts WHERE v < rand() - 1")))
+        assert sum(pipelines_of(nothing)) <= 2
+
+
+def test_adaptive_execution_keeps_to_its_broadcast(spark: SparkSession) -> None:
+    """A build side that turns out larger than the threshold, when it has been broadcast already."""
+    spark.range(4).selectExpr("id AS dk", "repeat(string(id), 4000) AS name").createOrReplaceTempView("wide")
+    query = "SELECT id, name FROM facts LEFT JOIN wide ON k = dk"
+    with (
+        configured(spark, spark_sql_adaptive_enabled="true", spark_sql_autoBroadcastJoinThreshold=2000),
+        mode(spark, "auto"),
+    ):
+        out = assert_like_spark(spark, sql(spark, query))
+        assert_declined(out, "Spark has broadcast one side of it already")
+        assert "isFinalPlan=true" in plan_of(out)
+
+
+# --- hints ---
+
+
+@pytest.mark.parametrize("named", ["dims", "DIMS", "d"])
+def test_a_hint_by_name(spark: SparkSession, named: str) -> None:
+    alias = " d" if named == "d" else ""
+    query = f"SELECT /*+ PIPELINED_JOIN({named}) */ id, name FROM facts JOIN dims{alias} ON k = dk"
+    assert_pipelined(assert_like_spark(spark, sql(spark, query)), 1)
+
+
+def test_a_hint_by_qualified_name(spark: SparkSession) -> None:
+    spark.sql("CREATE TABLE default.saved USING parquet AS SELECT * FROM dims")
+    try:
+        for named in ("saved", "default.saved", "'default.saved'"):
+            query = f"SELECT /*+ PIPELINED_JOIN({named}) */ id, name FROM facts JOIN default.saved ON k = dk"
+            assert_pipelined(spark.sql(query), 1)
+        assert_like_spark(spark, sql(spark, query))
+        assert pipelines_of(spark.sql(query.replace("'default.saved'", "elsewhere.saved"))) == []
+    finally:
+        spark.sql("DROP TABLE default.saved")
+
+
+def test_a_hint_by_an_unknown_name(spark: SparkSession) -> None:
+    query = "SELECT /*+ PIPELINED_JOIN(nosuch) */ id, name FROM facts JOIN dims ON k = dk"
+    out = assert_like_spark(spark, sql(spark, query))
+    assert pipelines_of(out) == [] and sparkext.declined(out) == []
+
+
+def test_a_hint_on_a_dataframe(spark: SparkSession) -> None:
+    facts, dims = spark.table("facts"), spark.table("dims")
+    for query in (
+        lambda: facts.join(dims.hint("pipelined_join"), facts.k == dims.dk),
+        lambda: facts.hint("PIPELINED_JOIN").join(dims, facts.k == dims.dk),
+        lambda: (
+            facts.join(dims.alias("d"), facts.k == F.col("d.dk"))
+            .hint("pipelined_join")
+            .join(spark.table("more"), F.col("j") == F.col("ek"))
+        ),
+    ):
+        out = assert_like_spark(spark, query)
+        assert pipelines_of(out) == [1], plan_of(out)
+
+
+def test_a_hint_on_the_probe_side_asks_for_the_join(spark: SparkSession) -> None:
+    query = "SELECT /*+ PIPELINED_JOIN(facts) */ id, name FROM facts LEFT JOIN dims ON k = dk"
+    assert_pipelined(assert_like_spark(spark, sql(spark, query)), 1)
+
+
+def test_a_hint_for_spark_is_respected(spark: SparkSession) -> None:
+    query = "SELECT /*+ PIPELINED_JOIN(facts), BROADCAST(dims) */ id, name FROM facts JOIN dims ON k = dk"
+    assert_declined(assert_like_spark(spark, sql(spark, query)), "the query asks for Spark's broadcast")
+
+
+# --- modes ---
+
+
+def test_modes_switch_at_run_time(spark: SparkSession) -> None:
+    plain = JOINED.replace(HINT, "")
+    with configured(spark, spark_sql_autoBroadcastJoinThreshold=-1):
+        for name, query, joins in [
+            ("auto", plain, [1]),
+            ("hint", plain, []),
+            ("off", JOINED, []),
+            ("hint", JOINED, [1]),
+        ]:
+            with mode(spark, name):
+                assert pipelines_of(assert_like_spark(spark, sql(spark, query))) == joins
+
+
+def test_auto_mode_leaves_small_build_sides_to_spark(spark: SparkSession) -> None:
+    with mode(spark, "auto"):
+        out = assert_like_spark(spark, sql(spark, JOINED.replace(HINT, "")))
+        assert_declined(out, "Spark broadcasts every build side of it")
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "expected"),
+    [
+        ("mode", "always", "one of auto, hint, off"),
+        ("mode", "AUTO", "one of auto, hint, off"),
+        ("explainFallback", "yes", "true or false"),
+        ("buildSide.maxBytes", "a lot", "a byte size of at least 1, such as 512m or 4g"),
+        ("buildSide.maxBytes", "0", "a byte size of at least 1, such as 512m or 4g"),
+        ("algorithm", "nested", "one of auto, hash, sort_merge"),
+        ("morsel.maxRows", "0", "an integer of at least 1"),
+        ("morsel.minRows", "many", "an integer of at least 1"),
+        ("memory.fraction", "1.5", "a number above 0 and at most 1"),
+        ("report.decisions", "-1", "an integer of at least 0"),
+        ("debug.hashMask", "0x10000000000000000", "an integer from 0 to 0xffffffffffffffff, decimal or hexadecimal"),
+    ],
+)
+def test_a_bad_setting(spark: SparkSession, key: str, value: str, expected: str) -> None:
+    name = f"spark.sparkext.{key}"
+    with configured(spark, **{name.replace(".", "_"): value}):
+        with pytest.raises(IllegalArgumentException) as refused:
+            spark.sql(JOINED).explain()
+        assert f"{name}: got '{value}', expected {expected}" in str(refused.value)
+        assert spark.range(3).count() == 3
+        spark.sql(f"RESET {name}")
+        assert_pipelined(spark.sql(JOINED), 1) if key != "mode" else None
+
+
+def test_row_bounds_that_contradict_each_other(spark: SparkSession) -> None:
+    with (
+        configured(spark, spark_sparkext_morsel_maxRows=10, spark_sparkext_morsel_minRows=20),
+        pytest.raises(IllegalArgumentException, match=r"minRows: got '20', expected at most .*maxRows, which is 10"),
+    ):
+        spark.sql(JOINED).explain()
+
+
+# --- what the optimizer adds ---
+
+
+def test_dynamic_partition_pruning(spark: SparkSession, tmp_path: Path) -> None:
+    path = str(tmp_path / "partitioned")
+    spark.sql("SELECT id, v, k FROM facts").write.partitionBy("k").parquet(path)
+    spark.read.parquet(path).createOrReplaceTempView("partitioned")
+    query = f"SELECT {HINT} id, name FROM partitioned JOIN dims ON k = dk WHERE w > 10"
+    with configured(spark, spark_sql_optimizer_dynamicPartitionPruning_reuseBroadcastOnly="false"):
+        out = assert_like_spark(spark, sql(spark, query))
+        assert_pipelined(out, 1)
+        assert "dynamicpruning" in plan_of(out)
+        with (
+            mode(spark, "auto"),
+            configured(spark, spark_sql_autoBroadcastJoinThreshold=-1, spark_sql_adaptive_enabled="false"),
+        ):
+            own = assert_like_spark(spark, sql(spark, query.replace(HINT, "")))
+            assert_declined(own, "dynamic partition pruning of the probe side needs Spark's own join")
+
+
+def test_runtime_bloom_filters(spark: SparkSession, tmp_path: Path) -> None:
+    path = str(tmp_path / "facts")
+    spark.table("facts").write.parquet(path)
+    spark.table("dims").write.parquet(path + "-dims")
+    spark.read.parquet(path).createOrReplaceTempView("stored")
+    spark.read.parquet(path + "-dims").createOrReplaceTempView("stored_dims")
+    query = """SELECT /*+ PIPELINED_JOIN(stored_dims) */ id, name FROM stored JOIN stored_dims ON k = dk WHERE w > 10"""
+    with (
+        configured(spark, spark_sql_autoBroadcastJoinThreshold=-1, spark_sql_adaptive_enabled="false"),
+        configured(
+            spark,
+            **{
+                "spark_sql_optimizer_runtime_bloomFilter_enabled": "true",
+                "spark_sql_optimizer_runtime_bloomFilter_applicationSideScanSizeThreshold": "0",
+            },
+        ),
+    ):
+        out = assert_like_spark(spark, sql(spark, query))
+        assert_pipelined(out, 1)
+        assert "might_contain" in plan_of(out)
+
+
+SUBQUERIES = {
+    "scalar": f"SELECT {HINT} v + (SELECT max(z) FROM more), name FROM facts JOIN dims ON k = dk"
+    " WHERE v > (SELECT min(z) FROM more)",
+    "in": f"SELECT {HINT} id, name FROM facts JOIN dims ON k = dk WHERE j IN (SELECT ek FROM more WHERE z > 0)",
+    "exists": f"SELECT {HINT} id FROM facts JOIN dims ON k = dk"
+    " WHERE EXISTS (SELECT 1 FROM more WHERE ek = j AND z < w)",
+    "not in": f"SELECT {HINT} id, name FROM facts JOIN dims ON k = dk WHERE j NOT IN (SELECT ek FROM more WHERE z > 0)",
+    "correlated scalar": f"SELECT {HINT} id, (SELECT sum(z) FROM more WHERE ek = j) FROM facts JOIN dims ON k = dk",
+    "in the build side": f"SELECT {HINT} id, name FROM facts"
+    " JOIN (SELECT * FROM dims WHERE w >= (SELECT max(z) FROM more)) dims ON k = dk",
+    "in the condition": f"SELECT {HINTS} id, name FROM facts JOIN dims ON k = dk AND v + w > (SELECT max(z) FROM more)"
+    " JOIN more ON j = ek",
+    "joined within": f"SELECT id FROM facts WHERE v > (SELECT {HINT} avg(w) FROM facts JOIN dims ON k = dk)",
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "adaptive"), [*((name, True) for name in SUBQUERIES), ("scalar", False), ("joined within", False)]
+)
+def test_subqueries(spark: SparkSession, name: str, adaptive: bool) -> None:
+    with configured(spark, spark_sql_adaptive_enabled=str(adaptive).lower()):
+        out = assert_like_spark(spark, sql(spark, SUBQUERIES[name]))
+    assert pipelines_of(out) == [1], plan_of(out)
+    if name == "in the condition":
+        assert "DeclinedPipelinedJoin: a subquery in a join condition" in plan_of(out)
+
+
+# --- caches, views, tables ---
+
+
+def test_a_cached_build_side(spark: SparkSession) -> None:
+    facts, dims = spark.table("facts"), spark.sql("SELECT dk, name, w + rand() AS r FROM dims").cache()
+    try:
+        for _ in range(2):
+            out = assert_like_spark(spark, lambda: facts.join(dims.hint("pipelined_join"), facts.k == dims.dk))
+            assert_pipelined(out, 1)
+        assert "InMemoryTableScan" in plan_of(out)
+    finally:
+        dims.unpersist()
+
+
+def test_a_cached_result(spark: SparkSession) -> None:
+    with mode(spark, "off"):
+        expected = rows_of(spark.sql(JOINED))
+    cached = spark.sql(JOINED).cache()
+    try:
+        assert cached.limit(1).count() == 1
+        assert "InMemoryRelation" in plan_of(cached) and pipelines_of(cached) == [1]
+        for _ in range(2):
+            assert rows_of(cached) == expected
+        assert rows_of(cached.groupBy("name").count()) == rows_of(spark.sql(JOINED).groupBy("name").count())
+    finally:
+        cached.unpersist()
+
+
+def test_views_and_tables(spark: SparkSession) -> None:
+    with mode(spark, "off"):
+        expected = rows_of(spark.sql(JOINED))
+    spark.sql(f"CREATE TEMPORARY VIEW viewed AS {JOINED}")
+    spark.sql("CREATE TABLE target (id BIGINT, v BIGINT, name STRING) USING parquet")
+    try:
+        assert_pipelined(assert_like_spark(spark, sql(spark, "SELECT * FROM viewed")), 1)
+        spark.table("facts").withColumn("k", F.col("k") + 0).createOrReplaceTempView("fresh")
+        frame = spark.sql(JOINED.replace("facts", "fresh"))
+        spark.sql("CREATE TABLE created USING parquet AS " + JOINED.replace("facts", "fresh"))
+        assert sparkext.report(frame).joins[0].rows_out == 16
+        spark.sql("INSERT INTO target SELECT * FROM viewed")
+        spark.sql("INSERT OVERWRITE target SELECT * FROM viewed")
+        for table in ("created", "target"):
+            assert rows_of(spark.table(table)) == expected
+        told = spark.sql("EXPLAIN INSERT INTO target TABLE viewed").first()
+        assert told is not None and "PipelinedJoin [inner: facts.k = dims.dk]" in told[0], told
+    finally:
+        for table in ("created", "target"):
+            spark.sql(f"DROP TABLE IF EXISTS {table}")
+        spark.catalog.dropTempView("viewed")
+
+
+def test_merge_is_left_as_it_is(spark: SparkSession) -> None:
+    """No source in PySpark itself supports MERGE: the error is Spark's own."""
+    spark.sql("CREATE TABLE merged USING parquet AS SELECT * FROM dims")
+    merge = "MERGE INTO merged t USING dims s ON t.dk = s.dk WHEN MATCHED THEN UPDATE SET w = 0"
+    try:
+        for name in ("auto", "off"):
+            with (
+                mode(spark, name),
+                pytest.raises(UnsupportedOperationException, match="not support MERGE"),
+            ):
+                spark.sql(merge)
+    finally:
+        spark.sql("DROP TABLE merged")
+
+
+def test_unions_and_self_joins(spark: SparkSession) -> None:
+    union = f"{JOINED} UNION ALL SELECT {HINT} id, j, name FROM facts LEFT JOIN dims ON j = dk"
+    assert_pipelined(assert_like_spark(spark, sql(spark, union)), 1, 1)
+    itself = "SELECT /*+ PIPELINED_JOIN(b) */ a.id, b.v FROM facts a JOIN facts b ON a.k = b.id"
+    assert_pipelined(assert_like_spark(spark, sql(spark, itself)), 1)
+    facts = spark.table("facts")
+    built = facts.alias("b").hint("pipelined_join")
+    assert_pipelined(assert_like_spark(spark, lambda: facts.alias("a").join(built, F.expr("a.j = b.k"), "semi")), 1)
+
+
+# --- actions ---
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        f"SELECT {HINT} count(*) FROM facts LEFT JOIN dims ON k = dk",
+        f"SELECT {HINT} 1 AS one FROM facts JOIN dims ON k = dk",
+        f"SELECT count(*) FROM (SELECT {HINT} * FROM facts LEFT ANTI JOIN dims ON k = dk)",
+        f"SELECT {HINT} name FROM facts JOIN dims ON k = dk ORDER BY name LIMIT 3",
+        f"SELECT count(*) FROM (SELECT {HINT} id FROM facts JOIN dims ON k = dk LIMIT 3)",
+    ],
+)
+def test_few_columns_and_few_rows(spark: SparkSession, query: str) -> None:
+    assert_pipelined(assert_like_spark(spark, sql(spark, query)), 1)
+
+
+def test_every_action(spark: SparkSession, tmp_path: Path) -> None:
+    with mode(spark, "off"):
+        expected = rows_of(spark.sql(JOINED))
+    count = sum(expected.values())
+    frame = spark.sql(JOINED)
+    assert_pipelined(frame, 1)
+    assert frame.count() == count
+    shown = io.StringIO()
+    with redirect_stdout(shown):
+        frame.show(2)
+    assert "only showing top 2 rows" in shown.getvalue()
+    assert len(frame.take(3)) == len(frame.limit(3).collect()) == len(frame.head(3)) == 3
+    assert len(frame.tail(2)) == 2
+    frame.write.parquet(str(tmp_path / "written"))
+    assert rows_of(spark.read.parquet(str(tmp_path / "written"))) == expected
+
+    def told(rows: Any) -> list[str]:
+        return sorted(repr(tuple(row)) for row in rows)
+
+    assert told(frame.rdd.collect()) == told(frame.toLocalIterator()) == sorted(expected.elements())
+    assert told(frame.toPandas().itertuples(index=False, name=None)) == sorted(expected.elements())
+    seen = spark.sparkContext.accumulator(0)
+    frame.foreachPartition(lambda rows: seen.add(sum(1 for _ in rows)))
+    assert seen.value == count
+    assert rows_of(frame.checkpoint() if spark.sparkContext.getCheckpointDir() else frame.localCheckpoint()) == expected
+
+
+def test_python_functions_around_a_join(spark: SparkSession) -> None:
+    double = F.udf(lambda value: value * 2, "bigint")
+
+    def query() -> DataFrame:
+        facts = spark.table("facts").withColumn("k2", double("k"))
+        dims = spark.table("dims").withColumn("n2", double("w")).hint("pipelined_join")
+        return facts.join(dims, facts.k2 == dims.dk).withColumn("both", double(F.col("n2") + F.col("v")))
+
+    assert_pipelined(assert_like_spark(spark, query), 1)
+
+
+def test_a_streaming_join(spark: SparkSession, tmp_path: Path) -> None:
+    source = str(tmp_path / "source")
+    spark.table("facts").write.parquet(source)
+    stream = spark.readStream.schema(spark.table("facts").schema).parquet(source)
+    dims = spark.table("dims").hint("pipelined_join")
+    query = (
+        stream.join(dims, stream.k == dims.dk)
+        .writeStream.format("memory")
+        .queryName("streamed")
+        .trigger(availableNow=True)
+        .start()
+    )
+    try:
+        query.awaitTermination(120)
+        assert query.exception() is None
+        with redirect_stdout(io.StringIO()) as told:
+            query.explain()
+        assert "DeclinedPipelinedJoin: a streaming join" in told.getvalue()
+        with mode(spark, "off"):
+            expected = rows_of(spark.table("facts").join(spark.table("dims"), F.col("k") == F.col("dk")))
+        assert rows_of(spark.table("streamed")) == expected
+    finally:
+        query.stop()
+
+
+def test_a_batch_join_in_a_stream(spark: SparkSession, tmp_path: Path) -> None:
+    """What `foreachBatch` hands over is no stream."""
+    source = str(tmp_path / "source")
+    spark.table("facts").write.parquet(source)
+    got: list[tuple[list[int], dict[str, int]]] = []
+
+    def batch(rows: DataFrame, number: int) -> None:
+        dims = rows.sparkSession.table("dims").hint("pipelined_join")
+        joined = rows.join(dims, rows.k == dims.dk)
+        got.append((pipelines_of(joined), rows_of(joined)))
+
+    stream = spark.readStream.schema(spark.table("facts").schema).parquet(source)
+    stream.writeStream.foreachBatch(batch).trigger(availableNow=True).start().awaitTermination(120)
+    with mode(spark, "off"):
+        expected = rows_of(spark.table("facts").join(spark.table("dims"), F.col("k") == F.col("dk")))
+    assert got == [([1], expected)]
+
+
+# --- what users read ---
+
+
+def explained(spark: SparkSession, style: str, query: str) -> str:
+    told = spark.sql(f"EXPLAIN {style} {query}").first()
+    assert told is not None
+    return str(told[0])
+
+
+def test_explain(spark: SparkSession) -> None:
+    chain = f"SELECT {HINTS} id, name, label FROM facts JOIN dims ON k = dk LEFT JOIN more ON j = ek"
+    line = "PipelinedJoin [inner: facts.k = dims.dk; left: facts.j = more.ek] algorithm=auto, scan=rows from Spark"
+    assert line in explained(spark, "", chain)
+    assert line in explained(spark, "EXTENDED", chain)
+    assert line in explained(spark, "COST", chain)
+    formatted = explained(spark, "FORMATTED", chain)
+    for part in (
+        "Join 1: inner, facts.k = dims.dk",
+        "Join 2: left, facts.j = more.ek",
+        "Algorithm: auto",
+        "3 columns cross into Python",
+    ):
+        assert part in formatted, formatted
+    declined = f"SELECT {HINT} id, name FROM facts FULL JOIN dims ON k = dk"
+    assert "DeclinedPipelinedJoin: a full outer join" in explained(spark, "", declined)
+    assert "Reason: a full outer join" in explained(spark, "FORMATTED", declined)
+    assert_declined(assert_like_spark(spark, sql(spark, declined)), "a full outer join")
+
+
+def test_fallback_is_logged_if_asked_for(spark: SparkSession) -> None:
+    logging = spark.sparkContext._jvm.org.apache.logging.log4j
+    name = "org.apache.spark.sql.sparkext.PipelinedJoinStrategy"
+    text = spark.sparkContext._jvm.java.io.StringWriter()
+    appender = logging.core.appender.WriterAppender.createAppender(None, None, text, "captured", False, True)
+    appender.start()
+    logger = logging.LogManager.getLogger(name)
+    logging.core.config.Configurator.setLevel(name, logging.Level.WARN)
+    logger.addAppender(appender)
+    query = f"SELECT {HINT} id, name FROM facts FULL JOIN dims ON k = dk"
+    try:
+        spark.sql(query).explain()
+        assert "instead of a pipelined one" not in text.toString()
+        with configured(spark, spark_sparkext_explainFallback="true"):
+            assert_declined(spark.sql(query), "a full outer join")
+        assert "Spark's own join instead of a pipelined one: a full outer join" in text.toString()
+    finally:
+        logger.removeAppender(appender)
+        logging.core.config.Configurator.setLevel(name, logging.Level.ERROR)
+
+
+def operator_of(frame: DataFrame) -> Any:
+    """The pipeline's operator in the plan that ran."""
+    plan = frame._jdf.queryExecution().executedPlan()
+    waiting = [plan.executedPlan() if plan.nodeName() == "AdaptiveSparkPlan" else plan]
+    while waiting:
+        plan = waiting.pop()
+        if plan.nodeName() == "PipelinedJoin":
+            return plan
+        waiting += [plan.children().apply(number) for number in range(plan.children().size())]
+    raise AssertionError("no pipeline in this plan")
+
+
+def test_metrics(spark: SparkSession) -> None:
+    with configured(spark, spark_sql_adaptive_enabled="false"):
+        frame = assert_like_spark(
+            spark, sql(spark, f"SELECT {HINTS} * FROM facts JOIN dims ON k = dk JOIN more ON j = ek")
+        )
+        assert_pipelined(frame, 2)
+        metrics = operator_of(frame).metrics()
+        values = {name: metrics.apply(name).value() for name in ("buildRows", "probeRows", "numOutputRows")}
+        assert values == {"buildRows": 7, "probeRows": 20, "numOutputRows": 16}
+        positive = (
+            "buildBytes",
+            "indexBytes",
+            "morsels",
+            "kernelTime",
+            "smallestBudget",
+            "medianBudget",
+            "largestBudget",
+        )
+        for name in (*positive, "transferTime", "lowestHeadroom"):
+            assert metrics.apply(name).value() > 0, name
+
+
+def test_metrics_under_adaptive_execution(spark: SparkSession) -> None:
+    frame = spark.sql(JOINED)
+    frame.collect()
+    assert operator_of(frame).metrics().apply("numOutputRows").value() == 16
+    frame.collect()
+    assert operator_of(frame).metrics().apply("probeRows").value() == 20
+
+
+def test_a_report(spark: SparkSession) -> None:
+    chain = f"SELECT {HINTS} id, name, label FROM facts JOIN dims ON k = dk LEFT JOIN more ON j = ek"
+    for act in (DataFrame.collect, DataFrame.count):
+        fresh = spark.table("facts").withColumn("j", F.col("j") + 0)
+        fresh.createOrReplaceTempView("reported")
+        frame = spark.sql(chain.replace("facts", "reported"))
+        assert_pipelined(frame, 2)
+        with pytest.raises(sparkext.SparkExtError, match="has not run yet"):
+            sparkext.report(frame)
+        act(frame)
+        told = sparkext.report(frame)
+        assert [(join.operator, join.rows_in, join.rows_out) for join in told.joins] == [
+            ("inner reported.k = dims.dk", 20, 16),
+            ("left reported.j = more.ek", 16, 16),
+            ("gather payload", 16, 16),
+        ]
+        assert "inner reported.k = dims.dk" in str(told)
+    with pytest.raises(sparkext.SparkExtError, match="has no pipelined join"):
+        sparkext.report(spark.sql(JOINED.replace(HINT, "")))
