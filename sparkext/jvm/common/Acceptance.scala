@@ -33,7 +33,7 @@ object Acceptance {
     } else {
       val (ours, sparks) = (Costs.pipeline(chain), Costs.spark(chain))
       if (ours <= sparks * WorthIt) Right(())
-      else Left(f"by the estimates Spark's own joins are cheaper ($sparks%.3f s against $ours%.3f s)")
+      else Left(f"by the estimates it is not clearly cheaper than Spark's own joins ($ours%.3f against $sparks%.3f)")
     }
 
   /** Whether build sides may lie in plain files, for workers to map. */

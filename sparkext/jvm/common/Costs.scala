@@ -19,6 +19,11 @@ object Costs {
   private val ShuffledColumn = 0.02
   private val BroadcastProbedRow = 0.02
 
+  // A build side that filters have made small is likely to be broadcast after all, once adaptive execution has seen its
+  // size: then both sides have been shuffled, but are not sorted.
+  private val FewKept = 0.3
+  private val NotSorted = 0.5
+
   def pipeline(chain: JoinChain): Double = {
     val builds = chain.stages.map { stage =>
       val columns = if (givesColumns(stage)) stage.build.output.length else stage.keys.length
@@ -32,8 +37,9 @@ object Costs {
   def spark(chain: JoinChain): Double = chain.stages.zip(survivors(chain)).map { case (stage, rows) =>
     if (isBroadcast(stage.build) || isBroadcast(stage.probe)) rows * BroadcastProbedRow
     else {
-      rows * (ShuffledRow + ShuffledColumn * stage.probe.output.length) +
+      val shuffled = rows * (ShuffledRow + ShuffledColumn * stage.probe.output.length) +
         millions(stage.build) * (ShuffledRow + ShuffledColumn * stage.build.output.length)
+      if (Estimates.kept(stage.build) <= FewKept) shuffled * NotSorted else shuffled
     }
   }.sum
 
