@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -15,8 +15,15 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def spark_session(tasks: int, **settings: str) -> Iterator[SparkSession]:
-    """Start Spark with `tasks` tasks at a time and a third of the free memory as its heap; else its defaults."""
+def spark_session(
+    tasks: int,
+    configure: Callable[[SparkSession.Builder], SparkSession.Builder] | None = None,
+    **settings: str,
+) -> Iterator[SparkSession]:
+    """Start Spark with `tasks` tasks at a time and a third of the free memory as its heap; else its defaults.
+
+    `configure` may change the builder last.
+    """
     from sparkext.java import require_java
     from sparkext.local_session import local_session
 
@@ -24,7 +31,7 @@ def spark_session(tasks: int, **settings: str) -> Iterator[SparkSession]:
     os.environ["PYSPARK_PYTHON"] = sys.executable
     configured = {"spark.master": f"local[{tasks}]", "spark.driver.memory": f"{_heap_mib()}m", **settings}
     with step(f"starting Spark, {configured['spark.driver.memory']} of heap"):
-        context = local_session("sparkext bench", configured)
+        context = local_session("sparkext bench", configured, configure)
         spark = context.__enter__()
     try:
         yield spark

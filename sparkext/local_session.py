@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -16,8 +16,14 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def local_session(name: str, settings: Mapping[str, str]) -> Iterator[SparkSession]:
+def local_session(
+    name: str,
+    settings: Mapping[str, str],
+    configure: Callable[[SparkSession.Builder], SparkSession.Builder] | None = None,
+) -> Iterator[SparkSession]:
     """Start a local Spark session that writes nothing to the terminal, and stop it at the end.
+
+    `configure` may change the builder last.
 
     What the JVM and the workers write to stderr goes to a file that is shown only if Spark does not start.
     """
@@ -32,6 +38,8 @@ def local_session(name: str, settings: Mapping[str, str]) -> Iterator[SparkSessi
     builder = SparkSession.builder.appName(name)
     for key, value in {**quiet, **settings}.items():
         builder = builder.config(key, value)
+    if configure is not None:
+        builder = configure(builder)
     with tempfile.TemporaryFile() as log:
         try:
             with _stderr_to(log.fileno()):
