@@ -20,8 +20,10 @@ def declined(frame: DataFrame) -> list[str]:
     Raises
     ------
     ExtensionMissingError
-        The session runs without the extension.
+        The session runs without the extension, or through Spark Connect, whose clients see no plans.
     """
+    if spark_bridge.is_connect(frame.sparkSession):
+        raise ExtensionMissingError("plans are out of reach through Spark Connect: explain() shows the same reasons")
     if not spark_bridge.has_extension(frame.sparkSession):
         raise ExtensionMissingError(
             "this session has not loaded the extension: build it with sparkext.configure(SparkSession.builder)"

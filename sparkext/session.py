@@ -27,13 +27,15 @@ def configure(builder: SparkSession.Builder) -> SparkSession.Builder:
     - `spark.python.daemon.module`: workers are forked from a process that has numba and the kernels loaded;
     - `spark.sparkext.python`: this Python, if the master is local and PYSPARK_PYTHON is not set.
 
-    Returns the builder. A session that has the extension already is left as it is.
+    Returns the builder. A session that has the extension already is left as it is. With Spark Connect this is for
+    servers that the builder starts (`remote("local[*]")`); PySpark then warns that these keys cannot be set for the
+    session once more.
 
     Raises
     ------
     EnvironmentProblemError
-        There is no jar for the installed PySpark, or Spark's JVM, which outlives its sessions, runs already and was
-        started without it.
+        There is no jar for the installed PySpark; Spark's JVM, which outlives its sessions, runs already and was
+        started without it; or the builder is for a Connect server elsewhere.
     """
     running = spark_bridge.running_conf("spark.sql.extensions")
     if running is not None and EXTENSION in running.split(","):
@@ -45,10 +47,17 @@ def configure(builder: SparkSession.Builder) -> SparkSession.Builder:
             f" spark.sql.extensions={EXTENSION}"
         )
     options = {**spark_bridge.default_conf(), **spark_bridge.builder_options(builder)}
+    remote = options.get("spark.remote", os.environ.get("SPARK_REMOTE", ""))
+    if remote.startswith("sc:"):
+        raise EnvironmentProblemError(
+            f"the Connect server {remote} loads extensions when it is started, and no client can: start it with --jars,"
+            f" the path that `python -m sparkext jar` prints there, and --conf spark.sql.extensions={EXTENSION}. Its"
+            " sessions then need no configure"
+        )
     builder.config("spark.jars", _appended(options.get("spark.jars"), str(jar_path())))
     builder.config("spark.sql.extensions", _appended(options.get("spark.sql.extensions"), EXTENSION))
     builder.config("spark.python.daemon.module", options.get("spark.python.daemon.module", "sparkext.daemon"))
-    master = options.get("spark.master", options.get("spark.remote", "local"))
+    master = options.get("spark.master", remote or "local")
     if master.startswith("local") and not ({"spark.sparkext.python", "spark.pyspark.python"} & options.keys()):
         builder.config("spark.sparkext.python", os.environ.get("PYSPARK_PYTHON", sys.executable))
     return builder

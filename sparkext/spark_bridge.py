@@ -332,12 +332,14 @@ def _publish_artifact(session: Any, write: Callable[[IO[bytes]], object]) -> Bui
 
 
 # Spark's context cleaner drops a broadcast when no plan refers to it any more, but leaves the driver's own copy of the
-# file until the application ends. A weak reference on the JVM's side tells when it is safe to delete it.
+# file until the application ends. A weak reference on the JVM's side tells when it is safe to delete it: not to the
+# broadcast but to its content, for which Spark reads the file should it have to make room in memory before the cleaner
+# comes to it.
 _published: dict[str, Any] = {}
 
 
 def _remember(context: Any, broadcast: Any) -> None:
-    weak = context._jvm.java.lang.ref.WeakReference(broadcast._jbroadcast)
+    weak = context._jvm.java.lang.ref.WeakReference(broadcast._python_broadcast)
     _published[broadcast._path] = weakref.ref(context), weak
 
 

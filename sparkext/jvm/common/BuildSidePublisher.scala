@@ -38,9 +38,11 @@ class BuildSidePublisher(
     val file = new File(folder(context), UUID.randomUUID().toString)
     try {
       val (rows, bytes) = write(file)
-      val broadcast = context.broadcast(new PythonBroadcast(file.getPath))
-      // Whoever still holds the broadcast may run it again: its file goes when nobody does.
-      cleaner.register(broadcast, new RemoveWithSiblings(file))
+      val content = new PythonBroadcast(file.getPath)
+      val broadcast = context.broadcast(content)
+      // Whoever still holds the broadcast may run it again, and as long as Spark keeps its content in memory, Spark may
+      // write it to disk to make room, for which it reads the file: the file goes when nobody holds either.
+      cleaner.register(content, new RemoveWithSiblings(file))
       PublishedBuildSide(broadcast, rows, bytes)
     } catch {
       case failure: Throwable =>
