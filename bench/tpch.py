@@ -12,10 +12,10 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 NOTES = """\
-Measured: from asking for the plan of a query until Spark has every row of its result, to a noop sink; for pipelines that
-includes running and publishing the build sides and building their indexes. Both modes take turns in one session with
-Spark's defaults. Files are in the page cache. Rows of both are compared first. Only queries of which auto mode plans
-a join are timed: the others have the same plan in both modes."""
+Measured: from asking for the plan of a query until Spark has every row of its result, to a noop sink; for pipelines
+that includes running and publishing the build sides and building their indexes. Both modes take turns in one session
+with Spark's defaults. Files are in the page cache. Rows of both are compared first. Only queries of which auto mode
+plans a join are timed: the others have the same plan in both modes."""
 
 _MODE = "spark.sparkext.mode"
 
