@@ -7,9 +7,20 @@ loaded before the fork are shared.
 
 from __future__ import annotations
 
+import sys
+
 
 def preload() -> None:
-    """Import what pipelines need. Starts no thread: a fork would lose it."""
+    """Load what pipelines need. Starts no thread of Python's: a fork would lose it.
+
+    What goes wrong here is told and goes on: this process serves all of Spark's Python workers, not only pipelines.
+    """
+    try:
+        from sparkext.warm_up import warm_up
+
+        warm_up()
+    except Exception as error:
+        print(f"sparkext: nothing was loaded ahead for Python workers: {error!r}", file=sys.stderr)
 
 
 def main() -> None:

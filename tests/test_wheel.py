@@ -25,8 +25,8 @@ def dist(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """
     copy = tmp_path_factory.mktemp("checkout")
     for name in ("sparkext", "kernels", "plans", "tests", "bench"):
-        shutil.copytree(ROOT / name, copy / name, ignore=shutil.ignore_patterns("__pycache__"))
-    for name in ("pyproject.toml", "README.md", "LICENSE"):
+        shutil.copytree(ROOT / name, copy / name, ignore=shutil.ignore_patterns("__pycache__", "jars"))
+    for name in ("pyproject.toml", "setup.py", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, copy)
     isolation = ["--no-isolation"] if find_spec("setuptools") else []
     command = [sys.executable, "-m", "build", *isolation, "--outdir", str(copy / "dist"), str(copy)]
@@ -55,6 +55,9 @@ def test_the_wheel_holds_the_three_packages_and_nothing_else(wheel: Path) -> Non
     expected |= {f"sparkext/plans/{path}" for path in sources("plans")}
     assert {name for name in packages if name.endswith((".py", ".typed"))} == expected
     assert {name.split("/")[0] for name in packages} == {"sparkext"}
+    assert any(re.fullmatch(r"sparkext/jars/sparkext_2\.13-4\.\d+\.jar", name) for name in names)
+    assert "sparkext/jvm/common/SparkExtensions.scala" in names
+    assert "sparkext/tpch_queries/q22.sql" in names
     assert any(re.fullmatch(r"sparkext-[^/]+\.dist-info/licenses/LICENSE", name) for name in names)
 
 
@@ -73,6 +76,7 @@ def test_the_sdist_holds_the_sources(dist: Path) -> None:
     [path] = dist.glob("*.tar.gz")
     with tarfile.open(path) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
+    assert {"setup.py", "sparkext/jvm/common/SparkExtensions.scala", "sparkext/tpch_queries/q01.sql"} <= names
     assert {"pyproject.toml", "README.md", "LICENSE", "sparkext/py.typed", "kernels/__init__.py"} <= names
 
 

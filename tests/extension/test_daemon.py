@@ -1,0 +1,54 @@
+"""The workers' parent process: what it has loaded before it forks."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+from pyspark.sql import SparkSession
+
+_LOADED = """
+import json, sys, threading
+from sparkext.daemon import preload
+preload()
+from sparkext.kernels import dense_index, gather, hash_index, matches
+kernels = [dense_index._lookup_unique, hash_index._lookup_words, hash_index._lookup_bytes, gather._gather_bytes]
+print(json.dumps({
+    "modules": sorted({"numba", "pyarrow", "sparkext.extension", "sparkext.pipeline"} & set(sys.modules)),
+    "compiled": [len(kernel.signatures) for kernel in kernels],
+    "threads": threading.active_count(),
+}))
+"""
+
+
+def test_kernels_are_loaded_before_the_fork() -> None:
+    ran = subprocess.run([sys.executable, "-c", _LOADED], capture_output=True, text=True, timeout=300, check=True)
+    told = json.loads(ran.stdout)
+    assert told["modules"] == ["numba", "pyarrow", "sparkext.extension", "sparkext.pipeline"]
+    assert all(told["compiled"])
+    assert told["threads"] == 1
+    assert not ran.stderr
+
+
+@pytest.mark.parametrize("broken", ["sparkext.warm_up", "numba"])
+def test_a_daemon_that_cannot_load_goes_on(broken: str) -> None:
+    script = f"import sys; sys.modules[{broken!r}] = None\nfrom sparkext.daemon import preload\npreload()"
+    ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=300, check=True)
+    assert "nothing was loaded ahead for Python workers" in ran.stderr
+
+
+def test_workers_are_forked_from_it(spark: SparkSession) -> None:
+    def parents_command(batches):  # type: ignore[no-untyped-def]
+        import os
+        import pathlib
+
+        import pyarrow as pa
+
+        for _ in batches:
+            command = pathlib.Path(f"/proc/{os.getppid()}/cmdline").read_text()
+            yield pa.record_batch([pa.array([command])], names=["command"])
+
+    rows = spark.range(1).mapInArrow(parents_command, "command string").collect()
+    assert all("sparkext.daemon" in row["command"] for row in rows)
