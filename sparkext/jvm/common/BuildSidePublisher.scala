@@ -84,7 +84,7 @@ class BuildSidePublisher(
   private def tooLarge(rows: Long, bytes: Long) = new BuildSideTooLargeException(
     s"the build side of the join on $label does not fit: its first $rows rows take $bytes bytes, the limit is $maxBytes." +
       " Raise spark.sparkext.buildSide.maxBytes, filter the build side, put the hint on the other side, or set" +
-      " spark.sparkext.mode=off to use Spark's own join")
+      " spark.sparkext.mode=off to use Spark's own join. A DataFrame keeps the plan of its first run: make it anew")
 }
 
 /** A build side over `spark.sparkext.buildSide.maxBytes`. */
