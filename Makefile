@@ -28,8 +28,10 @@ help:
 demo: java $(VENV)/.has-demo
 	@$(BIN)/python -m sparkext demo --sf $(SF)
 
+# The transform is tested twice: as it runs without the session extension, and as it is planned with it.
 test: java lint
 	$(BIN)/pytest
+	SPARKEXT_TEST_EXTENSION=1 $(BIN)/pytest $(addprefix tests/spark/test_,equivalence.py edges.py local_build_sides.py)
 
 bench: java $(VENV)/.has-bench
 	$(BIN)/python -m bench
