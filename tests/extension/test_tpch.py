@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
+import pyspark
 import pytest
 import tpch_plans
 from extension_checks import pipelines_of
@@ -19,6 +20,7 @@ def tables(spark: SparkSession) -> SparkSession:
     return spark
 
 
+@pytest.mark.skipif(not pyspark.__version__.startswith("4.3."), reason="other versions' own plans differ")
 @pytest.mark.parametrize("mode", tpch_plans.MODES)
 @pytest.mark.parametrize("number", tpch.QUERIES)
 def test_plans_are_the_golden_ones(tables: SparkSession, number: int, mode: str) -> None:
