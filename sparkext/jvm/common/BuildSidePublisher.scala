@@ -64,6 +64,7 @@ class BuildSidePublisher(
         part.batches.foreach(stream.write)
       }
       context.addJobTag(tag)
+      context.setJobDescription(s"build side of the join on $label")
       try {
         val sent = child.execute().mapPartitionsInternal(new ToArrow(schema, timeZone))
         if (cancelled) throw new SparkException(s"the build side of the join on $label was cancelled")

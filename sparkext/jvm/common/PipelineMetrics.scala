@@ -6,8 +6,13 @@ import org.apache.spark.sql.execution.metric.{SQLMetric, SQLMetrics}
 
 /** What the operator shows in Spark's UI. */
 object PipelineMetrics {
+  private val RowsReceived = "pythonNumRowsReceived"
 
-  def create(context: SparkContext): Map[String, SQLMetric] = SparkShim.pythonMetrics(context) ++ Seq(
+  /** The same metrics as Spark's Python runner asks for them: rows that it receives are the operator's output. */
+  def forRunner(metrics: Map[String, SQLMetric]): Map[String, SQLMetric] =
+    metrics + (RowsReceived -> metrics("numOutputRows"))
+
+  def create(context: SparkContext): Map[String, SQLMetric] = SparkShim.pythonMetrics(context) - RowsReceived ++ Seq(
     "buildRows" -> SQLMetrics.createMetric(context, "build rows"),
     "buildBytes" -> SQLMetrics.createSizeMetric(context, "build bytes"),
     "indexTime" -> SQLMetrics.createNanoTimingMetric(context, "time to build indexes"),

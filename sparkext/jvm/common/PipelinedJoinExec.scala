@@ -90,15 +90,11 @@ case class PipelinedJoinExec(
       PipelinedJoinExec.sent(probe.output),
       result,
       conf,
-      metrics)
+      PipelineMetrics.forRunner(metrics))
     val reports = new TaskReports(broadcasts.head, metrics, PipelineRuns.begin(this, sparkContext))
-    val produced = longMetric("numOutputRows")
     probe.execute().mapPartitionsWithIndexInternal { (partition, rows) =>
       reports.collectFrom(TaskContext.get())
-      evaluators.createEvaluator().eval(partition, rows).map { row =>
-        produced += 1
-        row
-      }
+      evaluators.createEvaluator().eval(partition, rows)
     }
   }
 
