@@ -10,7 +10,7 @@ import org.apache.spark.sql.execution.adaptive.{BroadcastQueryStageExec, Logical
 object Acceptance {
 
   /** What a pipeline may cost of Spark's estimate: estimates err, and a join that stays as it is disappoints nobody. */
-  private val WorthIt = 0.8
+  private val WorthIt = 0.6
 
   /** A join on its own: hint mode takes hinted ones, and no mode takes a build side that is known not to fit. */
   def stage(stage: JoinStage, settings: Settings): Either[String, Unit] = {

@@ -1,6 +1,7 @@
 package org.apache.spark.sql.sparkext
 
-import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan
+import org.apache.spark.sql.catalyst.expressions.{AttributeSet, Expression}
+import org.apache.spark.sql.catalyst.plans.logical.{Aggregate, Filter, LogicalPlan, Project}
 import org.apache.spark.sql.internal.SQLConf
 
 /** What a chain of joins costs as a pipeline and as Spark's own joins, in seconds of two cores on the machine that the
@@ -37,11 +38,26 @@ object Costs {
   def spark(chain: JoinChain): Double = chain.stages.zip(survivors(chain)).map { case (stage, rows) =>
     if (isBroadcast(stage.build) || isBroadcast(stage.probe)) rows * BroadcastProbedRow
     else {
-      val shuffled = rows * (ShuffledRow + ShuffledColumn * stage.probe.output.length) +
-        millions(stage.build) * (ShuffledRow + ShuffledColumn * stage.build.output.length)
+      val shuffled = shuffling(stage.probe, rows, stage.keys.map(_.probe)) +
+        shuffling(stage.build, millions(stage.build), stage.keys.map(_.build))
       if (Estimates.kept(stage.build) <= FewKept) shuffled * NotSorted else shuffled
     }
   }.sum
+
+  /** Groups already lie where a join on what they are grouped by wants them. */
+  private def shuffling(plan: LogicalPlan, rows: Double, keys: Seq[Expression]): Double =
+    if (isGroupedBy(plan, AttributeSet(keys.flatMap(_.references)))) 0.0
+    else rows * (ShuffledRow + ShuffledColumn * plan.output.length)
+
+  @scala.annotation.tailrec
+  private def isGroupedBy(plan: LogicalPlan, keys: AttributeSet): Boolean = plan match {
+    case aggregate: Aggregate =>
+      val groups = aggregate.aggregateExpressions.filter(column => aggregate.groupingExpressions.exists(_.semanticEquals(column)))
+      groups.length == aggregate.groupingExpressions.length && AttributeSet(groups).subsetOf(keys)
+    case Filter(_, child) => isGroupedBy(child, keys)
+    case Project(_, child) => isGroupedBy(child, keys)
+    case _ => false
+  }
 
   def isBroadcast(plan: LogicalPlan): Boolean = plan.stats.sizeInBytes <= SQLConf.get.autoBroadcastJoinThreshold
 

@@ -16,29 +16,43 @@ object Estimates {
   private val GroupsOf = 0.2
   private val LeastSelectivity = 0.001
 
-  def rows(plan: LogicalPlan): Double = of(plan, share)
+  def rows(plan: LogicalPlan): Double = size(plan).rows
 
   def bytes(plan: LogicalPlan): Double = rows(plan) * width(plan)
 
   /** The share of a plan's rows that its filters keep, 1 if it has none. */
-  def kept(plan: LogicalPlan): Double = rows(plan) / math.max(1.0, of(plan, _ => 1.0))
+  def kept(plan: LogicalPlan): Double = size(plan).kept
 
-  private def of(plan: LogicalPlan, share: Expression => Double): Double = {
-    def estimate(plan: LogicalPlan): Double = plan.stats.rowCount.map(_.toDouble).getOrElse(plan match {
-      case Filter(condition, child) => estimate(child) * share(condition)
-      case join: Join =>
-        val (left, right) = (estimate(join.left), estimate(join.right))
-        join.joinType match {
-          case LeftSemi | LeftAnti | _: ExistenceJoin => left
-          case _ if left < right => right * math.min(1.0, kept(join.left))
-          case _ => left * math.min(1.0, kept(join.right))
-        }
-      case aggregate: Aggregate => if (aggregate.groupingExpressions.isEmpty) 1.0 else estimate(aggregate.child) * GroupsOf
-      case union: Union => union.children.map(estimate).sum
-      case unary: UnaryNode => estimate(unary.child)
-      case leaf => leaf.stats.sizeInBytes.toDouble / width(leaf)
-    })
-    estimate(plan)
+  /** `whole` is how many rows there were without any filter. */
+  private case class Size(rows: Double, whole: Double) {
+    def kept: Double = math.min(1.0, rows / math.max(1.0, whole))
+    def times(share: Double): Size = copy(rows = rows * share)
+  }
+
+  private def size(plan: LogicalPlan): Size = plan match {
+    case known if known.stats.rowCount.isDefined =>
+      val rows = known.stats.rowCount.get.toDouble
+      Size(rows, rows)
+    case Filter(condition, child) => size(child).times(share(condition))
+    case join: Join => joined(join, size(join.left), size(join.right))
+    case aggregate: Aggregate if aggregate.groupingExpressions.isEmpty => Size(1.0, 1.0)
+    case aggregate: Aggregate =>
+      val input = size(aggregate.child)
+      Size(input.rows * GroupsOf, input.whole * GroupsOf)
+    case union: Union =>
+      val sizes = union.children.map(size)
+      Size(sizes.map(_.rows).sum, sizes.map(_.whole).sum)
+    case unary: UnaryNode => size(unary.child)
+    case leaf =>
+      val rows = leaf.stats.sizeInBytes.toDouble / width(leaf)
+      Size(rows, rows)
+  }
+
+  private def joined(join: Join, left: Size, right: Size): Size = join.joinType match {
+    case LeftSemi | LeftAnti | _: ExistenceJoin => left
+    case _ =>
+      val (smaller, larger) = if (left.rows < right.rows) (left, right) else (right, left)
+      larger.times(smaller.kept).copy(whole = math.max(left.whole, right.whole))
   }
 
   private def width(plan: LogicalPlan): Double = EstimationUtils.getSizePerRow(plan.output).toDouble
