@@ -62,8 +62,8 @@ def settings(spark: SparkSession, mode: str, more: Mapping[str, str] = SETTINGS)
 
 
 def hinted(query: str) -> str:
-    """Ask for a pipelined join with every table of the outermost query block."""
-    return re.sub(r"\bSELECT\b", f"SELECT /*+ PIPELINED_JOIN({', '.join(tpch.TABLES)}) */", query, count=1)
+    """Ask for a pipelined join with every table of every query block."""
+    return re.sub(r"\bSELECT\b", f"SELECT /*+ PIPELINED_JOIN({', '.join(tpch.TABLES)}) */", query)
 
 
 def plan(spark: SparkSession, number: int) -> str:

@@ -39,7 +39,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     warehouse = tmp_path_factory.mktemp("warehouse")
     builder = builder.config("spark.sql.warehouse.dir", str(warehouse))
     # A JVM keeps the settings that it was started with, and the extension's tests may have started this one.
-    builder = builder.config("spark.sql.extensions", "")
+    builder = builder.config("spark.sql.extensions", "").config("spark.python.daemon.module", "pyspark.daemon")
     if spark_checks.EXTENSION:
         builder = sparkext.configure(builder.config("spark.sparkext.mode", "hint"))
     session = builder.getOrCreate()
