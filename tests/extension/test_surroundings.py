@@ -181,7 +181,7 @@ def test_a_hint_for_spark_is_respected(spark: SparkSession) -> None:
 
 
 def test_modes_switch_at_run_time(spark: SparkSession) -> None:
-    with_hint = f"SELECT {HINT} v FROM facts JOIN dims ON k = dk"
+    with_hint = f"SELECT {HINT} k FROM facts LEFT SEMI JOIN dims ON k = dk"
     plain = with_hint.replace(HINT, "")
     with configured(spark, spark_sql_autoBroadcastJoinThreshold=-1):
         for name, query, joins in [
