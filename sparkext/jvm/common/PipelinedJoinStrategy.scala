@@ -39,10 +39,10 @@ class PipelinedJoinStrategy(session: SparkSession) extends SparkStrategy with Lo
       conditions: Seq[Expression],
       settings: Settings): Either[String, SparkPlan] = for {
     chain <- JoinChain.of(join, stage => Acceptance.stage(stage, settings))
-    _ <- Acceptance.rows(chain)
     _ <- Acceptance.chain(chain, settings)
     _ <- Acceptance.files(session.sparkContext)
     _ <- WorkerPython.of(settings).left.map(problem => s"no Python to run it: $problem")
+    _ <- Acceptance.rows(chain)
     // The lowest first, as Spark applies them: one may keep the next from dividing by zero.
     filters = (conditions ++ chain.filters).reverse
     wanted = (columns ++ filters).flatMap(_.references).distinctBy(_.exprId)
