@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING
 from sparkext import spark_bridge
 from sparkext.errors import EnvironmentProblemError
 from sparkext.jar import jar_path
+from sparkext.spark_bridge import EXTENSION
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-EXTENSION = "io.sparkext.SparkExtensions"
 
 
 def configure(builder: SparkSession.Builder) -> SparkSession.Builder:

@@ -25,6 +25,10 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 
+EXTENSION = "io.sparkext.SparkExtensions"
+"""What `spark.sql.extensions` names to load the session extension."""
+
+
 def is_dataframe(value: object) -> bool:
     """Tell whether `value` is a Spark DataFrame, classic or Connect."""
     from pyspark.sql import DataFrame
@@ -87,9 +91,9 @@ def jvm_lacks(name: str) -> bool:
 
 def has_extension(session: Any) -> bool:
     """Tell whether a classic session has loaded the extension: its classes are there and it is asked for."""
-    return not is_connect(session) and "io.sparkext.SparkExtensions" in str(
-        session.sparkContext.getConf().get("spark.sql.extensions", "")
-    ).split(",")
+    if is_connect(session):
+        return False
+    return EXTENSION in str(session.sparkContext.getConf().get("spark.sql.extensions", "")).split(",")
 
 
 def plans_joins(session: Any) -> bool:
@@ -243,9 +247,8 @@ def _collect_classic(frame: Any) -> Iterator[pa.RecordBatch]:
     with SCCallSiteSync(frame._sc):
         port, secret, server = frame._jdf.collectAsArrowToPython()
     opened: Any = _create_local_socket((port, secret))
-    ends = (
-        opened if isinstance(opened, tuple) else (opened,)
-    )  # 4.1 keeps the socket to itself: it closes with the stream
+    # 4.1 keeps the socket to itself: it closes with the stream.
+    ends = opened if isinstance(opened, tuple) else (opened,)
     try:
         try:
             yield from ArrowStreamSerializer().load_stream(cast(IO[bytes], ends[0]))

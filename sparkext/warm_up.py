@@ -13,27 +13,25 @@ from sparkext.index_store import index_in_memory
 from sparkext.pipeline import Pipeline, index_recipe
 from sparkext.plans.spec import ColumnRef, JoinSpec, KeyPair, PipelineSpec
 
-_KEYS = {
-    "dense": (pa.array([1, 2, 3], pa.int64()), "int64"),
-    "hash": (pa.array([1, 2**40, 2**60], pa.int64()), "int64"),
-    "repeated": (pa.array([1, 1, 2**60], pa.int64()), "int64"),
-    "bytes": (pa.array(["a", "b", "c"]), "string"),
-}
+_KEYS = (
+    (pa.array([1, 2, 3], pa.int64()), "int64"),  # dense
+    (pa.array([1, 2**40, 2**60], pa.int64()), "int64"),  # hashed
+    (pa.array([1, 1, 2**60], pa.int64()), "int64"),  # and repeated
+    (pa.array(["a", "b", "c"]), "string"),
+)
+_OUTPUTS = tuple(ColumnRef(source, column) for source in (0, 1) for column in (0, 1))
 
 
 def warm_up() -> None:
     """Join a few rows with themselves by every kind of index that `auto` chooses, with number and string payload."""
     settings = read_settings(lambda key: None, {})
-    for keys, key_type in _KEYS.values():
+    for keys, key_type in _KEYS:
         for how in ("inner", "left"):
             key = KeyPair(ColumnRef(0, 0), 0, key_type, null_safe=False)
-            spec = PipelineSpec(2, (JoinSpec(how, (key,), "auto", "warm-up"),), tuple(_OUTPUTS))
+            spec = PipelineSpec(2, (JoinSpec(how, (key,), "auto", "warm-up"),), _OUTPUTS)
             columns = [keys, pa.array(["x", "y", "z"])]
             build = index_in_memory(len(keys), columns, index_recipe(spec.joins[0], settings.debug_hash_mask))
             schema = pa.schema(list(zip("abcd", 2 * [column.type for column in columns], strict=True)))
             pipeline = Pipeline(spec, [build], schema, settings, lambda: None)
             for _ in pipeline.run([pa.record_batch(columns, names=["key", "payload"])]):
                 pass
-
-
-_OUTPUTS = [ColumnRef(source, column) for source in (0, 1) for column in (0, 1)]

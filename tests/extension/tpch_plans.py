@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from pathlib import Path
 
+from extension_checks import configured
 from pyspark.sql import SparkSession
 
 import sparkext
@@ -47,18 +47,10 @@ def register_tables(spark: SparkSession, folder: Path) -> None:
         spark.read.parquet(str(folder / f"{table}.parquet")).createOrReplaceTempView(table)
 
 
-@contextmanager
-def settings(spark: SparkSession, mode: str, more: Mapping[str, str] = SETTINGS) -> Iterator[None]:
+def settings(spark: SparkSession, mode: str) -> AbstractContextManager[None]:
     """Set the mode and what the golden plans were made with."""
-    changed = {"spark.sparkext.mode": mode, **more}
-    before = {key: spark.conf.get(key, None) for key in changed}
-    for key, value in changed.items():
-        spark.conf.set(key, value)
-    try:
-        yield
-    finally:
-        for key, old in before.items():
-            spark.conf.unset(key) if old is None else spark.conf.set(key, old)
+    changed = {"spark.sparkext.mode": mode, **SETTINGS}
+    return configured(spark, **{key.replace(".", "_"): value for key, value in changed.items()})
 
 
 def hinted(query: str) -> str:

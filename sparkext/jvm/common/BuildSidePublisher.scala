@@ -8,6 +8,7 @@ import java.util.concurrent.{Executors, ThreadFactory}
 import org.apache.spark.{SparkContext, SparkException, TaskContext}
 import org.apache.spark.api.python.PythonBroadcast
 import org.apache.spark.broadcast.Broadcast
+import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.execution.SparkPlan
 import org.apache.spark.sql.types.StructType
 import org.apache.spark.util.Utils
@@ -95,10 +96,10 @@ class BuildSideTooLargeException(message: String) extends SparkException(message
 private case class ArrowPart(rows: Long, batches: Array[Array[Byte]])
 
 private class ToArrow(schema: StructType, timeZone: String)
-    extends (Iterator[org.apache.spark.sql.catalyst.InternalRow] => Iterator[ArrowPart])
+    extends (Iterator[InternalRow] => Iterator[ArrowPart])
     with Serializable {
 
-  override def apply(input: Iterator[org.apache.spark.sql.catalyst.InternalRow]): Iterator[ArrowPart] = {
+  override def apply(input: Iterator[InternalRow]): Iterator[ArrowPart] = {
     var rows = 0L
     val counted = input.map { row =>
       rows += 1

@@ -64,7 +64,7 @@ object Costs {
   /** Millions of rows before each stage, and after the last. */
   private def survivors(chain: JoinChain): Seq[Double] =
     chain.stages.scanLeft(millions(chain.probe)) { (rows, stage) =>
-      if (stage.kind == "inner" || stage.kind == "semi") rows * math.min(1.0, Estimates.kept(stage.build)) else rows
+      if (stage.kind == "inner" || stage.kind == "semi") rows * Estimates.kept(stage.build) else rows
     }
 
   private def givesColumns(stage: JoinStage): Boolean = stage.kind == "inner" || stage.kind == "left"

@@ -28,7 +28,7 @@ case class JoinStage(
   def outer: Boolean = kind == "left"
 }
 
-object JoinStage {
+object JoinStage extends PredicateHelper {
 
   /** The stage that a join makes, or why it makes none. */
   def of(join: Join): Either[String, JoinStage] = for {
@@ -36,8 +36,7 @@ object JoinStage {
     _ <- foreignHint(join.hint).map(hint => s"the query asks for Spark's $hint").toLeft(())
     sides <- Sides.of(join)
     predicates = join.condition.map(splitConjunctivePredicates).getOrElse(Nil)
-    keys = predicates.flatMap(key(_, sides))
-    residual = predicates.filter(key(_, sides).isEmpty)
+    (residual, keys) = predicates.partitionMap(predicate => key(predicate, sides).toRight(predicate))
     _ <- check(keys.nonEmpty, "no equality between the two sides")
     condition = residual.reduceOption(And)
     _ <- condition.filter(_ => sides.kind != "inner").flatMap(uncovered).map { part =>
@@ -84,11 +83,6 @@ object JoinStage {
 
   private def foreignHint(hint: JoinHint): Option[String] =
     Seq(hint.leftHint, hint.rightHint).flatten.flatMap(_.strategy).headOption.map(_.displayName)
-
-  private def splitConjunctivePredicates(condition: Expression): Seq[Expression] = condition match {
-    case And(left, right) => splitConjunctivePredicates(left) ++ splitConjunctivePredicates(right)
-    case other => Seq(other)
-  }
 
   private def article(joinType: JoinType): String = {
     val name = joinType.sql.toLowerCase(java.util.Locale.ROOT)

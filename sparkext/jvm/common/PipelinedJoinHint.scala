@@ -47,11 +47,11 @@ object PipelinedJoinHint {
 object ResolvePipelinedJoinHint extends Rule[LogicalPlan] {
   override def apply(plan: LogicalPlan): LogicalPlan = plan.resolveOperatorsUp {
     case UnresolvedHint(name, parameters, child) if name.toUpperCase(Locale.ROOT) == PipelinedJoinHint.Name =>
-      val options = parameters.collect { case Option(key, value) => key.toLowerCase(Locale.ROOT) -> value }
+      val (relations, options) = parameters.partitionMap(parameter => option(parameter).toRight(parameter))
       val hint = PipelinedJoinHint.of(options)
-      if (options.length == parameters.length) ResolvedHint(child, hint)
+      if (relations.isEmpty) ResolvedHint(child, hint)
       else {
-        val wanted = parameters.filter(Option.unapply(_).isEmpty).map(relationName).toSet
+        val wanted = relations.map(relationName).toSet
         val found = mutable.Set.empty[Seq[String]]
         val marked = mark(child, hint, wanted, found)
         conf.hintErrorHandler.hintRelationsNotFound(name, parameters, wanted -- found)
@@ -67,13 +67,11 @@ object ResolvePipelinedJoinHint extends Rule[LogicalPlan] {
     case other => throw new IllegalArgumentException(s"${PipelinedJoinHint.Name} names relations, got $other")
   }
 
-  private object Option {
-    def unapply(parameter: Any): scala.Option[(String, String)] = parameter match {
-      case StringLiteral(text) if text.contains('=') =>
-        val Array(key, value) = text.split("=", 2).map(_.trim)
-        Some(key -> value)
-      case _ => None
-    }
+  private def option(parameter: Any): Option[(String, String)] = parameter match {
+    case StringLiteral(text) if text.contains('=') =>
+      val Array(key, value) = text.split("=", 2).map(_.trim)
+      Some(key.toLowerCase(Locale.ROOT) -> value)
+    case _ => None
   }
 
   private def mark(
