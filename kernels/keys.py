@@ -51,6 +51,9 @@ _PACKED_KEYS = 1 << 63  # non-negative words
 KeyRanges = Sequence[tuple[int, int]]
 """(smallest, largest) word of each key column."""
 
+KeyBounds = Sequence[Sequence[int] | None]
+"""(smallest, largest) value of each key column, see `key_bounds`."""
+
 
 @dataclass(frozen=True)
 class EncodedKeys:
@@ -106,6 +109,23 @@ def key_ranges(columns: Sequence[pa.Array], null_safe: Sequence[bool]) -> KeyRan
     ranges = [_column_range(column) for column in columns]
     packed = math.prod(_radix(bounds, safe) for bounds, safe in zip(ranges, null_safe, strict=True))
     return ranges if packed <= _PACKED_KEYS else None
+
+
+def key_bounds(columns: Sequence[pa.Array], null_safe: Sequence[bool]) -> KeyBounds:
+    """Return (smallest, largest) value of each key column of a build side: a probe value outside matches nothing.
+
+    Empty where no value matches anything; None where values are no integers, dates or timestamps, or where nulls match.
+    """
+    bounds: list[Sequence[int] | None] = []
+    for column, safe in zip(columns, null_safe, strict=True):
+        counted = (
+            pa.types.is_integer(column.type) or pa.types.is_date32(column.type) or pa.types.is_timestamp(column.type)
+        )
+        if not counted or safe:
+            bounds.append(None)
+        else:
+            bounds.append([] if column.null_count == len(column) else _column_range(column))
+    return bounds
 
 
 def _column_range(column: pa.Array) -> tuple[int, int]:

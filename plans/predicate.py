@@ -6,9 +6,12 @@ A predicate is one of
     {"op": "not", "args": [predicate]}
     {"op": "is_null", "args": [operand]}
     {"op": "=" | "<=>" | "<" | "<=" | ">" | ">=", "args": [operand, operand], "type": key type}
+    {"op": "in", "args": [operand, literal, ...], "type": key type}
+    {"op": "starts_with" | "ends_with" | "contains" | "like", "args": [operand, literal]}
 
 and an operand is `{"source": s, "column": c}` (a `ColumnRef`) or `{"literal": text}`, the text as `parse_literal` reads
-it, or null. Both operands of a comparison have the same type (see `plans.key_types`).
+it, or null. The literals of a list are not null. Strings are tested byte by byte, and in the pattern of `like` only `%`
+has a meaning of its own. Both operands of a comparison have the same type (see `plans.key_types`).
 """
 
 from __future__ import annotations
@@ -20,6 +23,7 @@ from typing import Any
 from sparkext.plans.key_types import parse_key_type
 
 COMPARISONS = ("=", "<=>", "<", "<=", ">", ">=")
+STRING_TESTS = ("starts_with", "ends_with", "contains", "like")
 _UNORDERED = ("bool",)
 _NOT_COVERED = ("float32", "float64")
 """Floats are left out: NaN is a value like any other to Spark, and none to the libraries that would compare it."""
@@ -45,11 +49,14 @@ class Predicate:
 
     def __post_init__(self) -> None:
         """Refuse what no evaluator runs."""
-        if self.op in COMPARISONS:
+        if self.op in (*COMPARISONS, "in"):
             name = parse_key_type(self.type or "").name
-            ordered = self.op not in ("=", "<=>")
+            ordered = self.op not in ("=", "<=>", "in")
             if name in _NOT_COVERED or (ordered and name in _UNORDERED):
                 raise ValueError(f"{self.op} is not covered for {name}")
+            fits = len(self.operands) == 2 or self.op == "in"
+            fits = fits and not self.children
+        elif self.op in STRING_TESTS:
             fits = len(self.operands) == 2 and not self.children
         elif self.op == "is_null":
             fits = len(self.operands) == 1 and not self.children
@@ -64,7 +71,7 @@ class Predicate:
 def parse_predicate(data: Mapping[str, Any]) -> Predicate:
     """Read the JSON form. Raises `ValueError`."""
     arguments = data["args"]
-    if data["op"] in (*COMPARISONS, "is_null"):
+    if data["op"] in (*COMPARISONS, *STRING_TESTS, "in", "is_null"):
         operands = tuple(_operand(argument) for argument in arguments)
         return Predicate(data["op"], operands=operands, type=data.get("type"))
     return Predicate(data["op"], children=tuple(parse_predicate(argument) for argument in arguments))

@@ -20,6 +20,13 @@ from sparkext.plans.spec import ColumnRef
 from sparkext.row_set import RowSet
 from sparkext.types import arrow_key_type
 
+_STRING_TESTS: dict[str, Callable[..., pa.Array]] = {
+    "starts_with": pc.starts_with,
+    "ends_with": pc.ends_with,
+    "contains": pc.match_substring,
+    "like": pc.match_like,
+}
+
 _COMPARE: dict[str, Callable[[pa.Array, pa.Array], pa.Array]] = {
     "=": pc.equal,
     "<": pc.less,
@@ -47,7 +54,17 @@ def _evaluate(predicate: Predicate, rows: RowSet) -> pa.Array:
         return pc.invert(_evaluate(predicate.children[0], rows))
     if predicate.op == "is_null":
         return pc.is_null(_column(predicate.operands[0], rows))
+    if predicate.op in _STRING_TESTS:
+        column, pattern = predicate.operands
+        # Byte by byte, as Spark does: as text, Arrow would look for characters, which not all bytes are.
+        array = _column(column, rows).cast(pa.binary())
+        return _STRING_TESTS[predicate.op](array, pattern=pattern.text)
     target = arrow_key_type(parse_key_type(predicate.type or ""))
+    if predicate.op == "in":
+        column, *literals = predicate.operands
+        array = cast_key(_column(column, rows), target)
+        among = pc.is_in(array, value_set=pa.concat_arrays([_literal(value.text, target) for value in literals]))
+        return pc.if_else(pc.is_valid(array), among, pa.scalar(None, pa.bool_()))
     left, right = (_values(operand, rows, target) for operand in predicate.operands)
     if predicate.op == "<=>":
         both_null = pc.and_(pc.is_null(left), pc.is_null(right))
@@ -63,8 +80,16 @@ def _column(operand: Operand, rows: RowSet) -> pa.Array:
 def _values(operand: Operand, rows: RowSet, target: pa.DataType) -> pa.Array:
     if operand.source is not None:
         return cast_key(_column(operand, rows), target)
-    # A whole column for a literal: comparing with an Arrow scalar is no faster, and not all types have one.
-    return pa.array([operand.text], pa.string()).cast(_parsed(target)).cast(target).take(pa.array(_zeros(rows.length)))
+    return literal_array(operand.text, target, rows.length)
+
+
+def literal_array(text: str | None, target: pa.DataType, length: int) -> pa.Array:
+    """Return a literal as a column: comparing with an Arrow scalar is no faster, and not all types have one."""
+    return _literal(text, target).take(pa.array(_zeros(length)))
+
+
+def _literal(text: str | None, target: pa.DataType) -> pa.Array:
+    return pa.array([text], pa.string()).cast(_parsed(target)).cast(target)
 
 
 def _parsed(target: pa.DataType) -> pa.DataType:

@@ -154,6 +154,28 @@ BUILD_SIDE_MAX_BYTES = ConfigKey(
     expected="a byte size of at least 1, such as 512m or 4g",
     accepts=_at_least(1),
 )
+SCAN_FUSED = ConfigKey(
+    name=PREFIX + "scan.fused",
+    attribute="scan_fused",
+    type=BOOLEAN,
+    unit="",
+    default=True,
+    doc="Whether workers of the session extension read Parquet files themselves, where they read them as Spark does;"
+    " EXPLAIN says where they do not, and why.",
+    expected="true or false",
+    accepts=lambda value: True,
+)
+INDEX_CACHE_MAX_BYTES = ConfigKey(
+    name=PREFIX + "indexCache.maxBytes",
+    attribute="index_cache_max_bytes",
+    type=BYTE_SIZE,
+    unit="bytes",
+    default=16 << 30,
+    doc="Local disk that each executor may fill with build sides read from Parquet files, and their indexes, for later"
+    " queries of the application. Those not used for the longest time go first.",
+    expected="a byte size, such as 512m or 16g; 0 keeps nothing beyond what the latest query needs",
+    accepts=_at_least(0),
+)
 MORSEL_MAX_ROWS = ConfigKey(
     name=PREFIX + "morsel.maxRows",
     attribute="morsel_max_rows",
@@ -220,6 +242,8 @@ REGISTRY: tuple[ConfigKey[Any], ...] = (
     EXPLAIN_FALLBACK,
     PYTHON,
     BUILD_SIDE_MAX_BYTES,
+    SCAN_FUSED,
+    INDEX_CACHE_MAX_BYTES,
     MORSEL_MAX_ROWS,
     MORSEL_MIN_ROWS,
     MEMORY_FRACTION,
@@ -238,6 +262,8 @@ class Settings:
     explain_fallback: bool
     python: str
     build_side_max_bytes: int
+    scan_fused: bool
+    index_cache_max_bytes: int
     morsel_max_rows: int
     morsel_min_rows: int
     memory_fraction: float

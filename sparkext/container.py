@@ -22,9 +22,20 @@ import pyarrow as pa
 from sparkext.errors import BuildFileError
 
 FORMAT_VERSION = 2
+TEMPORARY_SUFFIX = ".part"
 _MAGIC = b"SPARKEX\x01"
 _ALIGNMENT = 64
 _TRAILER = struct.Struct("<QI8s")
+
+
+FileIdentity = tuple[int, int, int]
+"""What changes when a file is replaced: inode, size in bytes, modification time in nanoseconds."""
+
+
+def file_identity(path: Path) -> FileIdentity:
+    """Return the identity of the file that lies there now."""
+    status = path.stat()
+    return status.st_ino, status.st_size, status.st_mtime_ns
 
 
 class ContainerWriter:
@@ -129,6 +140,3 @@ def atomic_file(path: Path) -> Iterator[IO[bytes]]:
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
-
-
-TEMPORARY_SUFFIX = ".part"

@@ -7,12 +7,15 @@ call of `make` with it: the JVM needs no Python to write one.
 from __future__ import annotations
 
 import json
+import os
 from typing import TYPE_CHECKING, Any
 
 from sparkext import spark_bridge
-from sparkext.config import read_settings
+from sparkext.config import Settings, read_settings
+from sparkext.parquet_scan import ParquetScan
+from sparkext.plans.scan import ScanSpec, Split
 from sparkext.reporters import FileReporter
-from sparkext.sources import StreamedBroadcast
+from sparkext.sources import BuildSource, ScannedFiles, StreamedBroadcast
 from sparkext.worker import PipelineTask
 
 if TYPE_CHECKING:
@@ -23,23 +26,41 @@ def make(order_json: str) -> tuple[PipelineTask, StructType]:
     """Return the function for `mapInArrow` and its return type.
 
     The order's fields: `spec` (see `plans.spec`), `settings` (configuration strings), `output` (a Spark schema),
-    `builds` (per join the broadcast's id and a Spark schema), `tasks_sharing` (a number, or missing if unknown).
+    `scan` (missing where the rows of the probe side come from Spark, else how to read them), `builds` (per join the
+    broadcast's id and a Spark schema, or what to read), `run` (a name for the report), `tasks_sharing` (a number, or
+    missing).
     """
     order: dict[str, Any] = json.loads(order_json)
     output = _schema(order["output"])
-    sources = tuple(
-        StreamedBroadcast(build["broadcast"], spark_bridge.arrow_schema(_schema(build["schema"])))
-        for build in order["builds"]
-    )
+    settings = read_settings(order["settings"].get, {})
+    sharing = order.get("tasks_sharing")
     task = PipelineTask(
         json.dumps(order["spec"]),
-        sources,
+        tuple(_source(build, settings, sharing or len(os.sched_getaffinity(0))) for build in order["builds"]),
         spark_bridge.arrow_schema(output),
-        read_settings(order["settings"].get, {}),
-        order.get("tasks_sharing"),
-        FileReporter(sources[0]),
+        settings,
+        sharing,
+        FileReporter(order["run"]),
+        _scan(order["scan"], settings) if "scan" in order else None,
     )
     return task, output
+
+
+def _source(build: dict[str, Any], settings: Settings, threads: int) -> BuildSource:
+    if "scan" not in build:
+        return StreamedBroadcast(build["broadcast"], spark_bridge.arrow_schema(_schema(build["schema"])))
+    return ScannedFiles(
+        _scan(build["scan"], settings),
+        tuple(Split.from_data(split) for split in build["splits"]),
+        build["max_bytes"],
+        settings.index_cache_max_bytes,
+        threads,
+    )
+
+
+def _scan(scan: dict[str, Any], settings: Settings) -> ParquetScan:
+    schema = spark_bridge.arrow_schema(_schema(scan["schema"]))
+    return ParquetScan(ScanSpec.from_data(scan["spec"]), schema, settings.morsel_max_rows)
 
 
 def _schema(fields: dict[str, Any]) -> StructType:

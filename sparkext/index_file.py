@@ -17,7 +17,7 @@ from sparkext.kernels.dense_index import DenseIndex
 from sparkext.kernels.hash_index import HashIndex
 from sparkext.kernels.index import JoinIndex
 from sparkext.kernels.jit import AnyArray
-from sparkext.kernels.keys import KeyRanges
+from sparkext.kernels.keys import KeyBounds, KeyRanges
 from sparkext.kernels.ordered_index import OrderedIndex
 
 _KINDS: Mapping[str, type[JoinIndex]] = {
@@ -30,6 +30,7 @@ class IndexInfo:
     """What the report says of an index: its kind and why, its size, and the seconds that its builder took.
 
     And what its users have to know. `key_ranges`: how keys are packed (see `keys.encode_keys`).
+    `key_bounds`: the smallest and the largest value of each key column, see `keys.key_bounds`.
     `clustered`: the payload is to be gathered from copies of the columns in the order of keys (`index.rows`).
     """
 
@@ -38,7 +39,9 @@ class IndexInfo:
     bytes: int
     build_rows: int
     seconds: float
+    build_bytes: int = 0
     key_ranges: KeyRanges | None = None
+    key_bounds: KeyBounds = ()
     clustered: bool = False
 
 

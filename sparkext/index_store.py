@@ -20,14 +20,21 @@ import pyarrow as pa
 
 from sparkext import __version__
 from sparkext.build_file import read_build_file, write_build_file
-from sparkext.container import FORMAT_VERSION, TEMPORARY_SUFFIX, atomic_file, map_file
+from sparkext.container import (
+    FORMAT_VERSION,
+    TEMPORARY_SUFFIX,
+    FileIdentity,
+    atomic_file,
+    file_identity,
+    map_file,
+)
 from sparkext.index_file import IndexInfo, read_index_file, write_index_file
 from sparkext.kernels.all_rows_index import AllRowsIndex
 from sparkext.kernels.dense_index import build_dense_index, key_range
 from sparkext.kernels.gather import Column
 from sparkext.kernels.hash_index import build_hash_index
 from sparkext.kernels.index import JoinIndex, index_bytes
-from sparkext.kernels.keys import EncodedKeys, KeyRanges, cast_key, encode_keys, key_ranges
+from sparkext.kernels.keys import EncodedKeys, cast_key, encode_keys, key_bounds, key_ranges
 from sparkext.kernels.matches import Matches
 from sparkext.kernels.ordered_index import build_ordered_index
 from sparkext.kernels.row_ids import RowIds
@@ -77,13 +84,14 @@ class BuildSide:
     """A build side as a pipeline uses it: its columns, and the index over its keys. Both may be mapped files.
 
     `columns` hold the rows that matches speak of: those of the build file, or where `info.clustered` those of the
-    copy in the order of keys.
+    copy in the order of keys. `reused`: the index was there before this task asked for it.
     """
 
     rows: int
     columns: Sequence[Column]
     index: JoinIndex
     info: IndexInfo
+    reused: bool = False
 
     @classmethod
     def of(cls, rows: int, columns: Sequence[pa.Array], index: JoinIndex, info: IndexInfo) -> BuildSide:
@@ -117,10 +125,13 @@ def build_index(rows: int, columns: Sequence[pa.Array], recipe: IndexRecipe) -> 
         index = build_dense_index(keys, facts.smallest, facts.largest)
     else:
         index = build_hash_index(keys, recipe.hash_mask)
-    if recipe.may_cluster and _worth_clustering(index, columns):
-        reason = f"{choice.reason}; many rows a key: payload copied in the order of keys"
-        return _described(index, reason, rows, started, ranges, clustered=True)
-    return _described(index, choice.reason, rows, started, ranges)
+    reason, clustered = choice.reason, recipe.may_cluster and _worth_clustering(index, columns)
+    if clustered:
+        reason = f"{reason}; many rows a key: payload copied in the order of keys"
+    index, info = _described(index, reason, rows, started)
+    bounds = key_bounds(key_columns, recipe.null_safe)
+    size = sum(column.nbytes for column in columns)
+    return index, replace(info, key_ranges=ranges, key_bounds=bounds, build_bytes=size, clustered=clustered)
 
 
 def _worth_clustering(index: JoinIndex, columns: Sequence[pa.Array]) -> bool:
@@ -166,16 +177,9 @@ def _facts(keys: EncodedKeys) -> BuildKeys:
     return BuildKeys(keys.length, valid, word=True, smallest=bounds[0], largest=bounds[1])
 
 
-def _described(
-    index: JoinIndex,
-    reason: str,
-    rows: int,
-    started: float,
-    ranges: KeyRanges | None = None,
-    clustered: bool = False,
-) -> tuple[JoinIndex, IndexInfo]:
+def _described(index: JoinIndex, reason: str, rows: int, started: float) -> tuple[JoinIndex, IndexInfo]:
     seconds = time.perf_counter() - started
-    return index, IndexInfo(index.kind, reason, index_bytes(index), rows, seconds, ranges, clustered)
+    return index, IndexInfo(index.kind, reason, index_bytes(index), rows, seconds)
 
 
 def open_build_side(path: Path, recipe: IndexRecipe) -> BuildSide:
@@ -190,7 +194,7 @@ class _OpenBuildSides:
     """The build sides that this process has mapped, least recently used first."""
 
     def __init__(self) -> None:
-        self._entries: OrderedDict[tuple[str, str], tuple[tuple[int, int, int], BuildSide]] = OrderedDict()
+        self._entries: OrderedDict[tuple[str, str], tuple[FileIdentity, BuildSide]] = OrderedDict()
 
     def get(self, path: Path, recipe: IndexRecipe) -> BuildSide:
         self._drop_vanished()
@@ -213,17 +217,18 @@ class _OpenBuildSides:
 _opened = _OpenBuildSides()
 
 
-def file_identity(path: Path) -> tuple[int, int, int]:
-    """Return what changes when a file is replaced: inode, size and modification time in nanoseconds."""
-    status = path.stat()
-    return status.st_ino, status.st_size, status.st_mtime_ns
+def index_path_of(path: Path, recipe: IndexRecipe) -> Path:
+    """Return where the index of a build file lies.
+
+    The identity of the build file is part of the name: should the file be replaced, the old index is not found.
+    """
+    identity = "-".join(f"{part:x}" for part in file_identity(path))
+    return path.with_name(f"{path.name}.{identity}.{recipe.digest}{INDEX_SUFFIX}")
 
 
 def _map_build_side(path: Path, recipe: IndexRecipe) -> BuildSide:
     rows, columns = read_build_file(map_file(path), str(path))
-    # The identity of the build file is part of the name: should the file be replaced, the old index is not found.
-    identity = "-".join(f"{part:x}" for part in file_identity(path))
-    index_path = path.with_name(f"{path.name}.{identity}.{recipe.digest}{INDEX_SUFFIX}")
+    index_path = index_path_of(path, recipe)
     columns_path = index_path.with_name(index_path.name + COLUMNS_SUFFIX)
 
     def build() -> tuple[JoinIndex, IndexInfo]:

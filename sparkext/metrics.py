@@ -24,11 +24,22 @@ NO_TASK = TaskId(0, 0, 0)
 
 
 @dataclass
+class ScanMetrics:
+    """What a task read: compressed bytes of columns, row groups and their rows, and what statistics ruled out."""
+
+    bytes: int = 0
+    rows: int = 0
+    row_groups: int = 0
+    row_groups_pruned: int = 0
+
+
+@dataclass
 class TaskMetrics:
     """Counters of one task.
 
     `operators` has one summary per join and one for the payload gather; `seconds` likewise, time spent in each.
-    `indexes` describes the index of each join (see `index_file.IndexInfo`).
+    `indexes` describes the index of each join (see `index_file.IndexInfo`), and whether it was `reused`. `scan` tells
+    what a task that reads files itself has read.
     `decisions` are (time, operator, headroom, budget, produced).
     """
 
@@ -43,6 +54,7 @@ class TaskMetrics:
     batches_out: int = 0
     peak_rss_bytes: int = 0
     elapsed_seconds: float = 0.0
+    scan: ScanMetrics | None = None
 
     def to_json(self) -> str:
         """Serialise; `from_json` reads it back."""
@@ -53,6 +65,8 @@ class TaskMetrics:
         """Read what `to_json` wrote."""
         data = json.loads(text)
         data["task"] = TaskId(**data["task"])
+        if data["scan"] is not None:
+            data["scan"] = ScanMetrics(**data["scan"])
         data["decisions"] = [tuple(decision) for decision in data["decisions"]]
         return cls(**data)
 

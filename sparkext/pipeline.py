@@ -29,8 +29,10 @@ from sparkext.kernels.matches import START, Matches, Pairs, probe
 from sparkext.kernels.row_ids import RowIds, row_id_dtype
 from sparkext.metrics import NO_TASK, TaskId, TaskMetrics
 from sparkext.morsels import morsels
+from sparkext.parquet_scan import KeyBounds, ParquetScan
 from sparkext.plans.key_types import parse_key_type
 from sparkext.plans.morsel import BudgetLimits, OutputSizeController
+from sparkext.plans.scan import Split
 from sparkext.plans.spec import BUILD_PRESERVING, PROBE, ColumnRef, JoinSpec, PipelineSpec
 from sparkext.row_set import RowSet, SourceRows
 from sparkext.types import arrow_key_type, conform
@@ -50,6 +52,17 @@ def index_recipe(join: JoinSpec, hash_mask: int) -> IndexRecipe:
         hash_mask=hash_mask,
         may_cluster=join.how in ("inner", "left"),
     )
+
+
+def probe_bounds(spec: PipelineSpec, builds: Sequence[BuildSide]) -> list[KeyBounds]:
+    """Return what the build sides ask of columns of the probe side: rows outside lack a match that they need."""
+    return [
+        KeyBounds(key.probe.column, (bounds[0], bounds[1]) if bounds else None)
+        for join, build in zip(spec.joins, builds, strict=True)
+        if join.how in ("inner", "semi")
+        for key, bounds in zip(join.keys, build.info.key_bounds, strict=True)
+        if key.probe.source == PROBE and bounds is not None
+    ]
 
 
 class _Join:
@@ -134,6 +147,18 @@ class Pipeline:
             yield from self._morsels(morsels(self._counted(batches), self._settings.morsel_max_rows))
         finally:
             # Also where a LIMIT stops the task early, or an error does.
+            self._finish_metrics(started)
+
+    def run_scanned(self, scan: ParquetScan, splits: Iterable[Split]) -> Iterator[pa.RecordBatch]:
+        """Read these splits and join their rows; yield output batches, none of them empty."""
+        started = time.perf_counter()
+        self.metrics.scan = scan.metrics
+        try:
+            for rows in scan.row_sets(splits):
+                self.metrics.morsels += 1
+                self.metrics.rows_in += rows.length
+                yield from self._flow(0, rows)
+        finally:
             self._finish_metrics(started)
 
     def _morsels(self, incoming: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -318,7 +343,7 @@ class Pipeline:
             (decision.time, decision.operator, decision.headroom, decision.budget, decision.produced)
             for decision in self._controller.decisions
         ]
-        self.metrics.indexes = [vars(join.build.info) for join in self._joins]
+        self.metrics.indexes = [{**vars(join.build.info), "reused": join.build.reused} for join in self._joins]
         self.metrics.elapsed_seconds = time.perf_counter() - started
 
 

@@ -27,7 +27,7 @@ def publish_once(path: Path, write: Callable[[], object]) -> bool:
     """
     if path.exists():
         return False
-    with _locked(path.with_name(path.name + LOCK_SUFFIX)):
+    with locked(path.with_name(path.name + LOCK_SUFFIX)):
         if path.exists():
             return False
         for stale in path.parent.glob(f"{escape(path.name)}.*{TEMPORARY_SUFFIX}"):
@@ -37,7 +37,7 @@ def publish_once(path: Path, write: Callable[[], object]) -> bool:
 
 
 @contextmanager
-def _locked(path: Path) -> Iterator[None]:
+def locked(path: Path) -> Iterator[None]:
     """Hold an exclusive lock on `path`; the system releases it should this process die."""
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
     try:

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import pyarrow as pa
 
+from sparkext.index_cache import local_folder
 from sparkext.metrics import TaskMetrics, last_run
-from sparkext.sources import StreamedBroadcast
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -109,9 +109,9 @@ class SpoolReporter:
 
 @dataclass(frozen=True)
 class FileReporter:
-    """Metrics as a file beside a build side, where the task in the JVM, on the same node, picks it up."""
+    """Metrics as a file in the executor's local folder, where the task in the JVM picks it up. `run` names the run."""
 
-    anchor: StreamedBroadcast
+    run: str
 
     def report(self, metrics: TaskMetrics) -> None:
         """Write the metrics of one finished task."""
@@ -120,9 +120,8 @@ class FileReporter:
         context = TaskContext.get()
         if context is None:
             return
-        anchor = self.anchor.path()
-        report = anchor.with_name(f"{anchor.name}.{context.taskAttemptId()}.report")
         with contextlib.suppress(OSError):
+            report = local_folder() / f"{self.run}.{context.taskAttemptId()}.report"
             part = report.with_suffix(".part")
             part.write_text(metrics.to_json())
             part.replace(report)

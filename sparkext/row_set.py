@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from sparkext.kernels.gather import Column, compose
+from sparkext.kernels.gather import compose
 from sparkext.kernels.jit import frozen
 from sparkext.kernels.keys import cast_key
 from sparkext.kernels.matches import Pairs
@@ -41,6 +42,14 @@ class SourceRows:
         return SourceRows(frozen(picked), self.missing)
 
 
+class SourceColumn(Protocol):
+    """A column that rows are gathered from: one in memory, or one that is read when that happens."""
+
+    def take(self, rows: RowIds | None, missing: bool) -> pa.Array:
+        """Return the column at `rows` (see `Column.take`)."""
+        ...
+
+
 @dataclass(frozen=True)
 class RowSet:
     """`length` rows: `columns[s]` are the columns of source s, `rows[s]` says which rows of it.
@@ -49,15 +58,15 @@ class RowSet:
     """
 
     length: int
-    columns: tuple[Sequence[Column], ...]
+    columns: tuple[Sequence[SourceColumn], ...]
     rows: tuple[SourceRows, ...]
 
     @classmethod
-    def of_morsel(cls, columns: Sequence[Column], length: int) -> RowSet:
+    def of_morsel(cls, columns: Sequence[SourceColumn], length: int) -> RowSet:
         """Begin a pipeline with all rows of a morsel."""
         return cls(length, (columns,), (SourceRows(None),))
 
-    def joined(self, pairs: Pairs, build: Sequence[Column], outer: bool) -> RowSet:
+    def joined(self, pairs: Pairs, build: Sequence[SourceColumn], outer: bool) -> RowSet:
         """Return the rows that a join made of these. `outer`: build rows may be -1."""
         probe_rows = None if pairs.probe_rows is None else frozen(pairs.probe_rows)
         build_rows = None if pairs.build_rows is None else frozen(pairs.build_rows)

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import errno
+import hashlib
+import json
 import warnings
 from collections import OrderedDict
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
 import pyarrow as pa
 
-from sparkext.build_file import read_build_file, streamed_table, write_build_file
-from sparkext.container import atomic_file, map_file
-from sparkext.index_store import BuildSide, IndexRecipe, file_identity, index_in_memory, open_build_side
+from sparkext import __version__
+from sparkext.build_file import check_build_size, read_build_file, streamed_table, write_build_file
+from sparkext.container import FORMAT_VERSION, atomic_file, file_identity, map_file
+from sparkext.index_cache import ENTRY_SUFFIX, evict, local_folder, touch
+from sparkext.index_store import BuildSide, IndexRecipe, index_in_memory, index_path_of, open_build_side
+from sparkext.parquet_scan import ParquetScan
+from sparkext.plans.scan import Split
 from sparkext.publication import publish_once
 
 BUILD_SUFFIX = "build"
@@ -141,6 +148,84 @@ class BroadcastBytes:
         """Return the number of rows, and the columns."""
         return read_build_file(pa.py_buffer(self.broadcast.value), "encrypted broadcast")
 
+
+@dataclass(frozen=True)
+class ScannedFiles:
+    """Parquet files that the workers of each node read themselves, once: the first one builds, with all of its cores.
+
+    `max_bytes` limits the build side, `cache_bytes` what its node keeps of this and earlier ones (see `index_cache`).
+    `threads`: the cores that this process and those waiting for it have together.
+    """
+
+    scan: ParquetScan
+    splits: tuple[Split, ...]
+    max_bytes: int
+    cache_bytes: int
+    threads: int
+
+    def open(self, recipe: IndexRecipe) -> BuildSide:
+        """Return the build side from the cache, reading and indexing it first if it is not there."""
+        try:
+            return self._cached(recipe)
+        except OSError as error:
+            if error.errno not in _DISK_PROBLEMS:
+                raise
+            warnings.warn(
+                f"a build side cannot be kept on disk ({error}): this worker holds a copy of its own in memory",
+                stacklevel=2,
+            )
+            rows, columns = self.columns()
+            return _private_build_side(self._digest(), rows, columns, recipe)
+
+    def columns(self) -> tuple[int, list[pa.Array]]:
+        """Return the number of rows, and the columns, read into this process's memory."""
+        sink = pa.BufferOutputStream()
+        write_build_file(self._table(), sink)
+        return read_build_file(sink.getvalue(), "build side in memory")
+
+    def _cached(self, recipe: IndexRecipe) -> BuildSide:
+        entry = local_folder() / f"{self._digest()}{ENTRY_SUFFIX}"
+        for last_attempt in (False, False, True):
+            try:
+                reused = entry.exists() and index_path_of(entry, recipe).exists()
+                if not reused:
+                    publish_once(entry, lambda: self._write(entry))
+                touch(entry)
+                build = open_build_side(entry, recipe)
+                break
+            except FileNotFoundError:
+                # Another query has made room for its own: this one needs the entry all the same.
+                if last_attempt or not self._files_exist():
+                    raise
+        if not reused:
+            evict(entry, self.cache_bytes)
+        return replace(build, reused=reused)
+
+    def _write(self, entry: Path) -> None:
+        table = self._table()
+        with atomic_file(entry) as stream:
+            write_build_file(table, stream)
+
+    def _table(self) -> pa.Table:
+        return self.scan.table(
+            self.splits, self.threads, lambda rows, size: check_build_size(rows, size, self.max_bytes)
+        )
+
+    def _files_exist(self) -> bool:
+        return all(Path(split.path).exists() for split in self.splits)
+
+    def _digest(self) -> str:
+        """Name the rows: what is read of which files, as they are now."""
+        files = [
+            (split.path, split.start, split.length, split.values, file_identity(Path(split.path)))
+            for split in self.splits
+        ]
+        spec = self.scan.spec
+        parts = [__version__, FORMAT_VERSION, repr(spec), str(self.scan.schema), files]
+        return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:32]
+
+
+_DISK_PROBLEMS = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM)
 
 _PRIVATE_BUILD_SIDES = 8
 _private: OrderedDict[tuple[str, str], BuildSide] = OrderedDict()

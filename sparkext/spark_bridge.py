@@ -252,7 +252,9 @@ def _collect_classic(frame: Any) -> Iterator[pa.RecordBatch]:
     try:
         try:
             yield from ArrowStreamSerializer().load_stream(cast(IO[bytes], ends[0]))
-            read_int(ends[0])  # the order of the batches would follow; it does not matter here
+            read_int(ends[0])
+            while ends[0].read(1 << 16):
+                pass  # the order of the batches: it does not matter here, but its writer must not find the end closed
         except (pa.ArrowException, EOFError):
             # The stream broke off because the job failed: Spark's own error says why. Without one, this one stands.
             _finish(server)

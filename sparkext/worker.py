@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import os
 import resource
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
 from sparkext.config import Settings
+from sparkext.index_store import BuildSide
 from sparkext.memory import process_probe
-from sparkext.metrics import NO_TASK, TaskId
-from sparkext.pipeline import Pipeline, index_recipe
+from sparkext.metrics import NO_TASK, ScanMetrics, TaskId
+from sparkext.parquet_scan import ParquetScan
+from sparkext.pipeline import Pipeline, index_recipe, probe_bounds
+from sparkext.plans.scan import Split
 from sparkext.plans.spec import PipelineSpec
 from sparkext.reporters import TaskReporter
 from sparkext.sources import BuildSource
@@ -23,6 +27,7 @@ from sparkext.types import conform
 class PipelineTask:
     """A pipeline as `mapInArrow` wants it: called once per partition with an iterator of record batches.
 
+    `scan`: how to read the probe side, where batches do not hold its rows but texts that say which splits to read.
     `tasks_sharing`: tasks that run on one executor at a time, or None for as many as this process may use cores.
     """
 
@@ -32,14 +37,12 @@ class PipelineTask:
     settings: Settings
     tasks_sharing: int | None
     reporter: TaskReporter
+    scan: ParquetScan | None = None
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Join one partition."""
         spec = PipelineSpec.from_json(self.spec_json)
-        builds = [
-            source.open(index_recipe(join, self.settings.debug_hash_mask))
-            for source, join in zip(self.sources, spec.joins, strict=True)
-        ]
+        builds = self._open(spec)
         pipeline = Pipeline(
             spec,
             builds,
@@ -50,10 +53,30 @@ class PipelineTask:
             _task_id(),
         )
         try:
-            yield from pipeline.run(batches)
+            if self.scan is None:
+                yield from pipeline.run(batches)
+            else:
+                bound = replace(self.scan, bounds=probe_bounds(spec, builds), metrics=ScanMetrics())
+                yield from pipeline.run_scanned(bound, _splits(batches))
         finally:
             pipeline.metrics.peak_rss_bytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
             self.reporter.report(pipeline.metrics)
+
+    def _open(self, spec: PipelineSpec) -> list[BuildSide]:
+        """Open all build sides. Tasks begin with different ones: workers that start together share the building."""
+        count = len(spec.joins)
+        builds: dict[int, BuildSide] = {}
+        for turn in range(count):
+            number = (turn + _task_id().partition) % count
+            recipe = index_recipe(spec.joins[number], self.settings.debug_hash_mask)
+            builds[number] = self.sources[number].open(recipe)
+        return [builds[number] for number in range(count)]
+
+
+def _splits(batches: Iterable[pa.RecordBatch]) -> Iterator[Split]:
+    for batch in batches:
+        for text in batch.column(0).to_pylist():
+            yield from map(Split.from_data, json.loads(text))
 
 
 @dataclass(frozen=True)

@@ -81,7 +81,7 @@ object ChainLayout {
           key.nullSafe)
       }
       // Whether the condition is covered was asked when the stage was made.
-      val condition = stage.condition.flatMap(part => ResidualCondition.of(chain.atSources(part), place).toOption)
+      val condition = stage.condition.flatMap(part => WorkerCondition.of(chain.atSources(part), place).toOption)
       keys.collectFirst { case Left(reason) => reason }.toLeft(
         PlannedJoin(
           stage.kind,

@@ -79,7 +79,7 @@ object JoinStage extends PredicateHelper {
   }
 
   private def uncovered(condition: Expression): Option[String] =
-    ResidualCondition.of(condition, _ => ColumnRef(0, 0)).left.toOption
+    WorkerCondition.of(condition, _ => ColumnRef(0, 0)).left.toOption
 
   private def foreignHint(hint: JoinHint): Option[String] =
     Seq(hint.leftHint, hint.rightHint).flatten.flatMap(_.strategy).headOption.map(_.displayName)

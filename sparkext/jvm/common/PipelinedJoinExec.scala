@@ -1,7 +1,10 @@
 package org.apache.spark.sql.sparkext
 
+import java.util.UUID
 import java.util.concurrent.{CompletableFuture, CompletionException, ExecutionException}
 import java.util.concurrent.atomic.AtomicReference
+
+import org.json4s.jackson.JsonMethods.{compact, render}
 
 import org.apache.spark.TaskContext
 import org.apache.spark.api.python.ChainedPythonFunctions
@@ -11,7 +14,7 @@ import org.apache.spark.sql.catalyst.expressions.{Attribute, AttributeSet, Expre
 import org.apache.spark.sql.catalyst.plans.physical.{Partitioning, UnknownPartitioning}
 import org.apache.spark.sql.execution.{SparkPlan, SQLExecution}
 import org.apache.spark.sql.execution.metric.SQLMetrics
-import org.apache.spark.sql.types.{StructField, StructType}
+import org.apache.spark.sql.types.{StringType, StructField, StructType}
 
 /** A chain of joins as one operator: `probe` streams through the indexes of all `builds` inside Python workers.
   *
@@ -46,21 +49,26 @@ case class PipelinedJoinExec(
 
   @transient private lazy val settings = new Settings(conf)
 
-  @transient private lazy val publishers: Seq[BuildSidePublisher] =
-    builds.zip(joins).map { case (build, join) =>
-      new BuildSidePublisher(
-        sparkContext,
-        build,
-        PipelinedJoinExec.sent(build.output),
-        join.label,
-        join.maxBuildBytes,
-        conf.sessionLocalTimeZone)
-    }
+  /** The scans that workers do, or why they do not. Files are listed and their footers read when this is first asked. */
+  @transient private lazy val probeScan: Either[String, FusedScan] = FusedScan.of(probe, settings)
+  @transient private lazy val buildScans: Seq[Either[String, FusedScan]] = builds.map(FusedScan.of(_, settings))
 
-  @transient private lazy val published: Seq[CompletableFuture[PublishedBuildSide]] =
-    publishers.map { publisher =>
-      SparkShim.inThread(session, BuildSidePublisher.threads)(publisher.publish()).whenComplete { (_, failure) =>
-        if (failure != null && firstFailure.compareAndSet(null, failure)) publishers.foreach(_.cancel())
+  /** Those build sides that run in the JVM, by their number. */
+  @transient private lazy val publishers: Map[Int, BuildSidePublisher] =
+    buildScans.zipWithIndex.collect { case (Left(_), number) =>
+      number -> new BuildSidePublisher(
+        sparkContext,
+        builds(number),
+        PipelinedJoinExec.sent(builds(number).output),
+        joins(number).label,
+        joins(number).maxBuildBytes,
+        conf.sessionLocalTimeZone)
+    }.toMap
+
+  @transient private lazy val published: Map[Int, CompletableFuture[PublishedBuildSide]] =
+    publishers.map { case (number, publisher) =>
+      number -> SparkShim.inThread(session, BuildSidePublisher.threads)(publisher.publish()).whenComplete { (_, failure) =>
+        if (failure != null && firstFailure.compareAndSet(null, failure)) publishers.values.foreach(_.cancel())
       }
     }
 
@@ -70,32 +78,47 @@ case class PipelinedJoinExec(
   override protected def doPrepare(): Unit = published
 
   override protected def doExecute(): RDD[InternalRow] = {
-    val sides = published.map(awaited)
-    report(sides)
+    val sides = published.map { case (number, side) => number -> awaited(side) }
+    report(sides.values)
     val python = WorkerPython.of(settings) match {
       case Right(python) => python
       case Left(problem) => throw new IllegalStateException(s"no Python to run the pipelined join: $problem")
     }
-    val broadcasts = sides.map(_.broadcast)
     val result = PipelinedJoinExec.sent(output)
+    val reports = new TaskReports(
+      UUID.randomUUID().toString,
+      buildScans.indices.filter(buildScans(_).isRight).toSet,
+      metrics,
+      PipelineRuns.begin(this, sparkContext))
     val command = WorkOrder.command(
       WorkOrder.spec(joins, origins, probe.output.length),
       settings.forWorkers,
       result,
-      broadcasts.map(_.id).zip(builds.map(build => PipelinedJoinExec.sent(build.output))),
+      probeScan.toOption,
+      buildScans.zipWithIndex.map {
+        case (Right(scan), number) => WorkOrder.read(scan, joins(number).maxBuildBytes)
+        case (_, number) => WorkOrder.broadcast(sides(number).broadcast.id, PipelinedJoinExec.sent(builds(number).output))
+      },
+      reports.run,
       tasksSharing)
+    val broadcasts = sides.values.map(_.broadcast).toSeq
     val evaluators = SparkShim.evaluatorFactory(
       output,
       ChainedPythonFunctions(Seq(SparkShim.pythonFunction(command, python, broadcasts, sparkContext))),
-      PipelinedJoinExec.sent(probe.output),
+      probeScan.fold(_ => PipelinedJoinExec.sent(probe.output), _ => PipelinedJoinExec.Splits),
       result,
       conf,
       PipelineMetrics.forRunner(metrics))
-    val reports = new TaskReports(broadcasts.head, metrics, PipelineRuns.begin(this, sparkContext))
-    probe.execute().mapPartitionsWithIndexInternal { (partition, rows) =>
+    input().mapPartitionsWithIndexInternal { (partition, rows) =>
       reports.collectFrom(TaskContext.get())
       evaluators.createEvaluator().eval(partition, rows)
     }
+  }
+
+  /** The rows of the probe side, or what tells workers where to find them. */
+  private def input(): RDD[InternalRow] = probeScan match {
+    case Right(scan) => new SplitsRDD(sparkContext, scan.partitions, partition => compact(render(scan.splits(partition))))
+    case Left(_) => probe.execute()
   }
 
   /** How many tasks share an executor's memory. In local mode that is the driver's number of task slots. */
@@ -114,11 +137,11 @@ case class PipelinedJoinExec(
           case failure => throw failure
         }
       case interrupted: InterruptedException =>
-        publishers.foreach(_.cancel())
+        publishers.values.foreach(_.cancel())
         throw interrupted
     }
 
-  private def report(sides: Seq[PublishedBuildSide]): Unit = {
+  private def report(sides: Iterable[PublishedBuildSide]): Unit = {
     metrics("buildRows").set(sides.map(_.rows).sum)
     metrics("buildBytes").set(sides.map(_.bytes).sum)
     val execution = sparkContext.getLocalProperty(SQLExecution.EXECUTION_ID_KEY)
@@ -127,19 +150,25 @@ case class PipelinedJoinExec(
 
   private def described(number: Int): String = {
     val join = joins(number)
-    s"${join.kind}, ${join.label}, algorithm ${join.algorithm}, build side: child ${number + 2}"
+    s"${join.kind}, ${join.label}, algorithm ${join.algorithm}, build side: child ${number + 2}, scan: ${scanned(buildScans(number))}"
   }
 
-  override def simpleString(maxFields: Int): String =
-    s"$nodeName [${joins.map(join => s"${join.kind}: ${join.label}").mkString("; ")}]" +
-      " scan=rows from Spark"
+  private def scanned(scan: Either[String, FusedScan]): String =
+    scan.fold(reason => s"rows from Spark, as it is $reason", _.described)
+
+  override def simpleString(maxFields: Int): String = {
+    val stages = joins.zip(buildScans).map { case (join, scan) =>
+      s"${join.kind}: ${join.label}${if (scan.isRight) " (fused)" else ""}"
+    }
+    s"$nodeName ${stages.mkString("[", "; ", "]")} scan=${scanned(probeScan)}"
+  }
 
   override def verboseStringWithOperatorId(): String = {
     val lines = joins.indices.map(number => s"Join ${number + 1}: ${described(number)}")
     s"""
        |$formattedNodeName
        |${lines.mkString("\n")}
-       |Scan: rows from Spark, ${probe.output.length} columns cross into Python
+       |Scan: ${scanned(probeScan)}
        |Output [${output.length}]: ${output.mkString("[", ", ", "]")}
        |""".stripMargin
   }
@@ -150,8 +179,11 @@ case class PipelinedJoinExec(
 
 object PipelinedJoinExec {
 
+  /** What a fused scan sends: one text a partition. */
+  private val Splits = StructType(Seq(StructField("splits", StringType)))
+
   /** How columns are called on their way: by number, as names may be empty, repeated, or hold anything. */
-  private def sent(columns: Seq[Attribute]): StructType = StructType(columns.zipWithIndex.map { case (column, number) =>
+  private[sparkext] def sent(columns: Seq[Attribute]): StructType = StructType(columns.zipWithIndex.map { case (column, number) =>
     StructField(s"c$number", column.dataType)
   })
 }

@@ -18,6 +18,7 @@ class Settings(conf: SQLConf) {
 
   val mode: String = read("spark.sparkext.mode")(Some(_).filter(Set("auto", "hint", "off")))
   val explainFallback: Boolean = read("spark.sparkext.explainFallback")(_.toLowerCase(Locale.ROOT).toBooleanOption)
+  val fusesScans: Boolean = read("spark.sparkext.scan.fused")(_.toLowerCase(Locale.ROOT).toBooleanOption)
   val maxBuildBytes: Long = bytes(text(MaxBuildBytes))
   val algorithm: String = algorithmNamed(text(Algorithm))
   val python: String = text("spark.sparkext.python")
@@ -26,6 +27,7 @@ class Settings(conf: SQLConf) {
   private val maxRows = read("spark.sparkext.morsel.maxRows")(_.toLongOption.filter(_ >= 1))
   private val minRows = read("spark.sparkext.morsel.minRows")(_.toLongOption.filter(_ >= 1))
   read("spark.sparkext.memory.fraction")(_.toDoubleOption.filter(share => share > 0 && share <= 1))
+  read("spark.sparkext.indexCache.maxBytes")(text => Try(JavaUtils.byteStringAsBytes(text)).toOption.filter(_ >= 0))
   read("spark.sparkext.report.decisions")(_.toLongOption.filter(_ >= 0))
   read("spark.sparkext.debug.hashMask") { value =>
     val mask = if (value.toLowerCase(Locale.ROOT).startsWith("0x")) Try(BigInt(value.drop(2), 16)) else Try(BigInt(value))

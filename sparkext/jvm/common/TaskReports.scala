@@ -7,37 +7,38 @@ import java.util.concurrent.ConcurrentHashMap
 import org.json4s._
 import org.json4s.jackson.JsonMethods.parse
 
-import org.apache.spark.TaskContext
-import org.apache.spark.api.python.PythonBroadcast
-import org.apache.spark.broadcast.Broadcast
+import org.apache.spark.{SparkEnv, TaskContext}
 import org.apache.spark.sql.execution.metric.SQLMetric
 import org.apache.spark.util.CollectionAccumulator
 
 /** Carries what workers tell of their tasks to the operator's metrics and to `sparkext.report`.
   *
-  * A worker leaves its report as a file beside the first build side, which both processes know the place of; the task picks
-  * it up when it completes. A task that is cut short may end before its report is there: it counts without it.
+  * A worker leaves its report as a file in the executor's local folder, which both processes know; the task picks it up
+  * when it completes. A task that is cut short may end before its report is there: it counts without it. `run` names this
+  * run of the operator, `scanned` the joins whose build sides workers read.
   */
 class TaskReports(
-    anchor: Broadcast[PythonBroadcast],
+    val run: String,
+    scanned: Set[Int],
     metrics: Map[String, SQLMetric],
     log: CollectionAccumulator[String])
     extends Serializable {
 
   def collectFrom(task: TaskContext): Unit = {
-    val path = new File(s"${anchor.value.path}.${task.taskAttemptId()}.report").toPath
+    val folder = SparkEnv.get.blockManager.diskBlockManager.localDirs.head
+    val path = new File(folder, s"sparkext/$run.${task.taskAttemptId()}.report").toPath
     task.addTaskCompletionListener[Unit] { _ =>
       try {
         val report = Files.readString(path)
         Files.delete(path)
-        record(report)
+        record(report, task)
       } catch {
         case _: NoSuchFileException => ()
       }
     }
   }
 
-  private def record(text: String): Unit = {
+  private def record(text: String, task: TaskContext): Unit = {
     implicit val formats: Formats = DefaultFormats
     val report = parse(text).extract[TaskReport]
     metrics("probeRows") += report.rows_in
@@ -52,10 +53,22 @@ class TaskReports(
     report.operators.flatMap(_.headroom_min).minOption.foreach(metrics("lowestHeadroom").set(_))
     report.indexes.zipWithIndex.foreach { case (index, join) =>
       // All tasks of this node share an index: the first to report it counts it.
-      if (TaskReports.counted.add(anchor.id -> join)) {
+      if (TaskReports.counted.add(run -> join)) {
         metrics("indexTime") += nanoseconds(index.seconds)
         metrics("indexBytes") += index.bytes
+        if (index.reused) metrics("reusedIndexes") += 1
+        if (scanned(join)) {
+          metrics("buildRows") += index.build_rows
+          metrics("buildBytes") += index.build_bytes
+        }
       }
+    }
+    report.scan.foreach { scan =>
+      metrics("fileBytes") += scan.bytes
+      metrics("rowGroups") += scan.row_groups
+      metrics("prunedRowGroups") += scan.row_groups_pruned
+      task.taskMetrics().inputMetrics.incBytesRead(scan.bytes)
+      task.taskMetrics().inputMetrics.incRecordsRead(scan.rows)
     }
     log.add(text)
   }
@@ -64,7 +77,7 @@ class TaskReports(
 }
 
 private object TaskReports {
-  private val counted = ConcurrentHashMap.newKeySet[(Long, Int)]()
+  private val counted = ConcurrentHashMap.newKeySet[(String, Int)]()
 }
 
 // The fields of Python's `TaskMetrics` that are shown, under its names.
@@ -74,10 +87,12 @@ private case class TaskReport(
     indexes: List[IndexReport],
     rows_in: Long,
     morsels: Long,
-    elapsed_seconds: Double)
+    elapsed_seconds: Double,
+    scan: Option[ScanReport])
 private case class OperatorReport(
     budget_min: Option[Long],
     budget_median: Option[Long],
     budget_max: Option[Long],
     headroom_min: Option[Long])
-private case class IndexReport(bytes: Long, seconds: Double)
+private case class IndexReport(bytes: Long, seconds: Double, build_rows: Long, build_bytes: Long, reused: Boolean)
+private case class ScanReport(bytes: Long, rows: Long, row_groups: Long, row_groups_pruned: Long)

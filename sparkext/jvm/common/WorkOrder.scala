@@ -37,15 +37,32 @@ object WorkOrder {
       spec: JValue,
       settings: Map[String, String],
       output: StructType,
-      builds: Seq[(Long, StructType)],
+      scan: Option[FusedScan],
+      builds: Seq[JValue],
+      run: String,
       tasksSharing: Option[Int]): Array[Byte] = {
     val order = ("spec" -> spec) ~
       ("settings" -> settings.toSeq.sorted.map { case (key, value) => JField(key, JString(value)) }.toList.asObject) ~
       ("output" -> parse(output.json)) ~
-      ("builds" -> builds.map { case (id, schema) => ("broadcast" -> id) ~ ("schema" -> parse(schema.json)) }) ~
+      ("scan" -> scan.map(scanned)) ~
+      ("builds" -> builds) ~
+      ("run" -> run) ~
       ("tasks_sharing" -> tasksSharing)
     pickledCall("sparkext.extension", "make", compact(render(order)))
   }
+
+  /** A build side in the local file of a broadcast. */
+  def broadcast(id: Long, schema: StructType): JValue =
+    ("broadcast" -> id) ~ ("schema" -> parse(schema.json))
+
+  /** A build side that workers read. */
+  def read(scan: FusedScan, maxBytes: Long): JValue =
+    ("scan" -> scanned(scan)) ~
+      ("splits" -> scan.files) ~
+      ("max_bytes" -> maxBytes)
+
+  private def scanned(scan: FusedScan): JObject =
+    ("spec" -> scan.spec) ~ ("schema" -> parse(scan.schema.json))
 
   private implicit class Fields(fields: List[JField]) {
     def asObject: JObject = JObject(fields)

@@ -1,0 +1,177 @@
+"""Parquet scans inside the pipeline, as plain data: which columns and rows, which parts of which files.
+
+The JVM plans splits as for its own reader and sends them along; whoever reads a file gives out the row groups whose
+midpoint lies in its split, so that every row group is read exactly once (Spark's rule).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any
+
+from sparkext.plans.key_types import parse_key_type
+from sparkext.plans.predicate import Operand, Predicate, parse_predicate
+
+Bound = int | bytes | Decimal
+"""A value as bounds compare it: integers, days, microseconds, decimals, strings as UTF-8 bytes."""
+
+
+@dataclass(frozen=True)
+class ScanColumn:
+    """A column of the files by its name, or the partition value number `partition`."""
+
+    name: str
+    partition: int | None = None
+
+
+@dataclass(frozen=True)
+class ScanSpec:
+    """What a scan gives out: the first `outputs` of its `columns`, for rows on which `filter` is true.
+
+    Columns behind are there for the filter. Operands of the filter name source 0 and a position in `columns`. Names are
+    matched with the case of letters if `case_sensitive`.
+    """
+
+    columns: tuple[ScanColumn, ...]
+    outputs: int
+    filter: Predicate | None
+    case_sensitive: bool
+
+    @classmethod
+    def from_data(cls, data: Mapping[str, Any]) -> ScanSpec:
+        """Read the JSON form, in which the JVM writes it."""
+        return cls(
+            tuple(ScanColumn(column["name"], column.get("partition")) for column in data["columns"]),
+            data["outputs"],
+            parse_predicate(data["filter"]) if "filter" in data else None,
+            data["case_sensitive"],
+        )
+
+
+@dataclass(frozen=True)
+class Split:
+    """Bytes `start` to `start + length` of a file, and the texts of its partition values (None: null)."""
+
+    path: str
+    start: int
+    length: int
+    values: tuple[str | None, ...]
+
+    @classmethod
+    def from_data(cls, data: Mapping[str, Any]) -> Split:
+        """Read the JSON form, in which the JVM writes it."""
+        return cls(data["path"], data["start"], data["length"], tuple(data["values"]))
+
+    def owns(self, offset: int, size: int) -> bool:
+        """Tell whether a row group of `size` bytes from `offset` on belongs to this split."""
+        return self.start <= offset + size // 2 < self.start + self.length
+
+
+@dataclass(frozen=True)
+class ColumnBounds:
+    """What statistics say of the values of a column: none below `low` or above `high`, and how many are null.
+
+    None where they say nothing.
+    """
+
+    low: Bound | None = None
+    high: Bound | None = None
+    nulls: int | None = None
+
+
+def may_hold(predicate: Predicate, bounds: Callable[[int], ColumnBounds], rows: int) -> bool:
+    """Tell whether the predicate may be true on any of `rows` rows whose columns keep within `bounds(column)`.
+
+    False only where the bounds rule it out. Negations and string tests rule nothing out.
+    """
+    if predicate.op == "and":
+        return all(may_hold(child, bounds, rows) for child in predicate.children)
+    if predicate.op == "or":
+        return any(may_hold(child, bounds, rows) for child in predicate.children)
+    if predicate.op == "is_null":
+        column = predicate.operands[0]
+        return column.source is None or bounds(column.column).nulls != 0
+    if predicate.op == "not":
+        return _may_fail(predicate.children[0], bounds, rows)
+    if predicate.op == "in":
+        column, *literals = predicate.operands
+        return any(_may_compare("=", column, literal, predicate, bounds) for literal in literals)
+    if predicate.op in _MIRRORED:
+        one, other = predicate.operands
+        if other.source is None:
+            return _may_compare(predicate.op, one, other, predicate, bounds)
+        if one.source is None:
+            return _may_compare(_MIRRORED[predicate.op], other, one, predicate, bounds)
+    return True
+
+
+_MIRRORED = {"=": "=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
+
+
+def _may_fail(predicate: Predicate, bounds: Callable[[int], ColumnBounds], rows: int) -> bool:
+    """Tell whether the predicate may be false on any row, which only a null test of nothing but nulls rules out."""
+    if predicate.op != "is_null" or predicate.operands[0].source is None:
+        return True
+    return bounds(predicate.operands[0].column).nulls != rows
+
+
+def _may_compare(
+    op: str, column: Operand, literal: Operand, predicate: Predicate, bounds: Callable[[int], ColumnBounds]
+) -> bool:
+    if column.source is None or literal.source is not None:
+        return True
+    if literal.text is None:
+        return False  # nothing compares with null
+    value = _bound(literal.text, predicate.type or "")
+    known = bounds(column.column)
+    if value is None:
+        return True
+    above = known.low is not None and _less(value, known.low)  # all values lie above the literal
+    below = known.high is not None and _less(known.high, value)
+    if op == "=":
+        return not (above or below)
+    if op in ("<", "<="):
+        return not (above or (op == "<" and known.low == value))
+    return not (below or (op == ">" and known.high == value))
+
+
+def _less(one: Any, other: Any) -> bool:
+    return bool(one < other)
+
+
+def _bound(text: str, type_text: str) -> Bound | None:
+    """Return a literal as bounds compare it, None for types that they do not cover."""
+    name = parse_key_type(type_text).name
+    if name in ("int8", "int16", "int32", "int64", "date", "timestamp", "timestamp_ntz"):
+        return int(text)
+    if name == "decimal":
+        return Decimal(text)
+    return text.encode() if name == "string" else None
+
+
+def may_meet(bounds: ColumnBounds, keys: tuple[int, int] | None) -> bool:
+    """Tell whether a probe key within `bounds` may find a match among build keys from `keys[0]` to `keys[1]`.
+
+    `keys` is None for a build side without any key.
+    """
+    if keys is None:
+        return False
+    if not isinstance(bounds.low, int) or not isinstance(bounds.high, int):
+        return True
+    return bounds.low <= keys[1] and bounds.high >= keys[0]
+
+
+def grouped(rows: Sequence[int], most: int) -> list[tuple[int, int]]:
+    """Part a sequence of row groups into runs [first, last) of at most `most` rows, or of one that has more."""
+    runs: list[tuple[int, int]] = []
+    first = total = 0
+    for number, count in enumerate(rows):
+        if number > first and total + count > most:
+            runs.append((first, number))
+            first, total = number, 0
+        total += count
+    if first < len(rows):
+        runs.append((first, len(rows)))
+    return runs

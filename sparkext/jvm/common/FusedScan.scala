@@ -1,0 +1,150 @@
+package org.apache.spark.sql.sparkext
+
+import scala.util.control.NonFatal
+
+import org.json4s.JsonAST._
+import org.json4s.JsonDSL._
+
+import org.apache.spark.sql.catalyst.expressions.{Left => _, Right => _, _}
+import org.apache.spark.sql.catalyst.plans.physical.SinglePartition
+import org.apache.spark.sql.execution._
+import org.apache.spark.sql.execution.datasources.{FilePartition, FileScanRDD, PartitionedFile}
+import org.apache.spark.sql.types.StructType
+
+/** A Parquet scan that workers do themselves: which columns of which files, and which rows of them.
+  *
+  * Splits, their order and places are Spark's own. The first `outputs` of `columns` are what the scan gives out, those behind
+  * are there for the filter.
+  */
+case class FusedScan(
+    columns: Seq[ScanColumn],
+    outputs: Int,
+    filter: Option[Expression],
+    partitions: Seq[FilePartition],
+    partitionSchema: StructType,
+    caseSensitive: Boolean) {
+
+  /** Python's `ScanSpec`. */
+  def spec: JValue =
+    ("columns" -> columns.map(column => ("name" -> column.attribute.name) ~ ("partition" -> column.partition))) ~
+      ("outputs" -> outputs) ~
+      ("filter" -> filter.flatMap(WorkerCondition.of(_, place).toOption)) ~
+      ("case_sensitive" -> caseSensitive)
+
+  /** What the scan reads, with the types that Spark gives the columns. */
+  def schema: StructType = PipelinedJoinExec.sent(columns.map(_.attribute))
+
+  /** Python's `Split`s of one partition. */
+  def splits(partition: FilePartition): JValue = JArray(partition.files.map(split).toList)
+
+  /** All files, each as one split: a build side is read as a whole, and is the same however its files were to be split. */
+  def files: Seq[JValue] = partitions.flatMap(_.files).distinctBy(_.filePath).sortBy(_.filePath.toString).map { file =>
+    split(file.copy(start = 0L, length = Long.MaxValue))
+  }
+
+  private def split(file: PartitionedFile): JValue =
+    ("path" -> file.toPath.toUri.getPath) ~
+      ("start" -> file.start) ~
+      ("length" -> file.length) ~
+      ("values" -> partitionSchema.zipWithIndex.map { case (field, number) =>
+        WorkerCondition.text(Literal(file.partitionValues.get(number, field.dataType), field.dataType))
+          .getOrElse(throw new IllegalStateException(s"partition column ${field.name}: no value of ${field.dataType}"))
+      })
+
+  def described: String =
+    s"fused ${columns.take(outputs).map(_.attribute.name).mkString("[", ", ", "]")}" +
+      filter.map(condition => s" filter ${condition.sql}").getOrElse("")
+
+  private def place(attribute: Attribute): ColumnRef =
+    ColumnRef(0, columns.indexWhere(_.attribute.exprId == attribute.exprId))
+}
+
+/** A column of the files, or the partition value number `partition`. */
+case class ScanColumn(attribute: Attribute, partition: Option[Int])
+
+object FusedScan {
+
+  /** The scan that `plan` is, under what only drops, renames or filters; or why workers cannot do it. */
+  def of(plan: SparkPlan, settings: Settings): Either[String, FusedScan] =
+    if (!settings.fusesScans) Left("kept from workers by spark.sparkext.scan.fused")
+    else
+      for {
+        peeled <- peel(plan)
+        _ <- ParquetFiles.relation(peeled.scan.relation)
+        _ <- readable(peeled.scan)
+        columns <- columnsOf(peeled)
+        filter = peeled.filters.reduceOption(And)
+        _ <- filter.flatMap(uncovered).map(part => s"a filter that only Spark evaluates: $part").toLeft(())
+        partitions <- partitionsOf(peeled.scan)
+        _ <- ParquetFiles.check(peeled.scan.relation, columns.filter(_.partition.isEmpty).map(_.attribute), partitions)
+      } yield FusedScan(
+        columns,
+        peeled.outputs.length,
+        filter,
+        partitions,
+        peeled.scan.relation.partitionSchema,
+        peeled.scan.conf.caseSensitiveAnalysis)
+
+  /** `outputs` and `filters` in terms of what the scan gives out. */
+  private case class Peeled(scan: FileSourceScanExec, outputs: Seq[Attribute], filters: Seq[Expression])
+
+  private def peel(plan: SparkPlan): Either[String, Peeled] = plan match {
+    case scan: FileSourceScanExec => Right(Peeled(scan, scan.output, Nil))
+    case WholeStageCodegenExec(child) => peel(child)
+    case InputAdapter(child) => peel(child)
+    case ColumnarToRowExec(child) => peel(child)
+    case FilterExec(condition, child) =>
+      peel(child).map { below =>
+        val atScan = renaming(child.output, below.outputs)
+        below.copy(filters = below.filters :+ atScan(condition))
+      }
+    case ProjectExec(columns, child) =>
+      peel(child).flatMap { below =>
+        val atScan = renaming(child.output, below.outputs)
+        val plain = columns.map {
+          case attribute: Attribute => Right(attribute)
+          case Alias(attribute: Attribute, _) => Right(attribute)
+          case computed => Left(s"a column that Spark computes: ${computed.sql}")
+        }
+        plain.collectFirst { case Left(reason) => reason }.toLeft(
+          below.copy(outputs = plain.collect { case Right(attribute) => atScan(attribute).asInstanceOf[Attribute] }))
+      }
+    case other => Left(s"not a scan of files: ${other.nodeName}")
+  }
+
+  private def renaming(from: Seq[Attribute], to: Seq[Attribute]): Expression => Expression = {
+    val names = AttributeMap(from.zip(to))
+    _.transformUp { case attribute: Attribute => names.getOrElse(attribute, attribute) }
+  }
+
+  /** What is asked of the scan beside files and columns. */
+  private def readable(scan: FileSourceScanExec): Either[String, Unit] =
+    if (scan.fileConstantMetadataColumns.nonEmpty) Left("metadata columns of files")
+    else if (scan.partitionFilters.exists(_.exists(_.isInstanceOf[PlanExpression[_]]))) {
+      Left("partitions that are chosen while the query runs")
+    } else if (scan.outputPartitioning == SinglePartition) Left("a scan in a single task")
+    else Right(())
+
+  private def columnsOf(peeled: Peeled): Either[String, Seq[ScanColumn]] = {
+    val wanted = peeled.outputs ++ AttributeSet(peeled.filters).filterNot(AttributeSet(peeled.outputs).contains)
+    val data = peeled.scan.requiredSchema.fieldNames
+    val partition = peeled.scan.relation.partitionSchema.fieldNames
+    val columns = wanted.map { attribute =>
+      if (partition.contains(attribute.name)) Right(ScanColumn(attribute, Some(partition.indexOf(attribute.name))))
+      else if (data.contains(attribute.name)) Right(ScanColumn(attribute, None))
+      else Left(s"column ${attribute.name}, which is not in the files")
+    }
+    columns.collectFirst { case Left(reason) => reason }.toLeft(columns.collect { case Right(column) => column })
+  }
+
+  private def uncovered(condition: Expression): Option[String] =
+    WorkerCondition.of(condition, _ => ColumnRef(0, 0)).left.toOption
+
+  private def partitionsOf(scan: FileSourceScanExec): Either[String, Seq[FilePartition]] =
+    try
+      scan.inputRDD match {
+        case files: FileScanRDD => Right(files.filePartitions)
+        case other => Left(s"splits that are not files: $other")
+      }
+    catch { case NonFatal(problem) => Left(s"the files cannot be listed: $problem") }
+}

@@ -1,0 +1,180 @@
+package org.apache.spark.sql.sparkext
+
+import java.util.concurrent.{Callable, ExecutionException, Executors, ThreadFactory}
+
+import scala.jdk.CollectionConverters._
+import scala.util.Using
+import scala.util.control.NonFatal
+
+import com.google.common.cache.CacheBuilder
+import org.apache.hadoop.conf.Configuration
+import org.apache.hadoop.fs.Path
+import org.apache.parquet.HadoopReadOptions
+import org.apache.parquet.format.converter.ParquetMetadataConverter.SKIP_ROW_GROUPS
+import org.apache.parquet.hadoop.ParquetFileReader
+import org.apache.parquet.hadoop.metadata.FileMetaData
+import org.apache.parquet.hadoop.metadata.FileMetaData.EncryptionType
+import org.apache.parquet.hadoop.util.HadoopInputFile
+import org.apache.parquet.schema.{LogicalTypeAnnotation, MessageType, Type}
+import org.apache.parquet.schema.PrimitiveType.PrimitiveTypeName
+
+import org.apache.spark.sql.catalyst.FileSourceOptions
+import org.apache.spark.sql.catalyst.expressions.Attribute
+import org.apache.spark.sql.catalyst.util.CaseInsensitiveMap
+import org.apache.spark.sql.execution.datasources.{DataSourceUtils, FilePartition, HadoopFsRelation, PartitionedFile}
+import org.apache.spark.sql.execution.datasources.parquet.{ParquetFileFormat, ParquetOptions, ParquetToSparkSchemaConverter}
+import org.apache.spark.sql.internal.SQLConf
+import org.apache.spark.sql.types._
+
+/** Which Parquet files workers read as Spark would: what its reader does beyond the plain meaning of a file is left to it. */
+object ParquetFiles {
+  private val Readers = 16
+  private val KeptFooters = 4096L
+  private val ExistsDefault = "EXISTS_DEFAULT"
+
+  /** Whether the relation is one of plain Parquet files, read with no option that changes what they hold. */
+  def relation(relation: HadoopFsRelation): Either[String, Unit] = {
+    val conf = SQLConf.get
+    val options = new FileSourceOptions(CaseInsensitiveMap(relation.options))
+    // Subclasses (of table formats) give a file another meaning.
+    if (relation.fileFormat.getClass != classOf[ParquetFileFormat]) Left(s"not a Parquet scan: ${relation.fileFormat}")
+    else if (options.ignoreCorruptFiles || options.ignoreMissingFiles) Left("corrupt or missing files are to be ignored")
+    else if (conf.parquetFieldIdReadEnabled) Left("columns are matched by field id")
+    else if (conf.isParquetINT96TimestampConversion) Left("spark.sql.parquet.int96TimestampConversion is true")
+    else if (relation.sparkSession.sessionState.conf.getConfString("parquet.crypto.factory.class", "").nonEmpty) {
+      Left("files may be encrypted")
+    } else relation.partitionSchema.find(field => !isText(field.dataType)).map { field =>
+      s"partition column ${field.name} of type ${field.dataType.simpleString}"
+    }.toLeft(())
+  }
+
+  /** Whether every file has these columns in the types that the query takes them to have, or not at all. */
+  def check(relation: HadoopFsRelation, columns: Seq[Attribute], partitions: Seq[FilePartition]): Either[String, Unit] = {
+    val files = partitions.flatMap(_.files).distinctBy(_.filePath)
+    val hadoop = relation.sparkSession.sessionState.newHadoopConfWithOptions(relation.options)
+    val rules = new Rules(relation, columns, SQLConf.get)
+    for {
+      _ <- files.find(_.toPath.toUri.getScheme != "file").map(file => s"files that workers do not read: ${file.toPath}").toLeft(())
+      _ <- columns.flatMap(rules.column).headOption.toLeft(())
+      footers <- read(files, hadoop)
+      _ <- footers.flatMap { case (file, footer) => rules.file(footer).map(problem => s"${file.toPath}: $problem") }
+        .headOption.toLeft(())
+    } yield ()
+  }
+
+  private class Rules(relation: HadoopFsRelation, columns: Seq[Attribute], conf: SQLConf) {
+    private val options = new ParquetOptions(relation.options, conf)
+    private val converter = new ParquetToSparkSchemaConverter(conf)
+
+    /** What keeps a column from being read, whatever the files hold. */
+    def column(attribute: Attribute): Option[String] =
+      if (!isFlat(attribute.dataType)) Some(s"column ${attribute.name} of type ${attribute.dataType.simpleString}")
+      else if (relation.dataSchema.exists(field => field.name == attribute.name && field.metadata.contains(ExistsDefault))) {
+        Some(s"column ${attribute.name} has a default for files that lack it")
+      } else None
+
+    def file(footer: FileMetaData): Option[String] =
+      if (footer.getEncryptionType != EncryptionType.UNENCRYPTED) Some("is encrypted")
+      else columns.iterator.flatMap(inFile(_, footer)).nextOption()
+
+    private def inFile(attribute: Attribute, footer: FileMetaData): Option[String] = {
+      val found = footer.getSchema.getFields.asScala.filter { field =>
+        if (conf.caseSensitiveAnalysis) field.getName == attribute.name else field.getName.equalsIgnoreCase(attribute.name)
+      }
+      if (found.length > 1) Some(s"has several columns ${attribute.name}")
+      else found.headOption.flatMap(misread(_, attribute, footer))
+    }
+
+    private def misread(field: Type, attribute: Attribute, footer: FileMetaData): Option[String] = {
+      lazy val sparks = converter.convert(new MessageType("file", field)).head.dataType
+      if (!field.isPrimitive || field.isRepetition(Type.Repetition.REPEATED)) Some(s"column ${attribute.name} is nested")
+      else if (sparks != attribute.dataType) Some(s"column ${attribute.name} is of type ${sparks.simpleString}")
+      else if (!isPlain(field, attribute.dataType)) Some(s"column ${attribute.name} is stored as $field")
+      else if (isRebased(field, attribute.dataType, footer)) Some(s"column ${attribute.name} is of another calendar")
+      else None
+    }
+
+    private def isRebased(field: Type, dataType: DataType, footer: FileMetaData): Boolean = {
+      val known = (key: String) => footer.getKeyValueMetaData.get(key)
+      val spec = dataType match {
+        case TimestampType if isInt96(field) => Some(DataSourceUtils.int96RebaseSpec(known, options.int96RebaseModeInRead))
+        case DateType | TimestampType => Some(DataSourceUtils.datetimeRebaseSpec(known, options.datetimeRebaseModeInRead))
+        case _ => None
+      }
+      spec.exists(_.mode.toString != "CORRECTED")
+    }
+  }
+
+  /** Whether Arrow reads the stored form as the values that Spark reads. */
+  private def isPlain(field: Type, dataType: DataType): Boolean = {
+    val annotation = Option(field.getLogicalTypeAnnotation)
+    val stored = field.asPrimitiveType.getPrimitiveTypeName
+    dataType match {
+      case _: StringType => annotation.contains(LogicalTypeAnnotation.stringType)
+      case BinaryType => annotation.isEmpty && stored == PrimitiveTypeName.BINARY
+      case ByteType | ShortType | IntegerType | LongType => annotation.forall {
+          case int: LogicalTypeAnnotation.IntLogicalTypeAnnotation => int.isSigned
+          case _ => false
+        }
+      case FloatType | DoubleType | BooleanType => annotation.isEmpty
+      case _: DecimalType | DateType => true
+      case TimestampType | TimestampNTZType => isInt96(field) || annotation.exists {
+          case time: LogicalTypeAnnotation.TimestampLogicalTypeAnnotation =>
+            time.getUnit != LogicalTypeAnnotation.TimeUnit.NANOS
+          case _ => false
+        }
+      case _ => false
+    }
+  }
+
+  private def isInt96(field: Type): Boolean = field.asPrimitiveType.getPrimitiveTypeName == PrimitiveTypeName.INT96
+
+  private def isFlat(dataType: DataType): Boolean = dataType match {
+    case BooleanType | ByteType | ShortType | IntegerType | LongType | FloatType | DoubleType => true
+    case DateType | TimestampType | TimestampNTZType | BinaryType | _: DecimalType => true
+    case text: StringType => text.isUTF8BinaryCollation
+    case _ => false
+  }
+
+  /** Whether values of the type travel as text. */
+  private def isText(dataType: DataType): Boolean = isFlat(dataType) && (dataType match {
+    case FloatType | DoubleType | BinaryType => false
+    case _ => true
+  })
+
+  /** A file as it was when it was listed. */
+  private case class Listed(path: Path, modified: Long, size: Long)
+
+  private val footers = CacheBuilder.newBuilder().maximumSize(KeptFooters).build[Listed, FileMetaData]()
+
+  private val readers = Executors.newFixedThreadPool(
+    Readers,
+    new ThreadFactory {
+      override def newThread(task: Runnable): Thread = {
+        val thread = new Thread(task, "sparkext-footers")
+        thread.setDaemon(true)
+        thread
+      }
+    })
+
+  private def read(files: Seq[PartitionedFile], hadoop: Configuration): Either[String, Seq[(PartitionedFile, FileMetaData)]] =
+    try {
+      val tasks = files.map { file =>
+        readers.submit(new Callable[FileMetaData] {
+          override def call(): FileMetaData = footer(file, hadoop)
+        })
+      }
+      Right(files.zip(tasks.map(_.get())))
+    } catch {
+      case failed: ExecutionException => Left(s"a footer cannot be read: ${failed.getCause}")
+      case NonFatal(problem) => Left(s"a footer cannot be read: $problem")
+    }
+
+  private def footer(file: PartitionedFile, hadoop: Configuration): FileMetaData = {
+    val listed = Listed(file.toPath, file.modificationTime, file.fileSize)
+    footers.get(listed, () => {
+      val options = HadoopReadOptions.builder(hadoop, listed.path).withMetadataFilter(SKIP_ROW_GROUPS).build()
+      Using.resource(ParquetFileReader.open(HadoopInputFile.fromPath(listed.path, hadoop), options))(_.getFileMetaData)
+    })
+  }
+}

@@ -1,0 +1,363 @@
+"""Reads Parquet files inside the pipeline: row groups become row sets whose columns are read when they are asked for.
+
+    split ─▶ its row groups ─▶ not ruled out by statistics ─▶ columns of the filter ─▶ keys of the joins ─▶ payload
+
+What no row group rules out before it is read, late reading does after: where a filter or a join leaves no row of a row
+group, the columns that come later in the pipeline are never decoded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from decimal import Decimal
+from functools import cached_property, lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from sparkext.conditions import holds, literal_array
+from sparkext.container import FileIdentity, file_identity
+from sparkext.errors import SchemaMismatchError
+from sparkext.kernels.gather import Column
+from sparkext.kernels.row_ids import RowIds
+from sparkext.metrics import ScanMetrics
+from sparkext.plans.scan import ColumnBounds, ScanSpec, Split, grouped, may_hold, may_meet
+from sparkext.plans.spec import PROBE, ColumnRef
+from sparkext.row_set import RowSet
+
+MAX_GROUP_ROWS = 1 << 20
+"""Rows of a row group up to which its columns are read whole, each when it is asked for; larger ones stream."""
+
+MAX_GROUP_BYTES = 256 << 20
+"""The same for the encoded bytes of the columns that are read."""
+
+_OPEN_FILES = 64
+_UNKNOWN = ColumnBounds()
+
+
+@dataclass(frozen=True)
+class KeyBounds:
+    """What a join asks of a column: the smallest and the largest key of its build side, None if it has no key."""
+
+    column: int
+    keys: tuple[int, int] | None
+
+
+class DeferredColumn:
+    """A column of a morsel that is read when its values are first asked for."""
+
+    def __init__(self, load: Callable[[], pa.Array]) -> None:
+        """Remember how to read it."""
+        self._load = load
+
+    @cached_property
+    def _column(self) -> Column:
+        return Column.of(self._load())
+
+    def take(self, rows: RowIds | None, missing: bool) -> pa.Array:
+        """Return the column at `rows` (see `Column.take`)."""
+        return self._column.take(rows, missing)
+
+
+@dataclass(frozen=True)
+class Unit:
+    """Row groups [first, last) of one file, which are read together, for a split with these partition values."""
+
+    file: _File
+    first: int
+    last: int
+    values: tuple[str | None, ...]
+
+
+@dataclass
+class ParquetScan:
+    """A scan bound to the types of its columns: what Spark declares, in its Arrow types.
+
+    `bounds`: rows whose key is outside need not come out. Row sets have at most `max_rows` rows, before any filter.
+    """
+
+    spec: ScanSpec
+    schema: pa.Schema
+    max_rows: int
+    bounds: Sequence[KeyBounds] = ()
+    metrics: ScanMetrics = field(default_factory=ScanMetrics)
+
+    def row_sets(self, splits: Iterable[Split]) -> Iterator[RowSet]:
+        """Yield the rows of these splits, none of them empty. Columns are those of the spec, in its order."""
+        for split in splits:
+            for unit in self.units(split):
+                yield from self.rows_of(unit)
+
+    def table(self, splits: Sequence[Split], threads: int, check: Callable[[int, int], None]) -> pa.Table:
+        """Read all rows of these splits, in several threads. `check(rows, bytes)` is told what has come so far."""
+        names = self.schema.names[: self.spec.outputs]
+        kept: list[pa.RecordBatch] = []
+        rows = size = 0
+        with ThreadPoolExecutor(threads) as pool:
+            units = [unit for split in splits for unit in self.units(split)]
+            pieces = pool.map(lambda unit: list(self._batches(unit, names)), units)
+            try:
+                for batches in pieces:
+                    kept += batches
+                    rows += sum(batch.num_rows for batch in batches)
+                    size += sum(batch.nbytes for batch in batches)
+                    check(rows, size)
+            except BaseException:
+                pool.shutdown(wait=True, cancel_futures=True)
+                raise
+        declared = pa.schema([self.schema.field(number) for number in range(self.spec.outputs)])
+        return pa.Table.from_batches(kept, declared)
+
+    def units(self, split: Split) -> Iterator[Unit]:
+        """Yield what is to be read of a split: row groups that it owns and that statistics do not rule out."""
+        file = _open(split.path, file_identity(Path(split.path)), tuple(self.schema.names), self._names())
+        owned = [number for number, (offset, size) in enumerate(file.extents) if split.owns(offset, size)]
+        wanted = [number for number in owned if self._may_give_rows(file, number, split.values)]
+        self.metrics.row_groups += len(wanted)
+        self.metrics.row_groups_pruned += len(owned) - len(wanted)
+        for first, last in _runs(wanted):
+            rows = [file.metadata.row_group(number).num_rows for number in range(first, last)]
+            for start, stop in grouped(rows, self.max_rows):
+                yield Unit(file, first + start, first + stop, split.values)
+
+    def rows_of(self, unit: Unit) -> Iterator[RowSet]:
+        """Yield the rows of a unit that the filter keeps."""
+        for rows in self._unfiltered(unit):
+            self.metrics.rows += rows.length
+            if self.spec.filter is None:
+                yield rows
+                continue
+            kept = np.flatnonzero(holds(self.spec.filter, rows))
+            if kept.size == rows.length:
+                yield rows
+            elif kept.size:
+                yield rows.picked(kept)
+
+    def _names(self) -> tuple[tuple[str, ...], bool]:
+        return tuple(column.name for column in self.spec.columns), self.spec.case_sensitive
+
+    def _batches(self, unit: Unit, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        for rows in self.rows_of(unit):
+            arrays = [rows.gather(ColumnRef(PROBE, number)) for number in range(len(names))]
+            yield pa.RecordBatch.from_arrays(arrays, names=list(names))
+
+    def _unfiltered(self, unit: Unit) -> Iterator[RowSet]:
+        metadata = unit.file.metadata
+        rows = sum(metadata.row_group(number).num_rows for number in range(unit.first, unit.last))
+        leaves = [leaf for leaf in map(unit.file.leaf, range(len(self.spec.columns))) if leaf is not None]
+        size = sum(metadata.row_group(unit.first).column(leaf).total_uncompressed_size for leaf in leaves)
+        if unit.last == unit.first + 1 and (rows > MAX_GROUP_ROWS or size > MAX_GROUP_BYTES):
+            yield from self._streamed(unit, leaves)
+            return
+        columns = [_GroupColumn(self, unit, number) for number in range(len(self.spec.columns))]
+        for start in range(0, rows, self.max_rows):
+            length = min(self.max_rows, rows - start)
+            yield RowSet.of_morsel([column.part(start, length) for column in columns], length)
+
+    def _streamed(self, unit: Unit, leaves: Sequence[int]) -> Iterator[RowSet]:
+        """Give out a row group that is too large to be held: all columns of some rows at a time."""
+        reader = unit.file.reader()
+        self._count_bytes(unit, leaves)
+        order = sorted(set(leaves))
+        for batch in reader.iter_batches(
+            self.max_rows, row_groups=list(range(unit.first, unit.last)), column_indices=order, use_threads=False
+        ):
+            columns = []
+            for number in range(len(self.spec.columns)):
+                leaf = unit.file.leaf(number)
+                target = self.schema.field(number).type
+                if leaf is None:
+                    columns.append(Column.of(self._constant(unit, number, batch.num_rows)))
+                else:
+                    columns.append(Column.of(as_declared(batch.column(order.index(leaf)), target, unit.file.path)))
+            yield RowSet.of_morsel(columns, batch.num_rows)
+
+    def read(self, unit: Unit, number: int) -> pa.ChunkedArray | None:
+        """Read one column of a unit; None if it is none of the file's."""
+        leaf = unit.file.leaf(number)
+        if leaf is None:
+            return None
+        self._count_bytes(unit, [leaf])
+        groups = list(range(unit.first, unit.last))
+        return unit.file.reader().read_row_groups(groups, column_indices=[leaf], use_threads=False).column(0)
+
+    def part(self, unit: Unit, number: int, whole: pa.ChunkedArray | None, start: int, length: int) -> pa.Array:
+        """Return rows `start` to `start + length` of a column that `read` has read, in its declared type."""
+        if whole is None:
+            return self._constant(unit, number, length)
+        piece = whole.slice(start, length)
+        array = piece.chunk(0) if piece.num_chunks == 1 else piece.combine_chunks()
+        return as_declared(array, self.schema.field(number).type, unit.file.path)
+
+    def _constant(self, unit: Unit, number: int, length: int) -> pa.Array:
+        """Return a partition value, or nulls for a column that the file lacks."""
+        target = self.schema.field(number).type
+        partition = self.spec.columns[number].partition
+        text = None if partition is None else unit.values[partition]
+        return pa.nulls(length, target) if text is None else literal_array(text, target, length)
+
+    def _count_bytes(self, unit: Unit, leaves: Sequence[int]) -> None:
+        for number in range(unit.first, unit.last):
+            group = unit.file.metadata.row_group(number)
+            self.metrics.bytes += sum(group.column(leaf).total_compressed_size for leaf in leaves)
+
+    def _may_give_rows(self, file: _File, number: int, values: tuple[str | None, ...]) -> bool:
+        rows = file.metadata.row_group(number).num_rows
+        if rows == 0:
+            return False
+
+        def bounds(column: int) -> ColumnBounds:
+            if self.spec.columns[column].partition is not None:
+                return _UNKNOWN
+            return file.bounds(number, column, self.schema.field(column).type)
+
+        if self.spec.filter is not None and not may_hold(self.spec.filter, bounds, rows):
+            return False
+        return all(may_meet(bounds(key.column), key.keys) for key in self.bounds)
+
+
+class _GroupColumn:
+    """One column of a unit, read once for all of its morsels."""
+
+    def __init__(self, scan: ParquetScan, unit: Unit, number: int) -> None:
+        self._scan = scan
+        self._unit = unit
+        self._number = number
+
+    @cached_property
+    def _whole(self) -> pa.ChunkedArray | None:
+        return self._scan.read(self._unit, self._number)
+
+    def part(self, start: int, length: int) -> DeferredColumn:
+        return DeferredColumn(lambda: self._scan.part(self._unit, self._number, self._whole, start, length))
+
+
+class _File:
+    """A Parquet file: its footer, and where the columns of a scan are in it."""
+
+    def __init__(self, path: str, names: Sequence[str], case_sensitive: bool) -> None:
+        self.path = path
+        opened = pq.ParquetFile(path)
+        self.metadata = opened.metadata
+        self.extents = [_extent(self.metadata.row_group(number)) for number in range(self.metadata.num_row_groups)]
+        leaves = _top_level_leaves(opened.schema_arrow, case_sensitive)
+        self._leaves = [leaves.get(name if case_sensitive else name.lower()) for name in names]
+        opened.close()
+
+    def leaf(self, column: int) -> int | None:
+        """Return the number of the Parquet column that holds column number `column` of the scan, None if none does."""
+        return self._leaves[column]
+
+    def reader(self) -> Any:
+        """Open the file once more: threads do not share a reader."""
+        return pq.ParquetFile(self.path, metadata=self.metadata, coerce_int96_timestamp_unit="us").reader
+
+    def bounds(self, group: int, column: int, target: pa.DataType) -> ColumnBounds:
+        """Return what statistics say of a column in a row group."""
+        leaf = self._leaves[column]
+        if leaf is None:
+            return _UNKNOWN
+        chunk = self.metadata.row_group(group).column(leaf)
+        statistics = chunk.statistics
+        if statistics is None:
+            return _UNKNOWN
+        nulls = statistics.null_count if statistics.has_null_count else None
+        convert = _bound_of(chunk.physical_type, self.metadata.schema.column(leaf), target)
+        if convert is None or not statistics.has_min_max:
+            return ColumnBounds(nulls=nulls)
+        return ColumnBounds(convert(statistics.min_raw), convert(statistics.max_raw), nulls)
+
+
+@lru_cache(_OPEN_FILES)
+def _open(path: str, identity: FileIdentity, columns: tuple[str, ...], names: tuple[tuple[str, ...], bool]) -> _File:
+    return _File(path, *names)
+
+
+def _extent(group: Any) -> tuple[int, int]:
+    """Return where a row group begins and how many bytes it takes, as Spark's reader reckons."""
+    first = group.column(0)
+    begins = [first.data_page_offset]
+    if first.has_dictionary_page and first.dictionary_page_offset:
+        begins.append(first.dictionary_page_offset)
+    return min(begins), sum(group.column(number).total_compressed_size for number in range(group.num_columns))
+
+
+def _top_level_leaves(schema: pa.Schema, case_sensitive: bool) -> dict[str, int]:
+    """Return the Parquet column number of each top-level column that is not nested."""
+    found: dict[str, int] = {}
+    at = 0
+    for column in schema:
+        width = _leaf_count(column.type)
+        if not pa.types.is_nested(column.type):
+            found.setdefault(column.name if case_sensitive else column.name.lower(), at)
+        at += width
+    return found
+
+
+def _leaf_count(arrow_type: pa.DataType) -> int:
+    if isinstance(arrow_type, pa.BaseExtensionType):
+        return _leaf_count(arrow_type.storage_type)
+    if not pa.types.is_nested(arrow_type):
+        return 1
+    return sum(_leaf_count(arrow_type.field(number).type) for number in range(arrow_type.num_fields))
+
+
+def _bound_of(physical: str, column: Any, target: pa.DataType) -> Callable[[Any], Any] | None:
+    """Return how raw statistics become bounds, None where they say nothing about the values as `target`."""
+    if physical in ("INT32", "INT64"):
+        if pa.types.is_decimal(target):
+            return lambda raw: Decimal(raw).scaleb(-target.scale)
+        if pa.types.is_timestamp(target):
+            per_unit = {"MICROS": 1, "MILLIS": 1000}
+            unit = next((factor for name, factor in per_unit.items() if name in _unit(column)), None)
+            return None if unit is None else lambda raw: raw * unit
+        if pa.types.is_signed_integer(target) or pa.types.is_date32(target):
+            return lambda raw: raw
+    if physical == "BYTE_ARRAY" and pa.types.is_string(target):
+        return lambda raw: raw if isinstance(raw, bytes) else raw.encode()
+    return None
+
+
+def _unit(column: Any) -> str:
+    """Return what a column's logical type says of its time unit, in capitals."""
+    text = str(column.logical_type).upper()
+    return text.replace("MICROSECONDS", "MICROS").replace("MILLISECONDS", "MILLIS")
+
+
+def as_declared(array: pa.Array, target: pa.DataType, path: str) -> pa.Array:
+    """Return what a file holds in the Arrow type of the Spark type that the query takes it for.
+
+    The planner has made sure that both are the same values; they may be spelled differently (dictionaries, units).
+
+    Raises:
+        SchemaMismatchError: they are not, as the file has been replaced since.
+    """
+    if array.type == target:
+        return array
+    try:
+        if isinstance(array, pa.ExtensionArray):
+            array = array.storage
+        if pa.types.is_dictionary(array.type):
+            array = array.dictionary_decode()
+        if pa.types.is_timestamp(array.type) and pa.types.is_timestamp(target):
+            # Whether a zone is named is no matter of the values: they count from the epoch in UTC, or are declared so.
+            return array.cast(pa.timestamp("us", tz=array.type.tz)).view(target)
+        return array.cast(target)
+    except (pa.ArrowException, TypeError) as error:
+        raise SchemaMismatchError(
+            f"{path} holds {array.type} where the query was planned for {target}: was it replaced? ({error})"
+        ) from error
+
+
+def _runs(numbers: Sequence[int]) -> Iterator[tuple[int, int]]:
+    """Yield the runs [first, last) of consecutive numbers."""
+    start = 0
+    for at in range(1, len(numbers) + 1):
+        if at == len(numbers) or numbers[at] != numbers[at - 1] + 1:
+            yield numbers[start], numbers[at - 1] + 1
+            start = at
