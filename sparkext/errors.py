@@ -32,6 +32,16 @@ class BuildSideTooLargeError(SparkExtError):
     """The build side exceeds its byte limit. Names the size reached, the limit and the ways out."""
 
 
+class FileReadError(SparkExtError):
+    """A data file cannot be read. The session extension makes Spark's own error of it, and takes the message apart."""
+
+    @classmethod
+    def of(cls, path: str, cause: Exception) -> FileReadError:
+        """Name the file, and whether it is missing or something else is wrong with it."""
+        problem = "no such file" if isinstance(cause, FileNotFoundError) else f"{type(cause).__name__}: {cause}"
+        return cls(f"cannot read {path!r}: {problem}")
+
+
 class BuildFileError(SparkExtError):
     """A published build side or an index file is truncated, damaged or of another version."""
 

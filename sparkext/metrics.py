@@ -86,3 +86,8 @@ def last_run(tasks: Iterable[TaskMetrics]) -> list[TaskMetrics]:
 def merged_operators(tasks: Sequence[TaskMetrics]) -> list[OperatorSummary]:
     """Add up the operator summaries of the tasks of one run."""
     return merge_summaries([task.operators for task in tasks])
+
+
+def merged_scans(scans: Sequence[ScanMetrics]) -> ScanMetrics:
+    """Add up what the tasks of one run have read."""
+    return ScanMetrics(**{name: sum(vars(scan)[name] for scan in scans) for name in vars(ScanMetrics())})

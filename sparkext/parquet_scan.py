@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from decimal import Decimal
 from functools import cached_property, lru_cache
@@ -22,7 +23,7 @@ import pyarrow.parquet as pq
 
 from sparkext.conditions import holds, literal_array
 from sparkext.container import FileIdentity, file_identity
-from sparkext.errors import SchemaMismatchError
+from sparkext.errors import FileReadError, SchemaMismatchError
 from sparkext.kernels.gather import Column
 from sparkext.kernels.row_ids import RowIds
 from sparkext.metrics import ScanMetrics
@@ -113,9 +114,16 @@ class ParquetScan:
         declared = pa.schema([self.schema.field(number) for number in range(self.spec.outputs)])
         return pa.Table.from_batches(kept, declared)
 
+    def identity(self, split: Split) -> FileIdentity:
+        """Tell which file lies where the split says, as long as it is that file."""
+        with _reading(split.path):
+            return file_identity(Path(split.path))
+
     def units(self, split: Split) -> Iterator[Unit]:
         """Yield what is to be read of a split: row groups that it owns and that statistics do not rule out."""
-        file = _open(split.path, file_identity(Path(split.path)), tuple(self.schema.names), self._names())
+        identity = self.identity(split)
+        with _reading(split.path):
+            file = _open(split.path, identity, self._names())
         owned = [number for number, (offset, size) in enumerate(file.extents) if split.owns(offset, size)]
         wanted = [number for number in owned if self._may_give_rows(file, number, split.values)]
         self.metrics.row_groups += len(wanted)
@@ -161,12 +169,9 @@ class ParquetScan:
 
     def _streamed(self, unit: Unit, leaves: Sequence[int]) -> Iterator[RowSet]:
         """Give out a row group that is too large to be held: all columns of some rows at a time."""
-        reader = unit.file.reader()
         self._count_bytes(unit, leaves)
         order = sorted(set(leaves))
-        for batch in reader.iter_batches(
-            self.max_rows, row_groups=list(range(unit.first, unit.last)), column_indices=order, use_threads=False
-        ):
+        for batch in unit.file.stream(range(unit.first, unit.last), order, self.max_rows):
             columns = []
             for number in range(len(self.spec.columns)):
                 leaf = unit.file.leaf(number)
@@ -184,7 +189,8 @@ class ParquetScan:
             return None
         self._count_bytes(unit, [leaf])
         groups = list(range(unit.first, unit.last))
-        return unit.file.reader().read_row_groups(groups, column_indices=[leaf], use_threads=False).column(0)
+        with _reading(unit.file.path):
+            return unit.file.reader().read_row_groups(groups, column_indices=[leaf], use_threads=False).column(0)
 
     def part(self, unit: Unit, number: int, whole: pa.ChunkedArray | None, start: int, length: int) -> pa.Array:
         """Return rows `start` to `start + length` of a column that `read` has read, in its declared type."""
@@ -257,6 +263,19 @@ class _File:
         """Open the file once more: threads do not share a reader."""
         return pq.ParquetFile(self.path, metadata=self.metadata, coerce_int96_timestamp_unit="us").reader
 
+    def stream(self, groups: Sequence[int], leaves: Sequence[int], rows: int) -> Iterator[pa.RecordBatch]:
+        """Read Parquet columns of row groups, so many rows at a time."""
+        with _reading(self.path):
+            batches = self.reader().iter_batches(
+                rows, row_groups=list(groups), column_indices=list(leaves), use_threads=False
+            )
+        while True:
+            with _reading(self.path):
+                batch = next(batches, None)
+            if batch is None:
+                return
+            yield batch
+
     def bounds(self, group: int, column: int, target: pa.DataType) -> ColumnBounds:
         """Return what statistics say of a column in a row group."""
         leaf = self._leaves[column]
@@ -273,8 +292,17 @@ class _File:
         return ColumnBounds(convert(statistics.min_raw), convert(statistics.max_raw), nulls)
 
 
+@contextmanager
+def _reading(path: str) -> Iterator[None]:
+    """Say of which file an error speaks."""
+    try:
+        yield
+    except (OSError, pa.ArrowException) as error:
+        raise FileReadError.of(path, error) from error
+
+
 @lru_cache(_OPEN_FILES)
-def _open(path: str, identity: FileIdentity, columns: tuple[str, ...], names: tuple[tuple[str, ...], bool]) -> _File:
+def _open(path: str, identity: FileIdentity, names: tuple[tuple[str, ...], bool]) -> _File:
     return _File(path, *names)
 
 

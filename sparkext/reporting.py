@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from sparkext import spark_bridge
 from sparkext.errors import ReportUnavailableError
 from sparkext.lineage import remembered
-from sparkext.metrics import TaskMetrics, last_run, merged_operators
+from sparkext.metrics import ScanMetrics, TaskMetrics, last_run, merged_operators, merged_scans
 from sparkext.plans.morsel import OperatorSummary
 
 if TYPE_CHECKING:
@@ -18,7 +18,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class JoinReport:
-    """One operator of the chain. Bytes, rows and seconds; None where it does not apply or is not known."""
+    """One operator of the chain. Bytes, rows and seconds; None where it does not apply or is not known.
+
+    `index_reused`: an earlier query had left the index in the cache.
+    """
 
     operator: str
     rows_in: int
@@ -28,6 +31,7 @@ class JoinReport:
     build_rows: int | None
     index_bytes: int | None
     build_seconds: float | None
+    index_reused: bool | None
     morsels: int
     budget_min: int | None
     budget_median: int | None
@@ -53,6 +57,12 @@ class Report:
     joins: tuple[JoinReport, ...]
     tasks: tuple[TaskMetrics, ...]
 
+    @property
+    def scan(self) -> ScanMetrics | None:
+        """What the tasks read of the probe side's files together, or None if its rows came from Spark."""
+        scans = [task.scan for task in self.tasks if task.scan is not None]
+        return merged_scans(scans) if scans else None
+
     def to_pandas(self) -> pd.DataFrame:
         """One row per operator, the columns of `JoinReport` and `fan_out`."""
         import pandas as pd
@@ -68,6 +78,11 @@ class Report:
         rows_in = sum(task.rows_in for task in self.tasks)
         peak = max((task.peak_rss_bytes for task in self.tasks), default=0)
         lines.append(f"{len(self.tasks)} tasks, {rows_in:,} rows in, peak worker memory {_size(peak)}")
+        if self.scan is not None:
+            lines.append(
+                f"workers read {_size(self.scan.bytes)}: {self.scan.rows:,} rows in {self.scan.row_groups} row groups,"
+                f" {self.scan.row_groups_pruned} more were ruled out by statistics"
+            )
         return "\n".join(lines)
 
 
@@ -128,6 +143,7 @@ def summarise(labels: list[str], tasks: list[TaskMetrics]) -> Report:
                 build_rows=info["build_rows"],
                 index_bytes=info["bytes"],
                 build_seconds=built,
+                index_reused=all(task.indexes[number]["reused"] for task in tasks),
             )
         )
     joins.append(_entry("gather payload", operators[-1], seconds[-1]))
@@ -144,6 +160,7 @@ def _entry(
     build_rows: int | None = None,
     index_bytes: int | None = None,
     build_seconds: float | None = None,
+    index_reused: bool | None = None,
 ) -> JoinReport:
     return JoinReport(
         operator=operator,
@@ -154,6 +171,7 @@ def _entry(
         build_rows=build_rows,
         index_bytes=index_bytes,
         build_seconds=build_seconds,
+        index_reused=index_reused,
         morsels=summary["calls"],
         budget_min=summary["budget_min"],
         budget_median=summary["budget_median"],
@@ -191,12 +209,18 @@ def _cells(join: JoinReport) -> tuple[str, ...]:
         join.index or "",
         "" if join.build_rows is None else f"{join.build_rows:,}",
         "" if join.index_bytes is None else _size(join.index_bytes),
-        "" if join.build_seconds is None else f"{join.build_seconds:.3f} s",
+        _built(join),
         f"{join.morsels:,}",
         "" if None in budgets else "/".join(str(budget) for budget in budgets),
         "" if join.lowest_headroom is None else f"{_size(join.lowest_headroom)} ({join.headroom_limit})",
         f"{join.seconds:.3f} s",
     )
+
+
+def _built(join: JoinReport) -> str:
+    if join.build_seconds is None:
+        return ""
+    return "(reused)" if join.index_reused else f"{join.build_seconds:.3f} s"
 
 
 def _line(cells: tuple[str, ...], widths: list[int]) -> str:

@@ -194,9 +194,9 @@ class ScannedFiles:
                 build = open_build_side(entry, recipe)
                 break
             except FileNotFoundError:
-                # Another query has made room for its own: this one needs the entry all the same.
-                if last_attempt or not self._files_exist():
+                if last_attempt:
                     raise
+                # Another query has made room for its own: this one needs the entry all the same.
         if not reused:
             evict(entry, self.cache_bytes)
         return replace(build, reused=reused)
@@ -211,15 +211,9 @@ class ScannedFiles:
             self.splits, self.threads, lambda rows, size: check_build_size(rows, size, self.max_bytes)
         )
 
-    def _files_exist(self) -> bool:
-        return all(Path(split.path).exists() for split in self.splits)
-
     def _digest(self) -> str:
         """Name the rows: what is read of which files, as they are now."""
-        files = [
-            (split.path, split.start, split.length, split.values, file_identity(Path(split.path)))
-            for split in self.splits
-        ]
+        files = [(*vars(split).values(), self.scan.identity(split)) for split in self.splits]
         spec = self.scan.spec
         parts = [__version__, FORMAT_VERSION, repr(spec), str(self.scan.schema), files]
         return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:32]

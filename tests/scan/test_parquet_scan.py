@@ -20,7 +20,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sparkext import parquet_scan
-from sparkext.errors import SchemaMismatchError
+from sparkext.errors import FileReadError, SchemaMismatchError
 from sparkext.parquet_scan import KeyBounds, ParquetScan
 from sparkext.plans.predicate import Predicate, parse_predicate
 from sparkext.plans.scan import ScanColumn, ScanSpec, Split
@@ -302,6 +302,6 @@ def test_a_replaced_file_is_read_anew(tmp_path: Path) -> None:
         assert read(scan_of([("k", pa.int64())]), [whole(path)]) == [{"c0": number}] * 5
 
 
-def test_a_missing_file_is_an_error_of_the_system(tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError):
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(FileReadError, match=r"cannot read '.*none': no such file"):
         read(scan_of([("k", pa.int64())]), [whole(tmp_path / "none")])

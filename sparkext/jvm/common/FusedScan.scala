@@ -9,7 +9,7 @@ import org.apache.spark.sql.catalyst.expressions.{Left => _, Right => _, _}
 import org.apache.spark.sql.catalyst.plans.physical.SinglePartition
 import org.apache.spark.sql.execution._
 import org.apache.spark.sql.execution.datasources.{FilePartition, FileScanRDD, PartitionedFile}
-import org.apache.spark.sql.types.StructType
+import org.apache.spark.sql.types.{DataType, StructType}
 
 /** A Parquet scan that workers do themselves: which columns of which files, and which rows of them.
   *
@@ -31,8 +31,8 @@ case class FusedScan(
       ("filter" -> filter.flatMap(WorkerCondition.of(_, place).toOption)) ~
       ("case_sensitive" -> caseSensitive)
 
-  /** What the scan reads, with the types that Spark gives the columns. */
-  def schema: StructType = PipelinedJoinExec.sent(columns.map(_.attribute))
+  /** What the scan reads, with the types that the query gives the columns. */
+  def schema: StructType = PipelinedJoinExec.sent(columns.map(_.dataType))
 
   /** Python's `Split`s of one partition. */
   def splits(partition: FilePartition): JValue = JArray(partition.files.map(split).toList)
@@ -56,11 +56,13 @@ case class FusedScan(
       filter.map(condition => s" filter ${condition.sql}").getOrElse("")
 
   private def place(attribute: Attribute): ColumnRef =
-    ColumnRef(0, columns.indexWhere(_.attribute.exprId == attribute.exprId))
+    ColumnRef(
+      0,
+      columns.indexWhere(column => column.attribute.exprId == attribute.exprId && column.dataType == attribute.dataType))
 }
 
-/** A column of the files, or the partition value number `partition`. */
-case class ScanColumn(attribute: Attribute, partition: Option[Int])
+/** A column of the files, or the partition value number `partition`, given out as `dataType`. */
+case class ScanColumn(attribute: Attribute, dataType: DataType, partition: Option[Int])
 
 object FusedScan {
 
@@ -86,7 +88,7 @@ object FusedScan {
         peeled.scan.conf.caseSensitiveAnalysis)
 
   /** `outputs` and `filters` in terms of what the scan gives out. */
-  private case class Peeled(scan: FileSourceScanExec, outputs: Seq[Attribute], filters: Seq[Expression])
+  private case class Peeled(scan: FileSourceScanExec, outputs: Seq[Expression], filters: Seq[Expression])
 
   private def peel(plan: SparkPlan): Either[String, Peeled] = plan match {
     case scan: FileSourceScanExec => Right(Peeled(scan, scan.output, Nil))
@@ -101,20 +103,19 @@ object FusedScan {
     case ProjectExec(columns, child) =>
       peel(child).flatMap { below =>
         val atScan = renaming(child.output, below.outputs)
-        val plain = columns.map {
-          case attribute: Attribute => Right(attribute)
-          case Alias(attribute: Attribute, _) => Right(attribute)
-          case computed => Left(s"a column that Spark computes: ${computed.sql}")
+        val outputs = columns.map {
+          case Alias(child, _) => atScan(child)
+          case attribute => atScan(attribute)
         }
-        plain.collectFirst { case Left(reason) => reason }.toLeft(
-          below.copy(outputs = plain.collect { case Right(attribute) => atScan(attribute).asInstanceOf[Attribute] }))
+        outputs.find(Widened.unapply(_).isEmpty).map(computed => s"a column that Spark computes: ${computed.sql}")
+          .toLeft(below.copy(outputs = outputs))
       }
     case other => Left(s"not a scan of files: ${other.nodeName}")
   }
 
-  private def renaming(from: Seq[Attribute], to: Seq[Attribute]): Expression => Expression = {
-    val names = AttributeMap(from.zip(to))
-    _.transformUp { case attribute: Attribute => names.getOrElse(attribute, attribute) }
+  private def renaming(from: Seq[Attribute], to: Seq[Expression]): Expression => Expression = {
+    val sources = AttributeMap(from.zip(to))
+    _.transformUp { case attribute: Attribute => sources.getOrElse(attribute, attribute) }
   }
 
   /** What is asked of the scan beside files and columns. */
@@ -126,12 +127,14 @@ object FusedScan {
     else Right(())
 
   private def columnsOf(peeled: Peeled): Either[String, Seq[ScanColumn]] = {
-    val wanted = peeled.outputs ++ AttributeSet(peeled.filters).filterNot(AttributeSet(peeled.outputs).contains)
+    val direct = AttributeSet(peeled.outputs.collect { case attribute: Attribute => attribute })
+    val wanted = peeled.outputs ++ AttributeSet(peeled.filters).filterNot(direct.contains)
     val data = peeled.scan.requiredSchema.fieldNames
     val partition = peeled.scan.relation.partitionSchema.fieldNames
-    val columns = wanted.map { attribute =>
-      if (partition.contains(attribute.name)) Right(ScanColumn(attribute, Some(partition.indexOf(attribute.name))))
-      else if (data.contains(attribute.name)) Right(ScanColumn(attribute, None))
+    val columns = wanted.map { expression =>
+      val attribute = Widened.unapply(expression).get
+      val value = Some(partition.indexOf(attribute.name)).filter(_ >= 0)
+      if (value.isDefined || data.contains(attribute.name)) Right(ScanColumn(attribute, expression.dataType, value))
       else Left(s"column ${attribute.name}, which is not in the files")
     }
     columns.collectFirst { case Left(reason) => reason }.toLeft(columns.collect { case Right(column) => column })

@@ -14,7 +14,7 @@ import org.apache.spark.sql.catalyst.expressions.{Attribute, AttributeSet, Expre
 import org.apache.spark.sql.catalyst.plans.physical.{Partitioning, UnknownPartitioning}
 import org.apache.spark.sql.execution.{SparkPlan, SQLExecution}
 import org.apache.spark.sql.execution.metric.SQLMetrics
-import org.apache.spark.sql.types.{StringType, StructField, StructType}
+import org.apache.spark.sql.types.{DataType, StringType, StructField, StructType}
 
 /** A chain of joins as one operator: `probe` streams through the indexes of all `builds` inside Python workers.
   *
@@ -59,7 +59,7 @@ case class PipelinedJoinExec(
       number -> new BuildSidePublisher(
         sparkContext,
         builds(number),
-        PipelinedJoinExec.sent(builds(number).output),
+        PipelinedJoinExec.sentColumns(builds(number).output),
         joins(number).label,
         joins(number).maxBuildBytes,
         conf.sessionLocalTimeZone)
@@ -84,7 +84,7 @@ case class PipelinedJoinExec(
       case Right(python) => python
       case Left(problem) => throw new IllegalStateException(s"no Python to run the pipelined join: $problem")
     }
-    val result = PipelinedJoinExec.sent(output)
+    val result = PipelinedJoinExec.sentColumns(output)
     val reports = new TaskReports(
       UUID.randomUUID().toString,
       buildScans.indices.filter(buildScans(_).isRight).toSet,
@@ -97,7 +97,7 @@ case class PipelinedJoinExec(
       probeScan.toOption,
       buildScans.zipWithIndex.map {
         case (Right(scan), number) => WorkOrder.read(scan, joins(number).maxBuildBytes)
-        case (_, number) => WorkOrder.broadcast(sides(number).broadcast.id, PipelinedJoinExec.sent(builds(number).output))
+        case (_, number) => WorkOrder.broadcast(sides(number).broadcast.id, PipelinedJoinExec.sentColumns(builds(number).output))
       },
       reports.run,
       tasksSharing)
@@ -105,13 +105,13 @@ case class PipelinedJoinExec(
     val evaluators = SparkShim.evaluatorFactory(
       output,
       ChainedPythonFunctions(Seq(SparkShim.pythonFunction(command, python, broadcasts, sparkContext))),
-      probeScan.fold(_ => PipelinedJoinExec.sent(probe.output), _ => PipelinedJoinExec.Splits),
+      probeScan.fold(_ => PipelinedJoinExec.sentColumns(probe.output), _ => PipelinedJoinExec.Splits),
       result,
       conf,
       PipelineMetrics.forRunner(metrics))
     input().mapPartitionsWithIndexInternal { (partition, rows) =>
       reports.collectFrom(TaskContext.get())
-      evaluators.createEvaluator().eval(partition, rows)
+      new ReadFailures(evaluators.createEvaluator().eval(partition, rows))
     }
   }
 
@@ -183,7 +183,9 @@ object PipelinedJoinExec {
   private val Splits = StructType(Seq(StructField("splits", StringType)))
 
   /** How columns are called on their way: by number, as names may be empty, repeated, or hold anything. */
-  private[sparkext] def sent(columns: Seq[Attribute]): StructType = StructType(columns.zipWithIndex.map { case (column, number) =>
-    StructField(s"c$number", column.dataType)
+  private[sparkext] def sent(types: Seq[DataType]): StructType = StructType(types.zipWithIndex.map { case (dataType, number) =>
+    StructField(s"c$number", dataType)
   })
+
+  private def sentColumns(columns: Seq[Attribute]): StructType = sent(columns.map(_.dataType))
 }

@@ -19,6 +19,7 @@ object WorkerCondition {
     case And(left, right) => connective("and", Seq(left, right), place)
     case Or(left, right) => connective("or", Seq(left, right), place)
     case Not(child) => connective("not", Seq(child), place)
+    case flag: Attribute if flag.dataType == BooleanType => comparison("=", flag, Literal.TrueLiteral, place)
     case IsNull(column: Attribute) => Right(test("is_null", Seq(operand(column, place).get)))
     case IsNotNull(column: Attribute) => of(Not(IsNull(column)), place)
     case EqualTo(left, right) => comparison("=", left, right, place)
@@ -103,7 +104,7 @@ object WorkerCondition {
   }
 
   private def operand(expression: Expression, place: Attribute => ColumnRef): Option[JObject] = expression match {
-    case column: Attribute =>
+    case Widened(column) =>
       val ref = place(column)
       Some(("source" -> ref.source) ~ ("column" -> ref.column))
     case literal: Literal => text(literal).map(value => JObject("literal" -> value))
@@ -111,4 +112,15 @@ object WorkerCondition {
   }
 
   private def test(name: String, arguments: Seq[JValue]): JObject = ("op" -> name) ~ ("args" -> arguments)
+}
+
+/** A column, or an integer column in a wider type: workers compare and give out either. */
+object Widened {
+  def unapply(expression: Expression): Option[Attribute] = expression match {
+    case column: Attribute => Some(column)
+    case Cast(column: Attribute, wide: IntegralType, _, _)
+        if column.dataType.isInstanceOf[IntegralType] && column.dataType.defaultSize <= wide.defaultSize =>
+      Some(column)
+    case _ => None
+  }
 }
