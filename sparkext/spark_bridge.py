@@ -356,6 +356,7 @@ def _sweep() -> None:
     for path, (context, weak) in list(_published.items()):
         owner = context()
         stopped = owner is None or owner._jsc is None
-        if stopped or weak.get() is None:
+        # Not `get`: a reference that reaches Python keeps its object until Python's garbage has been told to the JVM.
+        if stopped or weak.refersTo(None):
             remove_with_indexes(Path(path))
             del _published[path]

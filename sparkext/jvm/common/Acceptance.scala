@@ -10,7 +10,7 @@ import org.apache.spark.sql.execution.adaptive.{BroadcastQueryStageExec, Logical
 object Acceptance {
 
   /** What a pipeline may cost of Spark's estimate: estimates err, and a join that stays as it is disappoints nobody. */
-  private val WorthIt = 0.6
+  private val WorthIt = 0.7
 
   /** A join on its own: hint mode takes hinted ones, and no mode takes a build side that is known not to fit. */
   def stage(stage: JoinStage, settings: Settings): Either[String, Unit] = {
@@ -26,12 +26,13 @@ object Acceptance {
   /** A whole chain, in auto mode: whether the estimates say that it wins. Hinted joins are taken without asking. */
   def chain(chain: JoinChain, settings: Settings): Either[String, Unit] =
     if (settings.mode == "hint" || chain.stages.exists(_.hint.isDefined)) Right(())
-    else if (chain.stages.forall(stage => Costs.isBroadcast(stage.build))) {
+    else if (chain.stages.forall(stage => Costs.isBroadcast(stage.build)) && !new Costs(chain, settings).fused) {
       Left("Spark broadcasts every build side of it, and rows would have to cross into Python")
     } else if (isPrunedAtRunTime(chain.probe)) {
       Left("dynamic partition pruning of the probe side needs Spark's own join")
     } else {
-      val (ours, sparks) = (Costs.pipeline(chain), Costs.spark(chain))
+      val costs = new Costs(chain, settings)
+      val (ours, sparks) = (costs.pipeline, costs.spark)
       if (ours <= sparks * WorthIt) Right(())
       else Left(f"by the estimates it is not clearly cheaper than Spark's own joins ($ours%.3f against $sparks%.3f)")
     }

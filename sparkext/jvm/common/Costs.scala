@@ -3,46 +3,91 @@ package org.apache.spark.sql.sparkext
 import org.apache.spark.sql.catalyst.expressions.{AttributeSet, Expression}
 import org.apache.spark.sql.catalyst.plans.logical.{Aggregate, Filter, LogicalPlan, Project}
 import org.apache.spark.sql.internal.SQLConf
+import org.apache.spark.sql.types.{BinaryType, StringType}
 
 /** What a chain of joins costs as a pipeline and as Spark's own joins, in seconds of two cores on the machine that the
   * coefficients were measured on. Only their ratio matters.
   *
-  * A pipeline pays for every row and column that crosses into Python, before any join has dropped a row; Spark pays for
-  * shuffling and sorting both sides of each join that it cannot broadcast, after the joins before it have dropped theirs.
+  * A pipeline pays for every row and column that workers read from files, which is little, or that crosses into Python, before
+  * any join has dropped a row; and for every one that comes back. Spark pays for reading what workers would read, for shuffling
+  * and sorting both sides of each join that it cannot broadcast, after the joins before it have dropped theirs, and for probing.
   */
+class Costs(chain: JoinChain, settings: Settings) {
+  import Costs._
+
+  private val probeKeys = chain.stages.flatMap(_.keys.map(_.probe))
+
+  /** Whether workers read the probe side: then no row crosses into Python at all. */
+  def fused: Boolean = columnsRead(chain.probe, probeKeys).isDefined
+
+  def pipeline: Double = {
+    val builds = chain.stages.map { stage =>
+      val columns = if (givesColumns(stage)) stage.build.output.length else stage.keys.length
+      brought(stage.build, stage.keys.map(_.build), columns) + millions(stage.build) * IndexedRow
+    }
+    val columns = chain.probe.output.length + chain.stages.filter(givesColumns).map(_.build.output.length).sum
+    Started + brought(chain.probe, probeKeys, chain.probe.output.length) + builds.sum +
+      survivors.last * ReturnedColumn * columns
+  }
+
+  def spark: Double = {
+    val joins = chain.stages.zip(survivors).map { case (stage, rows) =>
+      if (isBroadcast(stage.build) || (stage.kind == "inner" && isBroadcast(stage.probe))) rows * BroadcastProbedRow
+      else {
+        val shuffled = shuffling(stage.probe, rows, stage.keys.map(_.probe)) +
+          shuffling(stage.build, millions(stage.build), stage.keys.map(_.build))
+        if (Estimates.kept(stage.build) <= FewKept) shuffled * NotSorted else shuffled
+      }
+    }
+    val sources = (chain.probe -> probeKeys) +: chain.stages.map(stage => stage.build -> stage.keys.map(_.build))
+    val scans = sources.flatMap { case (plan, keys) =>
+      columnsRead(plan, keys).map(columns => reading(plan, columns, ScannedRow, ScannedColumn, ScannedText))
+    }
+    joins.sum + scans.sum
+  }
+
+  /** What it takes to bring the rows of a source to the workers. */
+  private def brought(plan: LogicalPlan, keys: Seq[Expression], columns: Int): Double =
+    columnsRead(plan, keys) match {
+      case Some(read) => reading(plan, read, ReadRow, ReadColumn, ReadText)
+      case None => millions(plan) * (CrossedRow + CrossedColumn * columns)
+    }
+
+  private def columnsRead(plan: LogicalPlan, keys: Seq[Expression]): Option[AttributeSet] = {
+    val own = keys.map(chain.atSources).filter(_.references.subsetOf(plan.outputSet))
+    FusedScan.expected(plan, plan.output ++ own, settings)
+  }
+
+  /** Millions of rows before each stage, and after the last. */
+  private def survivors: Seq[Double] =
+    chain.stages.scanLeft(millions(chain.probe)) { (rows, stage) =>
+      if (stage.kind == "inner" || stage.kind == "semi") rows * Estimates.kept(stage.build) else rows
+    }
+}
+
 object Costs {
-  // Seconds per million rows (and column): see the figures for the crossing, Spark's joins and the output in the README.
+  // Seconds per million rows (and column): see the figures for the crossing, scans, Spark's joins and the output in the README.
+  private val ReadRow = 0.005
+  private val ReadColumn = 0.006
+  private val ReadText = 0.03
   private val CrossedRow = 0.02
   private val CrossedColumn = 0.02
   private val IndexedRow = 0.02
   private val ReturnedColumn = 0.02
+  private val ScannedRow = 0.02
+  private val ScannedColumn = 0.012
+  private val ScannedText = 0.02
   private val ShuffledRow = 0.14
   private val ShuffledColumn = 0.02
-  private val BroadcastProbedRow = 0.02
+  private val BroadcastProbedRow = 0.05
+
+  /** Seconds until the workers have begun, which Spark's joins do not need. */
+  private val Started = 0.1
 
   // A build side that filters have made small is likely to be broadcast after all, once adaptive execution has seen its
   // size: then both sides have been shuffled, but are not sorted.
   private val FewKept = 0.3
   private val NotSorted = 0.5
-
-  def pipeline(chain: JoinChain): Double = {
-    val builds = chain.stages.map { stage =>
-      val columns = if (givesColumns(stage)) stage.build.output.length else stage.keys.length
-      millions(stage.build) * (CrossedRow + IndexedRow + CrossedColumn * columns)
-    }
-    val columns = chain.probe.output.length + chain.stages.filter(givesColumns).map(_.build.output.length).sum
-    millions(chain.probe) * (CrossedRow + CrossedColumn * chain.probe.output.length) + builds.sum +
-      survivors(chain).last * ReturnedColumn * columns
-  }
-
-  def spark(chain: JoinChain): Double = chain.stages.zip(survivors(chain)).map { case (stage, rows) =>
-    if (isBroadcast(stage.build) || isBroadcast(stage.probe)) rows * BroadcastProbedRow
-    else {
-      val shuffled = shuffling(stage.probe, rows, stage.keys.map(_.probe)) +
-        shuffling(stage.build, millions(stage.build), stage.keys.map(_.build))
-      if (Estimates.kept(stage.build) <= FewKept) shuffled * NotSorted else shuffled
-    }
-  }.sum
 
   /** Groups already lie where a join on what they are grouped by wants them. */
   private def shuffling(plan: LogicalPlan, rows: Double, keys: Seq[Expression]): Double =
@@ -61,11 +106,11 @@ object Costs {
 
   def isBroadcast(plan: LogicalPlan): Boolean = plan.stats.sizeInBytes <= SQLConf.get.autoBroadcastJoinThreshold
 
-  /** Millions of rows before each stage, and after the last. */
-  private def survivors(chain: JoinChain): Seq[Double] =
-    chain.stages.scanLeft(millions(chain.probe)) { (rows, stage) =>
-      if (stage.kind == "inner" || stage.kind == "semi") rows * Estimates.kept(stage.build) else rows
-    }
+  /** What it takes to read these columns of all rows, before any filter. */
+  private def reading(plan: LogicalPlan, columns: AttributeSet, row: Double, number: Double, text: Double): Double = {
+    val texts = columns.count(column => column.dataType == StringType || column.dataType == BinaryType)
+    Estimates.whole(plan) / 1e6 * (row + text * texts + number * (columns.size - texts))
+  }
 
   private def givesColumns(stage: JoinStage): Boolean = stage.kind == "inner" || stage.kind == "left"
 

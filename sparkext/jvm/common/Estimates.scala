@@ -4,13 +4,14 @@ import org.apache.spark.sql.catalyst.expressions._
 import org.apache.spark.sql.catalyst.plans.{ExistenceJoin, LeftAnti, LeftSemi}
 import org.apache.spark.sql.catalyst.plans.logical._
 import org.apache.spark.sql.catalyst.plans.logical.statsEstimation.EstimationUtils
+import org.apache.spark.sql.execution.datasources.{HadoopFsRelation, LogicalRelation}
 
 /** How many rows and bytes a plan gives, roughly.
   *
   * Without table statistics Spark takes a filter to keep everything, and a join for as large as the product of its sides,
   * which says nothing about which side of the next join is the smaller one. Here filters keep the usual shares, and a join is
-  * as large as its larger side, less what the filters on the other side take away: so it is with keys and foreign keys. What
-  * Spark knows (row counts from statistics, or from a stage that has run) goes before.
+  * as large as its larger side, less what the filters on the other side take away: so it is with keys and foreign keys. Parquet
+  * files say how many rows they hold. What Spark knows (row counts from statistics, or from a stage that has run) goes before.
   */
 object Estimates {
   private val GroupsOf = 0.2
@@ -19,6 +20,9 @@ object Estimates {
   def rows(plan: LogicalPlan): Double = size(plan).rows
 
   def bytes(plan: LogicalPlan): Double = rows(plan) * width(plan)
+
+  /** How many rows there were before any filter. */
+  def whole(plan: LogicalPlan): Double = size(plan).whole
 
   /** The share of a plan's rows that its filters keep, 1 if it has none. */
   def kept(plan: LogicalPlan): Double = size(plan).kept
@@ -44,8 +48,13 @@ object Estimates {
       Size(sizes.map(_.rows).sum, sizes.map(_.whole).sum)
     case unary: UnaryNode => size(unary.child)
     case leaf =>
-      val rows = leaf.stats.sizeInBytes.toDouble / width(leaf)
+      val rows = counted(leaf).getOrElse(leaf.stats.sizeInBytes.toDouble / width(leaf))
       Size(rows, rows)
+  }
+
+  private def counted(leaf: LogicalPlan): Option[Double] = leaf match {
+    case LogicalRelation(files: HadoopFsRelation, _, _, _, _) => ParquetFiles.rows(files)
+    case _ => None
   }
 
   private def joined(join: Join, left: Size, right: Size): Size = join.joinType match {

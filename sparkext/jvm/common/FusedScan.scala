@@ -6,9 +6,10 @@ import org.json4s.JsonAST._
 import org.json4s.JsonDSL._
 
 import org.apache.spark.sql.catalyst.expressions.{Left => _, Right => _, _}
+import org.apache.spark.sql.catalyst.plans.logical.{Filter, LogicalPlan, Project}
 import org.apache.spark.sql.catalyst.plans.physical.SinglePartition
 import org.apache.spark.sql.execution._
-import org.apache.spark.sql.execution.datasources.{FilePartition, FileScanRDD, PartitionedFile}
+import org.apache.spark.sql.execution.datasources.{FilePartition, FileScanRDD, HadoopFsRelation, LogicalRelation, PartitionedFile}
 import org.apache.spark.sql.types.{DataType, StructType}
 
 /** A Parquet scan that workers do themselves: which columns of which files, and which rows of them.
@@ -87,6 +88,27 @@ object FusedScan {
         peeled.scan.relation.partitionSchema,
         peeled.scan.conf.caseSensitiveAnalysis)
 
+  /** The columns that workers will read for `plan` to give out `columns`; None where Spark will read, as far as can be told
+    * before there is a physical plan.
+    */
+  def expected(plan: LogicalPlan, columns: Seq[Expression], settings: Settings): Option[AttributeSet] =
+    if (!settings.fusesScans || columns.exists(Widened.unapply(_).isEmpty)) None
+    else plan match {
+      case Project(projected, child) => expected(child, projected.map(unnamed), settings)
+      case Filter(condition, child) if uncovered(condition).isEmpty =>
+        expected(child, columns, settings).map(_ ++ condition.references)
+      case LogicalRelation(files: HadoopFsRelation, _, _, _, _) =>
+        val read = AttributeSet(columns)
+        if (ParquetFiles.relation(files).isRight && read.forall(column => ParquetFiles.isFlat(column.dataType))) Some(read)
+        else None
+      case _ => None
+    }
+
+  private def unnamed(column: Expression): Expression = column match {
+    case Alias(child, _) => child
+    case other => other
+  }
+
   /** `outputs` and `filters` in terms of what the scan gives out. */
   private case class Peeled(scan: FileSourceScanExec, outputs: Seq[Expression], filters: Seq[Expression])
 
@@ -103,10 +125,7 @@ object FusedScan {
     case ProjectExec(columns, child) =>
       peel(child).flatMap { below =>
         val atScan = renaming(child.output, below.outputs)
-        val outputs = columns.map {
-          case Alias(child, _) => atScan(child)
-          case attribute => atScan(attribute)
-        }
+        val outputs = columns.map(column => atScan(unnamed(column)))
         outputs.find(Widened.unapply(_).isEmpty).map(computed => s"a column that Spark computes: ${computed.sql}")
           .toLeft(below.copy(outputs = outputs))
       }

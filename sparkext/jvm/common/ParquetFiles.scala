@@ -9,8 +9,6 @@ import scala.util.control.NonFatal
 import com.google.common.cache.CacheBuilder
 import org.apache.hadoop.conf.Configuration
 import org.apache.hadoop.fs.Path
-import org.apache.parquet.HadoopReadOptions
-import org.apache.parquet.format.converter.ParquetMetadataConverter.SKIP_ROW_GROUPS
 import org.apache.parquet.hadoop.ParquetFileReader
 import org.apache.parquet.hadoop.metadata.FileMetaData
 import org.apache.parquet.hadoop.metadata.FileMetaData.EncryptionType
@@ -21,7 +19,7 @@ import org.apache.parquet.schema.PrimitiveType.PrimitiveTypeName
 import org.apache.spark.sql.catalyst.FileSourceOptions
 import org.apache.spark.sql.catalyst.expressions.Attribute
 import org.apache.spark.sql.catalyst.util.CaseInsensitiveMap
-import org.apache.spark.sql.execution.datasources.{DataSourceUtils, FilePartition, HadoopFsRelation, PartitionedFile}
+import org.apache.spark.sql.execution.datasources.{DataSourceUtils, FilePartition, HadoopFsRelation}
 import org.apache.spark.sql.execution.datasources.parquet.{ParquetFileFormat, ParquetOptions, ParquetToSparkSchemaConverter}
 import org.apache.spark.sql.internal.SQLConf
 import org.apache.spark.sql.types._
@@ -30,6 +28,7 @@ import org.apache.spark.sql.types._
 object ParquetFiles {
   private val Readers = 16
   private val KeptFooters = 4096L
+  private val Counted = 256
   private val ExistsDefault = "EXISTS_DEFAULT"
 
   /** Whether the relation is one of plain Parquet files, read with no option that changes what they hold. */
@@ -50,17 +49,27 @@ object ParquetFiles {
 
   /** Whether every file has these columns in the types that the query takes them to have, or not at all. */
   def check(relation: HadoopFsRelation, columns: Seq[Attribute], partitions: Seq[FilePartition]): Either[String, Unit] = {
-    val files = partitions.flatMap(_.files).distinctBy(_.filePath)
-    val hadoop = relation.sparkSession.sessionState.newHadoopConfWithOptions(relation.options)
+    val files = partitions.flatMap(_.files).map(file => Listed(file.toPath, file.modificationTime, file.fileSize)).distinct
     val rules = new Rules(relation, columns, SQLConf.get)
     for {
-      _ <- files.find(_.toPath.toUri.getScheme != "file").map(file => s"files that workers do not read: ${file.toPath}").toLeft(())
+      _ <- files.find(_.path.toUri.getScheme != "file").map(file => s"files that workers do not read: ${file.path}").toLeft(())
       _ <- columns.flatMap(rules.column).headOption.toLeft(())
-      footers <- read(files, hadoop)
-      _ <- footers.flatMap { case (file, footer) => rules.file(footer).map(problem => s"${file.toPath}: $problem") }
+      footers <- read(files, relation)
+      _ <- files.zip(footers).flatMap { case (file, footer) => rules.file(footer.meta).map(problem => s"${file.path}: $problem") }
         .headOption.toLeft(())
     } yield ()
   }
+
+  /** How many rows the relation's files hold: counted in the footers of some, and reckoned by size for the others. */
+  def rows(relation: HadoopFsRelation): Option[Double] =
+    if (relation.fileFormat.getClass != classOf[ParquetFileFormat]) None
+    else {
+      val files = relation.location.listFiles(Nil, Nil).flatMap(_.files)
+        .map(file => Listed(file.getPath, file.getModificationTime, file.getLen))
+      val counted = files.take(Counted)
+      val bytes = math.max(1L, counted.map(_.size).sum).toDouble
+      read(counted, relation).toOption.map(_.map(_.rows).sum * math.max(1.0, files.map(_.size).sum / bytes))
+    }
 
   private class Rules(relation: HadoopFsRelation, columns: Seq[Attribute], conf: SQLConf) {
     private val options = new ParquetOptions(relation.options, conf)
@@ -129,7 +138,8 @@ object ParquetFiles {
 
   private def isInt96(field: Type): Boolean = field.asPrimitiveType.getPrimitiveTypeName == PrimitiveTypeName.INT96
 
-  private def isFlat(dataType: DataType): Boolean = dataType match {
+  /** Whether values of the type lie in one column of a file, each by itself. */
+  def isFlat(dataType: DataType): Boolean = dataType match {
     case BooleanType | ByteType | ShortType | IntegerType | LongType | FloatType | DoubleType => true
     case DateType | TimestampType | TimestampNTZType | BinaryType | _: DecimalType => true
     case text: StringType => text.isUTF8BinaryCollation
@@ -145,7 +155,10 @@ object ParquetFiles {
   /** A file as it was when it was listed. */
   private case class Listed(path: Path, modified: Long, size: Long)
 
-  private val footers = CacheBuilder.newBuilder().maximumSize(KeptFooters).build[Listed, FileMetaData]()
+  /** What a file says of itself, and how many rows it has. */
+  private case class Footer(meta: FileMetaData, rows: Long)
+
+  private val footers = CacheBuilder.newBuilder().maximumSize(KeptFooters).build[Listed, Footer]()
 
   private val readers = Executors.newFixedThreadPool(
     Readers,
@@ -157,24 +170,23 @@ object ParquetFiles {
       }
     })
 
-  private def read(files: Seq[PartitionedFile], hadoop: Configuration): Either[String, Seq[(PartitionedFile, FileMetaData)]] =
+  private def read(files: Seq[Listed], relation: HadoopFsRelation): Either[String, Seq[Footer]] = {
+    val hadoop = relation.sparkSession.sessionState.newHadoopConfWithOptions(relation.options)
     try {
       val tasks = files.map { file =>
-        readers.submit(new Callable[FileMetaData] {
-          override def call(): FileMetaData = footer(file, hadoop)
+        readers.submit(new Callable[Footer] {
+          override def call(): Footer = footers.get(file, () => footer(file, hadoop))
         })
       }
-      Right(files.zip(tasks.map(_.get())))
+      Right(tasks.map(_.get()))
     } catch {
       case failed: ExecutionException => Left(s"a footer cannot be read: ${failed.getCause}")
       case NonFatal(problem) => Left(s"a footer cannot be read: $problem")
     }
-
-  private def footer(file: PartitionedFile, hadoop: Configuration): FileMetaData = {
-    val listed = Listed(file.toPath, file.modificationTime, file.fileSize)
-    footers.get(listed, () => {
-      val options = HadoopReadOptions.builder(hadoop, listed.path).withMetadataFilter(SKIP_ROW_GROUPS).build()
-      Using.resource(ParquetFileReader.open(HadoopInputFile.fromPath(listed.path, hadoop), options))(_.getFileMetaData)
-    })
   }
+
+  private def footer(file: Listed, hadoop: Configuration): Footer =
+    Using.resource(ParquetFileReader.open(HadoopInputFile.fromPath(file.path, hadoop))) { reader =>
+      Footer(reader.getFooter.getFileMetaData, reader.getRecordCount)
+    }
 }

@@ -1,36 +1,38 @@
 package org.apache.spark.sql.sparkext
 
-import org.apache.spark.{JobArtifactSet, PartitionEvaluatorFactory}
-import org.apache.spark.api.python.{ChainedPythonFunctions, PythonEvalType}
+import org.apache.spark.JobArtifactSet
+import org.apache.spark.api.python.{BasePythonRunner, ChainedPythonFunctions, PythonEvalType}
 import org.apache.spark.sql.catalyst.InternalRow
-import org.apache.spark.sql.catalyst.expressions.Attribute
 import org.apache.spark.sql.execution.metric.SQLMetric
-import org.apache.spark.sql.execution.python.{ArrowPythonRunner, MapInBatchEvaluatorFactory}
+import org.apache.spark.sql.execution.python.ArrowPythonRunner
 import org.apache.spark.sql.internal.SQLConf
 import org.apache.spark.sql.types.StructType
+import org.apache.spark.sql.vectorized.ColumnarBatch
 
 /** Everything that differs between Spark's minor versions. This one is for 4.1. */
 object SparkShim extends CommonShim {
 
-  def evaluatorFactory(
-      output: Seq[Attribute],
+  def pythonRunner(
       function: ChainedPythonFunctions,
       input: StructType,
-      result: StructType,
-      conf: SQLConf,
-      metrics: Map[String, SQLMetric]): PartitionEvaluatorFactory[InternalRow, InternalRow] =
-    new MapInBatchEvaluatorFactory(
-      output,
+      timeZone: String,
+      runnerConf: Map[String, String],
+      metrics: Map[String, SQLMetric],
+      artifacts: Option[String]): BasePythonRunner[Iterator[InternalRow], ColumnarBatch] =
+    new ArrowPythonRunner(
       Seq(function -> 0L),
-      input,
-      result,
-      conf.arrowMaxRecordsPerBatch,
       PythonEvalType.SQL_MAP_ARROW_ITER_UDF,
-      conf.sessionLocalTimeZone,
+      Array(Array(0)),
+      input,
+      timeZone,
       false,
-      ArrowPythonRunner.getPythonRunnerConfMap(conf),
+      runnerConf,
       metrics,
-      JobArtifactSet.getCurrentJobArtifactState.map(_.uuid),
+      artifacts,
       None,
       None)
+
+  def pythonRunnerConf(conf: SQLConf): Map[String, String] = ArrowPythonRunner.getPythonRunnerConfMap(conf)
+
+  def artifacts: Option[String] = JobArtifactSet.getCurrentJobArtifactState.map(_.uuid)
 }
