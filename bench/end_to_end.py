@@ -46,26 +46,28 @@ def cases() -> list[Case]:
 def _one_join(bench: Bench) -> None:
     from sparkext.demo import COLUMNS, JOINS, fingerprint
 
-    _run(bench, COLUMNS, JOINS[:1], fingerprint, _to_noop)
+    _run(bench, COLUMNS, JOINS[:1], fingerprint, to_noop)
 
 
 def _three_joins(bench: Bench) -> None:
     from sparkext.demo import COLUMNS, JOINS, fingerprint
 
-    _run(bench, COLUMNS, JOINS, fingerprint, _to_noop)
+    _run(bench, COLUMNS, JOINS, fingerprint, to_noop)
 
 
 def _aggregate(bench: Bench) -> None:
     from sparkext.demo import JOINS
 
-    _run(bench, AGGREGATE_COLUMNS, JOINS, _sums, _sums)
+    _run(bench, AGGREGATE_COLUMNS, JOINS, sums, sums)
 
 
-def _to_noop(frame: DataFrame) -> None:
+def to_noop(frame: DataFrame) -> None:
+    """Compute every row, and drop it."""
     frame.write.format("noop").mode("overwrite").save()
 
 
-def _sums(frame: DataFrame) -> object:
+def sums(frame: DataFrame) -> object:
+    """Count the rows, and add up four of their columns."""
     from pyspark.sql import functions as F
 
     [row] = frame.agg(F.count("*"), *(F.sum(name) for name in SUMMED)).collect()
@@ -82,7 +84,7 @@ def _run(
     from bench.spark_session import spark_session
 
     with spark_session(bench.threads) as spark:
-        tables = _tables(bench, spark, columns, joins)
+        tables = read_tables(bench, spark, columns, joins)
         rows = tables["lineitem"].count()
 
         def contestant(name: str, plan: Callable[[], DataFrame], **marks: object) -> Contestant:
@@ -90,27 +92,28 @@ def _run(
 
         contestants = [
             contestant(OURS, lambda: _pipelined(tables, joins), ours=True),
-            contestant("Spark, default plan", lambda: _spark(tables, joins)),
+            contestant("Spark, default plan", lambda: spark_joins(tables, joins)),
             *(
-                contestant(f"Spark, {hint} hints", partial(_spark, tables, joins, hint), group="hinted")
+                contestant(f"Spark, {hint} hints", partial(spark_joins, tables, joins, hint), group="hinted")
                 for hint in HINTS
             ),
-            Contestant(FLOOR, lambda: _to_noop(_crossing(tables["lineitem"])), lambda: None, floor=True),
+            Contestant(FLOOR, lambda: to_noop(_crossing(tables["lineitem"])), lambda: None, floor=True),
         ]
         verify(contestants)
         print(f"{rows:,} rows probe; all plans agree")
         report(bench, measure(contestants, bench.runs), rows, cpu=False)
 
 
-def _tables(bench: Bench, spark: SparkSession, columns: Mapping[str, Sequence[str]], joins: Joins) -> Tables:
-    from sparkext.tpch import ensure_tables
+def read_tables(bench: Bench, spark: SparkSession, columns: Mapping[str, Sequence[str]], joins: Joins) -> Tables:
+    """Return the tables as DataFrames over their Parquet files, listed anew."""
 
     folder = ensure_tables(bench.scale_factor, bench.data)
     names = ["lineitem", *(name for name, _, _ in joins)]
     return {name: spark.read.parquet(str(folder / f"{name}.parquet")).select(*columns[name]) for name in names}
 
 
-def _spark(tables: Tables, joins: Joins, hint: str | None = None) -> DataFrame:
+def spark_joins(tables: Tables, joins: Joins, hint: str | None = None) -> DataFrame:
+    """Join with `DataFrame.join`, with this hint on every build side."""
     out = tables["lineitem"]
     for name, probe_key, build_key in joins:
         build = tables[name] if hint is None else tables[name].hint(hint)

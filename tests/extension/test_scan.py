@@ -25,7 +25,7 @@ from pyspark.sql import functions as F
 from sparkext import report
 
 ROWS = 300
-_SCAN = re.compile(r"PipelinedJoin \[(.*?)\] scan=(fused|rows from Spark, as it is )(.*)")
+_SCAN = re.compile(r"PipelinedJoin \[(.*?)\] scan=(fused|rows from Spark \()(.*)")
 
 
 def facts(spark: SparkSession) -> DataFrame:
@@ -153,7 +153,7 @@ def test_chains_and_what_lies_between(spark: SparkSession, folder: Path) -> None
     # A key that may fail is computed where it stands: the chain is parted, and what comes out of the first is no scan.
     parted = text.replace("small = c.class", "a.id + 1 = c.dk")
     upper, lower = scans_of(assert_like_spark(spark, lambda: spark.sql(parted)))
-    assert upper[:2] == (1, False) and upper[2] == "not a scan of files: PipelinedJoin", upper
+    assert upper[:2] == (1, False) and upper[2].startswith("not a scan of files: PipelinedJoin"), upper
     assert lower[:2] == (1, True)
     for view in ("scan_facts", "scan_dims"):
         spark.catalog.dropTempView(view)

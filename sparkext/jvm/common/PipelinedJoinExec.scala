@@ -171,7 +171,7 @@ case class PipelinedJoinExec(
   }
 
   private def scanned(scan: Either[String, FusedScan]): String =
-    scan.fold(reason => s"rows from Spark, as it is $reason", _.described)
+    scan.fold(reason => s"rows from Spark ($reason)", _.described)
 
   override def simpleString(maxFields: Int): String = {
     val stages = joins.zip(buildScans).map { case (join, scan) =>

@@ -1,0 +1,100 @@
+"""Scans that workers do themselves: Parquet in, a sink that discards the rows or an aggregate, with the extension."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from bench.end_to_end import AGGREGATE_COLUMNS, Joins, read_tables, spark_joins, sums, to_noop
+from bench.harness import Bench, Case, Contestant, measure, report, verify
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+NOTES = """\
+Measured: from listing the files and asking for the plan until Spark has every row. Cold: the build sides' files look
+changed since the last run, so that they are read and indexed anew; cached: their indexes are those of the last run. All
+plans run in one session with Spark's defaults: adaptive execution, 200 shuffle partitions. Files are in the page cache.
+Left out: starting Spark and the workers, compilation, generating data. Processor time is not shown: JVM and workers do
+the work."""
+
+CACHED, COLD = "sparkext, indexes cached", "sparkext, cold"
+
+
+def cases() -> list[Case]:
+    """One join, three joins, and three joins under an aggregate."""
+    return [
+        Case("scan.one-join", "lineitem, orders; to a noop sink", _one_join),
+        Case("scan.three-joins", "lineitem, orders, supplier, part; to a noop sink", _three_joins),
+        Case("scan.aggregate", "the same three joins; one row of a count and four sums", _aggregate),
+    ]
+
+
+def _one_join(bench: Bench) -> None:
+    from sparkext.demo import COLUMNS, JOINS, fingerprint
+
+    _run(bench, COLUMNS, JOINS[:1], fingerprint, to_noop)
+
+
+def _three_joins(bench: Bench) -> None:
+    from sparkext.demo import COLUMNS, JOINS, fingerprint
+
+    _run(bench, COLUMNS, JOINS, fingerprint, to_noop)
+
+
+def _aggregate(bench: Bench) -> None:
+    from sparkext.demo import JOINS
+
+    _run(bench, AGGREGATE_COLUMNS, JOINS, sums, sums)
+
+
+def _run(
+    bench: Bench,
+    columns: Mapping[str, Sequence[str]],
+    joins: Joins,
+    answer: Callable[[DataFrame], object],
+    sink: Callable[[DataFrame], object],
+) -> None:
+    from bench.spark_session import spark_session
+    from sparkext import configure
+    from sparkext.tpch import ensure_tables
+
+    folder = ensure_tables(bench.scale_factor, bench.data)
+    with spark_session(bench.threads, configure, **{"spark.sparkext.mode": "hint"}) as spark:
+
+        def plan(hint: str | None) -> DataFrame:
+            return spark_joins(read_tables(bench, spark, columns, joins), joins, hint)
+
+        def ours(cold: bool) -> DataFrame:
+            if cold:
+                for name, _, _ in joins:
+                    _make_look_changed(folder / f"{name}.parquet")
+            return plan("pipelined_join")
+
+        def contestant(name: str, frame: Callable[[], DataFrame], is_ours: bool = False) -> Contestant:
+            return Contestant(name, lambda: sink(frame()), lambda: answer(frame()), ours=is_ours)
+
+        _assert_fused(ours(cold=False), len(joins))
+        contestants = [
+            contestant(COLD, lambda: ours(cold=True), is_ours=True),
+            contestant(CACHED, lambda: ours(cold=False), is_ours=True),
+            contestant("Spark, default plan", lambda: plan(None)),
+            contestant("Spark, broadcast hints", lambda: plan("broadcast")),
+        ]
+        verify(contestants)
+        rows = read_tables(bench, spark, columns, joins)["lineitem"].count()
+        print(f"{rows:,} rows probe; all plans agree")
+        report(bench, measure(contestants, bench.runs), rows, cpu=False)
+
+
+def _make_look_changed(path: Path) -> None:
+    status = path.stat()
+    os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns + 1_000_000))
+
+
+def _assert_fused(frame: DataFrame, joins: int) -> None:
+    plan = str(frame._jdf.queryExecution().executedPlan())  # type: ignore[operator]
+    if plan.count("(fused)") != joins or "scan=fused" not in plan:
+        raise AssertionError(f"workers were to read all tables:\n{plan}")
