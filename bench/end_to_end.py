@@ -106,6 +106,7 @@ def _run(
 
 def read_tables(bench: Bench, spark: SparkSession, columns: Mapping[str, Sequence[str]], joins: Joins) -> Tables:
     """Return the tables as DataFrames over their Parquet files, listed anew."""
+    from sparkext.tpch import ensure_tables
 
     folder = ensure_tables(bench.scale_factor, bench.data)
     names = ["lineitem", *(name for name, _, _ in joins)]

@@ -85,13 +85,15 @@ class PipelineSpec:
 
     `probe_columns` counts the columns of the probe side. Where the first join preserves build rows, each input batch
     carries two kinds of rows and `owner_columns` leading columns: the first is the build row id that this task owns,
-    or null for a probe row; the others only served to bring equal keys to one task.
+    or null for a probe row; the others only served to bring equal keys to one task. With `owned_by`, it is the number
+    of a part instead: the task owns all build rows that have this number in column `owned_by` of the first build side.
     """
 
     probe_columns: int
     joins: tuple[JoinSpec, ...]
     outputs: tuple[ColumnRef, ...]
     owner_columns: int = 0
+    owned_by: int | None = None
 
     def then(self, join: JoinSpec, outputs: tuple[ColumnRef, ...]) -> PipelineSpec:
         """Return the pipeline with one more join at its end."""
@@ -116,6 +118,7 @@ class PipelineSpec:
             joins=tuple(_join(join) for join in data["joins"]),
             outputs=tuple(_reference(output) for output in data["outputs"]),
             owner_columns=data["owner_columns"],
+            owned_by=data.get("owned_by"),
         )
 
 

@@ -195,7 +195,14 @@ class Pipeline:
         probe = morsel.select(range(self._spec.owner_columns, morsel.num_columns))
         if ids.null_count < len(ids):
             probe = probe.filter(ids.is_null())
-        return probe, ids.drop_null().to_numpy(zero_copy_only=False)
+        return probe, self._owned(ids.drop_null().to_numpy(zero_copy_only=False))
+
+    def _owned(self, ids: Int64Array) -> Int64Array:
+        """Return the build rows that these ids mean: themselves, or the rows of these parts."""
+        if self._spec.owned_by is None or not ids.size:
+            return ids
+        parts = self._joins[0].columns[self._spec.owned_by].take(None, missing=False).to_numpy(zero_copy_only=False)
+        return np.flatnonzero(np.isin(parts, ids))
 
     def _flow(self, operator: int, rows: RowSet) -> Iterator[pa.RecordBatch]:
         """Push rows through join number `operator` and all that follow it."""

@@ -9,13 +9,21 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from extension_checks import assert_declined, assert_like_spark, assert_pipelined, configured, pipelines_of, rows_of
+from extension_checks import (
+    assert_declined,
+    assert_like_spark,
+    assert_pipelined,
+    configured,
+    pipelines_of,
+    plan_of,
+    rows_of,
+)
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from sparkext import declined
 
-KINDS = ("inner", "left", "right", "semi", "anti")
+KINDS = ("inner", "left", "right", "full", "semi", "anti")
 NAN = float("nan")
 
 
@@ -243,6 +251,59 @@ def test_an_empty_side(spark: SparkSession, left: DataFrame, right: DataFrame, k
         assert "Declined" not in str(declined(out))
 
 
+@pytest.mark.parametrize("adaptive", [True, False])
+def test_full_joins_amid_others(spark: SparkSession, adaptive: bool) -> None:
+    """A full join begins a pipeline: joins above it are stages of the same, what lies below it is not."""
+    rng = random.Random(7)
+    facts = _random_table(spark, rng, "f", 150).cache()
+    first, second, third = (_random_table(spark, rng, name, 40).hint("pipelined_join") for name in "abc")
+    with configured(spark, spark_sql_adaptive_enabled=str(adaptive).lower()):
+        above = assert_like_spark(
+            spark,
+            lambda: (
+                facts.join(first, facts.fa == first.aa, "full")
+                .join(second, F.col("fb") == F.col("bb"), "left")
+                .where("bv > 3 OR fv IS NULL")
+                .join(third, F.col("ab") == F.col("ca"), "semi")
+            ),
+        )
+        assert_pipelined(above, 3)
+        twice = assert_like_spark(
+            spark,
+            lambda: facts.join(first, facts.fa == first.aa, "full").join(second, F.col("fa") == F.col("ba"), "full"),
+        )
+        assert_pipelined(twice, 1, 1)
+        below = assert_like_spark(
+            spark,
+            lambda: facts.join(first, facts.fa == first.aa).join(second, F.col("fb") == F.col("bb"), "full"),
+        )
+        assert_pipelined(below, 1, 1)
+        computed = assert_like_spark(
+            spark,
+            lambda: facts.join(first, facts.fa == first.aa, "full").join(
+                second, F.coalesce("fb", F.lit(3)) == F.col("bb"), "left"
+            ),
+        )
+        assert "a key computed from a side of an earlier full join" in plan_of(computed)
+
+
+def test_a_full_join_of_grouped_sides_keeps_its_own_parts(spark: SparkSession) -> None:
+    """Both sides lie by key already, in parts that adaptive execution coalesces: the join needs its own."""
+    rng = random.Random(11)
+    facts, other = _random_table(spark, rng, "f", 300), _random_table(spark, rng, "a", 200)
+    with configured(spark, spark_sql_adaptive_advisoryPartitionSizeInBytes="1m", spark_sql_shuffle_partitions=7):
+
+        def query() -> DataFrame:
+            one = facts.groupBy("fa").agg(F.count("*").alias("n"), F.sum("fv").alias("s"))
+            two = other.groupBy("aa").agg(F.max("av").alias("m")).hint("pipelined_join")
+            joined = one.join(two, F.col("fa").eqNullSafe(F.col("aa")), "full")
+            return joined.groupBy("fa").agg(F.count("*"), F.sum("m"))
+
+        assert_pipelined(assert_like_spark(spark, query), 1)
+        many = facts.repartition(7, "fa").join(other.hint("pipelined_join"), facts.fa == other.aa, "full")
+        assert many.count() == facts.join(other, facts.fa == other.aa, "full").count()
+
+
 def _random_table(spark: SparkSession, rng: random.Random, prefix: str, rows: int) -> DataFrame:
     def keys() -> pa.Array:
         return pa.array([None if rng.random() < 0.1 else rng.randrange(12) for _ in range(rows)], pa.int64())
@@ -257,7 +318,11 @@ def _random_table(spark: SparkSession, rng: random.Random, prefix: str, rows: in
 
 
 DECLINED = {
-    "full outer": ("full", lambda a, b: a.k == b.rk, "a full outer join"),
+    "conditions of a full join": (
+        "full",
+        lambda a, b: (a.k == b.rk) & (a.v < b.w),
+        "a full outer join with a condition beside its keys",
+    ),
     "no equality": ("inner", lambda a, b: a.k < b.rk, "no equality between the two sides"),
     "cross": ("cross", None, "no equality between the two sides"),
     "conditions of an outer join": (

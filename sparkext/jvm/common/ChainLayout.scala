@@ -5,8 +5,12 @@ import scala.collection.mutable
 import org.json4s.JsonAST.JValue
 
 import org.apache.spark.sql.catalyst.expressions.{Left => _, Right => _, _}
+import org.apache.spark.sql.catalyst.optimizer.NormalizeNaNAndZero
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan
+import org.apache.spark.sql.catalyst.plans.physical.HashPartitioning
 import org.apache.spark.sql.execution.{ProjectExec, SparkPlan}
+import org.apache.spark.sql.execution.exchange.{REPARTITION_BY_NUM, ShuffleExchangeExec}
+import org.apache.spark.sql.types.{DoubleType, FloatType}
 
 /** Column number `column` of source number `source`: 0 is the probe side, k the build side of join k - 1. */
 case class ColumnRef(source: Int, column: Int)
@@ -23,14 +27,27 @@ case class PlannedJoin(
     algorithm: String,
     maxBuildBytes: Long)
 
+/** Which task all rows of a key belong to, where the first join gives out unmatched build rows: probe rows are shuffled by
+  * `probe`, and column number `owner` of the build side tells the part of each of its rows.
+  */
+case class Parts(probe: HashPartitioning, owner: Int) {
+  def count: Int = probe.numPartitions
+}
+
 /** Where everything is in a pipeline: which columns each source sends, and which of them come out. */
 case class ChainLayout(
     joins: Seq[PlannedJoin],
     outputs: Seq[Attribute],
     origins: Seq[ColumnRef],
+    parts: Option[Parts],
     private val sources: Seq[(LogicalPlan, Seq[NamedExpression])]) {
 
-  def probe(plan: LogicalPlan => SparkPlan): SparkPlan = child(sources.head, plan)
+  /** Shuffled where the first join is full: an unmatched build row comes out once only if all rows of its key meet. */
+  def probe(plan: LogicalPlan => SparkPlan): SparkPlan = {
+    val planned = child(sources.head, plan)
+    // By number: adaptive execution must not put other parts in place of these.
+    parts.map(parts => ShuffleExchangeExec(parts.probe, planned, REPARTITION_BY_NUM)).getOrElse(planned)
+  }
 
   def builds(plan: LogicalPlan => SparkPlan): Seq[SparkPlan] = sources.tail.map(child(_, plan))
 
@@ -49,7 +66,7 @@ object ChainLayout {
     val joins = chain.stages.zipWithIndex.map { case (stage, number) => sources.join(stage, number + 1) }
     joins.collectFirst { case Left(reason) => reason }.toLeft {
       val origins = wanted.map(attribute => sources.place(chain.source(attribute)))
-      ChainLayout(joins.collect { case Right(join) => join }, wanted, origins, sources.columns)
+      ChainLayout(joins.collect { case Right(join) => join }, wanted, origins, sources.parts, sources.columns)
     }
   }
 
@@ -66,6 +83,16 @@ object ChainLayout {
     private val flags: Map[ExprId, ColumnRef] = chain.stages.zipWithIndex.flatMap { case (stage, number) =>
       stage.existence.map(_.exprId -> ColumnRef(number + 1, 0))
     }.toMap
+
+    /** How the first join's rows are parted, if it is a full one. The literal tells this partitioning from all others that a
+      * plan may have by the same keys, which adaptive execution may coalesce.
+      */
+    val parts: Option[Parts] = chain.stages.headOption.filter(_.full).map { stage =>
+      def by(keys: Seq[Expression]) = HashPartitioning(keys.map(normalized) :+ Literal(0), settings.parts)
+      Parts(
+        by(stage.keys.map(key => chain.atSources(key.probe))),
+        position(1, Alias(by(stage.keys.map(_.build)).partitionIdExpression, "part")()))
+    }
 
     /** The columns that each source sends: what keys and outputs ask for, at least one. */
     def columns: Seq[(LogicalPlan, Seq[NamedExpression])] = plans.zip(sent).map { case (plan, columns) =>
@@ -105,9 +132,18 @@ object ChainLayout {
       case computed =>
         val source = plans.take(before).indexWhere(plan => computed.references.subsetOf(plan.outputSet))
         if (source < 0) Left(s"a key computed from several tables: ${computed.sql}")
+        else if (source == 0 && before > 1 && chain.stages.head.full) {
+          Left(s"a key computed from a side of an earlier full join: ${computed.sql}")
+        }
         else if (source > 0 && chain.stages(source - 1).outer) {
           Left(s"a key computed from the outer side of an earlier join: ${computed.sql}")
         } else Right(ColumnRef(source, position(source, named(computed))))
+    }
+
+    /** Equal keys of the join are equal here too: NaN is one value, and 0.0 is -0.0. */
+    private def normalized(key: Expression): Expression = key.dataType match {
+      case FloatType | DoubleType => NormalizeNaNAndZero(key)
+      case _ => key
     }
 
     private def named(expression: Expression): NamedExpression = expression match {

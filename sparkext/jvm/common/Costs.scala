@@ -26,7 +26,8 @@ class Costs(chain: JoinChain, settings: Settings) {
       brought(stage.build, stage.keys.map(_.build), columns) + millions(stage.build) * IndexedRow
     }
     val columns = chain.probe.output.length + chain.stages.filter(givesColumns).map(_.build.output.length).sum
-    Started + brought(chain.probe, probeKeys, chain.probe.output.length) + builds.sum +
+    val shuffled = if (chain.stages.head.full) shuffling(chain.probe, millions(chain.probe), probeKeys) * NotSorted else 0.0
+    Started + shuffled + brought(chain.probe, probeKeys, chain.probe.output.length) + builds.sum +
       survivors.last * ReturnedColumn * columns
   }
 
@@ -112,7 +113,7 @@ object Costs {
     Estimates.whole(plan) / 1e6 * (row + text * texts + number * (columns.size - texts))
   }
 
-  private def givesColumns(stage: JoinStage): Boolean = stage.kind == "inner" || stage.kind == "left"
+  private def givesColumns(stage: JoinStage): Boolean = stage.kind == "inner" || stage.outer
 
   private def millions(plan: LogicalPlan): Double = Estimates.rows(plan) / 1e6
 }

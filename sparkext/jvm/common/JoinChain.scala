@@ -68,7 +68,7 @@ object JoinChain {
 
     /** The next stage, unless keys of this one may not be computed before it: it may drop the rows on which they fail. */
     private def below(stage: JoinStage): Option[Below] =
-      if (stage.keys.forall(key => Expressions.neverFails(key.probe))) joinBelow(stage.probe) else None
+      if (!stage.full && stage.keys.forall(key => Expressions.neverFails(key.probe))) joinBelow(stage.probe) else None
 
     /** The next join below, through what only drops, renames or filters columns and rows. */
     private def joinBelow(plan: LogicalPlan): Option[Below] = plan match {

@@ -25,7 +25,10 @@ case class JoinStage(
     hint: Option[PipelinedJoinHint]) {
 
   /** Whether rows of the build side may be missing, all null. */
-  def outer: Boolean = kind == "left"
+  def outer: Boolean = kind == "left" || kind == "full"
+
+  /** Whether rows of the probe side may be missing, too: then nothing below can be a stage of the same pipeline. */
+  def full: Boolean = kind == "full"
 }
 
 object JoinStage extends PredicateHelper {
@@ -39,6 +42,7 @@ object JoinStage extends PredicateHelper {
     (residual, keys) = predicates.partitionMap(predicate => key(predicate, sides).toRight(predicate))
     _ <- check(keys.nonEmpty, "no equality between the two sides")
     condition = residual.reduceOption(And)
+    _ <- check(condition.isEmpty || sides.kind != "full", "a full outer join with a condition beside its keys")
     _ <- condition.filter(_ => sides.kind != "inner").flatMap(uncovered).map { part =>
       s"a condition beside the keys of ${article(join.joinType)} join that only Spark evaluates: $part"
     }.toLeft(())
@@ -130,7 +134,8 @@ private object Sides {
       case LeftAnti => Right(buildRight("anti"))
       case ExistenceJoin(flag) => Right(buildRight("existence").copy(existence = Some(flag)))
       case FullOuter =>
-        Left("a full outer join: unmatched rows of both sides come out once only if all rows of a key meet in one task")
+        val left = leftHint.isDefined || (rightHint.isEmpty && Estimates.bytes(join.left) < Estimates.bytes(join.right))
+        Right(if (left) buildLeft("full") else buildRight("full"))
       case other => Left(s"a join of type ${other.sql}")
     }
   }

@@ -12,17 +12,19 @@ import org.apache.spark.{InterruptibleIterator, TaskContext}
 import org.apache.spark.api.python.ChainedPythonFunctions
 import org.apache.spark.rdd.RDD
 import org.apache.spark.sql.catalyst.InternalRow
-import org.apache.spark.sql.catalyst.expressions.{Attribute, AttributeSet, Expression, UnsafeProjection}
+import org.apache.spark.sql.catalyst.expressions.{Attribute, AttributeSet, Expression, GenericInternalRow, JoinedRow, UnsafeProjection}
 import org.apache.spark.sql.catalyst.plans.physical.{Partitioning, UnknownPartitioning}
 import org.apache.spark.sql.execution.{SparkPlan, SQLExecution}
 import org.apache.spark.sql.execution.metric.SQLMetrics
-import org.apache.spark.sql.types.{DataType, StringType, StructField, StructType}
+import org.apache.spark.sql.types.{DataType, IntegerType, StringType, StructField, StructType}
 import org.apache.spark.sql.vectorized.ColumnarBatch
 
 /** A chain of joins as one operator: `probe` streams through the indexes of all `builds` inside Python workers.
   *
   * Output column i is `output(i)`, and comes from `origins(i)`. Build sides run when the operator is prepared, side by
   * side, each as a job of its own.
+  *
+  * `owned`: set where the first join gives out unmatched build rows.
   *
   * It gives out rows: as columns, for code that Spark generates to read, measured no faster, with or without an aggregate above.
   */
@@ -31,7 +33,8 @@ case class PipelinedJoinExec(
     builds: Seq[SparkPlan],
     joins: Seq[PlannedJoin],
     output: Seq[Attribute],
-    origins: Seq[ColumnRef])
+    origins: Seq[ColumnRef],
+    owned: Option[OwnedRows])
     extends SparkPlan {
 
   override def nodeName: String = "PipelinedJoin"
@@ -44,8 +47,9 @@ case class PipelinedJoinExec(
     case other => other
   }
 
-  /** Rows stay in the partition of their probe row. */
+  /** Rows stay in the partition of their probe row, but for those that have none. */
   override def outputPartitioning: Partitioning = probe.outputPartitioning match {
+    case partitioning if owned.isDefined => UnknownPartitioning(partitioning.numPartitions)
     case partitioning: Expression if partitioning.references.subsetOf(outputSet) => partitioning
     case partitioning => UnknownPartitioning(partitioning.numPartitions)
   }
@@ -104,7 +108,7 @@ case class PipelinedJoinExec(
       metrics,
       PipelineRuns.begin(this, sparkContext))
     val command = WorkOrder.command(
-      WorkOrder.spec(joins, origins, probe.output.length),
+      WorkOrder.spec(joins, origins, probe.output.length, owned.map(_.column)),
       settings.forWorkers,
       result,
       probeScan.toOption,
@@ -118,7 +122,7 @@ case class PipelinedJoinExec(
       Seq(SparkShim.pythonFunction(command, python, sides.values.map(_.broadcast).toSeq, sparkContext)))
     // The rows of a batch are sent as one struct column, and come back as one.
     val sent = StructType(
-      Seq(StructField("row", probeScan.fold(_ => PipelinedJoinExec.sentColumns(probe.output), _ => PipelinedJoinExec.Splits))))
+      Seq(StructField("row", probeScan.fold(_ => PipelinedJoinExec.sent(owned.map(_ => IntegerType).toSeq ++ probe.output.map(_.dataType)), _ => PipelinedJoinExec.Splits))))
     val timeZone = conf.sessionLocalTimeZone
     val runnerConf = SparkShim.pythonRunnerConf(conf)
     val runnerMetrics = PipelineMetrics.forRunner(metrics)
@@ -135,7 +139,20 @@ case class PipelinedJoinExec(
   /** The rows of the probe side, or what tells workers where to find them. */
   private def input(): RDD[InternalRow] = probeScan match {
     case Right(scan) => new SplitsRDD(sparkContext, scan.partitions, partition => compact(render(scan.splits(partition))))
-    case Left(_) => probe.execute()
+    case Left(_) => owned.map(rows => withParts(probe.execute(), rows.parts)).getOrElse(probe.execute())
+  }
+
+  /** The rows with a column in front, which is null but in one row more: there it holds the number of the part. */
+  private def withParts(rows: RDD[InternalRow], parts: Int): RDD[InternalRow] = {
+    if (rows.getNumPartitions != parts) {
+      throw new IllegalStateException(s"a full outer join shuffled into $parts parts came in ${rows.getNumPartitions}")
+    }
+    val width = probe.output.length
+    rows.mapPartitionsWithIndexInternal { (part, rows) =>
+      val none = InternalRow(null)
+      val joined = new JoinedRow()
+      Iterator.single[InternalRow](new JoinedRow(InternalRow(part), new GenericInternalRow(width))) ++ rows.map(joined(none, _))
+    }
   }
 
   /** How many tasks share an executor's memory. In local mode that is the driver's number of task slots. */
@@ -193,6 +210,11 @@ case class PipelinedJoinExec(
   override protected def withNewChildrenInternal(newChildren: IndexedSeq[SparkPlan]): PipelinedJoinExec =
     copy(probe = newChildren.head, builds = newChildren.tail)
 }
+
+/** Which task gives out an unmatched build row: the probe side is shuffled by the keys into so many `parts`, and `column` of
+  * the first build side has the number of the part that a row belongs to.
+  */
+case class OwnedRows(column: Int, parts: Int)
 
 object PipelinedJoinExec {
 

@@ -53,7 +53,8 @@ class PipelinedJoinStrategy(session: SparkSession) extends SparkStrategy with Lo
       layout.builds(planLater),
       layout.joins,
       layout.outputs,
-      layout.origins)
+      layout.origins,
+      layout.parts.map(parts => OwnedRows(parts.owner, parts.count)))
     operator.setTagValue(PipelineRuns.Key, chain.key)
     val filtered = filters.reduceOption(And).map(FilterExec(_, operator)).getOrElse(operator)
     if (columns == filtered.output) filtered else ProjectExec(columns, filtered)

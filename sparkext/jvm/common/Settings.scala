@@ -5,6 +5,7 @@ import java.util.{Locale, Properties}
 import scala.jdk.CollectionConverters._
 import scala.util.Try
 
+import org.apache.spark.SparkContext
 import org.apache.spark.network.util.JavaUtils
 import org.apache.spark.sql.internal.SQLConf
 
@@ -21,6 +22,9 @@ class Settings(conf: SQLConf) {
   val fusesScans: Boolean = read("spark.sparkext.scan.fused")(_.toLowerCase(Locale.ROOT).toBooleanOption)
   val maxBuildBytes: Long = bytes(text(MaxBuildBytes))
   val algorithm: String = algorithmNamed(text(Algorithm))
+  /** Into how many parts a full outer join's probe side is shuffled. A part streams through its task: few large ones do. */
+  val parts: Int = math.min(conf.numShufflePartitions, PartsPerSlot * SparkContext.getActive.map(_.defaultParallelism).getOrElse(1))
+
   val python: String = text("spark.sparkext.python")
 
   // Only workers need these. A bad one is refused all the same before any job runs.
@@ -46,6 +50,7 @@ class Settings(conf: SQLConf) {
 }
 
 object Settings {
+  private val PartsPerSlot = 4
   private val Prefix = "spark.sparkext."
   private val Expected = ".expected"
   private val MaxBuildBytes = "spark.sparkext.buildSide.maxBytes"

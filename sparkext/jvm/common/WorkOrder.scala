@@ -14,10 +14,11 @@ import org.apache.spark.sql.types.StructType
 object WorkOrder {
 
   /** Python's `PipelineSpec`. */
-  def spec(joins: Seq[PlannedJoin], origins: Seq[ColumnRef], probeColumns: Int): JValue =
+  def spec(joins: Seq[PlannedJoin], origins: Seq[ColumnRef], probeColumns: Int, owner: Option[Int]): JValue =
     ("version" -> 1) ~
       ("probe_columns" -> probeColumns) ~
-      ("owner_columns" -> 0) ~
+      ("owner_columns" -> owner.size) ~
+      ("owned_by" -> owner) ~
       ("joins" -> joins.map { join =>
         ("how" -> join.kind) ~
           ("algorithm" -> join.algorithm) ~
