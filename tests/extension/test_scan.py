@@ -317,11 +317,16 @@ def ancient(path: Path) -> None:
     pq.write_table(table.replace_schema_metadata(keys), path / "f.parquet")
 
 
+def other_letters(path: Path) -> None:
+    pq.write_table(pa.table({"k": [1, 2], "STRAßE": [1, 2], "Ä": [3, 4]}), path / "f.parquet")
+
+
 DECLINED: dict[str, tuple[Callable[[Path], None], str, dict[str, str], str]] = {
     "unsigned integers": (unsigned, "k bigint, v bigint", {}, "column v is stored as"),
     "bytes of fixed length": (nanoseconds_beside, "k bigint, v binary", {}, "column v is stored as"),
     "an integer that widens": (narrower, "k bigint, v bigint", {}, "column v is of type int"),
     "a name twice": (twice, "k bigint, v bigint", {"spark_sql_caseSensitive": "true"}, ""),
+    "a name in other letters": (other_letters, "k bigint, `ä` bigint", {}, "has column ä in other letters"),
     "nested columns": (nested, "k bigint, v array<bigint>", {}, "column v of type array<bigint>"),
     "another calendar": (ancient, "k bigint, v date", {}, "column v is of another calendar"),
     "corrupt files ignored": (

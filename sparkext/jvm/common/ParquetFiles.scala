@@ -3,7 +3,7 @@ package org.apache.spark.sql.sparkext
 import java.util.concurrent.{Callable, ExecutionException, Executors, ThreadFactory}
 
 import scala.jdk.CollectionConverters._
-import scala.util.Using
+import scala.util.{Try, Using}
 import scala.util.control.NonFatal
 
 import com.google.common.cache.CacheBuilder
@@ -63,9 +63,8 @@ object ParquetFiles {
   /** How many rows the relation's files hold: counted in the footers of some, and reckoned by size for the others. */
   def rows(relation: HadoopFsRelation): Option[Double] =
     if (relation.fileFormat.getClass != classOf[ParquetFileFormat]) None
-    else {
-      val files = relation.location.listFiles(Nil, Nil).flatMap(_.files)
-        .map(file => Listed(file.getPath, file.getModificationTime, file.getLen))
+    else Try(relation.location.listFiles(Nil, Nil).flatMap(_.files)).toOption.flatMap { found =>
+      val files = found.map(file => Listed(file.getPath, file.getModificationTime, file.getLen))
       val counted = files.take(Counted)
       val bytes = math.max(1L, counted.map(_.size).sum).toDouble
       read(counted, relation).toOption.map(_.map(_.rows).sum * math.max(1.0, files.map(_.size).sum / bytes))
@@ -91,13 +90,18 @@ object ParquetFiles {
         if (conf.caseSensitiveAnalysis) field.getName == attribute.name else field.getName.equalsIgnoreCase(attribute.name)
       }
       if (found.length > 1) Some(s"has several columns ${attribute.name}")
-      else found.headOption.flatMap(misread(_, attribute, footer))
+      else if (found.exists(field => field.getName != attribute.name && !isAscii(field.getName + attribute.name))) {
+        // Java and Python differ in which letters are the same.
+        Some(s"has column ${attribute.name} in other letters")
+      } else found.headOption.flatMap(misread(_, attribute, footer))
     }
 
     private def misread(field: Type, attribute: Attribute, footer: FileMetaData): Option[String] = {
-      lazy val sparks = converter.convert(new MessageType("file", field)).head.dataType
+      lazy val sparks = Try(converter.convert(new MessageType("file", field)).head.dataType).toOption
       if (!field.isPrimitive || field.isRepetition(Type.Repetition.REPEATED)) Some(s"column ${attribute.name} is nested")
-      else if (sparks != attribute.dataType) Some(s"column ${attribute.name} is of type ${sparks.simpleString}")
+      else if (!sparks.contains(attribute.dataType)) {
+        Some(s"column ${attribute.name} is of ${sparks.map(other => s"type ${other.simpleString}").getOrElse("no type that Spark reads")}")
+      }
       else if (!isPlain(field, attribute.dataType)) Some(s"column ${attribute.name} is stored as $field")
       else if (isRebased(field, attribute.dataType, footer)) Some(s"column ${attribute.name} is of another calendar")
       else None
@@ -135,6 +139,8 @@ object ParquetFiles {
       case _ => false
     }
   }
+
+  private def isAscii(text: String): Boolean = text.forall(_ < 128)
 
   private def isInt96(field: Type): Boolean = field.asPrimitiveType.getPrimitiveTypeName == PrimitiveTypeName.INT96
 
