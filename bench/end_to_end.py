@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -34,31 +35,37 @@ Tables = Mapping[str, "DataFrame"]
 Joins = Sequence[tuple[str, str, str]]
 
 
-def cases() -> list[Case]:
+@dataclass(frozen=True)
+class Workload:
+    """Tables and joins of one case, how its rows are compared, and what consumes them when they are timed."""
+
+    description: str
+    columns: Mapping[str, Sequence[str]]
+    joins: Joins
+    answer: Callable[[DataFrame], object]
+    sink: Callable[[DataFrame], object]
+
+
+def workloads() -> dict[str, Workload]:
     """One join, three joins, and three joins under an aggregate."""
+    from sparkext.demo import COLUMNS, JOINS, fingerprint
+
+    aggregate = "the same three joins; one row of a count and four sums"
+    return {
+        "one-join": Workload("lineitem, orders; to a noop sink", COLUMNS, JOINS[:1], fingerprint, to_noop),
+        "three-joins": Workload(
+            "lineitem, orders, supplier, part; to a noop sink", COLUMNS, JOINS, fingerprint, to_noop
+        ),
+        "aggregate": Workload(aggregate, AGGREGATE_COLUMNS, JOINS, sums, sums),
+    }
+
+
+def cases() -> list[Case]:
+    """Every workload."""
     return [
-        Case("end_to_end.one-join", "lineitem, orders; to a noop sink", _one_join),
-        Case("end_to_end.three-joins", "lineitem, orders, supplier, part; to a noop sink", _three_joins),
-        Case("end_to_end.aggregate", "the same three joins; one row of a count and four sums", _aggregate),
+        Case(f"end_to_end.{name}", workload.description, partial(_run, workload))
+        for name, workload in workloads().items()
     ]
-
-
-def _one_join(bench: Bench) -> None:
-    from sparkext.demo import COLUMNS, JOINS, fingerprint
-
-    _run(bench, COLUMNS, JOINS[:1], fingerprint, to_noop)
-
-
-def _three_joins(bench: Bench) -> None:
-    from sparkext.demo import COLUMNS, JOINS, fingerprint
-
-    _run(bench, COLUMNS, JOINS, fingerprint, to_noop)
-
-
-def _aggregate(bench: Bench) -> None:
-    from sparkext.demo import JOINS
-
-    _run(bench, AGGREGATE_COLUMNS, JOINS, sums, sums)
 
 
 def to_noop(frame: DataFrame) -> None:
@@ -74,21 +81,16 @@ def sums(frame: DataFrame) -> object:
     return tuple(row)
 
 
-def _run(
-    bench: Bench,
-    columns: Mapping[str, Sequence[str]],
-    joins: Joins,
-    answer: Callable[[DataFrame], object],
-    sink: Callable[[DataFrame], object],
-) -> None:
+def _run(workload: Workload, bench: Bench) -> None:
     from bench.spark_session import spark_session
 
+    joins = workload.joins
     with spark_session(bench.threads) as spark:
-        tables = read_tables(bench, spark, columns, joins)
+        tables = read_tables(bench, spark, workload.columns, joins)
         rows = tables["lineitem"].count()
 
         def contestant(name: str, plan: Callable[[], DataFrame], **marks: object) -> Contestant:
-            return Contestant(name, lambda: sink(plan()), lambda: answer(plan()), **marks)  # type: ignore[arg-type]
+            return Contestant(name, lambda: workload.sink(plan()), lambda: workload.answer(plan()), **marks)  # type: ignore[arg-type]
 
         contestants = [
             contestant(OURS, lambda: _pipelined(tables, joins), ours=True),

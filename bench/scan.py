@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bench.end_to_end import AGGREGATE_COLUMNS, Joins, read_tables, spark_joins, sums, to_noop
+from bench.end_to_end import Workload, read_tables, spark_joins, workloads
 from bench.harness import Bench, Case, Contestant, measure, report, verify
 
 if TYPE_CHECKING:
@@ -24,48 +25,23 @@ CACHED, COLD = "sparkext, indexes cached", "sparkext, cold"
 
 
 def cases() -> list[Case]:
-    """One join, three joins, and three joins under an aggregate."""
+    """The workloads of the whole way through Spark."""
     return [
-        Case("scan.one-join", "lineitem, orders; to a noop sink", _one_join),
-        Case("scan.three-joins", "lineitem, orders, supplier, part; to a noop sink", _three_joins),
-        Case("scan.aggregate", "the same three joins; one row of a count and four sums", _aggregate),
+        Case(f"scan.{name}", workload.description, partial(_run, workload)) for name, workload in workloads().items()
     ]
 
 
-def _one_join(bench: Bench) -> None:
-    from sparkext.demo import COLUMNS, JOINS, fingerprint
-
-    _run(bench, COLUMNS, JOINS[:1], fingerprint, to_noop)
-
-
-def _three_joins(bench: Bench) -> None:
-    from sparkext.demo import COLUMNS, JOINS, fingerprint
-
-    _run(bench, COLUMNS, JOINS, fingerprint, to_noop)
-
-
-def _aggregate(bench: Bench) -> None:
-    from sparkext.demo import JOINS
-
-    _run(bench, AGGREGATE_COLUMNS, JOINS, sums, sums)
-
-
-def _run(
-    bench: Bench,
-    columns: Mapping[str, Sequence[str]],
-    joins: Joins,
-    answer: Callable[[DataFrame], object],
-    sink: Callable[[DataFrame], object],
-) -> None:
+def _run(workload: Workload, bench: Bench) -> None:
     from bench.spark_session import spark_session
     from sparkext import configure
     from sparkext.tpch import ensure_tables
 
+    joins = workload.joins
     folder = ensure_tables(bench.scale_factor, bench.data)
     with spark_session(bench.threads, configure, **{"spark.sparkext.mode": "hint"}) as spark:
 
         def plan(hint: str | None) -> DataFrame:
-            return spark_joins(read_tables(bench, spark, columns, joins), joins, hint)
+            return spark_joins(read_tables(bench, spark, workload.columns, joins), joins, hint)
 
         def ours(cold: bool) -> DataFrame:
             if cold:
@@ -74,7 +50,7 @@ def _run(
             return plan("pipelined_join")
 
         def contestant(name: str, frame: Callable[[], DataFrame], is_ours: bool = False) -> Contestant:
-            return Contestant(name, lambda: sink(frame()), lambda: answer(frame()), ours=is_ours)
+            return Contestant(name, lambda: workload.sink(frame()), lambda: workload.answer(frame()), ours=is_ours)
 
         _assert_fused(ours(cold=False), len(joins))
         contestants = [
@@ -84,7 +60,7 @@ def _run(
             contestant("Spark, broadcast hints", lambda: plan("broadcast")),
         ]
         verify(contestants)
-        rows = read_tables(bench, spark, columns, joins)["lineitem"].count()
+        rows = read_tables(bench, spark, workload.columns, joins)["lineitem"].count()
         print(f"{rows:,} rows probe; all plans agree")
         report(bench, measure(contestants, bench.runs), rows, cpu=False)
 
