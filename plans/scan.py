@@ -163,15 +163,16 @@ def may_meet(bounds: ColumnBounds, keys: tuple[int, int] | None) -> bool:
     return bounds.low <= keys[1] and bounds.high >= keys[0]
 
 
-def grouped(rows: Sequence[int], most: int) -> list[tuple[int, int]]:
-    """Part a sequence of row groups into runs [first, last) of at most `most` rows, or of one that has more."""
+def grouped(groups: Sequence[tuple[int, int]], most_rows: int, most_bytes: int) -> list[tuple[int, int]]:
+    """Part row groups (rows, bytes) into runs [first, last) within both limits, or of one group that exceeds them."""
     runs: list[tuple[int, int]] = []
-    first = total = 0
-    for number, count in enumerate(rows):
-        if number > first and total + count > most:
+    first = rows = size = 0
+    for number, (more_rows, more_bytes) in enumerate(groups):
+        if number > first and (rows + more_rows > most_rows or size + more_bytes > most_bytes):
             runs.append((first, number))
-            first, total = number, 0
-        total += count
-    if first < len(rows):
-        runs.append((first, len(rows)))
+            first, rows, size = number, 0, 0
+        rows += more_rows
+        size += more_bytes
+    if first < len(groups):
+        runs.append((first, len(groups)))
     return runs

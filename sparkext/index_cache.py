@@ -14,10 +14,11 @@ import contextlib
 import os
 import tempfile
 import time
+from collections.abc import Collection
 from pathlib import Path
 
-from sparkext.index_store import remove_with_indexes
-from sparkext.publication import locked
+from sparkext.container import TEMPORARY_SUFFIX
+from sparkext.publication import LOCK_SUFFIX, locked
 
 ENTRY_SUFFIX = ".build"
 _LOCK = "eviction"
@@ -33,30 +34,35 @@ def local_folder() -> Path:
 
 def touch(entry: Path) -> None:
     """Remember that an entry is in use. Its modification time is part of its identity, and stays."""
-    with contextlib.suppress(OSError):
-        os.utime(entry, ns=(time.time_ns(), entry.stat().st_mtime_ns))
+    with contextlib.suppress(OSError), entry.open("rb") as opened:
+        os.utime(opened.fileno(), ns=(time.time_ns(), os.fstat(opened.fileno()).st_mtime_ns))
 
 
-def evict(entry: Path, max_bytes: int) -> list[Path]:
-    """Remove entries beside `entry`, least recently used first, until all take at most `max_bytes`. Return what went.
+def evict(kept: Collection[Path], max_bytes: int) -> None:
+    """Remove entries, least recently used first, until all take at most `max_bytes`; those `kept` stay.
 
-    `entry` itself stays. The size of an entry includes its indexes.
+    The size of an entry includes its indexes.
     """
-    with locked(entry.with_name(_LOCK)):
+    folder = local_folder()
+    with locked(folder / _LOCK):
         found = []
-        for other in entry.parent.glob(f"*{ENTRY_SUFFIX}"):
+        for entry in folder.glob(f"*{ENTRY_SUFFIX}"):
             with contextlib.suppress(FileNotFoundError):
-                found.append((other.stat().st_atime_ns, other, _size(other)))
+                found.append((entry.stat().st_atime_ns, entry, _size(entry)))
         total = sum(size for _, _, size in found)
-        gone = []
-        for _, other, size in sorted(found):
+        for _, entry, size in sorted(found):
             if total <= max_bytes:
                 break
-            if other != entry:
-                remove_with_indexes(other)
+            if entry not in kept:
+                _remove(entry)
                 total -= size
-                gone.append(other)
-        return gone
+
+
+def _remove(entry: Path) -> None:
+    """Delete an entry. Locks stay, and what is being written: another process may be at it."""
+    for file in entry.parent.glob(f"{entry.name}*"):
+        if not file.name.endswith((LOCK_SUFFIX, TEMPORARY_SUFFIX)):
+            file.unlink(missing_ok=True)
 
 
 def _size(entry: Path) -> int:

@@ -27,6 +27,7 @@ from sparkext.errors import FileReadError, SchemaMismatchError
 from sparkext.kernels.gather import Column
 from sparkext.kernels.row_ids import RowIds
 from sparkext.metrics import ScanMetrics
+from sparkext.morsels import MAX_MORSEL_BYTES
 from sparkext.plans.scan import ColumnBounds, ScanSpec, Split, grouped, may_hold, may_meet
 from sparkext.plans.spec import PROBE, ColumnRef
 from sparkext.row_set import RowSet
@@ -129,8 +130,8 @@ class ParquetScan:
         self.metrics.row_groups += len(wanted)
         self.metrics.row_groups_pruned += len(owned) - len(wanted)
         for first, last in _runs(wanted):
-            rows = [file.metadata.row_group(number).num_rows for number in range(first, last)]
-            for start, stop in grouped(rows, self.max_rows):
+            sizes = [self._size(file, group) for group in range(first, last)]
+            for start, stop in grouped(sizes, self.max_rows, MAX_MORSEL_BYTES):
                 yield Unit(file, first + start, first + stop, split.values)
 
     def rows_of(self, unit: Unit) -> Iterator[RowSet]:
@@ -155,23 +156,22 @@ class ParquetScan:
             yield pa.RecordBatch.from_arrays(arrays, names=list(names))
 
     def _unfiltered(self, unit: Unit) -> Iterator[RowSet]:
-        metadata = unit.file.metadata
-        rows = sum(metadata.row_group(number).num_rows for number in range(unit.first, unit.last))
-        leaves = [leaf for leaf in map(unit.file.leaf, range(len(self.spec.columns))) if leaf is not None]
-        size = sum(metadata.row_group(unit.first).column(leaf).total_uncompressed_size for leaf in leaves)
-        if unit.last == unit.first + 1 and (rows > MAX_GROUP_ROWS or size > MAX_GROUP_BYTES):
-            yield from self._streamed(unit, leaves)
+        sizes = [self._size(unit.file, group) for group in range(unit.first, unit.last)]
+        rows, size = (sum(column) for column in zip(*sizes, strict=True))
+        if len(sizes) == 1 and (rows > MAX_GROUP_ROWS or size > MAX_GROUP_BYTES):
+            # As many rows at a time as are like to keep within what a morsel may hold.
+            yield from self._streamed(unit, max(1, min(self.max_rows, rows * MAX_MORSEL_BYTES // max(size, 1))))
             return
         columns = [_GroupColumn(self, unit, number) for number in range(len(self.spec.columns))]
         for start in range(0, rows, self.max_rows):
             length = min(self.max_rows, rows - start)
             yield RowSet.of_morsel([column.part(start, length) for column in columns], length)
 
-    def _streamed(self, unit: Unit, leaves: Sequence[int]) -> Iterator[RowSet]:
+    def _streamed(self, unit: Unit, length: int) -> Iterator[RowSet]:
         """Give out a row group that is too large to be held: all columns of some rows at a time."""
-        self._count_bytes(unit, leaves)
-        order = sorted(set(leaves))
-        for batch in unit.file.stream(range(unit.first, unit.last), order, self.max_rows):
+        order = sorted(set(self._leaves(unit.file)))
+        self._count_bytes(unit, order)
+        for batch in unit.file.stream(range(unit.first, unit.last), order, length):
             columns = []
             for number in range(len(self.spec.columns)):
                 leaf = unit.file.leaf(number)
@@ -206,6 +206,14 @@ class ParquetScan:
         partition = self.spec.columns[number].partition
         text = None if partition is None else unit.values[partition]
         return pa.nulls(length, target) if text is None else literal_array(text, target, length)
+
+    def _leaves(self, file: _File) -> list[int]:
+        return [leaf for leaf in map(file.leaf, range(len(self.spec.columns))) if leaf is not None]
+
+    def _size(self, file: _File, number: int) -> tuple[int, int]:
+        """Return the rows of a row group, and the bytes of the columns that are read before they are decoded."""
+        group = file.metadata.row_group(number)
+        return group.num_rows, sum(group.column(leaf).total_uncompressed_size for leaf in self._leaves(file))
 
     def _count_bytes(self, unit: Unit, leaves: Sequence[int]) -> None:
         for number in range(unit.first, unit.last):

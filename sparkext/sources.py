@@ -7,6 +7,7 @@ import hashlib
 import json
 import warnings
 from collections import OrderedDict
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
@@ -183,8 +184,12 @@ class ScannedFiles:
         write_build_file(self._table(), sink)
         return read_build_file(sink.getvalue(), "build side in memory")
 
+    def entry(self) -> Path:
+        """Return where the cache keeps the rows of the files, as these are now."""
+        return local_folder() / f"{self._digest()}{ENTRY_SUFFIX}"
+
     def _cached(self, recipe: IndexRecipe) -> BuildSide:
-        entry = local_folder() / f"{self._digest()}{ENTRY_SUFFIX}"
+        entry = self.entry()
         for last_attempt in (False, False, True):
             try:
                 reused = entry.exists() and index_path_of(entry, recipe).exists()
@@ -197,8 +202,6 @@ class ScannedFiles:
                 if last_attempt:
                     raise
                 # Another query has made room for its own: this one needs the entry all the same.
-        if not reused:
-            evict(entry, self.cache_bytes)
         return replace(build, reused=reused)
 
     def _write(self, entry: Path) -> None:
@@ -219,7 +222,15 @@ class ScannedFiles:
         return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:32]
 
 
-_DISK_PROBLEMS = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM)
+def make_room(sources: Sequence[BuildSource]) -> None:
+    """Keep the cache of this node within its limit, but keep what these sources are in."""
+    read = [source for source in sources if isinstance(source, ScannedFiles)]
+    if read:
+        evict({source.entry() for source in read}, read[0].cache_bytes)
+
+
+# Of the files that are read, errors are `FileReadError`s. An entry that is gone again and again has no room.
+_DISK_PROBLEMS = (errno.ENOENT, errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM)
 
 _PRIVATE_BUILD_SIDES = 8
 _private: OrderedDict[tuple[str, str], BuildSide] = OrderedDict()

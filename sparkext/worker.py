@@ -19,7 +19,7 @@ from sparkext.pipeline import Pipeline, index_recipe, probe_bounds
 from sparkext.plans.scan import Split
 from sparkext.plans.spec import PipelineSpec
 from sparkext.reporters import TaskReporter
-from sparkext.sources import BuildSource
+from sparkext.sources import BuildSource, make_room
 from sparkext.types import conform
 
 
@@ -70,6 +70,8 @@ class PipelineTask:
             number = (turn + _task_id().partition) % count
             recipe = index_recipe(spec.joins[number], self.settings.debug_hash_mask)
             builds[number] = self.sources[number].open(recipe)
+        if not all(build.reused for build in builds.values()):
+            make_room(self.sources)
         return [builds[number] for number in range(count)]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import functools
 import os
 import re
 import shutil
@@ -19,7 +20,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from sparkext import report
@@ -434,6 +435,41 @@ def test_a_small_cache_makes_room(spark: SparkSession, folder: Path, tmp_path: P
 
     with configured(spark, spark_sparkext_indexCache_maxBytes=250_000):
         assert [reused(number) for number in (0, 1, 0, 2, 0, 1)] == [False, False, True, False, True, False]
+
+
+def test_a_query_keeps_all_of_its_build_sides(spark: SparkSession, folder: Path) -> None:
+    """However small the cache: tasks would take turns in building what the others remove."""
+    build = spark.read.parquet(str(folder / "dims"))
+    probe = spark.read.parquet(str(folder / "facts")).select("id", "k", "small").repartition(8)
+    one, two = build.select("dk", "name"), build.select(F.col("dk").alias("ek"), F.col("class").alias("other"))
+
+    def query() -> DataFrame:
+        return probe.join(one.hint("pipelined_join"), F.expr("k = dk")).join(
+            two.hint("pipelined_join"), F.expr("id = ek"), "left"
+        )
+
+    with configured(spark, spark_sparkext_indexCache_maxBytes=0):
+        df = assert_like_spark(spark, query)
+        assert_pipelined(df, 2)
+        assert sum(not task.indexes[0]["reused"] for task in report(df).tasks) <= 2  # tasks that ran side by side
+
+
+def test_a_file_asked_for_twice_is_read_twice(spark: SparkSession, folder: Path) -> None:
+    twice = [str(folder / "dims"), str(folder / "dims")]
+    probe = spark.read.parquet(str(folder / "facts"))
+    df = assert_fused(spark, lambda: probe.join(spark.read.parquet(*twice).hint("pipelined_join"), F.expr("k = dk")))
+    assert report(df).joins[0].build_rows == 2 * DIMS
+    assert_fused(spark, lambda: joined(spark, spark.read.parquet(*[str(folder / "facts")] * 2), folder))
+
+
+def test_long_and_deep_filters(spark: SparkSession, folder: Path) -> None:
+    probe = spark.read.parquet(str(folder / "facts"))
+    long = functools.reduce(Column.__or__, [F.col("id") + 0 == n for n in range(100)])
+    anyone = functools.reduce(Column.__or__, [(F.col("id") == n) & (F.col("k") != n + 1) for n in range(100)])
+    deep = functools.reduce(lambda inner, n: ~(inner & (F.col("id") != n)), range(60), F.col("id") > 5)
+    assert_like_spark(spark, lambda: joined(spark, probe.where(long), folder))
+    assert_fused(spark, lambda: joined(spark, probe.where(anyone), folder))
+    assert_like_spark(spark, lambda: joined(spark, probe.where(deep), folder))
 
 
 def test_too_large_a_build_side_is_refused(spark: SparkSession, folder: Path) -> None:

@@ -174,11 +174,13 @@ def test_every_row_group_belongs_to_one_split(sizes: list[int], cuts: list[int])
         assert sum(split.owns(offset, size) for split in splits) == 1
 
 
-@given(st.lists(st.integers(1, 12), max_size=20), st.integers(1, 10))
-def test_row_groups_are_read_together_up_to_a_limit(rows: list[int], most: int) -> None:
-    runs = grouped(rows, most)
-    assert [number for first, last in runs for number in range(first, last)] == list(range(len(rows)))
-    assert all(sum(rows[first:last]) <= most or last == first + 1 for first, last in runs)
+@given(st.lists(st.tuples(st.integers(1, 12), st.integers(0, 9)), max_size=20), st.integers(1, 10), st.integers(1, 20))
+def test_row_groups_are_read_together_up_to_limits(groups: list[tuple[int, int]], rows: int, size: int) -> None:
+    runs = grouped(groups, rows, size)
+    assert [number for first, last in runs for number in range(first, last)] == list(range(len(groups)))
+    for first, last in runs:
+        total = [sum(column) for column in zip(*groups[first:last], strict=True)]
+        assert last == first + 1 or (total[0] <= rows and total[1] <= size)
 
 
 def test_json_gives_a_scan() -> None:

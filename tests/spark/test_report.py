@@ -359,6 +359,7 @@ COLUMNS = [
     "build_rows",
     "index_bytes",
     "build_seconds",
+    "index_reused",
     "morsels",
     "budget_min",
     "budget_median",
@@ -436,7 +437,9 @@ def metrics(
         TaskId(stage, partition, attempt),
         operators=[operator(0, rows, 2 * rows, budget, headroom), operator(1, 2 * rows, 2 * rows, budget, headroom)],
         seconds=[0.25, 0.5],
-        indexes=[{"kind": "hash", "reason": "sparse", "bytes": 2048, "build_rows": 1234, "seconds": 0.125}],
+        indexes=[
+            {"kind": "hash", "reason": "sparse", "bytes": 2048, "build_rows": 1234, "seconds": 0.125, "reused": False}
+        ],
         decisions=[(0.5, 0, 3 << 30, 4096, 2 * rows), (0.75, 1, None, 4096, 2 * rows)],
         rows_in=rows,
         batches_in=1,

@@ -9,7 +9,6 @@ import org.apache.spark.sql.catalyst.optimizer.NormalizeNaNAndZero
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan
 import org.apache.spark.sql.catalyst.plans.physical.HashPartitioning
 import org.apache.spark.sql.execution.{ProjectExec, SparkPlan}
-import org.apache.spark.sql.execution.exchange.{REPARTITION_BY_NUM, ShuffleExchangeExec}
 import org.apache.spark.sql.types.{DoubleType, FloatType}
 
 /** Column number `column` of source number `source`: 0 is the probe side, k the build side of join k - 1. */
@@ -27,11 +26,22 @@ case class PlannedJoin(
     algorithm: String,
     maxBuildBytes: Long)
 
-/** Which task all rows of a key belong to, where the first join gives out unmatched build rows: probe rows are shuffled by
-  * `probe`, and column number `owner` of the build side tells the part of each of its rows.
+/** Which task all rows of a key belong to, where the first join gives out unmatched build rows: probe rows are shuffled into
+  * `count` parts by their columns `keys`, and column `owner` of the build side tells the part of each of its rows.
   */
-case class Parts(probe: HashPartitioning, owner: Int) {
-  def count: Int = probe.numPartitions
+case class Parts(keys: Seq[Int], owner: Int, count: Int)
+
+object Parts {
+
+  /** Equal keys of the join are in one part: NaN is one value, and 0.0 is -0.0. */
+  def by(keys: Seq[Expression], count: Int): HashPartitioning = HashPartitioning(
+    keys.map { key =>
+      key.dataType match {
+        case FloatType | DoubleType => NormalizeNaNAndZero(key)
+        case _ => key
+      }
+    },
+    count)
 }
 
 /** Where everything is in a pipeline: which columns each source sends, and which of them come out. */
@@ -42,12 +52,7 @@ case class ChainLayout(
     parts: Option[Parts],
     private val sources: Seq[(LogicalPlan, Seq[NamedExpression])]) {
 
-  /** Shuffled where the first join is full: an unmatched build row comes out once only if all rows of its key meet. */
-  def probe(plan: LogicalPlan => SparkPlan): SparkPlan = {
-    val planned = child(sources.head, plan)
-    // By number: adaptive execution must not put other parts in place of these.
-    parts.map(parts => ShuffleExchangeExec(parts.probe, planned, REPARTITION_BY_NUM)).getOrElse(planned)
-  }
+  def probe(plan: LogicalPlan => SparkPlan): SparkPlan = child(sources.head, plan)
 
   def builds(plan: LogicalPlan => SparkPlan): Seq[SparkPlan] = sources.tail.map(child(_, plan))
 
@@ -84,14 +89,13 @@ object ChainLayout {
       stage.existence.map(_.exprId -> ColumnRef(number + 1, 0))
     }.toMap
 
-    /** How the first join's rows are parted, if it is a full one. The literal tells this partitioning from all others that a
-      * plan may have by the same keys, which adaptive execution may coalesce.
-      */
+    /** How the first join's rows are parted, if it is a full one. */
     val parts: Option[Parts] = chain.stages.headOption.filter(_.full).map { stage =>
-      def by(keys: Seq[Expression]) = HashPartitioning(keys.map(normalized) :+ Literal(0), settings.parts)
+      val part = Parts.by(stage.keys.map(_.build), settings.parts).partitionIdExpression
       Parts(
-        by(stage.keys.map(key => chain.atSources(key.probe))),
-        position(1, Alias(by(stage.keys.map(_.build)).partitionIdExpression, "part")()))
+        stage.keys.map(key => position(0, named(chain.atSources(key.probe)))),
+        position(1, Alias(part, "part")()),
+        settings.parts)
     }
 
     /** The columns that each source sends: what keys and outputs ask for, at least one. */
@@ -138,12 +142,6 @@ object ChainLayout {
         else if (source > 0 && chain.stages(source - 1).outer) {
           Left(s"a key computed from the outer side of an earlier join: ${computed.sql}")
         } else Right(ColumnRef(source, position(source, named(computed))))
-    }
-
-    /** Equal keys of the join are equal here too: NaN is one value, and 0.0 is -0.0. */
-    private def normalized(key: Expression): Expression = key.dataType match {
-      case FloatType | DoubleType => NormalizeNaNAndZero(key)
-      case _ => key
     }
 
     private def named(expression: Expression): NamedExpression = expression match {

@@ -37,7 +37,7 @@ class Costs(chain: JoinChain, settings: Settings) {
       else {
         val shuffled = shuffling(stage.probe, rows, stage.keys.map(_.probe)) +
           shuffling(stage.build, millions(stage.build), stage.keys.map(_.build))
-        if (Estimates.kept(stage.build) <= FewKept) shuffled * NotSorted else shuffled
+        ShufflesStarted + (if (Estimates.kept(stage.build) <= FewKept) shuffled * NotSorted else shuffled)
       }
     }
     val sources = (chain.probe -> probeKeys) +: chain.stages.map(stage => stage.build -> stage.keys.map(_.build))
@@ -82,8 +82,9 @@ object Costs {
   private val ShuffledColumn = 0.02
   private val BroadcastProbedRow = 0.05
 
-  /** Seconds until the workers have begun, which Spark's joins do not need. */
+  /** Seconds until the workers have begun, and that the stages of a shuffled join take however little there is to do. */
   private val Started = 0.1
+  private val ShufflesStarted = 0.15
 
   // A build side that filters have made small is likely to be broadcast after all, once adaptive execution has seen its
   // size: then both sides have been shuffled, but are not sorted.

@@ -39,9 +39,11 @@ case class FusedScan(
   def splits(partition: FilePartition): JValue = JArray(partition.files.map(split).toList)
 
   /** All files, each as one split: a build side is read as a whole, and is the same however its files were to be split. */
-  def files: Seq[JValue] = partitions.flatMap(_.files).distinctBy(_.filePath).sortBy(_.filePath.toString).map { file =>
-    split(file.copy(start = 0L, length = Long.MaxValue))
-  }
+  def files: Seq[JValue] =
+    // A file that was asked for twice is read twice.
+    partitions.flatMap(_.files).filter(_.start == 0L).sortBy(_.filePath.toString).map { file =>
+      split(file.copy(length = Long.MaxValue))
+    }
 
   private def split(file: PartitionedFile): JValue =
     ("path" -> file.toPath.toUri.getPath) ~

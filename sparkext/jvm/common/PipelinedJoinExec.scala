@@ -12,10 +12,11 @@ import org.apache.spark.{InterruptibleIterator, TaskContext}
 import org.apache.spark.api.python.ChainedPythonFunctions
 import org.apache.spark.rdd.RDD
 import org.apache.spark.sql.catalyst.InternalRow
-import org.apache.spark.sql.catalyst.expressions.{Attribute, AttributeSet, Expression, GenericInternalRow, JoinedRow, UnsafeProjection}
+import org.apache.spark.sql.catalyst.expressions.{Attribute, AttributeSet, BoundReference, Expression, GenericInternalRow, JoinedRow, UnsafeProjection}
 import org.apache.spark.sql.catalyst.plans.physical.{Partitioning, UnknownPartitioning}
-import org.apache.spark.sql.execution.{SparkPlan, SQLExecution}
-import org.apache.spark.sql.execution.metric.SQLMetrics
+import org.apache.spark.sql.execution.{ShuffledRowRDD, SparkPlan, SQLExecution, UnsafeRowSerializer}
+import org.apache.spark.sql.execution.exchange.ShuffleExchangeExec
+import org.apache.spark.sql.execution.metric.{SQLMetrics, SQLShuffleReadMetricsReporter, SQLShuffleWriteMetricsReporter}
 import org.apache.spark.sql.types.{DataType, IntegerType, StringType, StructField, StructType}
 import org.apache.spark.sql.vectorized.ColumnarBatch
 
@@ -24,7 +25,9 @@ import org.apache.spark.sql.vectorized.ColumnarBatch
   * Output column i is `output(i)`, and comes from `origins(i)`. Build sides run when the operator is prepared, side by
   * side, each as a job of its own.
   *
-  * `owned`: set where the first join gives out unmatched build rows.
+  * `parts`: set where the first join gives out unmatched build rows. The probe side is shuffled inside the operator then: a
+  * shuffle below it would be a stage of its own to adaptive execution, which takes what it knows of the stage's rows for what
+  * is known of the join's.
   *
   * It gives out rows: as columns, for code that Spark generates to read, measured no faster, with or without an aggregate above.
   */
@@ -34,7 +37,7 @@ case class PipelinedJoinExec(
     joins: Seq[PlannedJoin],
     output: Seq[Attribute],
     origins: Seq[ColumnRef],
-    owned: Option[OwnedRows])
+    parts: Option[Parts])
     extends SparkPlan {
 
   override def nodeName: String = "PipelinedJoin"
@@ -49,7 +52,7 @@ case class PipelinedJoinExec(
 
   /** Rows stay in the partition of their probe row, but for those that have none. */
   override def outputPartitioning: Partitioning = probe.outputPartitioning match {
-    case partitioning if owned.isDefined => UnknownPartitioning(partitioning.numPartitions)
+    case _ if parts.isDefined => UnknownPartitioning(parts.get.count)
     case partitioning: Expression if partitioning.references.subsetOf(outputSet) => partitioning
     case partitioning => UnknownPartitioning(partitioning.numPartitions)
   }
@@ -108,7 +111,7 @@ case class PipelinedJoinExec(
       metrics,
       PipelineRuns.begin(this, sparkContext))
     val command = WorkOrder.command(
-      WorkOrder.spec(joins, origins, probe.output.length, owned.map(_.column)),
+      WorkOrder.spec(joins, origins, probe.output.length, parts.map(_.owner)),
       settings.forWorkers,
       result,
       probeScan.toOption,
@@ -122,7 +125,7 @@ case class PipelinedJoinExec(
       Seq(SparkShim.pythonFunction(command, python, sides.values.map(_.broadcast).toSeq, sparkContext)))
     // The rows of a batch are sent as one struct column, and come back as one.
     val sent = StructType(
-      Seq(StructField("row", probeScan.fold(_ => PipelinedJoinExec.sent(owned.map(_ => IntegerType).toSeq ++ probe.output.map(_.dataType)), _ => PipelinedJoinExec.Splits))))
+      Seq(StructField("row", probeScan.fold(_ => PipelinedJoinExec.sent(parts.map(_ => IntegerType).toSeq ++ probe.output.map(_.dataType)), _ => PipelinedJoinExec.Splits))))
     val timeZone = conf.sessionLocalTimeZone
     val runnerConf = SparkShim.pythonRunnerConf(conf)
     val runnerMetrics = PipelineMetrics.forRunner(metrics)
@@ -139,14 +142,19 @@ case class PipelinedJoinExec(
   /** The rows of the probe side, or what tells workers where to find them. */
   private def input(): RDD[InternalRow] = probeScan match {
     case Right(scan) => new SplitsRDD(sparkContext, scan.partitions, partition => compact(render(scan.splits(partition))))
-    case Left(_) => owned.map(rows => withParts(probe.execute(), rows.parts)).getOrElse(probe.execute())
+    case Left(_) => parts.map(parted).getOrElse(probe.execute())
   }
 
-  /** The rows with a column in front, which is null but in one row more: there it holds the number of the part. */
-  private def withParts(rows: RDD[InternalRow], parts: Int): RDD[InternalRow] = {
-    if (rows.getNumPartitions != parts) {
-      throw new IllegalStateException(s"a full outer join shuffled into $parts parts came in ${rows.getNumPartitions}")
-    }
+  /** The rows, all of a key in one part, with a column in front: it is null but in one row more, which has the part's number. */
+  private def parted(parts: Parts): RDD[InternalRow] = {
+    val keys = parts.keys.map(key => BoundReference(key, probe.output(key).dataType, nullable = true))
+    val shuffle = ShuffleExchangeExec.prepareShuffleDependency(
+      probe.execute(),
+      probe.output,
+      Parts.by(keys, parts.count),
+      new UnsafeRowSerializer(probe.output.length),
+      SQLShuffleWriteMetricsReporter.createShuffleWriteMetrics(sparkContext))
+    val rows = new ShuffledRowRDD(shuffle, SQLShuffleReadMetricsReporter.createShuffleReadMetrics(sparkContext))
     val width = probe.output.length
     rows.mapPartitionsWithIndexInternal { (part, rows) =>
       val none = InternalRow(null)
@@ -210,11 +218,6 @@ case class PipelinedJoinExec(
   override protected def withNewChildrenInternal(newChildren: IndexedSeq[SparkPlan]): PipelinedJoinExec =
     copy(probe = newChildren.head, builds = newChildren.tail)
 }
-
-/** Which task gives out an unmatched build row: the probe side is shuffled by the keys into so many `parts`, and `column` of
-  * the first build side has the number of the part that a row belongs to.
-  */
-case class OwnedRows(column: Int, parts: Int)
 
 object PipelinedJoinExec {
 

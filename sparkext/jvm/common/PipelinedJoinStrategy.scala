@@ -54,7 +54,7 @@ class PipelinedJoinStrategy(session: SparkSession) extends SparkStrategy with Lo
       layout.joins,
       layout.outputs,
       layout.origins,
-      layout.parts.map(parts => OwnedRows(parts.owner, parts.count)))
+      layout.parts)
     operator.setTagValue(PipelineRuns.Key, chain.key)
     val filtered = filters.reduceOption(And).map(FilterExec(_, operator)).getOrElse(operator)
     if (columns == filtered.output) filtered else ProjectExec(columns, filtered)

@@ -12,16 +12,28 @@ import org.apache.spark.unsafe.types.UTF8String
   * Covered is what has the same value there as here, and cannot fail: comparisons of columns and literals, lists, IS NULL,
   * tests of strings byte by byte, and the connectives.
   */
-object WorkerCondition {
+object WorkerCondition extends PredicateHelper {
+  private val Deepest = 50
 
   /** The condition as JSON, or the part of it that is not covered. */
-  def of(condition: Expression, place: Attribute => ColumnRef): Either[String, JValue] = condition match {
-    case And(left, right) => connective("and", Seq(left, right), place)
-    case Or(left, right) => connective("or", Seq(left, right), place)
+  def of(condition: Expression, place: Attribute => ColumnRef): Either[String, JValue] =
+    if (depth(condition) > Deepest) Left("a condition nested too deeply") else covered(condition, place)
+
+  /** How deep the JSON will be: connectives of one kind are one node, however they are nested. */
+  private def depth(condition: Expression): Int = condition match {
+    case _: And => 1 + splitConjunctivePredicates(condition).map(depth).max
+    case _: Or => 1 + splitDisjunctivePredicates(condition).map(depth).max
+    case Not(child) => 1 + depth(child)
+    case _ => 1
+  }
+
+  private def covered(condition: Expression, place: Attribute => ColumnRef): Either[String, JValue] = condition match {
+    case _: And => connective("and", splitConjunctivePredicates(condition), place)
+    case _: Or => connective("or", splitDisjunctivePredicates(condition), place)
     case Not(child) => connective("not", Seq(child), place)
     case flag: Attribute if flag.dataType == BooleanType => comparison("=", flag, Literal.TrueLiteral, place)
     case IsNull(column: Attribute) => Right(test("is_null", Seq(operand(column, place).get)))
-    case IsNotNull(column: Attribute) => of(Not(IsNull(column)), place)
+    case IsNotNull(column: Attribute) => covered(Not(IsNull(column)), place)
     case EqualTo(left, right) => comparison("=", left, right, place)
     case EqualNullSafe(left, right) => comparison("<=>", left, right, place)
     case LessThan(left, right) => comparison("<", left, right, place)
@@ -29,8 +41,8 @@ object WorkerCondition {
     case GreaterThan(left, right) => comparison(">", left, right, place)
     case GreaterThanOrEqual(left, right) => comparison(">=", left, right, place)
     case In(column: Attribute, list) if list.forall(_.isInstanceOf[Literal]) => membership(column, list, place)
-    case In(value, list) if list.nonEmpty => of(list.map(EqualTo(value, _)).reduce[Expression](Or), place)
-    case InSet(value, set) => of(In(value, set.toSeq.map(Literal(_, value.dataType))), place)
+    case In(value, list) if list.nonEmpty => covered(list.map(EqualTo(value, _)).reduce[Expression](Or), place)
+    case InSet(value, set) => covered(In(value, set.toSeq.map(Literal(_, value.dataType))), place)
     case StartsWith(column: Attribute, pattern: Literal) => stringTest("starts_with", column, pattern, place)
     case EndsWith(column: Attribute, pattern: Literal) => stringTest("ends_with", column, pattern, place)
     case Contains(column: Attribute, pattern: Literal) => stringTest("contains", column, pattern, place)
@@ -52,12 +64,13 @@ object WorkerCondition {
   private def membership(column: Attribute, list: Seq[Expression], place: Attribute => ColumnRef): Either[String, JValue] = {
     val (nulls, values) = list.collect { case literal: Literal => literal }.partition(_.value == null)
     val operands = (column +: values).flatMap(operand(_, place))
-    if (operands.length <= values.length || values.exists(_.dataType != column.dataType) || !isCovered(column.dataType, "=")) {
+    if (values.isEmpty && nulls.nonEmpty) covered(EqualTo(column, nulls.head), place)
+    else if (operands.length <= values.length || values.exists(_.dataType != column.dataType) || !isCovered(column.dataType, "=")) {
       Left(s"${column.sql} IN (...)")
     } else {
       val among = test("in", operands) ~ ("type" -> KeyTypes.name(column.dataType))
       if (nulls.isEmpty) Right(among)
-      else of(EqualTo(column, nulls.head), place).map(unknown => test("or", Seq(among, unknown)))
+      else covered(EqualTo(column, nulls.head), place).map(unknown => test("or", Seq(among, unknown)))
     }
   }
 
@@ -82,7 +95,7 @@ object WorkerCondition {
       name: String,
       children: Seq[Expression],
       place: Attribute => ColumnRef): Either[String, JValue] = {
-    val parts = children.map(of(_, place))
+    val parts = children.map(covered(_, place))
     parts.collectFirst { case Left(part) => part }.toLeft(test(name, parts.collect { case Right(part) => part }))
   }
 
