@@ -231,7 +231,7 @@ def conditions() -> st.SearchStrategy[str]:
     )
 
 
-@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(condition=conditions())
 def test_any_filter_gives_sparks_rows(spark: SparkSession, folder: Path, condition: str) -> None:
     probe = spark.read.parquet(str(folder / "facts")).where(condition)
