@@ -71,9 +71,9 @@ def test_one_join(spark: SparkSession, kind: str) -> None:
 def test_an_existence_join(spark: SparkSession) -> None:
     facts(spark).createOrReplaceTempView("facts")
     spark.range(40).createOrReplaceTempView("dim")
-    query = "SELECT * FROM facts WHERE c = 0 OR EXISTS (SELECT 1 FROM dim WHERE dim.id = facts.a)"
-    with configured(spark, spark_sparkext_mode="auto", spark_sql_autoBroadcastJoinThreshold=-1):
-        assert_pipelined(assert_like_spark(spark, lambda: spark.sql(query)), 1)
+    query = "SELECT * FROM facts WHERE c = 0 OR EXISTS ({exists})"
+    query = query.format(exists="SELECT /*+ PIPELINED_JOIN(dim) */ 1 FROM dim WHERE dim.id = facts.a")
+    assert_pipelined(assert_like_spark(spark, lambda: spark.sql(query)), 1)
 
 
 def test_each_executor_builds_each_index_of_a_chain_once(spark: SparkSession) -> None:

@@ -190,13 +190,9 @@ def test_conditions_beside_the_keys(
 def test_a_condition_of_an_existence_join(spark: SparkSession, left: DataFrame, right: DataFrame, budget: int) -> None:
     left.createOrReplaceTempView("existence_left")
     right.createOrReplaceTempView("existence_right")
-    query = (
-        "SELECT * FROM existence_left WHERE v = 'p' OR EXISTS (SELECT 1 FROM existence_right WHERE rk = k AND w > v)"
-    )
-    with (
-        configured(spark, **{"spark_sparkext_mode": "auto", "spark_sparkext_morsel_maxRows": budget}),
-        configured(spark, spark_sql_autoBroadcastJoinThreshold=-1),
-    ):
+    exists = "SELECT /*+ PIPELINED_JOIN(existence_right) */ 1 FROM existence_right WHERE rk = k AND w > v"
+    query = f"SELECT * FROM existence_left WHERE v = 'p' OR EXISTS ({exists})"
+    with configured(spark, spark_sparkext_morsel_maxRows=budget):
         assert_pipelined(assert_like_spark(spark, lambda: spark.sql(query)), 1)
 
 

@@ -18,7 +18,7 @@ from sparkext import tpch
 
 SCALE_FACTOR = 0.1
 GOLDEN = Path(__file__).parent / "golden"
-MODES = ("auto", "off")
+MODES = ("auto", "hint", "off")
 
 # At this scale Spark would broadcast every table: the threshold shrinks with the data.
 # Metadata is not cut off, as it would be after longer or shorter paths.
@@ -58,9 +58,14 @@ def hinted(query: str) -> str:
     return re.sub(r"\bSELECT\b", f"SELECT /*+ PIPELINED_JOIN({', '.join(tpch.TABLES)}) */", query)
 
 
-def plan(spark: SparkSession, number: int) -> str:
+def query(number: int, mode: str) -> str:
+    """The text of a query in a mode: hint mode wants hints."""
+    return hinted(tpch.query(number)) if mode == "hint" else tpch.query(number)
+
+
+def plan(spark: SparkSession, number: int, mode: str) -> str:
     """The plan of a query before it runs, without ids and paths."""
-    text = str(spark.sql(tpch.query(number))._jdf.queryExecution().executedPlan().toString())
+    text = str(spark.sql(query(number, mode))._jdf.queryExecution().executedPlan().toString())
     for pattern, replacement in _INCIDENTAL:
         text = pattern.sub(replacement, text)
     return text.rstrip() + "\n"
@@ -82,7 +87,7 @@ def main() -> None:
             for number in tpch.QUERIES:
                 path = golden_file(mode, number)
                 path.parent.mkdir(parents=True, exist_ok=True)
-                path.write_text(plan(spark, number))
+                path.write_text(plan(spark, number, mode))
         print(f"{mode}: {len(tpch.QUERIES)} plans in {GOLDEN / mode}", file=sys.stderr)
     spark.stop()
 

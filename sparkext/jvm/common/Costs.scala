@@ -83,7 +83,7 @@ object Costs {
   private val BroadcastProbedRow = 0.05
 
   /** Seconds until the workers have begun, and that the stages of a shuffled join take however little there is to do. */
-  private val Started = 0.1
+  private val Started = 0.2
   private val ShufflesStarted = 0.15
 
   // A build side that filters have made small is likely to be broadcast after all, once adaptive execution has seen its
