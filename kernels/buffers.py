@@ -81,6 +81,12 @@ def var_bytes(array: pa.Array) -> VarBytes:
     return VarBytes(frozen(offsets.astype(np.int64, copy=False)), data)
 
 
+def as_binary(source: VarBytes) -> pa.Array:
+    """Return the byte strings as an Arrow array, without a copy: what `var_bytes` undoes."""
+    buffers = [None, pa.py_buffer(source.offsets), pa.py_buffer(source.data)]
+    return pa.Array.from_buffers(pa.large_binary(), source.offsets.size - 1, buffers)
+
+
 def raw_var_bytes(array: pa.Array) -> tuple[AnyArray, UInt8Array]:
     """View a (large) string or binary array as offsets (int32 or int64, n + 1) and bytes, without a copy."""
     _, offsets_buffer, data_buffer = array.buffers()

@@ -1,4 +1,4 @@
-"""What every join index has in common: arrays that can be mapped from a file, and one question it answers."""
+"""What every index has in common: arrays that can be mapped from a file, and the question that most of them answer."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from sparkext.kernels.matches import Matches
 from sparkext.kernels.row_ids import RowIds
 
 
-class JoinIndex(Protocol):
-    """An immutable index over the keys of a build side.
+class StoredIndex(Protocol):
+    """An immutable index over a build side, as it is kept.
 
     `arrays` and `attributes` are its whole state: they can be written to a file, mapped back read-only and handed to
     `from_arrays` by any number of processes.
@@ -44,12 +44,16 @@ class JoinIndex(Protocol):
         """The number of distinct keys."""
         ...
 
+
+class JoinIndex(StoredIndex, Protocol):
+    """An index that finds the build rows with equal keys."""
+
     def lookup(self, keys: EncodedKeys) -> Matches:
         """Return the match range of every probe key; a key that `keys.valid` rules out matches nothing."""
         ...
 
 
-def index_bytes(index: JoinIndex) -> int:
+def index_bytes(index: StoredIndex) -> int:
     """Return the size of all arrays of the index in bytes."""
     return sum(array.nbytes for array in index.arrays.values())
 

@@ -131,7 +131,7 @@ def key_bounds(columns: Sequence[pa.Array], null_safe: Sequence[bool]) -> KeyBou
 def _column_range(column: pa.Array) -> tuple[int, int]:
     """Return the smallest and the largest word of a column; (0, 0) if it has none, as any range does then."""
     mask = validity(column)
-    count, low, high = word_range(_column_words(column), NO_MASK if mask is None else mask)
+    count, low, high = word_range(column_words(column), NO_MASK if mask is None else mask)
     return (int(low), int(high)) if count else (0, 0)
 
 
@@ -166,7 +166,7 @@ def _all_valid(columns: Sequence[pa.Array], null_safe: Sequence[bool]) -> UInt8A
     return None if combined is None else frozen(combined)
 
 
-def _column_words(column: pa.Array) -> Int64Array:
+def column_words(column: pa.Array) -> Int64Array:
     """Order-preserving int64[n] of one column; null rows hold garbage."""
     key_type = column.type
     if pa.types.is_boolean(key_type):
@@ -177,12 +177,12 @@ def _column_words(column: pa.Array) -> Int64Array:
         _order_doubles(doubles, out)
         return frozen(out)
     if pa.types.is_decimal(key_type):
-        return frozen(_decimal_halves(column)[:, 0].copy())
+        return frozen(decimal_halves(column)[:, 0].copy())
     width = key_type.bit_width // 8
     return frozen(values_view(column, f"i{width}").astype(np.int64, copy=False))
 
 
-def _decimal_halves(column: pa.Array) -> Int64Array:
+def decimal_halves(column: pa.Array) -> Int64Array:
     """int64[n, 2]: low and high half of each 128-bit value."""
     buffer = column.buffers()[1]
     if len(column) == 0:
@@ -193,7 +193,7 @@ def _decimal_halves(column: pa.Array) -> Int64Array:
 
 def _to_words(columns: Sequence[pa.Array], null_safe: Sequence[bool]) -> Int64Array:
     if len(columns) == 1 and not null_safe[0]:
-        return _column_words(columns[0])
+        return column_words(columns[0])
     packed = np.zeros(len(columns[0]), dtype=np.int64)
     total = 0
     for column, safe in zip(columns, null_safe, strict=True):
@@ -201,7 +201,7 @@ def _to_words(columns: Sequence[pa.Array], null_safe: Sequence[bool]) -> Int64Ar
         assert bits is not None
         mask = validity(column) if safe else None
         _pack(
-            _column_words(column),
+            column_words(column),
             NO_MASK if mask is None else mask,
             bits,
             safe,
@@ -222,7 +222,7 @@ def _pack_by_ranges(columns: Sequence[pa.Array], null_safe: Sequence[bool], rang
         mask = validity(column)
         present = NO_MASK if mask is None else mask
         low, high = bounds
-        _pack_codes(_column_words(column), present, np.int64(low), np.int64(high), safe, packed, valid)
+        _pack_codes(column_words(column), present, np.int64(low), np.int64(high), safe, packed, valid)
     return EncodedKeys(length, frozen(packed), None, None if valid.all() else frozen(valid))
 
 
@@ -258,11 +258,11 @@ def _concatenate(columns: Sequence[pa.Array], null_safe: Sequence[bool]) -> VarB
             var = var_bytes(column)
             _append_var(var.offsets, var.data, valid, cursor, data)
         elif word_bits(column.type) is None:
-            halves = _decimal_halves(column)
+            halves = decimal_halves(column)
             _append_words(frozen(halves[:, 1].copy()), valid, cursor, data)
             _append_words(frozen(halves[:, 0].copy()), valid, cursor, data)
         else:
-            _append_words(_column_words(column), valid, cursor, data)
+            _append_words(column_words(column), valid, cursor, data)
     return VarBytes(frozen(offsets), frozen(data))
 
 

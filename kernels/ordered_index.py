@@ -23,7 +23,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sparkext.kernels.buffers import Int64Array, UInt8Array, VarBytes
+from sparkext.kernels.buffers import Int64Array, UInt8Array, VarBytes, as_binary, var_bytes
 from sparkext.kernels.bytes_equal import compare_spans
 from sparkext.kernels.index import freeze_all
 from sparkext.kernels.intrinsics import prefetch
@@ -157,25 +157,15 @@ def _starts(boundary: UInt8Array, groups: int) -> Int64Array:
     return starts
 
 
-def _as_binary(source: VarBytes) -> pa.Array:
-    buffers = [None, pa.py_buffer(source.offsets), pa.py_buffer(source.data)]
-    return pa.Array.from_buffers(pa.large_binary(), source.offsets.size - 1, buffers)
-
-
 def _sort_bytes(source: VarBytes, valid_rows: Int64Array) -> Int64Array:
     """Order rows by their bytes, ties by row."""
-    picked = _as_binary(source).take(pa.array(valid_rows))
+    picked = as_binary(source).take(pa.array(valid_rows))
     order = pc.array_sort_indices(picked).to_numpy()
     return valid_rows[order]
 
 
 def _take_bytes(source: VarBytes, rows: Int64Array) -> VarBytes:
-    taken = _as_binary(source).take(pa.array(rows))
-    _, offsets, data = taken.buffers()
-    return VarBytes(
-        frozen(np.frombuffer(offsets, dtype=np.int64, count=len(taken) + 1)),
-        frozen(np.frombuffer(data, dtype=np.uint8)) if data is not None else frozen(np.empty(0, np.uint8)),
-    )
+    return var_bytes(as_binary(source).take(pa.array(rows)))
 
 
 @kernel

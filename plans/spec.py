@@ -22,6 +22,10 @@ PROBE = 0
 JOIN_KINDS = ("inner", "left", "right", "full", "semi", "anti", "existence")
 """`existence` keeps every probe row once; column 0 of its build side's source tells whether the row found a match."""
 
+RANGE_OPERATORS = ("<", "<=", ">", ">=")
+DIRECTIONS = ("backward", "forward", "nearest")
+MOST_COMPARED = 2
+
 BUILD_PRESERVING = ("right", "full")
 """Kinds that give out unmatched build rows: only the first join of a pipeline can be one."""
 
@@ -58,11 +62,50 @@ class KeyPair:
 
 
 @dataclass(frozen=True)
-class JoinSpec:
-    """One join. No keys: every probe row matches every build row. `label` is for people.
+class RangePair:
+    """One comparison of a range join: `probe op build`, both as `type`. Null compares with nothing."""
 
-    `condition` has to hold for a pair beside its keys; it may look at the columns of all sources so far and of the
-    build side. Kinds that give out unmatched build rows take none.
+    probe: ColumnRef
+    op: str
+    build: int
+    type: str
+
+    def __post_init__(self) -> None:
+        """Refuse what no index answers."""
+        if self.op not in RANGE_OPERATORS:
+            raise ValueError(f"not a comparison of a range join: {self.op!r}")
+
+
+@dataclass(frozen=True)
+class AsOf:
+    """Of the build rows with equal keys, the one whose column `build` is nearest to `probe`, both as `type`.
+
+    `direction`: `backward` (not after the probe's), `forward` (not before it) or `nearest`. `exact`: equal values count
+    as near. `tolerance`: the largest distance, in units of the type (days, microseconds, unscaled decimals), if any.
+    Among equally near rows the last one of the build side in backward, the first one in forward direction; at equal
+    distances in both directions, the backward one.
+    """
+
+    probe: ColumnRef
+    build: int
+    type: str
+    direction: str
+    exact: bool = True
+    tolerance: int | float | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse unknown directions."""
+        if self.direction not in DIRECTIONS:
+            raise ValueError(f"not a direction of an as-of join: {self.direction!r}")
+
+
+@dataclass(frozen=True)
+class JoinSpec:
+    """One join. No keys, ranges or as-of: every probe row matches every build row. `label` is for people.
+
+    `ranges` compare at most two columns of the build side, each in one type. `condition` has to hold for a pair beside
+    its keys; it may look at the columns of all sources so far and of the build side. Kinds that give out unmatched
+    build rows take none.
     """
 
     how: str
@@ -70,6 +113,8 @@ class JoinSpec:
     algorithm: str
     label: str
     condition: Predicate | None = None
+    ranges: tuple[RangePair, ...] = ()
+    as_of: AsOf | None = None
 
     def __post_init__(self) -> None:
         """Refuse what no operator runs."""
@@ -77,6 +122,23 @@ class JoinSpec:
             raise ValueError(f"not a join kind: {self.how!r}")
         if self.condition is not None and self.how in BUILD_PRESERVING:
             raise ValueError(f"a {self.how} join takes no condition beside its keys")
+        if len(self.compared) > MOST_COMPARED:
+            raise ValueError(f"a range join compares at most {MOST_COMPARED} columns of its build side")
+        if self.as_of is not None and (self.ranges or self.condition is not None or self.how not in ("inner", "left")):
+            raise ValueError("an as-of join is an inner or a left join, without further comparisons")
+
+    @property
+    def compared(self) -> tuple[tuple[int, str], ...]:
+        """The build columns that are compared, and as which type.
+
+        The first is the one that the index is ordered by: one that is bounded on both sides, if there is any.
+        """
+        if self.as_of is not None:
+            return ((self.as_of.build, self.as_of.type),)
+        operators: dict[tuple[int, str], set[str]] = {}
+        for pair in self.ranges:
+            operators.setdefault((pair.build, pair.type), set()).add(pair.op[0])
+        return tuple(sorted(operators, key=lambda column: -len(operators[column])))
 
 
 @dataclass(frozen=True)
@@ -128,7 +190,9 @@ def _reference(data: Mapping[str, Any]) -> ColumnRef:
 
 
 def _join(data: Mapping[str, Any]) -> JoinSpec:
-    keys = tuple(KeyPair(_reference(key["probe"]), key["build"], key["type"], key["null_safe"]) for key in data["keys"])
+    keys = tuple(KeyPair(**{**key, "probe": _reference(key["probe"])}) for key in data["keys"])
+    ranges = tuple(RangePair(**{**pair, "probe": _reference(pair["probe"])}) for pair in data.get("ranges", ()))
+    as_of = data.get("as_of")
     condition = data.get("condition")
     return JoinSpec(
         data["how"],
@@ -136,4 +200,6 @@ def _join(data: Mapping[str, Any]) -> JoinSpec:
         data["algorithm"],
         data["label"],
         None if condition is None else parse_predicate(condition),
+        ranges,
+        None if as_of is None else AsOf(**{**as_of, "probe": _reference(as_of["probe"])}),
     )

@@ -19,9 +19,12 @@ from sparkext.kernels.index import JoinIndex
 from sparkext.kernels.jit import AnyArray
 from sparkext.kernels.keys import KeyBounds, KeyRanges
 from sparkext.kernels.ordered_index import OrderedIndex
+from sparkext.kernels.range_index import RangeIndex
 
-_KINDS: Mapping[str, type[JoinIndex]] = {
-    index.kind: index for index in (AllRowsIndex, DenseIndex, HashIndex, OrderedIndex)
+AnyIndex = JoinIndex | RangeIndex
+
+_KINDS: Mapping[str, type[AnyIndex]] = {
+    index.kind: index for index in (AllRowsIndex, DenseIndex, HashIndex, OrderedIndex, RangeIndex)
 }
 
 
@@ -45,7 +48,7 @@ class IndexInfo:
     clustered: bool = False
 
 
-def write_index_file(index: JoinIndex, info: IndexInfo, stream: IO[bytes]) -> None:
+def write_index_file(index: AnyIndex, info: IndexInfo, stream: IO[bytes]) -> None:
     """Write all arrays of the index."""
     writer = ContainerWriter(stream)
     arrays: list[dict[str, Any]] = []
@@ -55,7 +58,7 @@ def write_index_file(index: JoinIndex, info: IndexInfo, stream: IO[bytes]) -> No
     writer.finish({"arrays": arrays, "attributes": index.attributes, "info": vars(info)})
 
 
-def read_index_file(buffer: pa.Buffer, origin: str) -> tuple[JoinIndex, IndexInfo]:
+def read_index_file(buffer: pa.Buffer, origin: str) -> tuple[AnyIndex, IndexInfo]:
     """Return the index around the mapped arrays, without copying.
 
     Raises:

@@ -14,6 +14,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -28,7 +29,7 @@ from sparkext.container import (
     file_identity,
     map_file,
 )
-from sparkext.index_file import IndexInfo, read_index_file, write_index_file
+from sparkext.index_file import AnyIndex, IndexInfo, read_index_file, write_index_file
 from sparkext.kernels.all_rows_index import AllRowsIndex
 from sparkext.kernels.dense_index import build_dense_index, key_range
 from sparkext.kernels.gather import Column
@@ -36,7 +37,9 @@ from sparkext.kernels.hash_index import build_hash_index
 from sparkext.kernels.index import JoinIndex, index_bytes
 from sparkext.kernels.keys import EncodedKeys, cast_key, encode_keys, key_bounds, key_ranges
 from sparkext.kernels.matches import Matches
+from sparkext.kernels.nearest import NearestKeys, nearest
 from sparkext.kernels.ordered_index import build_ordered_index
+from sparkext.kernels.range_index import Candidates, RangeIndex, RangeKeys, build_range_index
 from sparkext.kernels.row_ids import RowIds
 from sparkext.memory import process_probe
 from sparkext.plans.algorithm import BuildKeys, choose_index, worth_clustering
@@ -45,6 +48,7 @@ from sparkext.publication import LOCK_SUFFIX, publish_once
 INDEX_SUFFIX = ".index"
 COLUMNS_SUFFIX = ".columns"
 _OPEN_BUILD_SIDES = 16
+M = TypeVar("M", Matches, Matches | Candidates)
 _BROADCAST = re.compile(r"broadcast_\d+_python(\.|$)")
 
 
@@ -54,6 +58,8 @@ class IndexRecipe:
 
     `key_columns` are positions in the build file, `key_types` the Arrow types in which keys are compared.
     `may_cluster`: the join gathers payload and does not ask which build rows it comes from.
+    `bounds`: position and type of the columns that a range or as-of join compares, the one to order by first;
+    `inverted`: the second of them is bounded from above only.
     """
 
     key_columns: tuple[int, ...]
@@ -62,6 +68,8 @@ class IndexRecipe:
     algorithm: str
     hash_mask: int
     may_cluster: bool = False
+    bounds: tuple[tuple[int, pa.DataType], ...] = ()
+    inverted: bool = False
 
     @property
     def digest(self) -> str:
@@ -75,6 +83,8 @@ class IndexRecipe:
             self.algorithm,
             self.hash_mask,
             self.may_cluster,
+            [(column, str(bound_type)) for column, bound_type in self.bounds],
+            self.inverted,
         ]
         return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]
 
@@ -89,43 +99,56 @@ class BuildSide:
 
     rows: int
     columns: Sequence[Column]
-    index: JoinIndex
+    index: AnyIndex
     info: IndexInfo
     reused: bool = False
 
     @classmethod
-    def of(cls, rows: int, columns: Sequence[pa.Array], index: JoinIndex, info: IndexInfo) -> BuildSide:
+    def of(cls, rows: int, columns: Sequence[pa.Array], index: AnyIndex, info: IndexInfo) -> BuildSide:
         """Prepare the columns for gathers, once for all tasks of this process."""
         return cls(rows, [Column.of(column) for column in columns], index, info)
 
     def lookup(self, keys: EncodedKeys) -> Matches:
         """Return the match range of every probe key, in terms of `columns`."""
-        matches = self.index.lookup(keys)
-        return replace(matches, rows=None) if self.info.clustered else matches
+        assert not isinstance(self.index, RangeIndex)
+        return self._in_columns(self.index.lookup(keys))
+
+    def lookup_ranges(self, keys: RangeKeys) -> Matches | Candidates:
+        """Return what is in the range of every probe row, in terms of `columns`."""
+        assert isinstance(self.index, RangeIndex)
+        return self._in_columns(self.index.lookup(keys))
+
+    def lookup_nearest(self, keys: NearestKeys) -> Matches:
+        """Return the nearest row of every probe row, in terms of `columns`."""
+        assert isinstance(self.index, RangeIndex)
+        return self._in_columns(nearest(self.index, keys))
+
+    def _in_columns(self, found: M) -> M:
+        return replace(found, rows=None) if self.info.clustered else found
 
 
-def build_index(rows: int, columns: Sequence[pa.Array], recipe: IndexRecipe) -> tuple[JoinIndex, IndexInfo]:
+def build_index(rows: int, columns: Sequence[pa.Array], recipe: IndexRecipe) -> tuple[AnyIndex, IndexInfo]:
     """Choose and build the index of a build side in this process."""
     started = time.perf_counter()
-    if not recipe.key_columns:
+    if not recipe.key_columns and not recipe.bounds:
         return _described(AllRowsIndex(rows), "the join has no key", rows, started)
     key_columns = [
         cast_key(columns[column], key_type)
         for column, key_type in zip(recipe.key_columns, recipe.key_types, strict=True)
     ]
-    ranges = key_ranges(key_columns, recipe.null_safe)
-    keys = encode_keys(key_columns, recipe.null_safe, ranges)
-    facts = _facts(keys)
-    headroom = process_probe().headroom()
-    choice = choose_index(recipe.algorithm, facts, None if headroom is None else headroom.bytes)
-    if choice.kind == "ordered":
-        index: JoinIndex = build_ordered_index(keys)
-    elif choice.kind == "dense":
-        assert facts.smallest is not None and facts.largest is not None, "dense keys have bounds"
-        index = build_dense_index(keys, facts.smallest, facts.largest)
+    ranges = key_ranges(key_columns, recipe.null_safe) if key_columns else None
+    keys = encode_keys(key_columns, recipe.null_safe, ranges) if key_columns else EncodedKeys(rows, None, None, None)
+    if recipe.bounds:
+        compared = [cast_key(columns[column], bound_type) for column, bound_type in recipe.bounds]
+        index: AnyIndex = build_range_index(
+            compared, keys, lambda ordered: _equality_index(ordered, recipe)[0], recipe.inverted
+        )
+        reason = f"{len(compared)} compared column{'s' * (len(compared) > 1)}"
+        if key_columns:
+            reason += f" in {index.distinct:,} groups of equal keys"
     else:
-        index = build_hash_index(keys, recipe.hash_mask)
-    reason, clustered = choice.reason, recipe.may_cluster and _worth_clustering(index, columns)
+        index, reason = _equality_index(keys, recipe)
+    clustered = recipe.may_cluster and _worth_clustering(index, columns)
     if clustered:
         reason = f"{reason}; many rows a key: payload copied in the order of keys"
     index, info = _described(index, reason, rows, started)
@@ -134,7 +157,20 @@ def build_index(rows: int, columns: Sequence[pa.Array], recipe: IndexRecipe) -> 
     return index, replace(info, key_ranges=ranges, key_bounds=bounds, build_bytes=size, clustered=clustered)
 
 
-def _worth_clustering(index: JoinIndex, columns: Sequence[pa.Array]) -> bool:
+def _equality_index(keys: EncodedKeys, recipe: IndexRecipe) -> tuple[JoinIndex, str]:
+    """Choose and build an index of these keys; return it and the reason for the choice."""
+    facts = _facts(keys)
+    headroom = process_probe().headroom()
+    choice = choose_index(recipe.algorithm, facts, None if headroom is None else headroom.bytes)
+    if choice.kind == "ordered":
+        return build_ordered_index(keys), choice.reason
+    if choice.kind == "dense":
+        assert facts.smallest is not None and facts.largest is not None, "dense keys have bounds"
+        return build_dense_index(keys, facts.smallest, facts.largest), choice.reason
+    return build_hash_index(keys, recipe.hash_mask), choice.reason
+
+
+def _worth_clustering(index: AnyIndex, columns: Sequence[pa.Array]) -> bool:
     rows = index.rows
     if rows is None or any(_is_large(column.type) for column in columns):
         return False
@@ -156,7 +192,7 @@ def _is_large(arrow_type: pa.DataType) -> bool:
     return bool(pa.types.is_large_string(arrow_type) or pa.types.is_large_binary(arrow_type))
 
 
-def clustered(columns: Sequence[pa.Array], index: JoinIndex) -> list[pa.Array]:
+def clustered(columns: Sequence[pa.Array], index: AnyIndex) -> list[pa.Array]:
     """Return the rows of the index, key by key: entry i of the index is row i of the result."""
     return [Column.of(column).take(index.rows, missing=False) for column in columns]
 
@@ -177,7 +213,7 @@ def _facts(keys: EncodedKeys) -> BuildKeys:
     return BuildKeys(keys.length, valid, word=True, smallest=bounds[0], largest=bounds[1])
 
 
-def _described(index: JoinIndex, reason: str, rows: int, started: float) -> tuple[JoinIndex, IndexInfo]:
+def _described(index: AnyIndex, reason: str, rows: int, started: float) -> tuple[AnyIndex, IndexInfo]:
     seconds = time.perf_counter() - started
     return index, IndexInfo(index.kind, reason, index_bytes(index), rows, seconds)
 
@@ -231,7 +267,7 @@ def _map_build_side(path: Path, recipe: IndexRecipe) -> BuildSide:
     index_path = index_path_of(path, recipe)
     columns_path = index_path.with_name(index_path.name + COLUMNS_SUFFIX)
 
-    def build() -> tuple[JoinIndex, IndexInfo]:
+    def build() -> tuple[AnyIndex, IndexInfo]:
         _remove_orphans(path)
         index, info = build_index(rows, columns, recipe)
         if info.clustered:
@@ -248,7 +284,7 @@ def _map_build_side(path: Path, recipe: IndexRecipe) -> BuildSide:
     return BuildSide.of(rows, columns, index, info)
 
 
-def publish_index(index_path: Path, build: Callable[[], tuple[JoinIndex, IndexInfo]]) -> bool:
+def publish_index(index_path: Path, build: Callable[[], tuple[AnyIndex, IndexInfo]]) -> bool:
     """Make sure that `index_path` exists, whole. Return whether this process built it (see `publish_once`)."""
 
     def write() -> None:

@@ -21,11 +21,14 @@ from sparkext.conditions import holds
 from sparkext.config import Settings
 from sparkext.errors import SchemaMismatchError
 from sparkext.index_store import BuildSide, IndexRecipe
+from sparkext.kernels.bounds import Bound
 from sparkext.kernels.buffers import Int64Array
 from sparkext.kernels.gather import Column, VarBytesOverflowError
 from sparkext.kernels.jit import frozen
 from sparkext.kernels.keys import EncodedKeys, cast_key, encode_keys
 from sparkext.kernels.matches import START, Matches, Pairs, probe
+from sparkext.kernels.nearest import NearestKeys
+from sparkext.kernels.range_index import Candidates, RangeKeys
 from sparkext.kernels.row_ids import RowIds, row_id_dtype
 from sparkext.metrics import NO_TASK, TaskId, TaskMetrics
 from sparkext.morsels import morsels
@@ -40,6 +43,7 @@ from sparkext.types import arrow_key_type, conform
 _ROW_ID_BYTES = 8
 _LOOKUP_BYTES = 16  # first and count of every probe row
 _PROBE_KIND = {"right": "inner", "full": "left"}
+_MIRRORED = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
 
 
 def index_recipe(join: JoinSpec, hash_mask: int) -> IndexRecipe:
@@ -51,7 +55,15 @@ def index_recipe(join: JoinSpec, hash_mask: int) -> IndexRecipe:
         algorithm=join.algorithm,
         hash_mask=hash_mask,
         may_cluster=join.how in ("inner", "left"),
+        bounds=tuple((column, arrow_key_type(parse_key_type(name))) for column, name in join.compared),
+        inverted=_is_bounded_above_only(join),
     )
+
+
+def _is_bounded_above_only(join: JoinSpec) -> bool:
+    """Tell whether the second compared column is never asked to be at least something."""
+    second = join.compared[1:]
+    return bool(second) and all(pair.op[0] == ">" for pair in join.ranges if (pair.build, pair.type) == second[0])
 
 
 def probe_bounds(spec: PipelineSpec, builds: Sequence[BuildSide]) -> list[KeyBounds]:
@@ -88,6 +100,30 @@ class _Join:
             for key, key_type in zip(self.spec.keys, self.key_types, strict=True)
         ]
         return encode_keys(columns, self.null_safe, self.build.info.key_ranges)
+
+    def lookup(self, rows: RowSet) -> Matches | Candidates:
+        """Find what these rows match; candidates only where pairs are asked for."""
+        as_of = self.spec.as_of
+        if as_of is not None:
+            values = cast_key(rows.gather(as_of.probe), arrow_key_type(parse_key_type(as_of.type)))
+            sought = NearestKeys(self.keys(rows), values, as_of.direction, as_of.exact, as_of.tolerance)
+            return self.build.lookup_nearest(sought)
+        if not self.spec.ranges:
+            return self.build.lookup(self.keys(rows))
+        found = self.build.lookup_ranges(
+            RangeKeys(self.keys(rows), [self._bounds(rows, *c) for c in self.spec.compared])
+        )
+        pairs_count = self.spec.condition is not None or self.probe_kind in ("inner", "left")
+        return found if isinstance(found, Matches) or pairs_count else found.any()
+
+    def _bounds(self, rows: RowSet, column: int, type_name: str) -> list[Bound]:
+        """Fetch what bounds one build column, for each of these rows."""
+        target = arrow_key_type(parse_key_type(type_name))
+        return [
+            Bound(_MIRRORED[pair.op], cast_key(rows.gather(pair.probe), target))
+            for pair in self.spec.ranges
+            if (pair.build, pair.type) == (column, type_name)
+        ]
 
     def given(self, found: npt.NDArray[np.bool_]) -> Sequence[Column]:
         """Return the columns that this join adds to a morsel's rows. `found` tells which of them have a match."""
@@ -212,25 +248,24 @@ class Pipeline:
         join = self._joins[operator]
         started = time.perf_counter()
         try:
-            keys = join.keys(rows)
+            matches = join.lookup(rows)
         except VarBytesOverflowError:
             for half in _halves(rows):
                 yield from self._flow(operator, half)
             return
-        matches = join.build.lookup(keys)
         self._seconds[operator] += time.perf_counter() - started
         results = self._unconditional if join.spec.condition is None else self._conditional
         for output in results(operator, rows, matches):
             yield from self._flow(operator + 1, output)
 
-    def _unconditional(self, operator: int, rows: RowSet, matches: Matches) -> Iterator[RowSet]:
+    def _unconditional(self, operator: int, rows: RowSet, matches: Matches | Candidates) -> Iterator[RowSet]:
         """Give out what a join makes of these rows, a budget at a time."""
         join = self._joins[operator]
         for pairs in self._pairs(operator, rows.length, matches, join.probe_kind):
             join.mark(pairs)
             yield rows.joined(pairs, join.given(matches.first >= 0), join.outer)
 
-    def _conditional(self, operator: int, rows: RowSet, matches: Matches) -> Iterator[RowSet]:
+    def _conditional(self, operator: int, rows: RowSet, matches: Matches | Candidates) -> Iterator[RowSet]:
         """The same for a join with a condition beside its keys: which rows match is known when all pairs were tried."""
         join = self._joins[operator]
         assert join.spec.condition is not None
@@ -261,8 +296,11 @@ class Pipeline:
             self._controller.observe(operator, 0, piece.size, None)
             start += piece.size
 
-    def _pairs(self, operator: int, rows_in: int, matches: Matches, kind: str) -> Iterator[Pairs]:
+    def _pairs(self, operator: int, rows_in: int, matches: Matches | Candidates, kind: str) -> Iterator[Pairs]:
         """Expand matches, a budget at a time. Budgets are decided when the next pairs are asked for."""
+        if isinstance(matches, Candidates):
+            yield from self._candidate_pairs(operator, matches, kind)
+            return
         remaining = matches.output_rows(kind)
         cursor = START
         while remaining:
@@ -278,6 +316,19 @@ class Pipeline:
             yield pairs
         if rows_in:
             self._controller.observe(operator, rows_in, 0, None)
+
+    def _candidate_pairs(self, operator: int, candidates: Candidates, kind: str) -> Iterator[Pairs]:
+        """Find matches, a budget at a time."""
+        cursor, ended = START, False
+        while not ended:
+            started = time.perf_counter()
+            budget = self._controller.budget(operator)
+            before = cursor.row
+            pairs, cursor, ended = candidates.probe(kind, cursor, budget)
+            self._controller.observe(operator, cursor.row - before, pairs.length, None)
+            self._seconds[operator] += time.perf_counter() - started
+            if pairs.length:
+                yield pairs
 
     def _gather(self, rows: RowSet) -> Iterator[pa.RecordBatch]:
         """Fetch the payload, in as many batches as its budget asks for."""

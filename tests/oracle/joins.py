@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
 Key = Sequence[Any]
@@ -53,12 +53,20 @@ def probe_pairs(found: Sequence[Sequence[int]], how: str) -> list[Pair]:
     return pairs
 
 
-def join(left: Sequence[Key], right: Sequence[Key], how: str, null_safe: Sequence[bool]) -> list[Pair]:
+def join(
+    left: Sequence[Key],
+    right: Sequence[Key],
+    how: str,
+    null_safe: Sequence[bool],
+    among: Callable[[int, list[int]], list[int]] = lambda _, found: found,
+) -> list[Pair]:
     """Result rows as (left position, right position); None where a side has no row, or is not part of the result.
+
+    `among`: what a left position matches among the right positions with equal keys.
 
     Probe order first; then, for right and full joins, the unmatched right rows in their order.
     """
-    found = matches(left, right, null_safe)
+    found = [among(position, equal) for position, equal in enumerate(matches(left, right, null_safe))]
     pairs = probe_pairs(found, {"right": "inner", "full": "left", "cross": "inner"}.get(how, how))
     if how in ("right", "full"):
         seen = {position for row in found for position in row}

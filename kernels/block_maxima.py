@@ -1,0 +1,122 @@
+"""Which entries of a range are large enough, without looking at all of them: maxima of blocks, of blocks of blocks, …
+
+    words (level 0)     3 9 4 1 │ 2 2 8 1 │ 5 0 0 2        blocks of 16 in fact, of 4 in this drawing
+    level 1                   9         8         5
+    level 2                                       9
+
+Entries are visited from the last to the first. From where a search stands it scans to the left end of its block; if
+nothing there is large enough it goes one level up and on to the left, and where a maximum is large enough, down again
+into that block's right end. Neighbours cost a comparison, and what lies between two hits costs a logarithm, so that
+listing k hits takes O(k log n) however few of the entries hit.
+
+The words are the ends of intervals that are ordered by their starts: those that begin by x are a prefix, of which those
+that end at x or later are wanted. Long intervals keep maxima large over long stretches; to learn at once that nothing
+is left to the left of a block, `prefix` holds the maximum of all blocks up to and including it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from sparkext.kernels.buffers import Int64Array
+from sparkext.kernels.jit import frozen, inlined, kernel
+
+_BLOCK_BITS = 4
+_BLOCK = 1 << _BLOCK_BITS
+
+
+@dataclass(frozen=True)
+class BlockMaxima:
+    """The maxima over `words` (int64[n]). `levels`: level 1, then 2, … up to one block, one after the other.
+
+    `prefix`: int64[blocks of level 1].
+    """
+
+    words: Int64Array
+    levels: Int64Array
+    prefix: Int64Array
+
+    @classmethod
+    def over(cls, words: Int64Array) -> BlockMaxima:
+        """Compute all levels: 1/15 of the words, and 1/16 for the prefixes."""
+        levels = np.empty(sum(_level_sizes(words.size)), dtype=np.int64)
+        start, below = 0, words
+        for size in _level_sizes(words.size):
+            level = levels[start : start + size]
+            _block_maxima(below, level)
+            start, below = start + size, frozen(level)
+        prefix = np.maximum.accumulate(levels[: _blocks(words.size)]) if words.size else np.empty(0, dtype=np.int64)
+        return cls(frozen(words), frozen(levels), frozen(prefix))
+
+
+def _blocks(size: int) -> int:
+    return -(-size >> _BLOCK_BITS) if size else 0
+
+
+def _level_sizes(size: int) -> list[int]:
+    sizes = []
+    while size > 1:
+        size = -(-size // _BLOCK)
+        sizes.append(size)
+    return sizes or [size]
+
+
+@kernel
+def _block_maxima(words: Int64Array, maxima: Int64Array) -> None:
+    for block in range(maxima.size):
+        largest = words[block << _BLOCK_BITS]
+        for i in range((block << _BLOCK_BITS) + 1, min((block + 1) << _BLOCK_BITS, words.size)):
+            largest = max(largest, words[i])
+        maxima[block] = largest
+
+
+@inlined
+def last_at_least(
+    words: Int64Array, levels: Int64Array, prefix: Int64Array, start: int, stop: int, least: np.int64
+) -> int:
+    """Return the last position in [start, stop) whose word is at least `least`, or -1."""
+    at = stop - 1
+    left = max(start, at & ~np.int64(_BLOCK - 1))
+    while at >= left:
+        if words[at] >= least:
+            return at
+        at -= 1
+    if at < start or prefix[at >> _BLOCK_BITS] < least:
+        return -1
+    # Nothing in this block, something may be further left: climb.
+    block = at >> _BLOCK_BITS
+    height = 1
+    offset = np.int64(0)
+    size = (words.size + _BLOCK - 1) >> _BLOCK_BITS
+    while True:
+        left = block & ~np.int64(_BLOCK - 1)
+        while block >= left and levels[offset + block] < least:
+            block -= 1
+        if block >= left:
+            break
+        if left == 0:
+            return -1
+        block = (left >> _BLOCK_BITS) - 1
+        offset += size
+        size = (size + _BLOCK - 1) >> _BLOCK_BITS
+        height += 1
+        if ((block + 1) << (_BLOCK_BITS * height)) <= start:
+            return -1
+    # And down again, each time to the last block that is large enough.
+    while height > 1:
+        height -= 1
+        size = words.size
+        offset = np.int64(0)
+        for _ in range(1, height):
+            size = (size + _BLOCK - 1) >> _BLOCK_BITS
+            offset += size
+        size = (words.size + (np.int64(1) << (_BLOCK_BITS * height)) - 1) >> (_BLOCK_BITS * height)
+        block = min(((block + 1) << _BLOCK_BITS), size) - 1
+        while levels[offset + block] < least:
+            block -= 1
+    at = min((block + 1) << _BLOCK_BITS, words.size) - 1
+    while words[at] < least:
+        at -= 1
+    return at if at >= start else -1

@@ -1,0 +1,393 @@
+"""The index of range joins: build rows in groups of equal keys, ordered by a compared column within each group.
+
+    SELECT … FROM visits v JOIN prices p ON v.item = p.item AND v.day >= p.first_day AND v.day <= p.last_day
+
+    groups (by item)         entries (by first_day)     words    second (last_day)     rows
+    ┌──────┬─────────┐       item 4  ┌ 0                 3        9                    7
+    │ 4    │ 0, 2    │               └ 1                 8        12                   2
+    │ 9    │ 2, 3    │       item 9  ┌ 2                 1        30                   0
+    └──────┴─────────┘               │ 3                 5        6                    9
+                                     └ 4                 9        11                   4
+
+A probe row finds its group (in any other index, or there is one group of all rows), and in it, by bisection, the range
+of entries whose word lies in its interval: with one compared column these are its matches. With two, such as the
+starts and the ends of intervals, the second narrows them down: `Candidates` gives out those entries of the range whose
+second word is at least what the probe row asks for, which `block_maxima` finds without looking at the others. A second
+column that is bounded from above only is stored inverted, so that it is bounded from below; one that is bounded on both
+sides is compared entry by entry with the upper bound.
+
+Rows with a null in a compared column match nothing and are left out. Memory: 8 bytes a row and compared column, 4 for
+the row, and the index of the groups; build side sorted once, whatever the lengths and overlaps of intervals.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+import numpy as np
+import pyarrow as pa
+
+from sparkext.kernels.all_rows_index import AllRowsIndex
+from sparkext.kernels.block_maxima import BlockMaxima, last_at_least
+from sparkext.kernels.bounds import Bound, BoundColumn, Intervals, bound_column, intervals
+from sparkext.kernels.buffers import Int64Array, UInt8Array, VarBytes, as_binary, validity, var_bytes
+from sparkext.kernels.dense_index import DenseIndex
+from sparkext.kernels.hash_index import HashIndex
+from sparkext.kernels.index import JoinIndex, freeze_all
+from sparkext.kernels.intrinsics import prefetch
+from sparkext.kernels.jit import NO_MASK, AnyArray, frozen, kernel
+from sparkext.kernels.keys import EncodedKeys
+from sparkext.kernels.matches import Cursor, Matches, Pairs
+from sparkext.kernels.ordered_index import OrderedIndex
+from sparkext.kernels.radix_sort import sort_words
+from sparkext.kernels.row_ids import RowIds, row_id_dtype
+
+_LANES = 16
+_GROUPS: tuple[type[JoinIndex], ...] = (AllRowsIndex, DenseIndex, HashIndex, OrderedIndex)
+
+
+@dataclass(frozen=True)
+class RangeKeys:
+    """What `length` probe rows ask for: equal keys, and per compared column what it is bounded by (maybe nothing)."""
+
+    equal: EncodedKeys
+    bounds: Sequence[Sequence[Bound]]
+
+
+@dataclass(frozen=True)
+class Candidates:
+    """Ranges of entries of which some match: the counterpart of `Matches` where a second column is compared.
+
+    - `first`, `counts`: RowIds[n], the range of each probe row; -1 and 0 where it is empty.
+    - `least`, `most`: int64[n], the closed interval that second words must lie in.
+    - `bounded`: whether any `most` says anything.
+    """
+
+    first: RowIds
+    counts: RowIds
+    rows: RowIds | None
+    least: Int64Array
+    most: Int64Array
+    bounded: bool
+    maxima: BlockMaxima
+
+    def any(self) -> Matches:
+        """Return one match per probe row that has any, for joins that ask no more."""
+        first = np.empty_like(self.first)
+        maxima = self.maxima
+        matched = _any(
+            self.first, self.counts, self.least, self.most, maxima.words, maxima.levels, maxima.prefix, first
+        )
+        return Matches(frozen(first), None, None, matched, matched)
+
+    def probe(self, how: str, cursor: Cursor, budget: int) -> tuple[Pairs, Cursor, bool]:
+        """Give out at most `budget` pairs from `cursor` on, and whether there are no more. `how`: inner or left.
+
+        Like `matches.probe`, but how many pairs there are is known only when the last has been found. The offset of a
+        cursor counts entries of the range, not matches.
+        """
+        probe_rows = np.empty(budget, dtype=row_id_dtype(self.first.size, wide=self.first.dtype == np.int64))
+        build_rows = np.empty(budget, dtype=self.first.dtype)
+        maxima = self.maxima
+        produced, row, offset = _stab(
+            self.first,
+            self.counts,
+            frozen(np.empty(0, dtype=self.first.dtype)) if self.rows is None else self.rows,
+            self.rows is None,
+            self.least,
+            self.most,
+            self.bounded,
+            maxima.words,
+            maxima.levels,
+            maxima.prefix,
+            how == "left",
+            cursor.row,
+            cursor.offset,
+            probe_rows,
+            build_rows,
+        )
+        pairs = Pairs(produced, probe_rows[:produced], build_rows[:produced])
+        return pairs, Cursor(row, offset), row == self.first.size
+
+
+@dataclass(frozen=True)
+class RangeIndex:
+    """See the module's drawing.
+
+    `groups` finds entries by equal keys. `words` are the first compared column's, by entry, `maxima` lie over the
+    second one's, if there is one; `inverted` says that it holds their complements. `ranked` are the distinct values of
+    columns that are compared by rank (see `bounds`). `rows`: build row of each entry, None if it is the entry.
+    """
+
+    kind: ClassVar[str] = "range"
+
+    groups: JoinIndex
+    words: Int64Array
+    maxima: BlockMaxima | None
+    inverted: bool
+    ranked: tuple[VarBytes | None, ...]
+    rows: RowIds | None
+
+    @property
+    def arrays(self) -> dict[str, AnyArray]:
+        """The flat arrays of the index, by name."""
+        arrays: dict[str, AnyArray] = {f"groups.{name}": array for name, array in self.groups.arrays.items()}
+        arrays["words"] = self.words
+        if self.maxima is not None:
+            arrays.update({f"maxima.{name}": array for name, array in vars(self.maxima).items()})
+        for number, values in enumerate(self.ranked):
+            if values is not None:
+                arrays.update({f"ranked.{number}.{name}": array for name, array in values._asdict().items()})
+        if self.rows is not None and self.groups.rows is None:
+            arrays["rows"] = self.rows
+        return arrays
+
+    @property
+    def attributes(self) -> dict[str, int]:
+        """The scalars of the index, by name."""
+        return {
+            **{f"groups.{name}": value for name, value in self.groups.attributes.items()},
+            "group_kind": _GROUPS.index(type(self.groups)),
+            "columns": len(self.ranked),
+            "inverted": int(self.inverted),
+        }
+
+    @classmethod
+    def from_arrays(cls, arrays: dict[str, AnyArray], attributes: dict[str, int]) -> RangeIndex:
+        """Rebuild the index around arrays that may be mapped read-only."""
+        arrays = freeze_all(arrays)
+        groups: JoinIndex = _GROUPS[attributes["group_kind"]].from_arrays(
+            _below("groups.", arrays), _below("groups.", attributes)
+        )
+        maxima = _below("maxima.", arrays)
+        ranked = [_below(f"ranked.{number}.", arrays) for number in range(attributes["columns"])]
+        return cls(
+            groups,
+            arrays["words"],
+            BlockMaxima(**maxima) if maxima else None,
+            bool(attributes["inverted"]),
+            tuple(VarBytes(**values) if values else None for values in ranked),
+            groups.rows if groups.rows is not None else arrays.get("rows"),
+        )
+
+    @property
+    def distinct(self) -> int:
+        """The number of groups."""
+        return self.groups.distinct
+
+    def lookup(self, keys: RangeKeys) -> Matches | Candidates:
+        """Return what every probe row matches; a row that has a null where it is compared matches nothing."""
+        first, counts = self._ranges(keys.equal)
+        wanted = [
+            intervals(bounds, ranked, keys.equal.length)
+            for bounds, ranked in zip(keys.bounds, self.ranked, strict=True)
+        ]
+        matched, pairs = self._narrowed(first, counts, wanted)
+        if self.maxima is None:
+            return Matches(frozen(first), frozen(counts), self.rows, matched, pairs)
+        least, most = wanted[1].low, wanted[1].high
+        if self.inverted:
+            least, most = frozen(~most), frozen(~least)
+        bounded = wanted[1].lower if self.inverted else wanted[1].upper
+        return Candidates(frozen(first), frozen(counts), self.rows, least, most, bounded, self.maxima)
+
+    def _ranges(self, equal: EncodedKeys) -> tuple[RowIds, RowIds]:
+        """Return the group of each probe row as a range of entries, in arrays of the caller's own."""
+        found = self.groups.lookup(equal)
+        counts = found.first >= 0 if found.counts is None else found.counts
+        dtype = found.first.dtype if self.rows is None else self.rows.dtype
+        return found.first.astype(dtype), counts.astype(dtype)
+
+    def _narrowed(self, first: RowIds, counts: RowIds, wanted: Sequence[Intervals]) -> tuple[int, int]:
+        """Leave the entries of each range whose word lies in the interval of the first compared column."""
+        interval = wanted[0]
+        if interval.lower:
+            _cut(self.words, interval.low, first, counts, True)
+        if interval.upper:
+            _cut(self.words, interval.high, first, counts, False)
+        valid = [each.valid for each in wanted if each.valid is not None]
+        mask = NO_MASK if not valid else frozen(np.bitwise_and.reduce(valid))
+        return _settle(mask, first, counts)
+
+
+def build_range_index(
+    columns: Sequence[pa.Array],
+    equal: EncodedKeys,
+    build_groups: Callable[[EncodedKeys], JoinIndex],
+    inverted: bool = False,
+    wide: bool = False,
+) -> RangeIndex:
+    """Index the one or two compared `columns` of a build side under its `equal` keys.
+
+    `build_groups` indexes keys (the build side's, in another order); it is not called where `equal` has no columns.
+    `inverted`: the second column is bounded from above only. `wide` forces eight-byte row ids, for tests.
+    """
+    bounds = [bound_column(column) for column in columns]
+    valid = [mask for mask in map(validity, columns) if mask is not None]
+    rows = np.flatnonzero(np.bitwise_and.reduce(valid)) if valid else np.arange(equal.length)
+    words = bounds[0].words if rows.size == equal.length else frozen(bounds[0].words[rows])
+    words, rows = sort_words(words, frozen(rows.astype(np.int64)))
+    grouped = equal.words is not None or equal.rows is not None
+    # Groups keep the order in which they meet their rows: that of the words.
+    groups: JoinIndex = build_groups(_taken(equal, rows)) if grouped else AllRowsIndex(rows.size)
+    entries = groups.rows
+    if entries is not None:
+        words, rows = frozen(words[entries]), frozen(rows[entries])
+    second = _second(bounds, rows, inverted)
+    identity = rows.size == equal.length and bool((rows == np.arange(rows.size)).all())
+    own = None if identity and entries is None else frozen(rows.astype(row_id_dtype(equal.length, wide)))
+    if entries is not None:
+        groups = replace(groups, rows=own)  # type: ignore[type-var]
+    ranked = tuple(bound.ranked for bound in bounds)
+    return RangeIndex(groups, words, second, inverted, ranked, own)
+
+
+def _second(bounds: Sequence[BoundColumn], rows: Int64Array, inverted: bool) -> BlockMaxima | None:
+    if len(bounds) == 1:
+        return None
+    words = bounds[1].words[rows]
+    return BlockMaxima.over(frozen(~words if inverted else words))
+
+
+def _taken(keys: EncodedKeys, rows: Int64Array) -> EncodedKeys:
+    words = None if keys.words is None else frozen(keys.words[rows])
+    texts = None if keys.rows is None else var_bytes(as_binary(keys.rows).take(pa.array(rows)))
+    return EncodedKeys(rows.size, words, texts, None if keys.valid is None else frozen(keys.valid[rows]))
+
+
+def _below(prefix: str, values: dict[str, Any]) -> dict[str, Any]:
+    return {name.removeprefix(prefix): value for name, value in values.items() if name.startswith(prefix)}
+
+
+@kernel
+def _cut(words: Int64Array, limits: Int64Array, first: RowIds, counts: RowIds, lower: bool) -> None:
+    """Cut each range of ascending words: to those from its limit on (`lower`), or to those up to its limit.
+
+    Bisection without branches, `_LANES` rows in step, so that their cache misses overlap.
+    """
+    low = np.empty(_LANES, dtype=np.int64)
+    size = np.empty(_LANES, dtype=np.int64)
+    equal = np.int64(not lower)
+    for base in range(0, limits.size, _LANES):
+        width = min(_LANES, limits.size - base)
+        longest = np.int64(0)
+        for lane in range(width):
+            size[lane] = counts[base + lane]
+            low[lane] = first[base + lane] if size[lane] > 0 else 0
+            longest = max(longest, size[lane])
+        while longest > 1:
+            longest -= longest >> 1
+            for lane in range(width):
+                half = size[lane] >> 1
+                size[lane] -= half
+                word = words[low[lane] + max(half - 1, 0)]
+                limit = limits[base + lane]
+                low[lane] += half * (np.int64(word < limit) | (equal & np.int64(word == limit)))
+                prefetch(words, low[lane] + (size[lane] >> 1) - 1)
+        for lane in range(width):
+            i = base + lane
+            if counts[i] == 0:
+                continue
+            at = low[lane]
+            at += np.int64(words[at] < limits[i]) | (equal & np.int64(words[at] == limits[i]))
+            if lower:
+                counts[i] -= at - first[i]
+                first[i] = at
+            else:
+                counts[i] = at - first[i]
+
+
+@kernel
+def _settle(valid: UInt8Array, first: RowIds, counts: RowIds) -> tuple[int, int]:
+    """Mark empty ranges and rows that are not valid as unmatched; return (rows with a range, entries in all)."""
+    all_valid = valid.size == 0
+    matched = 0
+    entries = np.int64(0)
+    for i in range(first.size):
+        if counts[i] <= 0 or not (all_valid or valid[i] != 0):
+            first[i] = -1
+            counts[i] = 0
+        else:
+            matched += 1
+            entries += counts[i]
+    return matched, entries
+
+
+@kernel
+def _any(
+    first: RowIds,
+    counts: RowIds,
+    least: Int64Array,
+    most: Int64Array,
+    words: Int64Array,
+    levels: Int64Array,
+    prefix: Int64Array,
+    found: RowIds,
+) -> int:
+    """found[i] = the last entry of the range that matches, or -1; return how many ranges have one."""
+    matched = 0
+    for i in range(first.size):
+        start = np.int64(first[i])
+        at = np.int64(-1)
+        if start >= 0:
+            at = last_at_least(words, levels, prefix, start, start + counts[i], least[i])
+            while at >= 0 and words[at] > most[i]:
+                at = last_at_least(words, levels, prefix, start, at, least[i])
+        found[i] = at
+        matched += at >= 0
+    return matched
+
+
+@kernel
+def _stab(
+    first: RowIds,
+    counts: RowIds,
+    rows: RowIds,
+    entry_is_row: bool,
+    least: Int64Array,
+    most: Int64Array,
+    bounded: bool,
+    words: Int64Array,
+    levels: Int64Array,
+    prefix: Int64Array,
+    outer: bool,
+    row: int,
+    offset: int,
+    probe_rows: RowIds,
+    build_rows: RowIds,
+) -> tuple[int, int, int]:
+    """Fill both outputs with the next pairs from (row, offset) on; return how many there were, and where it stopped.
+
+    Entries of a range are visited from its end, of which `offset` have been already, the last of them a match.
+    """
+    produced = 0
+    wanted = probe_rows.size
+    while row < first.size:
+        start = np.int64(first[row])
+        stop = start + counts[row] - offset
+        found = offset > 0
+        if start >= 0:
+            while True:
+                at = last_at_least(words, levels, prefix, start, stop, least[row])
+                while bounded and at >= 0 and words[at] > most[row]:
+                    at = last_at_least(words, levels, prefix, start, at, least[row])
+                if at < 0:
+                    break
+                if produced == wanted:
+                    return produced, row, start + counts[row] - stop
+                probe_rows[produced] = row
+                build_rows[produced] = at if entry_is_row else np.int64(rows[at])
+                produced += 1
+                stop = at
+                found = True
+        if outer and not found:
+            if produced == wanted:
+                return produced, row, 0
+            probe_rows[produced] = row
+            build_rows[produced] = -1
+            produced += 1
+        row += 1
+        offset = 0
+    return produced, row, 0
