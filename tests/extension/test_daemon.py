@@ -41,6 +41,7 @@ def test_a_daemon_that_cannot_load_goes_on(broken: str) -> None:
 
 def test_workers_are_forked_from_it(spark: SparkSession) -> None:
     def parents_command(batches):  # type: ignore[no-untyped-def]
+        import gc
         import os
         import pathlib
 
@@ -48,7 +49,8 @@ def test_workers_are_forked_from_it(spark: SparkSession) -> None:
 
         for _ in batches:
             command = pathlib.Path(f"/proc/{os.getppid()}/cmdline").read_text()
-            yield pa.record_batch([pa.array([command])], names=["command"])
+            yield pa.record_batch([pa.array([command]), pa.array([gc.get_freeze_count()])], names=["command", "frozen"])
 
-    rows = spark.range(1).mapInArrow(parents_command, "command string").collect()
+    rows = spark.range(1).mapInArrow(parents_command, "command string, frozen long").collect()
     assert all("sparkext.daemon" in row["command"] for row in rows)
+    assert all(row["frozen"] > 10_000 for row in rows)  # or every task would end with a search of all that is loaded

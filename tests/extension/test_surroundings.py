@@ -110,6 +110,20 @@ def test_adaptive_execution_plans_again(spark: SparkSession) -> None:
         assert sum(pipelines_of(nothing)) <= 2
 
 
+@pytest.mark.parametrize("regrouped", [False, True], ids=["free", "bound by what follows"])
+def test_adaptive_execution_merges_small_partitions_of_each_side(spark: SparkSession, regrouped: bool) -> None:
+    """Also where the other side is no shuffle; a task in Python is too dear for a handful of rows."""
+    grouped = "SELECT k, sum(v) AS v FROM facts GROUP BY k"
+    query = f"SELECT /*+ PIPELINED_JOIN(dims) */ k, g.v, name FROM ({grouped}) g JOIN dims ON k = dk"
+    if regrouped:  # without another shuffle: what this one did still has to hold
+        query = f"SELECT k, count(*) AS n, max(name) AS name FROM ({query}) GROUP BY k"
+    with configured(spark, spark_sql_adaptive_enabled="true", spark_sql_shuffle_partitions=50):
+        out = assert_like_spark(spark, sql(spark, query))
+        assert_pipelined(out, 1)
+        assert plan_of(out).count("AQEShuffleRead coalesced") == 1
+        assert plan_of(out).count("ShuffleQueryStage") == 1
+
+
 def test_adaptive_execution_keeps_to_its_broadcast(spark: SparkSession) -> None:
     """A build side that turns out larger than the threshold, when it has been broadcast already."""
     spark.range(4).selectExpr("id AS dk", "repeat(string(id), 4000) AS name").createOrReplaceTempView("wide")

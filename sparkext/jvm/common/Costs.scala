@@ -2,6 +2,7 @@ package org.apache.spark.sql.sparkext
 
 import org.apache.spark.sql.catalyst.expressions.{AttributeSet, Expression}
 import org.apache.spark.sql.catalyst.plans.logical.{Aggregate, Filter, LogicalPlan, Project}
+import org.apache.spark.sql.execution.adaptive.{LogicalQueryStage, ShuffleQueryStageExec}
 import org.apache.spark.sql.internal.SQLConf
 import org.apache.spark.sql.types.{BinaryType, StringType}
 
@@ -91,10 +92,16 @@ object Costs {
   private val FewKept = 0.3
   private val NotSorted = 0.5
 
-  /** Groups already lie where a join on what they are grouped by wants them. */
+  /** Groups already lie where a join on what they are grouped by wants them, and so does what has been shuffled for it. */
   private def shuffling(plan: LogicalPlan, rows: Double, keys: Seq[Expression]): Double =
-    if (isGroupedBy(plan, AttributeSet(keys.flatMap(_.references)))) 0.0
+    if (isShuffled(plan) || isGroupedBy(plan, AttributeSet(keys.flatMap(_.references)))) 0.0
     else rows * (ShuffledRow + ShuffledColumn * plan.output.length)
+
+  /** Whether adaptive execution, which plans anew what is left, has run the shuffle of this side already. */
+  private def isShuffled(plan: LogicalPlan): Boolean = plan.exists {
+    case LogicalQueryStage(_, physical) => physical.exists(_.isInstanceOf[ShuffleQueryStageExec])
+    case _ => false
+  }
 
   @scala.annotation.tailrec
   private def isGroupedBy(plan: LogicalPlan, keys: AttributeSet): Boolean = plan match {
