@@ -44,7 +44,7 @@ class Bound:
 class Intervals:
     """The words that each of n probe rows asks for: `low` and `high` (int64[n], both included).
 
-    `lower` and `upper` tell whether any row is bounded on that side. `valid` is uint8[n], 0 where a value was null, or
+    `lower` and `upper` tell whether any row is bounded on that side: what asks for nothing is on both. `valid` is uint8[n], 0 where a value was null, or
     None if none was.
     """
 
@@ -86,18 +86,19 @@ def intervals(bounds: Sequence[Bound], ranked: VarBytes | None, length: int) -> 
     low = np.full(length, LOWEST, dtype=np.int64)
     high = np.full(length, HIGHEST, dtype=np.int64)
     valid: UInt8Array | None = None
+    nothing = False
     for bound in bounds:
         mask = validity(bound.values)
         if mask is not None:
             valid = mask if valid is None else valid & mask
         below, upto = _cuts(bound.values, mask, ranked)
-        _narrow(below, upto, COMPARISONS.index(bound.op), ranked is not None, low, high)
+        nothing |= _narrow(below, upto, COMPARISONS.index(bound.op), ranked is not None, low, high)
     ops = {bound.op for bound in bounds}
     return Intervals(
         frozen(low),
         frozen(high),
-        bool(ops & {">", ">="}),
-        bool(ops & {"<", "<="}),
+        nothing or bool(ops & {">", ">="}),
+        nothing or bool(ops & {"<", "<="}),
         None if valid is None else frozen(valid),
     )
 
@@ -130,13 +131,14 @@ def _cuts(values: pa.Array, mask: UInt8Array | None, ranked: VarBytes | None) ->
 
 
 @kernel
-def _narrow(below: Int64Array, upto: Int64Array, op: int, ranks: bool, low: Int64Array, high: Int64Array) -> None:
+def _narrow(below: Int64Array, upto: Int64Array, op: int, ranks: bool, low: Int64Array, high: Int64Array) -> bool:
     """Intersect [low, high] with what `build op value` asks for; `op` is a position in `COMPARISONS`.
 
-    With `ranks`, `below` and `upto` count the ranks below the value and up to it; otherwise both are its word.
+    Return whether any value asks for words beyond the lowest or the highest. With `ranks`, `below` and `upto` count the ranks below the value and up to it; otherwise both are its word.
     """
     lowest = np.int64(-0x7FFFFFFFFFFFFFFF - 1)
     highest = np.int64(0x7FFFFFFFFFFFFFFF)
+    nothing = False
     for i in range(low.size):
         if ranks:
             if op == 0:
@@ -152,6 +154,7 @@ def _narrow(below: Int64Array, upto: Int64Array, op: int, ranks: bool, low: Int6
         if (op == 0 and word == lowest) or (op == 2 and word == highest):
             low[i] = highest
             high[i] = lowest
+            nothing = True
         elif op == 0:
             high[i] = min(high[i], word - 1)
         elif op == 1:
@@ -160,6 +163,7 @@ def _narrow(below: Int64Array, upto: Int64Array, op: int, ranks: bool, low: Int6
             low[i] = max(low[i], word + 1)
         else:
             low[i] = max(low[i], word)
+    return nothing
 
 
 @kernel

@@ -167,6 +167,24 @@ def test_any_range_join(case: dict[str, Any], budget: int, how: str) -> None:
         assert one_each.matched == len(with_match)
 
 
+@pytest.mark.parametrize("name", VALUES)
+def test_every_value_against_every_other(name: str) -> None:
+    """All comparisons at the ends of each type, with one column, and with the same one twice."""
+    arrow_type, values = VALUES[name]
+    build = [*values, None]
+    column = pa.array(build, arrow_type)
+    asked = pa.array(build, arrow_type)
+    length = len(build)
+    for ops in [*((op,) for op in OPS), *((one, other) for one in OPS for other in OPS)]:
+        index = build_range_index(
+            [column] * len(ops), equal_keys(None, length), groups_builder("hash"), ops[-1][0] == "<" and len(ops) == 2
+        )
+        keys = RangeKeys(equal_keys(None, length), [[Bound(op, asked)] for op in ops])
+        rows = [[[(op, value)] for op in ops] for value in build]
+        expected = oracle_pairs([build] * len(ops), None, rows, None, "left")
+        assert sorted(found_pairs(index, keys, "left", 1000)) == sorted(expected), ops
+
+
 @pytest.mark.parametrize("size", [1, 15, 16, 17, 255, 256, 257, 4095, 4097, 10_000])
 @pytest.mark.parametrize("shape", ["ascending", "descending", "random", "sparse", "equal"])
 def test_block_maxima(size: int, shape: str) -> None:

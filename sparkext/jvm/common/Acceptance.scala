@@ -26,7 +26,7 @@ object Acceptance {
   /** A whole chain, in auto mode: whether the estimates say that it wins. Hinted joins are taken without asking. */
   def chain(chain: JoinChain, settings: Settings): Either[String, Unit] =
     if (settings.mode == "hint" || chain.stages.exists(_.hint.isDefined)) Right(())
-    else if (chain.stages.forall(stage => Costs.isBroadcast(stage.build)) && !new Costs(chain, settings).fused) {
+    else if (chain.stages.forall(stage => stage.keys.nonEmpty && Costs.isBroadcast(stage.build)) && !new Costs(chain, settings).fused) {
       Left("Spark broadcasts every build side of it, and rows would have to cross into Python")
     } else if (isPrunedAtRunTime(chain.probe)) {
       Left("dynamic partition pruning of the probe side needs Spark's own join")

@@ -17,10 +17,14 @@ case class ColumnRef(source: Int, column: Int)
 /** One equality: a column of the row so far and a column of the build side, compared as `keyType`. */
 case class PlannedKey(probe: ColumnRef, build: Int, keyType: String, nullSafe: Boolean)
 
+/** One comparison, `probe operator build`: a column of the row so far and a column of the build side, both as `keyType`. */
+case class PlannedRange(probe: ColumnRef, operator: String, build: Int, keyType: String)
+
 /** One join of the pipeline, as Python's `JoinSpec` has it. */
 case class PlannedJoin(
     kind: String,
     keys: Seq[PlannedKey],
+    ranges: Seq[PlannedRange],
     condition: Option[JValue],
     label: String,
     algorithm: String,
@@ -80,7 +84,7 @@ object ChainLayout {
 
     /** Plain columns first, in the order that their source has them, so that one that sends all needs no projection. */
     private val sent = {
-      val keys = chain.stages.flatMap(_.keys).flatMap(key => Seq(chain.atSources(key.probe), key.build))
+      val keys = chain.stages.flatMap(stage => stage.probes.map(chain.atSources) ++ stage.indexed)
       val compared = chain.stages.flatMap(_.condition).map(chain.atSources).flatMap(_.references)
       val plain = AttributeSet(outputs ++ compared ++ keys.collect { case attribute: Attribute => attribute })
       plans.map(plan => mutable.ArrayBuffer.from[NamedExpression](plan.output.filter(plain.contains)))
@@ -111,12 +115,20 @@ object ChainLayout {
           KeyTypes.name(key.build.dataType).get,
           key.nullSafe)
       }
+      val ranges = stage.ranges.map { range =>
+        for (probe <- reference(chain.atSources(range.probe), source)) yield PlannedRange(
+          probe,
+          range.operator,
+          position(source, named(range.build)),
+          KeyTypes.name(range.build.dataType).get)
+      }
       // Whether the condition is covered was asked when the stage was made.
       val condition = stage.condition.flatMap(part => WorkerCondition.of(chain.atSources(part), place).toOption)
-      keys.collectFirst { case Left(reason) => reason }.toLeft(
+      (keys ++ ranges).collectFirst { case Left(reason) => reason }.toLeft(
         PlannedJoin(
           stage.kind,
           keys.collect { case Right(key) => key },
+          ranges.collect { case Right(range) => range },
           condition,
           label(stage),
           stage.hint.flatMap(_.algorithm).getOrElse(settings.algorithm),
@@ -169,7 +181,8 @@ object ChainLayout {
 
     private def label(stage: JoinStage): String = {
       val keys = stage.keys.map(key => s"${key.probe.sql} ${if (key.nullSafe) "<=>" else "="} ${key.build.sql}")
-      (keys ++ stage.condition.map(_.sql)).mkString(" AND ")
+      val ranges = stage.ranges.map(range => s"${range.probe.sql} ${range.operator} ${range.build.sql}")
+      (keys ++ ranges ++ stage.condition.map(_.sql)).mkString(" AND ")
     }
   }
 }

@@ -16,15 +16,15 @@ import org.apache.spark.sql.types.{BinaryType, StringType}
 class Costs(chain: JoinChain, settings: Settings) {
   import Costs._
 
-  private val probeKeys = chain.stages.flatMap(_.keys.map(_.probe))
+  private val probeKeys = chain.stages.flatMap(_.probes)
 
   /** Whether workers read the probe side: then no row crosses into Python at all. */
   def fused: Boolean = columnsRead(chain.probe, probeKeys).isDefined
 
   def pipeline: Double = {
     val builds = chain.stages.map { stage =>
-      val columns = if (givesColumns(stage)) stage.build.output.length else stage.keys.length
-      brought(stage.build, stage.keys.map(_.build), columns) + millions(stage.build) * IndexedRow
+      val columns = if (givesColumns(stage)) stage.build.output.length else stage.indexed.length
+      brought(stage.build, stage.indexed, columns) + millions(stage.build) * IndexedRow
     }
     val columns = chain.probe.output.length + chain.stages.filter(givesColumns).map(_.build.output.length).sum
     val shuffled = if (chain.stages.head.full) shuffling(chain.probe, millions(chain.probe), probeKeys) * NotSorted else 0.0
@@ -34,14 +34,15 @@ class Costs(chain: JoinChain, settings: Settings) {
 
   def spark: Double = {
     val joins = chain.stages.zip(survivors).map { case (stage, rows) =>
-      if (isBroadcast(stage.build) || (stage.kind == "inner" && isBroadcast(stage.probe))) rows * BroadcastProbedRow
+      if (stage.keys.isEmpty) rows * millions(stage.build) * NestedPair
+      else if (isBroadcast(stage.build) || (stage.kind == "inner" && isBroadcast(stage.probe))) rows * BroadcastProbedRow
       else {
         val shuffled = shuffling(stage.probe, rows, stage.keys.map(_.probe)) +
           shuffling(stage.build, millions(stage.build), stage.keys.map(_.build))
         ShufflesStarted + (if (Estimates.kept(stage.build) <= FewKept) shuffled * NotSorted else shuffled)
       }
     }
-    val sources = (chain.probe -> probeKeys) +: chain.stages.map(stage => stage.build -> stage.keys.map(_.build))
+    val sources = (chain.probe -> probeKeys) +: chain.stages.map(stage => stage.build -> stage.indexed)
     val scans = sources.flatMap { case (plan, keys) =>
       columnsRead(plan, keys).map(columns => reading(plan, columns, ScannedRow, ScannedColumn, ScannedText))
     }
@@ -82,6 +83,9 @@ object Costs {
   private val ShuffledRow = 0.14
   private val ShuffledColumn = 0.02
   private val BroadcastProbedRow = 0.05
+
+  /** Seconds per million of millions of pairs: without an equality, Spark tries every one. */
+  private val NestedPair = 3000.0
 
   /** Seconds until the workers have begun, and that the stages of a shuffled join take however little there is to do. */
   private val Started = 0.2

@@ -23,7 +23,11 @@ case class JoinChain(
 
   /** Names the joins of the chain, the same in every plan of one DataFrame. */
   def key: String =
-    stages.map(stage => s"${stage.kind} ${stage.keys.map(key => s"${key.probe}=${key.build}").mkString(",")}").mkString(";")
+    stages.map { stage =>
+      val pairs = stage.keys.map(key => s"${key.probe}=${key.build}") ++
+        stage.ranges.map(range => s"${range.probe}${range.operator}${range.build}")
+      s"${stage.kind} ${pairs.mkString(",")}"
+    }.mkString(";")
 
   @scala.annotation.tailrec
   final def source(attribute: Attribute): Attribute = aliases.get(attribute) match {
@@ -68,7 +72,7 @@ object JoinChain {
 
     /** The next stage, unless keys of this one may not be computed before it: it may drop the rows on which they fail. */
     private def below(stage: JoinStage): Option[Below] =
-      if (!stage.full && stage.keys.forall(key => Expressions.neverFails(key.probe))) joinBelow(stage.probe) else None
+      if (!stage.full && stage.probes.forall(Expressions.neverFails)) joinBelow(stage.probe) else None
 
     /** The next join below, through what only drops, renames or filters columns and rows. */
     private def joinBelow(plan: LogicalPlan): Option[Below] = plan match {

@@ -8,6 +8,9 @@ import org.apache.spark.sql.catalyst.plans.logical._
 /** One equality of a join. `probe` may refer to any earlier source of the chain, `build` to the build side. */
 case class StageKey(probe: Expression, build: Expression, nullSafe: Boolean)
 
+/** One comparison of a range join, `probe operator build`. */
+case class StageRange(probe: Expression, operator: String, build: Expression)
+
 /** One supported join, as a stage of a pipeline: every probe row passes by the index of `build`.
   *
   * `kind` is what the probe side sees (a right outer join is a left one with its sides exchanged), `existence` the flag that
@@ -19,6 +22,7 @@ case class JoinStage(
     probe: LogicalPlan,
     build: LogicalPlan,
     keys: Seq[StageKey],
+    ranges: Seq[StageRange],
     filter: Option[Expression],
     condition: Option[Expression],
     existence: Option[Attribute],
@@ -29,6 +33,10 @@ case class JoinStage(
 
   /** Whether rows of the probe side may be missing, too: then nothing below can be a stage of the same pipeline. */
   def full: Boolean = kind == "full"
+
+  /** What probe rows are looked up by, and what the build side is indexed by. */
+  def probes: Seq[Expression] = keys.map(_.probe) ++ ranges.map(_.probe)
+  def indexed: Seq[Expression] = keys.map(_.build) ++ ranges.map(_.build)
 }
 
 object JoinStage extends PredicateHelper {
@@ -39,8 +47,10 @@ object JoinStage extends PredicateHelper {
     _ <- foreignHint(join.hint).map(hint => s"the query asks for Spark's $hint").toLeft(())
     sides <- Sides.of(join)
     predicates = join.condition.map(splitConjunctivePredicates).getOrElse(Nil)
-    (residual, keys) = predicates.partitionMap(predicate => key(predicate, sides).toRight(predicate))
-    _ <- check(keys.nonEmpty, "no equality between the two sides")
+    (others, keys) = predicates.partitionMap(predicate => key(predicate, sides).toRight(predicate))
+    (residual, ranges) = Ranges.among(others, keys.nonEmpty, sides)
+    _ <- check(keys.nonEmpty || ranges.nonEmpty, "neither an equality nor a comparison between the two sides")
+    _ <- check(keys.nonEmpty || sides.kind != "full", "a full outer join without an equality")
     condition = residual.reduceOption(And)
     _ <- check(condition.isEmpty || sides.kind != "full", "a full outer join with a condition beside its keys")
     _ <- condition.filter(_ => sides.kind != "inner").flatMap(uncovered).map { part =>
@@ -54,6 +64,7 @@ object JoinStage extends PredicateHelper {
     sides.probe,
     sides.build,
     keys,
+    ranges,
     condition.filter(_ => sides.kind == "inner"),
     condition.filter(_ => sides.kind != "inner"),
     sides.existence,
@@ -104,15 +115,16 @@ private case class Sides(
     hint: Option[PipelinedJoinHint],
     existence: Option[Attribute] = None) {
 
-  def key(left: Expression, right: Expression, nullSafe: Boolean): Option[StageKey] = {
-    def belongs(expression: Expression, plan: LogicalPlan): Boolean =
-      expression.references.nonEmpty && expression.references.subsetOf(plan.outputSet)
-    def pair(one: Expression, other: Expression): Option[StageKey] =
-      if (belongs(one, probe) && belongs(other, build)) {
-        Some(StageKey(Sides.plain(one), Sides.plain(other), nullSafe))
-      } else None
-    pair(left, right).orElse(pair(right, left))
-  }
+  def key(left: Expression, right: Expression, nullSafe: Boolean): Option[StageKey] =
+    if (areSides(left, right)) Some(StageKey(Sides.plain(left), Sides.plain(right), nullSafe))
+    else if (areSides(right, left)) Some(StageKey(Sides.plain(right), Sides.plain(left), nullSafe))
+    else None
+
+  /** Whether one expression is of the probe side, and the other of the build side. */
+  def areSides(one: Expression, other: Expression): Boolean = belongs(one, probe) && belongs(other, build)
+
+  private def belongs(expression: Expression, plan: LogicalPlan): Boolean =
+    expression.references.nonEmpty && expression.references.subsetOf(plan.outputSet)
 }
 
 private object Sides {
@@ -156,7 +168,15 @@ private object Expressions {
     else Right(())
 
   /** Whether an expression has a value for every row, as far as is known: most may raise an error in ANSI mode. */
-  def neverFails(expression: Expression): Boolean = !expression.exists {
+  def neverFails(expression: Expression): Boolean = !expression.exists(mayFail)
+
+  /** Whether what it takes to compute an expression for every row of its side is no more than a sum out of bounds. */
+  def mayBeBound(expression: Expression): Boolean = !expression.exists {
+    case _: Add | _: Subtract | _: DateAdd | _: DateSub | _: TimestampAddInterval => false
+    case other => mayFail(other)
+  }
+
+  private def mayFail(expression: Expression): Boolean = expression match {
     case _: Attribute | _: Literal | _: Coalesce | _: Upper | _: Lower => false
     case _: KnownFloatingPointNormalized | _: NormalizeNaNAndZero => false
     case cast: Cast => !Cast.canUpCast(cast.child.dataType, cast.dataType)

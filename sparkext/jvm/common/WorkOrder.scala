@@ -29,6 +29,12 @@ object WorkOrder {
               ("build" -> key.build) ~
               ("type" -> key.keyType) ~
               ("null_safe" -> key.nullSafe)
+          }) ~
+          ("ranges" -> join.ranges.map { range =>
+            ("probe" -> reference(range.probe)) ~
+              ("op" -> range.operator) ~
+              ("build" -> range.build) ~
+              ("type" -> range.keyType)
           })
       }) ~
       ("outputs" -> origins.map(reference))
