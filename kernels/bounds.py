@@ -44,8 +44,8 @@ class Bound:
 class Intervals:
     """The words that each of n probe rows asks for: `low` and `high` (int64[n], both included).
 
-    `lower` and `upper` tell whether any row is bounded on that side: what asks for nothing is on both. `valid` is uint8[n], 0 where a value was null, or
-    None if none was.
+    `lower` and `upper` tell whether any row is bounded on that side: what asks for nothing is on both. `valid` is
+    uint8[n], 0 where a value was null, or None if none was.
     """
 
     low: Int64Array
@@ -134,7 +134,8 @@ def _cuts(values: pa.Array, mask: UInt8Array | None, ranked: VarBytes | None) ->
 def _narrow(below: Int64Array, upto: Int64Array, op: int, ranks: bool, low: Int64Array, high: Int64Array) -> bool:
     """Intersect [low, high] with what `build op value` asks for; `op` is a position in `COMPARISONS`.
 
-    Return whether any value asks for words beyond the lowest or the highest. With `ranks`, `below` and `upto` count the ranks below the value and up to it; otherwise both are its word.
+    Return whether any value asks for words beyond the lowest or the highest. With `ranks`, `below` and `upto` count
+    the ranks below the value and up to it; otherwise both are its word.
     """
     lowest = np.int64(-0x7FFFFFFFFFFFFFFF - 1)
     highest = np.int64(0x7FFFFFFFFFFFFFFF)

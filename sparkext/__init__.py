@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from sparkext.errors import SparkExtError
 
 if TYPE_CHECKING:
+    from sparkext.asof import asof_join
     from sparkext.fallback import declined
     from sparkext.join import pipelined_join
     from sparkext.reporting import report
@@ -26,9 +27,10 @@ if not (_here / "kernels").is_dir():
     __path__.append(str(_here.parent))
 
 __version__ = "0.1.0"
-__all__ = ["SparkExtError", "__version__", "configure", "declined", "pipelined_join", "report"]
+__all__ = ["SparkExtError", "__version__", "asof_join", "configure", "declined", "pipelined_join", "report"]
 
 _LAZY = {
+    "asof_join": "sparkext.asof",
     "configure": "sparkext.session",
     "declined": "sparkext.fallback",
     "pipelined_join": "sparkext.join",

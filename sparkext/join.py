@@ -7,10 +7,11 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from sparkext import planned, spark_bridge
+from sparkext.arguments import check_travel, read_or_default
 from sparkext.build_file import write_build_file
 from sparkext.build_side import build_side
-from sparkext.config import ALGORITHM, BUILD_SIDE_MAX_BYTES, Settings, read_settings
-from sparkext.errors import ConfigError, InvalidJoinError
+from sparkext.config import ALGORITHM, BUILD_SIDE_MAX_BYTES
+from sparkext.errors import InvalidJoinError
 from sparkext.join_shape import JoinShape, check_left_names, read_condition, shape_join
 from sparkext.lineage import Lineage, lineage_of
 from sparkext.ownership import shuffle_with_build_rows
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
     from pyspark.sql import DataFrame
-    from pyspark.sql.types import StructType
 
     On = str | Sequence[str] | Sequence[tuple[str, str] | tuple[str, str, str]] | None
 
@@ -55,7 +55,9 @@ def pipelined_join(
     on:
         A column name or a list of names that both sides have (one key column in the result, as with
         `DataFrame.join`), or a list of `(left, right)` name pairs (both stay). `(left, "<=>", right)` lets null equal
-        null. Left out only for `how="cross"`. With the extension also a Column or a list of Columns.
+        null; `(left, op, right)` with `<`, `<=`, `>` or `>=` compares, with or without equalities beside it, at most
+        two columns of the right side: `on=[("time", ">=", "start"), ("time", "<", "stop")]`. Left out only for
+        `how="cross"`. With the extension also a Column or a list of Columns.
     how:
         Any name that `DataFrame.join` takes: inner, cross, left, right, full, semi, anti and their aliases. A right or
         full join costs one more shuffle of the probe side, and ends the pipeline before it: build rows without a match
@@ -85,7 +87,7 @@ def _apply(frame: DataFrame, other: Any, on: Any, how: Any, overrides: dict[str,
         raise InvalidJoinError([f"pipelined_join transforms a Spark DataFrame, got {type(frame).__name__}"])
     session = frame.sparkSession
     problems: list[str] = []
-    settings, misconfigured = _settings(lambda key: session.conf.get(key, None), overrides)
+    settings, misconfigured = read_or_default(lambda key: session.conf.get(key, None), overrides)
     kind = join_kind(how) if isinstance(how, str) else None
     if kind is None:
         problems.append(f"how={how!r} is no join type; expected one of {join_names()}")
@@ -100,17 +102,17 @@ def _apply(frame: DataFrame, other: Any, on: Any, how: Any, overrides: dict[str,
     understood = len(problems) == told
     if frame.isStreaming:
         problems.append("the left side is a streaming DataFrame: use Spark's own join for streams")
-    _check_travel(frame.schema, "left", problems)
+    check_travel(frame.schema, "left", problems)
     build = build_side(session, other, problems)
     # Catalyst finds the chain by itself, and has no full outer join: that one runs as it does without the extension.
-    is_planned = is_planned and bool(condition.pairs) and kind != "full"
+    is_planned = is_planned and bool(condition.names) and kind != "full"
     starts_anew = is_planned or kind in BUILD_PRESERVING
     lineage = Lineage.starting_at(frame) if starts_anew else lineage_of(frame)
     case_sensitive = session.conf.get("spark.sql.caseSensitive", "false") == "true"
     shape: JoinShape | None = None
     if build is not None:
         if kind not in ("semi", "anti"):
-            _check_travel(build.schema, "right", problems)
+            check_travel(build.schema, "right", problems)
         if understood:
             shape = shape_join(
                 lineage.outputs,
@@ -135,19 +137,3 @@ def _apply(frame: DataFrame, other: Any, on: Any, how: Any, overrides: dict[str,
     if kind in BUILD_PRESERVING:
         lineage = lineage.reading(*shuffle_with_build_rows(frame, shape, source, table))
     return lineage.then(shape, source, settings)
-
-
-def _settings(get: Callable[[str], str | None], overrides: dict[str, object]) -> tuple[Settings, ConfigError | None]:
-    """Read the settings, or the defaults and the error, so that the other problems of the call are still found."""
-    try:
-        return read_settings(get, overrides), None
-    except ConfigError as error:
-        return read_settings(lambda key: None, {}), error
-
-
-def _check_travel(schema: StructType, side: str, problems: list[str]) -> None:
-    for name, data_type in spark_bridge.not_arrow(schema):
-        problems.append(
-            f"{side} column {name!r} of type {data_type} does not travel between Spark and Python as Arrow:"
-            " drop or cast it, or use Spark's own join"
-        )

@@ -11,7 +11,15 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from sparkext.plans.key_types import KeyType, common_key_type
-from sparkext.plans.spec import ColumnRef, JoinSpec, KeyPair
+from sparkext.plans.spec import (
+    BUILD_PRESERVING,
+    MOST_COMPARED,
+    RANGE_OPERATORS,
+    ColumnRef,
+    JoinSpec,
+    KeyPair,
+    RangePair,
+)
 from sparkext.types import spark_key_type
 
 if TYPE_CHECKING:
@@ -31,11 +39,26 @@ class NamedPair:
 
 
 @dataclass(frozen=True)
+class NamedRange:
+    """One comparison as the caller named it: `left op right`."""
+
+    left: str
+    op: str
+    right: str
+
+
+@dataclass(frozen=True)
 class JoinCondition:
     """What `on` means. With `using`, each pair gives one output column, as in `DataFrame.join(other, "key")`."""
 
     pairs: tuple[NamedPair, ...]
     using: bool
+    ranges: tuple[NamedRange, ...] = ()
+
+    @property
+    def names(self) -> list[tuple[str, str]]:
+        """The left and the right column of every pair and every range."""
+        return [(each.left, each.right) for each in (*self.pairs, *self.ranges)]
 
 
 @dataclass(frozen=True)
@@ -77,24 +100,26 @@ def read_condition(on: Any, kind: str | None, how: object, problems: list[str]) 
         return nothing
     if all(isinstance(item, str) for item in items):
         return JoinCondition(tuple(NamedPair(item, item, null_safe=False) for item in items), using=True)
-    pairs = []
-    for item in items:
-        pair = _read_pair(item)
-        if pair is None:
-            problems.append(_wrong_on(item))
-        else:
-            pairs.append(pair)
-    return JoinCondition(tuple(pairs), using=False)
+    read = [_read_item(item) for item in items]
+    problems.extend(_wrong_on(item) for item, part in zip(items, read, strict=True) if part is None)
+    pairs = tuple(part for part in read if isinstance(part, NamedPair))
+    ranges = tuple(part for part in read if isinstance(part, NamedRange))
+    if ranges and not pairs and kind in BUILD_PRESERVING:
+        problems.append(f"a {kind} join on comparisons needs an equality as well: name one, or exchange the two sides")
+    return JoinCondition(pairs, using=False, ranges=ranges)
 
 
-def _read_pair(item: Any) -> NamedPair | None:
+def _read_item(item: Any) -> NamedPair | NamedRange | None:
     if not isinstance(item, tuple) or not all(isinstance(part, str) for part in item):
         return None
     if len(item) == 2:
         return NamedPair(item[0], item[1], null_safe=False)
-    if len(item) == 3 and (item[1] == NULL_SAFE or item[1] in _EQUAL):
-        return NamedPair(item[0], item[2], null_safe=item[1] == NULL_SAFE)
-    return None
+    if len(item) != 3:
+        return None
+    left, op, right = item
+    if op in RANGE_OPERATORS:
+        return NamedRange(left, op, right)
+    return NamedPair(left, right, null_safe=op == NULL_SAFE) if op == NULL_SAFE or op in _EQUAL else None
 
 
 def _wrong_on(item: Any) -> str:
@@ -105,7 +130,7 @@ def _wrong_on(item: Any) -> str:
         )
     return (
         f"on holds {item!r}: expected a column name, a list of names, or a list of (left, right) or"
-        " (left, '<=>', right) tuples of names"
+        " (left, operator, right) tuples of names, where the operator is one of =, <=>, <, <=, >, >="
     )
 
 
@@ -127,29 +152,46 @@ def shape_join(
     left_fields = [output.field for output in left]
     pairs = [
         (
-            _resolve(pair.left, left_fields, "left", case_sensitive, problems),
-            _resolve(pair.right, right, "right", case_sensitive, problems),
+            resolve_column(pair.left, left_fields, "left", case_sensitive, problems),
+            resolve_column(pair.right, right, "right", case_sensitive, problems),
             pair.null_safe,
         )
         for pair in condition.pairs
     ]
+    ends = [
+        (
+            resolve_column(end.left, left_fields, "left", case_sensitive, problems),
+            end.op,
+            resolve_column(end.right, right, "right", case_sensitive, problems),
+        )
+        for end in condition.ranges
+    ]
     resolved = [(a, b, safe) for a, b, safe in pairs if a is not None and b is not None]
-    key_types = [_key_type(left_fields[a], right[b], problems) for a, b, _ in resolved]
-    if len(resolved) < len(pairs):
+    compared = [(a, op, b) for a, op, b in ends if a is not None and b is not None]
+    key_types = [common_type(left_fields[a], right[b], problems) for a, b, _ in resolved]
+    end_types = [common_type(left_fields[a], right[b], problems) for a, _, b in compared]
+    if len(resolved) < len(pairs) or len(compared) < len(ends):
         return None
-    published = _published(kind, [b for _, b, _ in resolved], len(right))
+    _check_compared(
+        [(right[b].name, key_type) for (_, _, b), key_type in zip(compared, end_types, strict=True)], problems
+    )
+    published = _published(kind, [b for _, b, _ in resolved] + [b for _, _, b in compared], len(right))
     place = {column: number for number, column in enumerate(published)}
     # Names follow from `on` alone: a type problem does not hide that they collide.
     types = [key_type or KeyType("binary") for key_type in key_types]
     outputs = _outputs(left, right, resolved, types, condition.using, kind, source, place)
-    _check_names(outputs, case_sensitive, problems)
+    check_names(outputs, case_sensitive, problems)
     if len(problems) > before:
         return None
     keys = tuple(
         KeyPair(left[a].ref, place[b], str(key_type), safe)
         for (a, b, safe), key_type in zip(resolved, types, strict=True)
     )
-    spec = JoinSpec(kind, keys, algorithm, _label(condition, kind))
+    ranges = tuple(
+        RangePair(left[a].ref, op, place[b], str(end_type))
+        for (a, op, b), end_type in zip(compared, end_types, strict=True)
+    )
+    spec = JoinSpec(kind, keys, algorithm, _label(condition, kind), ranges=ranges)
     return JoinShape(spec, published, tuple(outputs), tuple(types), tuple(right[b] for _, b, _ in resolved))
 
 
@@ -158,11 +200,11 @@ def check_left_names(
 ) -> None:
     """Look up the left columns alone, where there is no right side to go on with."""
     fields = [output.field for output in left]
-    for pair in condition.pairs:
-        _resolve(pair.left, fields, "left", sensitive, problems)
+    for name, _ in condition.names:
+        resolve_column(name, fields, "left", sensitive, problems)
 
 
-def _resolve(
+def resolve_column(
     name: str, fields: Sequence[StructField], side: str, case_sensitive: bool, problems: list[str]
 ) -> int | None:
     """Return the position of the one column called `name`."""
@@ -186,7 +228,8 @@ def _same(one: str, other: str, case_sensitive: bool) -> bool:
     return one == other or (not case_sensitive and one.lower() == other.lower())
 
 
-def _key_type(left: StructField, right: StructField, problems: list[str]) -> KeyType | None:
+def common_type(left: StructField, right: StructField, problems: list[str]) -> KeyType | None:
+    """Return the type in which two columns are compared."""
     types = []
     for side, field in (("left", left), ("right", right)):
         key_type = spark_key_type(field)
@@ -206,6 +249,17 @@ def _key_type(left: StructField, right: StructField, problems: list[str]) -> Key
             f" ({right.dataType.simpleString()}) have no common type that keeps every value: cast one of them"
         )
     return common
+
+
+def _check_compared(columns: Sequence[tuple[str, KeyType | None]], problems: list[str]) -> None:
+    distinct = dict.fromkeys(columns)
+    if len(distinct) > MOST_COMPARED:
+        problems.append(
+            f"on compares {len(distinct)} columns of the right side, each as one type:"
+            f" {', '.join(f'{name!r} as {key_type}' for name, key_type in distinct)}. One index answers comparisons"
+            f" with {MOST_COMPARED}: filter an inner join's result for the others, or use Column conditions, which need"
+            " the session extension"
+        )
 
 
 def _published(kind: str, keys: Sequence[int], width: int) -> tuple[int, ...]:
@@ -230,11 +284,11 @@ def _outputs(
     right_keys = [b for _, b, _ in pairs] if using else []
     left_outer = kind in ("right", "full")
     right_outer = kind in ("left", "full")
-    rest_left = [_nullable(out, left_outer) for i, out in enumerate(left) if i not in left_keys]
+    rest_left = [as_nullable(out, left_outer) for i, out in enumerate(left) if i not in left_keys]
     if kind in ("semi", "anti"):
         return [*(left[a] for a in left_keys), *rest_left]
     rest_right = [
-        _nullable(OutputField(field, ColumnRef(source, place[i])), right_outer)
+        as_nullable(OutputField(field, ColumnRef(source, place[i])), right_outer)
         for i, field in enumerate(right)
         if i not in right_keys
     ]
@@ -245,7 +299,8 @@ def _outputs(
     return [*keys, *rest_left, *rest_right]
 
 
-def _nullable(output: OutputField, outer: bool) -> OutputField:
+def as_nullable(output: OutputField, outer: bool) -> OutputField:
+    """Return the column as one that may be null, if `outer`."""
     if not outer or output.field.nullable:
         return output
     from pyspark.sql.types import StructField
@@ -267,7 +322,8 @@ def _either(left: OutputField, right: OutputField, common: KeyType) -> OutputFie
     return OutputField(StructField(left.field.name, data_type, True), ref)
 
 
-def _check_names(outputs: Iterable[OutputField], case_sensitive: bool, problems: list[str]) -> None:
+def check_names(outputs: Iterable[OutputField], case_sensitive: bool, problems: list[str]) -> None:
+    """Refuse a result with two columns of one name."""
     seen: dict[str, str] = {}
     repeated = []
     for output in outputs:
@@ -284,10 +340,11 @@ def _check_names(outputs: Iterable[OutputField], case_sensitive: bool, problems:
 
 
 def _label(condition: JoinCondition, kind: str) -> str:
-    if not condition.pairs:
+    if not condition.names:
         return "cross"
     terms = [
         pair.left if condition.using else f"{pair.left} {NULL_SAFE if pair.null_safe else '='} {pair.right}"
         for pair in condition.pairs
     ]
+    terms += [f"{end.left} {end.op} {end.right}" for end in condition.ranges]
     return f"{kind} on {', '.join(terms)}"

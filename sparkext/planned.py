@@ -5,7 +5,8 @@ What the extension does not plan falls back to Spark's own join there, with the 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from operator import ge, gt, le, lt
 from typing import TYPE_CHECKING, Any
 
 from sparkext.build_side import DriverBuildSide
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 HINT = "pipelined_join"
+_COMPARE: Mapping[str, Callable[[Any, Any], Any]] = {"<": lt, "<=": le, ">": gt, ">=": ge}
 _OPTIONS = {ALGORITHM.name: "algorithm", BUILD_SIDE_MAX_BYTES.name: "maxBytes"}
 
 
@@ -40,6 +42,9 @@ def join_by_names(
     for key in shape.spec.keys:
         one, two = F.col(f"l{key.probe.column}"), F.col(f"r{shape.published[key.build]}")
         on.append(one.eqNullSafe(two) if key.null_safe else one == two)
+    for pair in shape.spec.ranges:
+        compared = _COMPARE[pair.op]
+        on.append(compared(F.col(f"l{pair.probe.column}"), F.col(f"r{shape.published[pair.build]}")))
     return left.join(right, on, how).toDF(*(output.field.name for output in shape.outputs))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import os
 import re
 from collections import Counter
@@ -14,6 +15,16 @@ from pyspark.sql import DataFrame, SparkSession
 
 from sparkext import pipelined_join
 from sparkext.lineage import remembered
+
+_OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
+    "=": operator.eq,
+    "==": operator.eq,
+    "<=>": lambda one, other: one.eqNullSafe(other),
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
 
 KINDS = ("inner", "left", "right", "full", "semi", "anti")
 
@@ -98,7 +109,7 @@ def spark_join(left: DataFrame, right: DataFrame, on: Any, how: str) -> DataFram
     condition = None
     for pair in on:
         one, other = left[quoted(pair[0])], right[quoted(pair[-1])]
-        term = one.eqNullSafe(other) if "<=>" in pair[1:-1] else one == other
+        term = _OPERATORS[pair[1] if len(pair) == 3 else "="](one, other)
         condition = term if condition is None else condition & term
     return left.join(right, condition, how)
 

@@ -1,0 +1,256 @@
+"""Range and as-of joins: Parquet in, an aggregate over all result rows, against Spark's plans and other engines."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from bench.harness import Bench, Case, Contestant, Timing, measure, report, step, verify
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+NOTES = """\
+Measured: from listing the files and asking for the plan until the one row of a count and sums over all result rows is
+there; for sparkext that includes reading, publishing and indexing the build side (cold), or finding the index of the
+last run (cached). DuckDB and Polars read the same files with as many threads. Files are in the page cache. Where
+Spark's own plan takes a minute or more, it is timed once, in the check. Left out: starting Spark and the workers,
+compilation, generating data. Processor time is not shown: JVM and workers do the work."""
+
+_SEED = 20_240_607
+_ROW_GROUP = 1 << 20
+Columns = Mapping[str, np.ndarray]
+
+
+@dataclass(frozen=True)
+class RangeCase:
+    """Two tables, the query over both, and who else takes part.
+
+    `spark` is what Spark is asked: the query itself, or where its plan for that would take hours another form of it.
+    """
+
+    tables: Callable[[], Mapping[str, Columns]]
+    query: str
+    probe: str
+    spark: str | None = None
+    polars: Callable[[Mapping[str, Any]], Any] | None = None
+    slow_spark: bool = False
+
+
+def points_and_intervals(points: int, intervals: int) -> Mapping[str, Columns]:
+    """Random points, and intervals side by side with gaps: about one interval a point."""
+    generator = np.random.default_rng(_SEED)
+    span = 1000 * intervals
+    starts = generator.permutation(np.arange(intervals, dtype=np.int64) * 1000)
+    return {
+        "points": {"at": generator.integers(0, span, points), "p": np.arange(points, dtype=np.int64)},
+        "spans": {"start": starts, "stop": starts + 1000, "s": np.arange(intervals, dtype=np.int64)},
+    }
+
+
+def overlapping(rows: int, fan_out: int) -> Mapping[str, Columns]:
+    """Staggered intervals on both sides, of many lengths: each overlaps `fan_out` of the other side on average."""
+    generator = np.random.default_rng(_SEED)
+    tables = {}
+    for name, (start, stop, number) in {"one": ("a", "b", "p"), "other": ("c", "d", "s")}.items():
+        starts = generator.integers(0, 100 * rows, rows)
+        # Mean lengths add up to fan_out × 100: one in a hundred is long.
+        lengths = generator.exponential(fan_out * 25, rows) * np.where(generator.random(rows) < 0.01, 51, 1.5)
+        tables[name] = {
+            start: starts,
+            stop: starts + lengths.astype(np.int64),
+            number: np.arange(rows, dtype=np.int64),
+        }
+    return tables
+
+
+def trades_and_quotes(trades: int, quotes: int, symbols: int) -> Mapping[str, Columns]:
+    """Unsorted rows of many symbols; no two quotes of a symbol at one time."""
+    generator = np.random.default_rng(_SEED)
+    quoted = generator.permutation(np.arange(quotes, dtype=np.int64) * 20)
+    return {
+        "trades": {
+            "time": generator.integers(0, 20 * quotes, trades),
+            "symbol": generator.integers(0, symbols, trades).astype(np.int32),
+            "size": generator.integers(1, 100, trades).astype(np.int64),
+        },
+        "quotes": {
+            "quoted": quoted,
+            "name": generator.integers(0, symbols, quotes).astype(np.int32),
+            "bid": generator.integers(1, 10_000, quotes).astype(np.int64),
+        },
+    }
+
+
+_IN_SPAN = "SELECT count(*) AS n, sum(p % 1000) AS p, sum(s) AS s FROM points JOIN spans ON at >= start AND at < stop"
+_OVERLAP = "SELECT count(*) AS n, sum(p % 1000) AS p, sum(s % 1000) AS s FROM one JOIN other ON a <= d AND b >= c"
+_BIN = 20_000
+_BINNED = f"""
+SELECT count(*) AS n, sum(p % 1000) AS p, sum(s % 1000) AS s FROM
+    (SELECT *, explode(sequence(a DIV {_BIN}, b DIV {_BIN})) AS bin FROM one) x
+    JOIN (SELECT *, explode(sequence(c DIV {_BIN}, d DIV {_BIN})) AS bin FROM other) y
+    ON x.bin = y.bin AND a <= d AND b >= c AND x.bin = greatest(a DIV {_BIN}, c DIV {_BIN})"""
+
+
+def cases() -> list[Case]:
+    """Points in intervals, overlapping intervals, and as-of."""
+    small = RangeCase(
+        partial(points_and_intervals, 1_000_000, 20_000), _IN_SPAN, "points", _IN_SPAN, _polars_points, slow_spark=True
+    )
+    large = RangeCase(partial(points_and_intervals, 20_000_000, 1_000_000), _IN_SPAN, "points", polars=_polars_points)
+    overlap = RangeCase(partial(overlapping, 2_000_000, 50), _OVERLAP, "one", _BINNED)
+    return [
+        Case("ordered.points", "1 M points in 20 K intervals", partial(_run_ranges, small), scaled=False),
+        Case("ordered.many-points", "20 M points in 1 M intervals", partial(_run_ranges, large), scaled=False),
+        Case("ordered.overlap", "2 M intervals and 2 M, fan-out 50", partial(_run_ranges, overlap), scaled=False),
+        Case("ordered.asof", "10 M trades as of 5 M quotes, 1,000 symbols", _run_asof, scaled=False),
+    ]
+
+
+def _run_ranges(case: RangeCase, bench: Bench) -> None:
+    from bench.spark_session import spark_session
+    from sparkext import configure
+
+    paths = _written(bench, case.tables)
+    with spark_session(bench.threads, configure) as spark:
+
+        def asked(query: str, mode: str, cold: bool = False) -> object:
+            for path in paths.values() if cold else ():
+                _make_look_changed(path)
+            spark.conf.set("spark.sparkext.mode", mode)
+            for name, path in paths.items():
+                spark.read.parquet(str(path)).createOrReplaceTempView(name)
+            return tuple(spark.sql(query).collect()[0])
+
+        asked(case.query, "auto")
+        _assert_pipelined(spark.sql(case.query))
+        contestants = [
+            _same("sparkext, cold", lambda: asked(case.query, "auto", cold=True), ours=True),
+            _same("sparkext, index cached", lambda: asked(case.query, "auto"), ours=True),
+            _same("DuckDB", lambda: _duckdb(case.query, paths, bench.threads)),
+        ]
+        if case.polars is not None:
+            contestants.append(_same("Polars", lambda: _polars(case, paths)))
+        slow = []
+        if case.spark is not None:
+            own = "Spark" if case.spark == case.query else "Spark, bins and explode"
+            [slow if case.slow_spark else contestants][0].append(_same(own, lambda: asked(str(case.spark), "off")))
+        _compete(bench, spark, contestants, slow, spark.read.parquet(str(paths[case.probe])).count())
+
+
+def _run_asof(bench: Bench) -> None:
+    from bench.spark_session import spark_session
+    from sparkext import asof_join, configure
+
+    paths = _written(bench, lambda: trades_and_quotes(10_000_000, 5_000_000, 1000))
+    query = (
+        "SELECT count(bid) AS n, sum(size) AS size, sum(bid) AS bid FROM trades"
+        " ASOF LEFT JOIN quotes ON symbol = name AND time >= quoted"
+    )
+    with spark_session(bench.threads, configure) as spark:
+
+        def ours() -> object:
+            trades, quotes = (spark.read.parquet(str(paths[name])) for name in ("trades", "quotes"))
+            joined = trades.transform(asof_join(quotes, on=("time", "quoted"), by=[("symbol", "name")]))
+            return tuple(joined.selectExpr("count(bid)", "sum(size)", "sum(bid)").collect()[0])
+
+        contestants = [
+            _same("sparkext", ours, ours=True),
+            _same("DuckDB", lambda: _duckdb(query, paths, bench.threads)),
+            _same("Polars", lambda: _polars_asof(paths)),
+        ]
+        _compete(bench, spark, contestants, [], spark.read.parquet(str(paths["trades"])).count())
+
+
+def _compete(
+    bench: Bench, spark: SparkSession, contestants: list[Contestant], slow: list[Contestant], rows: int
+) -> None:
+    answer = verify(contestants)
+    once = []
+    for contestant in slow:
+        with step(f"the only run of {contestant.name}"):
+            started = time.perf_counter()
+            if contestant.answer() != answer:
+                raise AssertionError(f"{contestant.name} has another answer than {answer}")
+            once.append(Timing(contestant, [time.perf_counter() - started], [0.0]))
+    print(f"{rows:,} rows probe; all agree on {answer}")
+    report(bench, [*measure(contestants, bench.runs), *once], rows, cpu=False)
+
+
+def _same(name: str, run: Callable[[], object], ours: bool = False) -> Contestant:
+    return Contestant(name, run, run, ours=ours)
+
+
+def _written(bench: Bench, tables: Callable[[], Mapping[str, Columns]]) -> dict[str, Path]:
+    """Write the tables as Parquet, if they are not there, under the name of the case."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    folder = bench.data.parent / bench.case
+    folder.mkdir(parents=True, exist_ok=True)
+    made = folder / "complete"
+    if not made.exists():
+        with step(f"writing {folder}"):
+            for name, columns in tables().items():
+                pq.write_table(pa.table(dict(columns)), folder / f"{name}.parquet", row_group_size=_ROW_GROUP)
+            made.touch()
+    return {path.stem: path for path in sorted(folder.glob("*.parquet"))}
+
+
+def _make_look_changed(path: Path) -> None:
+    import os
+
+    status = path.stat()
+    os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns + 1_000_000))
+
+
+def _assert_pipelined(frame: DataFrame) -> None:
+    plan = str(frame._jdf.queryExecution().executedPlan())  # type: ignore[operator]
+    if "PipelinedJoin [" not in plan:
+        raise AssertionError(f"a pipeline was to run:\n{plan}")
+
+
+def _duckdb(query: str, paths: Mapping[str, Path], threads: int) -> object:
+    import duckdb
+
+    connection = duckdb.connect()
+    connection.execute(f"SET threads = {threads}")
+    for name, path in paths.items():
+        connection.execute(f"CREATE VIEW {name} AS SELECT * FROM read_parquet('{path}')")
+    [row] = connection.execute(query).fetchall()
+    connection.close()
+    return tuple(map(int, row))
+
+
+def _polars(case: RangeCase, paths: Mapping[str, Path]) -> object:
+    import polars
+
+    assert case.polars is not None
+    scanned = {name: polars.scan_parquet(path) for name, path in paths.items()}
+    [row] = case.polars(scanned).collect(engine="streaming").rows()
+    return tuple(row)
+
+
+def _polars_points(tables: Mapping[str, Any]) -> Any:
+    from polars import col, len
+
+    joined = tables["points"].join_where(tables["spans"], col("at") >= col("start"), col("at") < col("stop"))
+    return joined.select(len().alias("n"), (col("p") % 1000).sum(), col("s").sum())
+
+
+def _polars_asof(paths: Mapping[str, Path]) -> object:
+    import polars
+    from polars import col
+
+    trades, quotes = (
+        polars.scan_parquet(paths[name]).sort(by) for name, by in (("trades", "time"), ("quotes", "quoted"))
+    )
+    joined = trades.join_asof(quotes, left_on="time", right_on="quoted", by_left="symbol", by_right="name")
+    [row] = joined.select(col("bid").count().alias("n"), col("size").sum(), col("bid").sum()).collect().rows()
+    return tuple(row)

@@ -1,0 +1,32 @@
+"""What all transforms check of a call before they look at its columns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from sparkext import spark_bridge
+from sparkext.config import Settings, read_settings
+from sparkext.errors import ConfigError
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
+
+
+def read_or_default(
+    get: Callable[[str], str | None], overrides: dict[str, object]
+) -> tuple[Settings, ConfigError | None]:
+    """Read the settings, or the defaults and the error, so that the other problems of the call are still found."""
+    try:
+        return read_settings(get, overrides), None
+    except ConfigError as error:
+        return read_settings(lambda key: None, {}), error
+
+
+def check_travel(schema: StructType, side: str, problems: list[str]) -> None:
+    """Add to `problems` what of a schema has no Arrow form."""
+    for name, data_type in spark_bridge.not_arrow(schema):
+        problems.append(
+            f"{side} column {name!r} of type {data_type} does not travel between Spark and Python as Arrow:"
+            " drop or cast it, or use Spark's own join"
+        )
