@@ -65,8 +65,8 @@ def test_like_pandas(spark: SparkSession, direction: str, distinct: int) -> None
                     out = probe.transform(asof_join(pa.table(other), on="t", by=by, how=how, **options))
                     assert out.columns == ["t", "g", "v", "w"]
                     assert rows_of(out) == merged(left, other, by=by, how=how, **options), options
-    assert_pipelined(out, 1)
     assert [join.index for join in report(out).joins[:-1]] == ["range"]
+    assert_pipelined(probe.transform(asof_join(pa.table(other), on="t")), 1)
 
 
 VALUES: dict[str, tuple[pa.DataType, list[Any], list[Any], Any, list[Any]]] = {
@@ -109,8 +109,11 @@ def test_every_type(spark: SparkSession, name: str) -> None:
     arrow_type, left, right, tolerance, expected = VALUES[name]
     probe = frame(spark, 2, t=(arrow_type, left), n=list(range(len(left))))
     other = frame(spark, 2, s=(arrow_type, right))
-    out = probe.transform(asof_join(other, on=("t", "s"), tolerance=tolerance)).orderBy("n")
-    assert [row.s for row in out.collect()] == expected
+    if name == "timestamp_ntz":  # Spark takes what has no zone for local time
+        probe, other = probe.withColumn("t", F.col("t").cast(name)), other.withColumn("s", F.col("s").cast(name))
+    out = probe.transform(asof_join(other, on=("t", "s"), tolerance=tolerance))
+    typed = pa.array(expected, arrow_type)
+    assert out.toArrow().sort_by("n").column("s").combine_chunks().cast(arrow_type).equals(typed)
 
 
 def test_nulls_match_nothing(spark: SparkSession) -> None:

@@ -12,6 +12,9 @@ object Acceptance {
   /** What a pipeline may cost of Spark's estimate: estimates err, and a join that stays as it is disappoints nobody. */
   private val WorthIt = 0.7
 
+  /** And what it has to save by them, in seconds: of short joins the estimates say little. */
+  private val LeastGain = 0.25
+
   /** A join on its own: hint mode takes hinted ones, and no mode takes a build side that is known not to fit. */
   def stage(stage: JoinStage, settings: Settings): Either[String, Unit] = {
     val size = Estimates.bytes(stage.build).toLong
@@ -33,7 +36,7 @@ object Acceptance {
     } else {
       val costs = new Costs(chain, settings)
       val (ours, sparks) = (costs.pipeline, costs.spark)
-      if (ours <= sparks * WorthIt) Right(())
+      if (ours <= sparks * WorthIt && ours + LeastGain <= sparks) Right(())
       else Left(f"by the estimates it is not clearly cheaper than Spark's own joins ($ours%.3f against $sparks%.3f)")
     }
 
