@@ -49,7 +49,7 @@ def points_and_intervals(points: int, intervals: int) -> Mapping[str, Columns]:
     span = 1000 * intervals
     starts = generator.permutation(np.arange(intervals, dtype=np.int64) * 1000)
     return {
-        "points": {"at": generator.integers(0, span, points), "p": np.arange(points, dtype=np.int64)},
+        "points": {"x": generator.integers(0, span, points), "p": np.arange(points, dtype=np.int64)},
         "spans": {"start": starts, "stop": starts + 1000, "s": np.arange(intervals, dtype=np.int64)},
     }
 
@@ -76,7 +76,7 @@ def trades_and_quotes(trades: int, quotes: int, symbols: int) -> Mapping[str, Co
     quoted = generator.permutation(np.arange(quotes, dtype=np.int64) * 20)
     return {
         "trades": {
-            "time": generator.integers(0, 20 * quotes, trades),
+            "traded": generator.integers(0, 20 * quotes, trades),
             "symbol": generator.integers(0, symbols, trades).astype(np.int32),
             "size": generator.integers(1, 100, trades).astype(np.int64),
         },
@@ -88,7 +88,7 @@ def trades_and_quotes(trades: int, quotes: int, symbols: int) -> Mapping[str, Co
     }
 
 
-_IN_SPAN = "SELECT count(*) AS n, sum(p % 1000) AS p, sum(s) AS s FROM points JOIN spans ON at >= start AND at < stop"
+_IN_SPAN = "SELECT count(*) AS n, sum(p % 1000) AS p, sum(s) AS s FROM points JOIN spans ON x >= start AND x < stop"
 _OVERLAP = "SELECT count(*) AS n, sum(p % 1000) AS p, sum(s % 1000) AS s FROM one JOIN other ON a <= d AND b >= c"
 _BIN = 20_000
 _BINNED = f"""
@@ -151,13 +151,13 @@ def _run_asof(bench: Bench) -> None:
     paths = _written(bench, lambda: trades_and_quotes(10_000_000, 5_000_000, 1000))
     query = (
         "SELECT count(bid) AS n, sum(size) AS size, sum(bid) AS bid FROM trades"
-        " ASOF LEFT JOIN quotes ON symbol = name AND time >= quoted"
+        " ASOF LEFT JOIN quotes ON symbol = name AND traded >= quoted"
     )
     with spark_session(bench.threads, configure) as spark:
 
         def ours() -> object:
             trades, quotes = (spark.read.parquet(str(paths[name])) for name in ("trades", "quotes"))
-            joined = trades.transform(asof_join(quotes, on=("time", "quoted"), by=[("symbol", "name")]))
+            joined = trades.transform(asof_join(quotes, on=("traded", "quoted"), by=[("symbol", "name")]))
             return tuple(joined.selectExpr("count(bid)", "sum(size)", "sum(bid)").collect()[0])
 
         contestants = [
@@ -240,7 +240,7 @@ def _polars(case: RangeCase, paths: Mapping[str, Path]) -> object:
 def _polars_points(tables: Mapping[str, Any]) -> Any:
     from polars import col, len
 
-    joined = tables["points"].join_where(tables["spans"], col("at") >= col("start"), col("at") < col("stop"))
+    joined = tables["points"].join_where(tables["spans"], col("x") >= col("start"), col("x") < col("stop"))
     return joined.select(len().alias("n"), (col("p") % 1000).sum(), col("s").sum())
 
 
@@ -249,8 +249,8 @@ def _polars_asof(paths: Mapping[str, Path]) -> object:
     from polars import col
 
     trades, quotes = (
-        polars.scan_parquet(paths[name]).sort(by) for name, by in (("trades", "time"), ("quotes", "quoted"))
+        polars.scan_parquet(paths[name]).sort(by) for name, by in (("trades", "traded"), ("quotes", "quoted"))
     )
-    joined = trades.join_asof(quotes, left_on="time", right_on="quoted", by_left="symbol", by_right="name")
+    joined = trades.join_asof(quotes, left_on="traded", right_on="quoted", by_left="symbol", by_right="name")
     [row] = joined.select(col("bid").count().alias("n"), col("size").sum(), col("bid").sum()).collect().rows()
     return tuple(row)

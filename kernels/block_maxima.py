@@ -24,7 +24,7 @@ from sparkext.kernels.buffers import Int64Array
 from sparkext.kernels.jit import frozen, inlined, kernel
 
 _BLOCK_BITS = 4
-_BLOCK = 1 << _BLOCK_BITS
+BLOCK = 1 << _BLOCK_BITS
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ def _blocks(size: int) -> int:
 def _level_sizes(size: int) -> list[int]:
     sizes = []
     while size > 1:
-        size = -(-size // _BLOCK)
+        size = -(-size // BLOCK)
         sizes.append(size)
     return sizes or [size]
 
@@ -78,7 +78,7 @@ def last_at_least(
 ) -> int:
     """Return the last position in [start, stop) whose word is at least `least`, or -1."""
     at = stop - 1
-    left = max(start, at & ~np.int64(_BLOCK - 1))
+    left = max(start, at & ~np.int64(BLOCK - 1))
     while at >= left:
         if words[at] >= least:
             return at
@@ -89,9 +89,9 @@ def last_at_least(
     block = at >> _BLOCK_BITS
     height = 1
     offset = np.int64(0)
-    size = (words.size + _BLOCK - 1) >> _BLOCK_BITS
+    size = (words.size + BLOCK - 1) >> _BLOCK_BITS
     while True:
-        left = block & ~np.int64(_BLOCK - 1)
+        left = block & ~np.int64(BLOCK - 1)
         while block >= left and levels[offset + block] < least:
             block -= 1
         if block >= left:
@@ -100,7 +100,7 @@ def last_at_least(
             return -1
         block = (left >> _BLOCK_BITS) - 1
         offset += size
-        size = (size + _BLOCK - 1) >> _BLOCK_BITS
+        size = (size + BLOCK - 1) >> _BLOCK_BITS
         height += 1
         if ((block + 1) << (_BLOCK_BITS * height)) <= start:
             return -1
@@ -110,7 +110,7 @@ def last_at_least(
         size = words.size
         offset = np.int64(0)
         for _ in range(1, height):
-            size = (size + _BLOCK - 1) >> _BLOCK_BITS
+            size = (size + BLOCK - 1) >> _BLOCK_BITS
             offset += size
         size = (words.size + (np.int64(1) << (_BLOCK_BITS * height)) - 1) >> (_BLOCK_BITS * height)
         block = min(((block + 1) << _BLOCK_BITS), size) - 1

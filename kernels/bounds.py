@@ -15,7 +15,7 @@ Any number of comparisons with one column meet in one closed interval `[low, hig
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
@@ -53,6 +53,11 @@ class Intervals:
     lower: bool
     upper: bool
     valid: UInt8Array | None
+
+    def picked(self, rows: Int64Array) -> Intervals:
+        """Return what these probe rows ask for."""
+        valid = None if self.valid is None else frozen(self.valid[rows])
+        return replace(self, low=frozen(self.low[rows]), high=frozen(self.high[rows]), valid=valid)
 
 
 @dataclass(frozen=True)
