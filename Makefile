@@ -29,9 +29,11 @@ demo: java $(VENV)/.has-demo
 	@$(BIN)/python -m sparkext demo --sf $(SF)
 
 # The transform is tested twice: as it runs without the session extension, and as it is planned with it.
+# Two processes at a time: tests of one Spark session stay in one of them (tests/conftest.py).
 test: java lint
-	$(BIN)/pytest
-	SPARKEXT_TEST_EXTENSION=1 $(BIN)/pytest $(addprefix tests/spark/test_,equivalence.py edges.py local_build_sides.py)
+	$(BIN)/pytest -n 2 --dist loadgroup
+	SPARKEXT_TEST_EXTENSION=1 $(BIN)/pytest -n 2 --dist loadgroup \
+	  $(addprefix tests/spark/test_,equivalence.py edges.py local_build_sides.py ranges.py)
 
 bench: java $(VENV)/.has-bench
 	$(BIN)/python -m bench

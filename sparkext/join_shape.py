@@ -58,7 +58,7 @@ class JoinCondition:
     @property
     def names(self) -> list[tuple[str, str]]:
         """The left and the right column of every pair and every range."""
-        return [(each.left, each.right) for each in (*self.pairs, *self.ranges)]
+        return [(pair.left, pair.right) for pair in self.pairs] + [(end.left, end.right) for end in self.ranges]
 
 
 @dataclass(frozen=True)
