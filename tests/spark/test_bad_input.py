@@ -359,7 +359,11 @@ def test_wrong_how(left: DataFrame, right: DataFrame, how: Any) -> None:
         assert name in text
 
 
-@pytest.mark.parametrize("other", [None, [1, 2], {"k": [1]}, "table_name", 5, pd.Series([1]), pa.array([1])], ids=repr)
+@pytest.mark.parametrize(
+    "other",
+    [None, [1, 2], {"k": [1]}, "table_name", 5, pd.Series([1]), pa.array([1])],
+    ids=lambda other: type(other).__name__,  # the same in every process
+)
 def test_wrong_other(left: DataFrame, other: Any) -> None:
     text = the_problem(left, other, "k")
     assert f"other is a {type(other).__module__}.{type(other).__name__}" in text
