@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 _INTEGERS = ("int8", "int16", "int32", "int64")
 _TIMES = ("timestamp", "timestamp_ntz")
 _MOST_DIGITS = 18
+_BEYOND_WORDS = 10**20
+_BEYOND_FLOATS = 10**308
 
 
 @dataclass(frozen=True)
@@ -145,7 +147,7 @@ def _checked_tolerance(
     if tolerance is None:
         return None
     units = _units(tolerance, on_type)
-    if units is None or units < 0 or math.isnan(units):
+    if units is None:
         problems.append(f"tolerance={tolerance!r}: expected {_expected_tolerance(on_type)} of at least 0")
         return None
     return units
@@ -158,19 +160,26 @@ def _has_distance(on_type: KeyType) -> bool:
 
 
 def _units(tolerance: Any, on_type: KeyType) -> int | float | None:
-    if isinstance(tolerance, bool):
-        return None
+    """Return None for what is no tolerance of the type, negative, or no number."""
     if isinstance(tolerance, datetime.timedelta):
-        if on_type.name in _TIMES:
-            return tolerance // datetime.timedelta(microseconds=1)
-        return tolerance // datetime.timedelta(days=1) if on_type.name == "date" else None
-    if on_type.name in _TIMES:
+        unit = {"date": datetime.timedelta(days=1), **dict.fromkeys(_TIMES, datetime.timedelta(microseconds=1))}
+        if on_type.name not in unit or tolerance < datetime.timedelta(0):
+            return None
+        return tolerance // unit[on_type.name]
+    if isinstance(tolerance, bool) or on_type.name in _TIMES:
         return None
-    if on_type.name in ("float32", "float64"):
-        return float(tolerance) if isinstance(tolerance, int | float | Decimal) else None
-    if on_type.name == "decimal" and isinstance(tolerance, int | Decimal) and Decimal(tolerance).is_finite():
-        return int(Decimal(tolerance).scaleb(on_type.scale) // 1)
-    return tolerance if isinstance(tolerance, int) else None
+    floating = on_type.name in ("float32", "float64")
+    numbers = {"decimal": (int, Decimal), "float32": (int, float, Decimal), "float64": (int, float, Decimal)}
+    if not isinstance(tolerance, numbers.get(on_type.name, (int,))) or _is_nan(tolerance) or tolerance < 0:
+        return None
+    # Beyond what the type can hold, a larger tolerance is no other one.
+    if floating:
+        return float(tolerance) if tolerance < _BEYOND_FLOATS else math.inf
+    return int(min(tolerance, _BEYOND_WORDS) * 10**on_type.scale)
+
+
+def _is_nan(number: Any) -> bool:
+    return number.is_nan() if isinstance(number, Decimal) else bool(number != number)
 
 
 def _expected_tolerance(on_type: KeyType) -> str:

@@ -344,11 +344,11 @@ def _random_table(spark: SparkSession, rng: random.Random, prefix: str, rows: in
 DECLINED = {
     "conditions of a full join": (
         "full",
-        lambda a, b: (a.k == b.rk) & (a.v < b.w),
+        lambda a, b: (a.k == b.rk) & (a.v != b.w),
         "a full outer join with a condition beside its keys",
     ),
-    "no equality": ("inner", lambda a, b: a.k < b.rk, "no equality between the two sides"),
-    "cross": ("cross", None, "no equality between the two sides"),
+    "an inequality": ("inner", lambda a, b: a.k != b.rk, "neither an equality nor a comparison between the two sides"),
+    "cross": ("cross", None, "neither an equality nor a comparison between the two sides"),
     "conditions of an outer join": (
         "left",
         lambda a, b: (a.k == b.rk) & (a.v < F.lower(b.w)),

@@ -129,6 +129,15 @@ def test_in_a_chain_with_equalities(spark: SparkSession) -> None:
     assert_pipelined(assert_like_spark(spark, lambda: spark.sql(query)), 3)
 
 
+def test_a_narrower_column_of_an_outer_join(spark: SparkSession) -> None:
+    """Workers widen it, so that nothing has to be computed of rows that may be missing."""
+    query = """SELECT /*+ PIPELINED_JOIN(a, spans) */ points.id, a.third, spans.start FROM points
+        LEFT JOIN spans a ON points.k = a.k JOIN spans ON points.k = spans.k AND a.third < spans.start"""
+    assert_pipelined(assert_like_spark(spark, lambda: spark.sql(query)), 2)
+    keyed = query.replace("a.third < spans.start", "a.third = spans.start")
+    assert_pipelined(assert_like_spark(spark, lambda: spark.sql(keyed)), 2)
+
+
 def test_what_is_no_range(spark: SparkSession) -> None:
     for condition in ("points.at + spans.start > 10", "points.at <> spans.start", "points.at > 3"):
         query = f"SELECT {HINT} * FROM points LEFT JOIN spans ON {condition}"
@@ -169,3 +178,5 @@ def test_auto_mode_weighs_pairs(spark: SparkSession) -> None:
         many = spark.sql(f"SELECT id, start FROM range(3000000) JOIN {spans} ON id >= start AND id < stop")
         assert_pipelined(many, 1)
         assert many.count() == 100_000
+        half = spark.sql(f"SELECT count(*) FROM range(300000) JOIN {spans} ON id >= start")
+        assert_declined(half, "by the estimates it is not clearly cheaper than Spark's own joins")

@@ -25,8 +25,10 @@ FILES = [
     "test_hashing",
     "test_indexes",
     "test_keys",
+    "test_nearest",
     "test_probe",
     "test_radix_sort",
+    "test_range_index",
     "test_without_jit",
 ]
 

@@ -158,6 +158,37 @@ def test_what_is_refused(spark: SparkSession, arguments: dict[str, Any], message
         probe.transform(asof_join(pa.table({"t": [1], "g": ["a"]}), **arguments))
 
 
+@pytest.mark.parametrize(
+    ("arrow_type", "tolerance", "matches"),
+    [
+        (pa.int64(), 10**400, True),
+        (pa.float64(), 10**400, True),
+        (pa.float64(), float("inf"), True),
+        (pa.float64(), 1e300, True),
+        (pa.decimal128(10, 2), Decimal("1e999999"), True),
+        (pa.decimal128(10, 2), 10**28, True),
+        (pa.decimal128(10, 2), Decimal("0.009"), False),
+        (pa.float64(), Decimal("sNaN"), None),
+        (pa.float64(), float("nan"), None),
+        (pa.decimal128(10, 2), Decimal("-0.001"), None),
+        (pa.decimal128(10, 2), Decimal("nan"), None),
+        (pa.date32(), dt.timedelta(days=-1), None),
+    ],
+    ids=str,
+)
+def test_extreme_tolerances(spark: SparkSession, arrow_type: pa.DataType, tolerance: Any, matches: bool | None) -> None:
+    """None: refused."""
+    values = [dt.date(2024, 1, 1), dt.date(2024, 1, 2)] if arrow_type == pa.date32() else [1, 2]
+    probe = frame(spark, t=(arrow_type, values[1:]))
+    other = pa.table({"s": pa.array(values[:1], arrow_type)})
+    joined = asof_join(other, on=("t", "s"), tolerance=tolerance)
+    if matches is None:
+        with pytest.raises(InvalidJoinError, match="of at least 0"):
+            probe.transform(joined)
+    else:
+        assert probe.transform(joined).filter("s IS NOT NULL").count() == matches
+
+
 def test_all_problems_are_told_together(spark: SparkSession) -> None:
     probe = frame(spark, t=[1])
     with pytest.raises(InvalidJoinError) as refused:

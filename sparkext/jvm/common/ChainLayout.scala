@@ -86,7 +86,7 @@ object ChainLayout {
     private val sent = {
       val keys = chain.stages.flatMap(stage => stage.probes.map(chain.atSources) ++ stage.indexed)
       val compared = chain.stages.flatMap(_.condition).map(chain.atSources).flatMap(_.references)
-      val plain = AttributeSet(outputs ++ compared ++ keys.collect { case attribute: Attribute => attribute })
+      val plain = AttributeSet(outputs ++ compared ++ keys.flatMap(Widened.unapply))
       plans.map(plan => mutable.ArrayBuffer.from[NamedExpression](plan.output.filter(plain.contains)))
     }
     private val flags: Map[ExprId, ColumnRef] = chain.stages.zipWithIndex.flatMap { case (stage, number) =>
@@ -111,7 +111,7 @@ object ChainLayout {
       val keys = stage.keys.map { key =>
         for (probe <- reference(chain.atSources(key.probe), source)) yield PlannedKey(
           probe,
-          position(source, named(key.build)),
+          indexed(source, key.build),
           KeyTypes.name(key.build.dataType).get,
           key.nullSafe)
       }
@@ -119,7 +119,7 @@ object ChainLayout {
         for (probe <- reference(chain.atSources(range.probe), source)) yield PlannedRange(
           probe,
           range.operator,
-          position(source, named(range.build)),
+          indexed(source, range.build),
           KeyTypes.name(range.build.dataType).get)
       }
       // Whether the condition is covered was asked when the stage was made.
@@ -142,9 +142,13 @@ object ChainLayout {
         ColumnRef(source, position(source, attribute))
       })
 
+    /** The number of a build side's column that is indexed. Workers widen integers themselves. */
+    private def indexed(source: Int, key: Expression): Int =
+      position(source, Widened.unapply(key).getOrElse(named(key)))
+
     /** Where a probe key will be found: computed keys are computed by the one source that has all they need. */
     private def reference(key: Expression, before: Int): Either[String, ColumnRef] = key match {
-      case attribute: Attribute => Right(place(attribute))
+      case Widened(column) => Right(place(column))
       case computed =>
         val source = plans.take(before).indexWhere(plan => computed.references.subsetOf(plan.outputSet))
         if (source < 0) Left(s"a key computed from several tables: ${computed.sql}")

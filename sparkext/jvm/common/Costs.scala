@@ -34,7 +34,7 @@ class Costs(chain: JoinChain, settings: Settings) {
 
   def spark: Double = {
     val joins = chain.stages.zip(survivors).map { case (stage, rows) =>
-      if (stage.keys.isEmpty) rows * millions(stage.build) * NestedPair
+      if (stage.keys.isEmpty) rows * millions(stage.build) * (if (givesColumns(stage)) NestedPair else NestedPair * StoppedEarly)
       else if (isBroadcast(stage.build) || (stage.kind == "inner" && isBroadcast(stage.probe))) rows * BroadcastProbedRow
       else {
         val shuffled = shuffling(stage.probe, rows, stage.keys.map(_.probe)) +
@@ -64,7 +64,8 @@ class Costs(chain: JoinChain, settings: Settings) {
   /** Millions of rows before each stage, and after the last. */
   private def survivors: Seq[Double] =
     chain.stages.scanLeft(millions(chain.probe)) { (rows, stage) =>
-      if (stage.kind == "inner" || stage.kind == "semi") rows * Estimates.kept(stage.build) else rows
+      if (stage.keys.isEmpty && givesColumns(stage) && isOneSided(stage)) rows * Estimates.rows(stage.build) / 2
+      else if (stage.kind == "inner" || stage.kind == "semi") rows * Estimates.kept(stage.build) else rows
     }
 }
 
@@ -86,6 +87,7 @@ object Costs {
 
   /** Seconds per million of millions of pairs: without an equality, Spark tries every one. */
   private val NestedPair = 3000.0
+  private val StoppedEarly = 0.5
 
   /** Seconds until the workers have begun, and that the stages of a shuffled join take however little there is to do. */
   private val Started = 0.2
@@ -124,6 +126,10 @@ object Costs {
     val texts = columns.count(column => column.dataType == StringType || column.dataType == BinaryType)
     Estimates.whole(plan) / 1e6 * (row + text * texts + number * (columns.size - texts))
   }
+
+  /** Whether comparisons leave a half of all pairs, not the few that an interval holds. */
+  private def isOneSided(stage: JoinStage): Boolean =
+    stage.ranges.map(range => (range.build.canonicalized, range.operator.head)).distinct.length == 1
 
   private def givesColumns(stage: JoinStage): Boolean = stage.kind == "inner" || stage.outer
 
