@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bench.harness import Bench, Case, Contestant, Timing, measure, report, step, verify
+from bench.spark_session import make_look_changed, spark_session
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -114,7 +115,6 @@ def cases() -> list[Case]:
 
 
 def _run_ranges(case: RangeCase, bench: Bench) -> None:
-    from bench.spark_session import spark_session
     from sparkext import configure
 
     paths = _written(bench, case.tables)
@@ -122,7 +122,7 @@ def _run_ranges(case: RangeCase, bench: Bench) -> None:
 
         def asked(query: str, mode: str, cold: bool = False) -> object:
             for path in paths.values() if cold else ():
-                _make_look_changed(path)
+                make_look_changed(path)
             spark.conf.set("spark.sparkext.mode", mode)
             for name, path in paths.items():
                 spark.read.parquet(str(path)).createOrReplaceTempView(name)
@@ -145,7 +145,6 @@ def _run_ranges(case: RangeCase, bench: Bench) -> None:
 
 
 def _run_asof(bench: Bench) -> None:
-    from bench.spark_session import spark_session
     from sparkext import asof_join, configure
 
     paths = _written(bench, lambda: trades_and_quotes(10_000_000, 5_000_000, 1000))
@@ -201,13 +200,6 @@ def _written(bench: Bench, tables: Callable[[], Mapping[str, Columns]]) -> dict[
                 pq.write_table(pa.table(dict(columns)), folder / f"{name}.parquet", row_group_size=_ROW_GROUP)
             made.touch()
     return {path.stem: path for path in sorted(folder.glob("*.parquet"))}
-
-
-def _make_look_changed(path: Path) -> None:
-    import os
-
-    status = path.stat()
-    os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns + 1_000_000))
 
 
 def _assert_pipelined(frame: DataFrame) -> None:

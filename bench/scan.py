@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bench.end_to_end import Workload, read_tables, spark_joins, workloads
 from bench.harness import Bench, Case, Contestant, measure, report, verify
+from bench.spark_session import make_look_changed, spark_session
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -32,7 +31,6 @@ def cases() -> list[Case]:
 
 
 def _run(workload: Workload, bench: Bench) -> None:
-    from bench.spark_session import spark_session
     from sparkext import configure
     from sparkext.tpch import ensure_tables
 
@@ -46,7 +44,7 @@ def _run(workload: Workload, bench: Bench) -> None:
         def ours(cold: bool) -> DataFrame:
             if cold:
                 for name, _, _ in joins:
-                    _make_look_changed(folder / f"{name}.parquet")
+                    make_look_changed(folder / f"{name}.parquet")
             return plan("pipelined_join")
 
         def contestant(name: str, frame: Callable[[], DataFrame], is_ours: bool = False) -> Contestant:
@@ -63,11 +61,6 @@ def _run(workload: Workload, bench: Bench) -> None:
         rows = read_tables(bench, spark, workload.columns, joins)["lineitem"].count()
         print(f"{rows:,} rows probe; all plans agree")
         report(bench, measure(contestants, bench.runs), rows, cpu=False)
-
-
-def _make_look_changed(path: Path) -> None:
-    status = path.stat()
-    os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns + 1_000_000))
 
 
 def _assert_fused(frame: DataFrame, joins: int) -> None:

@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bench.harness import step
@@ -37,6 +38,12 @@ def spark_session(
         yield spark
     finally:
         context.__exit__(None, None, None)
+
+
+def make_look_changed(path: Path) -> None:
+    """Give a file another time of change, so that no index of it is found again."""
+    status = path.stat()
+    os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns + 1_000_000))
 
 
 def _heap_mib() -> int:
