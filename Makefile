@@ -31,6 +31,7 @@ demo: java $(VENV)/.has-demo
 # The transform is tested twice: as it runs without the session extension, and as it is planned with it.
 # Two processes at a time: tests of one Spark session stay in one of them (tests/conftest.py).
 test: java lint
+	@$(BIN)/python -c "from sparkext.warm_up import warm_up; warm_up()"  # or both would compile the same kernels
 	$(BIN)/pytest -n 2 --dist loadgroup
 	SPARKEXT_TEST_EXTENSION=1 $(BIN)/pytest -n 2 --dist loadgroup \
 	  $(addprefix tests/spark/test_,equivalence.py edges.py local_build_sides.py ranges.py)

@@ -249,7 +249,7 @@ def cases(draw: st.DrawFn) -> Case:
 
 
 @given(case=cases(), data=st.data())
-@examples(250)
+@examples(150)
 def test_any_chain(case: Case, data: st.DataObject) -> None:
     total = case.lengths[0] + (case.lengths[1] if case.spec.owner_columns else 0)
     cuts = data.draw(st.lists(st.integers(0, total), max_size=4), label="cuts")

@@ -134,7 +134,7 @@ def cases(draw: st.DrawFn) -> dict[str, Any]:
 
 
 @given(case=cases(), budget=st.sampled_from([1, 2, 7, 1000]), how=st.sampled_from(["inner", "left"]))
-@examples(600)
+@examples(300)
 def test_any_range_join(case: dict[str, Any], budget: int, how: str) -> None:
     build_rows, probe_rows = case["rows"]
     columns = [pa.array(values, VALUES[name][0]) for name, values in zip(case["names"], case["build"], strict=True)]
