@@ -140,7 +140,7 @@ def _run_ranges(case: RangeCase, bench: Bench) -> None:
         slow = []
         if case.spark is not None:
             own = "Spark" if case.spark == case.query else "Spark, bins and explode"
-            [slow if case.slow_spark else contestants][0].append(_same(own, lambda: asked(str(case.spark), "off")))
+            (slow if case.slow_spark else contestants).append(_same(own, lambda: asked(str(case.spark), "off")))
         _compete(bench, spark, contestants, slow, spark.read.parquet(str(paths[case.probe])).count())
 
 

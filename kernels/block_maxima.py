@@ -41,18 +41,15 @@ class BlockMaxima:
     @classmethod
     def over(cls, words: Int64Array) -> BlockMaxima:
         """Compute all levels: 1/15 of the words, and 1/16 for the prefixes."""
-        levels = np.empty(sum(_level_sizes(words.size)), dtype=np.int64)
+        sizes = _level_sizes(words.size)
+        levels = np.empty(sum(sizes), dtype=np.int64)
         start, below = 0, words
-        for size in _level_sizes(words.size):
+        for size in sizes:
             level = levels[start : start + size]
             _block_maxima(below, level)
             start, below = start + size, frozen(level)
-        prefix = np.maximum.accumulate(levels[: _blocks(words.size)]) if words.size else np.empty(0, dtype=np.int64)
+        prefix = np.maximum.accumulate(levels[: sizes[0]])
         return cls(frozen(words), frozen(levels), frozen(prefix))
-
-
-def _blocks(size: int) -> int:
-    return -(-size >> _BLOCK_BITS) if size else 0
 
 
 def _level_sizes(size: int) -> list[int]:
@@ -107,12 +104,11 @@ def last_at_least(
     # And down again, each time to the last block that is large enough.
     while height > 1:
         height -= 1
-        size = words.size
         offset = np.int64(0)
+        size = (words.size + BLOCK - 1) >> _BLOCK_BITS
         for _ in range(1, height):
-            size = (size + BLOCK - 1) >> _BLOCK_BITS
             offset += size
-        size = (words.size + (np.int64(1) << (_BLOCK_BITS * height)) - 1) >> (_BLOCK_BITS * height)
+            size = (size + BLOCK - 1) >> _BLOCK_BITS
         block = min(((block + 1) << _BLOCK_BITS), size) - 1
         while levels[offset + block] < least:
             block -= 1

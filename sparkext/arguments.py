@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from sparkext import spark_bridge
 from sparkext.config import Settings, read_settings
-from sparkext.errors import ConfigError
+from sparkext.errors import ConfigError, InvalidJoinError
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -30,3 +30,11 @@ def check_travel(schema: StructType, side: str, problems: list[str]) -> None:
             f"{side} column {name!r} of type {data_type} does not travel between Spark and Python as Arrow:"
             " drop or cast it, or use Spark's own join"
         )
+
+
+def refuse(problems: list[str], misconfigured: ConfigError | None) -> None:
+    """Raise what is wrong with a call, all of it together, if anything is."""
+    if problems:
+        raise InvalidJoinError([*(str(misconfigured).splitlines() if misconfigured else ()), *problems])
+    if misconfigured is not None:
+        raise misconfigured

@@ -7,12 +7,12 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from sparkext import spark_bridge
-from sparkext.arguments import check_travel, read_or_default
+from sparkext.arguments import check_travel, read_or_default, refuse
 from sparkext.asof_shape import AsOfArguments, shape_as_of
 from sparkext.build_file import write_build_file
 from sparkext.build_side import build_side
 from sparkext.config import BUILD_SIDE_MAX_BYTES
-from sparkext.errors import ConfigError, InvalidJoinError
+from sparkext.errors import InvalidJoinError
 from sparkext.lineage import lineage_of
 
 if TYPE_CHECKING:
@@ -108,15 +108,8 @@ def _apply(frame: DataFrame, other: Any, arguments: AsOfArguments, overrides: di
             case_sensitive=session.conf.get("spark.sql.caseSensitive", "false") == "true",
             problems=problems,
         )
-    _raise(problems, misconfigured)
+    refuse(problems, misconfigured)
     assert shape is not None and build is not None, "or there is a problem"
     table = build.collect(shape.published, settings.build_side_max_bytes)
     source = spark_bridge.publish(session, partial(write_build_file, table))
     return lineage.then(shape, source, settings)
-
-
-def _raise(problems: list[str], misconfigured: ConfigError | None) -> None:
-    if problems:
-        raise InvalidJoinError([*(str(misconfigured).splitlines() if misconfigured else ()), *problems])
-    if misconfigured is not None:
-        raise misconfigured

@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from sparkext import planned, spark_bridge
-from sparkext.arguments import check_travel, read_or_default
+from sparkext.arguments import check_travel, read_or_default, refuse
 from sparkext.build_file import write_build_file
 from sparkext.build_side import build_side
 from sparkext.config import ALGORITHM, BUILD_SIDE_MAX_BYTES
@@ -126,10 +126,8 @@ def _apply(frame: DataFrame, other: Any, on: Any, how: Any, overrides: dict[str,
             )
     else:
         check_left_names(lineage.outputs, condition, case_sensitive, problems)
-    if misconfigured is not None:
-        raise InvalidJoinError([*str(misconfigured).splitlines(), *problems]) if problems else misconfigured
-    if problems or shape is None or build is None:
-        raise InvalidJoinError(problems)
+    refuse(problems, misconfigured)
+    assert shape is not None and build is not None, "or there is a problem"
     if is_planned:
         return planned.join_by_names(frame, build, condition, shape, overrides)
     table = build.collect(shape.published, settings.build_side_max_bytes)

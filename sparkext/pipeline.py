@@ -110,19 +110,24 @@ class _Join:
             return self.build.lookup_nearest(sought)
         if not self.spec.ranges:
             return self.build.lookup(self.keys(rows))
-        found = self.build.lookup_ranges(
-            RangeKeys(self.keys(rows), [self._bounds(rows, *c) for c in self.spec.compared])
-        )
+        found = self.build.lookup_ranges(RangeKeys(self.keys(rows), self._bounds(rows)))
         pairs_count = self.spec.condition is not None or self.probe_kind in ("inner", "left")
         return found if isinstance(found, Matches) or pairs_count else found.any()
 
-    def _bounds(self, rows: RowSet, column: int, type_name: str) -> list[Bound]:
-        """Fetch what bounds one build column, for each of these rows."""
-        target = arrow_key_type(parse_key_type(type_name))
+    def _bounds(self, rows: RowSet) -> list[list[Bound]]:
+        """Fetch what bounds each compared build column, for each of these rows; a probe column bounding both once."""
+        ranges = self.spec.ranges
+        values = {
+            (probe, name): cast_key(rows.gather(probe), arrow_key_type(parse_key_type(name)))
+            for probe, name in dict.fromkeys((pair.probe, pair.type) for pair in ranges)
+        }
         return [
-            Bound(_MIRRORED[pair.op], cast_key(rows.gather(pair.probe), target))
-            for pair in self.spec.ranges
-            if (pair.build, pair.type) == (column, type_name)
+            [
+                Bound(_MIRRORED[pair.op], values[pair.probe, pair.type])
+                for pair in ranges
+                if (pair.build, pair.type) == column
+            ]
+            for column in self.spec.compared
         ]
 
     def given(self, found: npt.NDArray[np.bool_]) -> Sequence[Column]:

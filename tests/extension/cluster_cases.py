@@ -71,8 +71,8 @@ def test_one_join(spark: SparkSession, kind: str) -> None:
 def test_an_existence_join(spark: SparkSession) -> None:
     facts(spark).createOrReplaceTempView("facts")
     spark.range(40).createOrReplaceTempView("dim")
-    query = "SELECT * FROM facts WHERE c = 0 OR EXISTS ({exists})"
-    query = query.format(exists="SELECT /*+ PIPELINED_JOIN(dim) */ 1 FROM dim WHERE dim.id = facts.a")
+    exists = "SELECT /*+ PIPELINED_JOIN(dim) */ 1 FROM dim WHERE dim.id = facts.a"
+    query = f"SELECT * FROM facts WHERE c = 0 OR EXISTS ({exists})"
     assert_pipelined(assert_like_spark(spark, lambda: spark.sql(query)), 1)
 
 

@@ -3,7 +3,7 @@ package org.apache.spark.sql.sparkext
 import org.apache.spark.sql.SparkSession
 import org.apache.spark.sql.execution.SparkPlan
 import org.apache.spark.sql.execution.adaptive.{AQEShuffleReadExec, AQEShuffleReadRule, CoalesceShufflePartitions}
-import org.apache.spark.sql.execution.exchange.{ENSURE_REQUIREMENTS, REBALANCE_PARTITIONS_BY_COL, REBALANCE_PARTITIONS_BY_NONE, REPARTITION_BY_COL, ShuffleOrigin}
+import org.apache.spark.sql.execution.exchange.ShuffleOrigin
 
 /** Lets adaptive execution merge small partitions of each side of a pipeline.
   *
@@ -15,8 +15,7 @@ import org.apache.spark.sql.execution.exchange.{ENSURE_REQUIREMENTS, REBALANCE_P
 class CoalesceProbeSides(session: SparkSession) extends AQEShuffleReadRule {
   private val coalesce = CoalesceShufflePartitions(session)
 
-  override protected def supportedShuffleOrigins: Seq[ShuffleOrigin] =
-    Seq(ENSURE_REQUIREMENTS, REPARTITION_BY_COL, REBALANCE_PARTITIONS_BY_NONE, REBALANCE_PARTITIONS_BY_COL)
+  override protected def supportedShuffleOrigins: Seq[ShuffleOrigin] = coalesce.supportedShuffleOrigins
 
   override def apply(plan: SparkPlan): SparkPlan = plan.transformDown { case join: PipelinedJoinExec =>
     join.withNewChildren(join.children.map { side =>
