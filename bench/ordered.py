@@ -25,7 +25,6 @@ Spark's own plan takes a minute or more, it is timed once, in the check. Left ou
 compilation, generating data. Processor time is not shown: JVM and workers do the work."""
 
 _SEED = 20_240_607
-_ROW_GROUP = 1 << 20
 Columns = Mapping[str, np.ndarray]
 
 
@@ -42,6 +41,7 @@ class RangeCase:
     spark: str | None = None
     polars: Callable[[Mapping[str, Any]], Any] | None = None
     slow_spark: bool = False
+    row_group: int = 1 << 20
 
 
 def points_and_intervals(points: int, intervals: int) -> Mapping[str, Columns]:
@@ -71,6 +71,26 @@ def overlapping(rows: int, fan_out: int) -> Mapping[str, Columns]:
     return tables
 
 
+def points_and_lines(points: int, lines: int) -> Mapping[str, Columns]:
+    """Points in the unit square, and lines through it."""
+    generator = np.random.default_rng(_SEED)
+    angles = generator.random(lines) * np.pi
+    slopes = {"u": np.cos(angles), "v": np.sin(angles)}
+    through = generator.random((2, lines))
+    return {
+        "dots": {
+            "x": generator.random(points),
+            "y": generator.random(points),
+            "p": np.arange(points, dtype=np.int64),
+        },
+        "lines": {
+            **slopes,
+            "c": through[0] * slopes["u"] + through[1] * slopes["v"],
+            "s": np.arange(lines, dtype=np.int64),
+        },
+    }
+
+
 def trades_and_quotes(trades: int, quotes: int, symbols: int) -> Mapping[str, Columns]:
     """Unsorted rows of many symbols; no two quotes of a symbol at one time."""
     generator = np.random.default_rng(_SEED)
@@ -97,19 +117,31 @@ SELECT count(*) AS n, sum(p % 1000) AS p, sum(s % 1000) AS s FROM
     (SELECT *, explode(sequence(a DIV {_BIN}, b DIV {_BIN})) AS bin FROM one) x
     JOIN (SELECT *, explode(sequence(c DIV {_BIN}, d DIV {_BIN})) AS bin FROM other) y
     ON x.bin = y.bin AND a <= d AND b >= c AND x.bin = greatest(a DIV {_BIN}, c DIV {_BIN})"""
+_NEAR = "SELECT count(*) AS n, sum(p) AS p, sum(s) AS s FROM dots JOIN lines ON abs(x * u + y * v - c) < 0.0002"
 
 
 def cases() -> list[Case]:
-    """Points in intervals, overlapping intervals, and as-of."""
+    """Points in intervals, overlapping intervals, points near lines, and as-of."""
     small = RangeCase(
         partial(points_and_intervals, 1_000_000, 20_000), _IN_SPAN, "points", _IN_SPAN, _polars_points, slow_spark=True
     )
     large = RangeCase(partial(points_and_intervals, 20_000_000, 1_000_000), _IN_SPAN, "points", polars=_polars_points)
     overlap = RangeCase(partial(overlapping, 2_000_000, 50), _OVERLAP, "one", _BINNED)
+    # Small row groups, for engines that give each to one thread: few rows make many pairs.
+    near = RangeCase(
+        partial(points_and_lines, 200_000, 20_000),
+        _NEAR,
+        "dots",
+        _NEAR,
+        _polars_near,
+        slow_spark=True,
+        row_group=1 << 13,
+    )
     return [
         Case("ordered.points", "1 M points in 20 K intervals", partial(_run_ranges, small), scaled=False),
         Case("ordered.many-points", "20 M points in 1 M intervals", partial(_run_ranges, large), scaled=False),
         Case("ordered.overlap", "2 M intervals and 2 M, fan-out 50", partial(_run_ranges, overlap), scaled=False),
+        Case("ordered.theta", "200 K points near 20 K lines", partial(_run_ranges, near), scaled=False),
         Case("ordered.asof", "10 M trades as of 5 M quotes, 1,000 symbols", _run_asof, scaled=False),
     ]
 
@@ -117,7 +149,7 @@ def cases() -> list[Case]:
 def _run_ranges(case: RangeCase, bench: Bench) -> None:
     from sparkext import configure
 
-    paths = _written(bench, case.tables)
+    paths = _written(bench, case.tables, case.row_group)
     with spark_session(bench.threads, configure) as spark:
 
         def asked(query: str, mode: str, cold: bool = False) -> object:
@@ -186,7 +218,7 @@ def _same(name: str, run: Callable[[], object], ours: bool = False) -> Contestan
     return Contestant(name, run, run, ours=ours)
 
 
-def _written(bench: Bench, tables: Callable[[], Mapping[str, Columns]]) -> dict[str, Path]:
+def _written(bench: Bench, tables: Callable[[], Mapping[str, Columns]], row_group: int = 1 << 20) -> dict[str, Path]:
     """Write the tables as Parquet, if they are not there, under the name of the case."""
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -197,7 +229,7 @@ def _written(bench: Bench, tables: Callable[[], Mapping[str, Columns]]) -> dict[
     if not made.exists():
         with step(f"writing {folder}"):
             for name, columns in tables().items():
-                pq.write_table(pa.table(dict(columns)), folder / f"{name}.parquet", row_group_size=_ROW_GROUP)
+                pq.write_table(pa.table(dict(columns)), folder / f"{name}.parquet", row_group_size=row_group)
             made.touch()
     return {path.stem: path for path in sorted(folder.glob("*.parquet"))}
 
@@ -234,6 +266,14 @@ def _polars_points(tables: Mapping[str, Any]) -> Any:
 
     joined = tables["points"].join_where(tables["spans"], col("x") >= col("start"), col("x") < col("stop"))
     return joined.select(len().alias("n"), (col("p") % 1000).sum(), col("s").sum())
+
+
+def _polars_near(tables: Mapping[str, Any]) -> Any:
+    from polars import col, len
+
+    distance = col("x") * col("u") + col("y") * col("v") - col("c")
+    joined = tables["dots"].join_where(tables["lines"], distance.abs() < 0.0002)
+    return joined.select(len().alias("n"), col("p").sum(), col("s").sum())
 
 
 def _polars_asof(paths: Mapping[str, Path]) -> object:

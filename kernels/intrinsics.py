@@ -1,4 +1,4 @@
-"""What numpy cannot say: a cache prefetch, unaligned eight-byte loads and stores, and memcpy.
+"""What numpy cannot say: a prefetch, unaligned eight-byte loads and stores, memcpy, and whether a product overflows.
 
 With the JIT switched off (`NUMBA_DISABLE_JIT=1`) plain Python stands in for all of them, so that kernel tests can run
 with coverage and line numbers.
@@ -84,6 +84,16 @@ if JIT_ENABLED:
 
         return signature, codegen
 
+    @intrinsic
+    def multiply_overflows(typingctx: Any, left: Any, right: Any) -> Any:
+        """Tell whether the product of two int64 is none."""
+        signature = types.boolean(types.int64, types.int64)
+
+        def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            return builder.extract_value(builder.smul_with_overflow(*args), 1)
+
+        return signature, codegen
+
 else:
 
     def prefetch(array: Any, index: Any) -> None:
@@ -100,3 +110,7 @@ else:
     def copy_bytes(target: Any, at: Any, source: Any, start: Any, length: Any) -> None:
         """Copy `source[start:start + length]` to `target[at:at + length]`."""
         target[at : at + length] = source[start : start + length]
+
+    def multiply_overflows(left: Any, right: Any) -> Any:
+        """Tell whether the product of two int64 is none."""
+        return not -(2**63) <= int(left) * int(right) < 2**63

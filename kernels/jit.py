@@ -35,6 +35,11 @@ def inlined(function: F) -> F:
     return cast(F, numba.njit(nogil=True, cache=True, error_model="numpy", _nrt=False)(function))
 
 
+def generated(function: F) -> F:
+    """Compile a function that was made while the program runs: it has no source file to cache machine code by."""
+    return cast(F, numba.njit(nogil=True, error_model="numpy")(function))
+
+
 def frozen(array: AnyArray) -> AnyArray:
     """Return a read-only, C-contiguous view of `array`.
 

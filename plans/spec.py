@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+from sparkext.plans.formula import Theta, parse_theta, render_theta
 from sparkext.plans.predicate import Predicate, parse_predicate, render_predicate
 
 SPEC_VERSION = 1
@@ -103,9 +104,9 @@ class AsOf:
 class JoinSpec:
     """One join. No keys, ranges or as-of: every probe row matches every build row. `label` is for people.
 
-    `ranges` compare at most two columns of the build side, each in one type. `condition` has to hold for a pair beside
-    its keys; it may look at the columns of all sources so far and of the build side. Kinds that give out unmatched
-    build rows take none.
+    `ranges` compare at most two columns of the build side, each in one type. `condition` and `theta` have to hold for a
+    pair beside its keys; they may look at the columns of all sources so far and of the build side. Kinds that give out
+    unmatched build rows take none.
     """
 
     how: str
@@ -115,17 +116,24 @@ class JoinSpec:
     condition: Predicate | None = None
     ranges: tuple[RangePair, ...] = ()
     as_of: AsOf | None = None
+    theta: Theta | None = None
 
     def __post_init__(self) -> None:
         """Refuse what no operator runs."""
         if self.how not in JOIN_KINDS:
             raise ValueError(f"not a join kind: {self.how!r}")
-        if self.condition is not None and self.how in BUILD_PRESERVING:
+        conditional = self.condition is not None or self.theta is not None
+        if conditional and self.how in BUILD_PRESERVING:
             raise ValueError(f"a {self.how} join takes no condition beside its keys")
         if len(self.compared) > MOST_COMPARED:
             raise ValueError(f"a range join compares at most {MOST_COMPARED} columns of its build side")
-        if self.as_of is not None and (self.ranges or self.condition is not None or self.how not in ("inner", "left")):
+        if self.as_of is not None and (self.ranges or conditional or self.how not in ("inner", "left")):
             raise ValueError("an as-of join is an inner or a left join, without further comparisons")
+
+    @property
+    def nested(self) -> bool:
+        """Whether there is nothing to look rows up by: every pair has to be tried."""
+        return self.theta is not None and not self.keys and not self.ranges
 
     @property
     def compared(self) -> tuple[tuple[int, str], ...]:
@@ -166,6 +174,7 @@ class PipelineSpec:
         data = {"version": SPEC_VERSION, **asdict(self)}
         for join, written in zip(self.joins, data["joins"], strict=True):
             written["condition"] = None if join.condition is None else render_predicate(join.condition)
+            written["theta"] = None if join.theta is None else render_theta(join.theta)
         return json.dumps(data)
 
     @classmethod
@@ -193,7 +202,7 @@ def _join(data: Mapping[str, Any]) -> JoinSpec:
     keys = tuple(KeyPair(**{**key, "probe": _reference(key["probe"])}) for key in data["keys"])
     ranges = tuple(RangePair(**{**pair, "probe": _reference(pair["probe"])}) for pair in data.get("ranges", ()))
     as_of = data.get("as_of")
-    condition = data.get("condition")
+    condition, theta = data.get("condition"), data.get("theta")
     return JoinSpec(
         data["how"],
         keys,
@@ -202,4 +211,5 @@ def _join(data: Mapping[str, Any]) -> JoinSpec:
         None if condition is None else parse_predicate(condition),
         ranges,
         None if as_of is None else AsOf(**{**as_of, "probe": _reference(as_of["probe"])}),
+        None if theta is None else parse_theta(theta),
     )

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from sparkext.join import pipelined_join
     from sparkext.reporting import report
     from sparkext.session import configure
+    from sparkext.theta import theta_join
 
 _here = Path(__file__).parent
 if not (_here / "kernels").is_dir():
@@ -27,7 +28,16 @@ if not (_here / "kernels").is_dir():
     __path__.append(str(_here.parent))
 
 __version__ = "0.1.0"
-__all__ = ["SparkExtError", "__version__", "asof_join", "configure", "declined", "pipelined_join", "report"]
+__all__ = [
+    "SparkExtError",
+    "__version__",
+    "asof_join",
+    "configure",
+    "declined",
+    "pipelined_join",
+    "report",
+    "theta_join",
+]
 
 _LAZY = {
     "asof_join": "sparkext.asof",
@@ -35,6 +45,7 @@ _LAZY = {
     "declined": "sparkext.fallback",
     "pipelined_join": "sparkext.join",
     "report": "sparkext.reporting",
+    "theta_join": "sparkext.theta",
 }
 
 

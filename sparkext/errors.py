@@ -42,6 +42,10 @@ class FileReadError(SparkExtError):
         return cls(f"cannot read {path!r}: {problem}")
 
 
+class ConditionError(SparkExtError):
+    """The condition of a join failed on a pair of rows. The session extension makes Spark's own error of it."""
+
+
 class BuildFileError(SparkExtError):
     """A published build side or an index file is truncated, damaged or of another version."""
 

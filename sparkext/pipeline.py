@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from sparkext.conditions import holds
 from sparkext.config import Settings
-from sparkext.errors import SchemaMismatchError
+from sparkext.errors import ConditionError, SchemaMismatchError
 from sparkext.index_store import BuildSide, IndexRecipe
 from sparkext.kernels.bounds import Bound
 from sparkext.kernels.buffers import Int64Array
@@ -28,6 +28,7 @@ from sparkext.kernels.jit import frozen
 from sparkext.kernels.keys import EncodedKeys, cast_key, encode_keys
 from sparkext.kernels.matches import START, Matches, Pairs, probe
 from sparkext.kernels.nearest import NearestKeys
+from sparkext.kernels.nested_loop import NestedLoop, PairArithmeticError
 from sparkext.kernels.range_index import Candidates, RangeKeys
 from sparkext.kernels.row_ids import RowIds, row_id_dtype
 from sparkext.metrics import NO_TASK, TaskId, TaskMetrics
@@ -38,12 +39,16 @@ from sparkext.plans.morsel import BudgetLimits, OutputSizeController
 from sparkext.plans.scan import Split
 from sparkext.plans.spec import BUILD_PRESERVING, PROBE, ColumnRef, JoinSpec, PipelineSpec
 from sparkext.row_set import RowSet, SourceRows
+from sparkext.theta_condition import bind_theta
 from sparkext.types import arrow_key_type, conform
 
 _ROW_ID_BYTES = 8
 _LOOKUP_BYTES = 16  # first and count of every probe row
 _PROBE_KIND = {"right": "inner", "full": "left"}
 _MIRRORED = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
+
+Found = Matches | Candidates | NestedLoop
+"""What a lookup gives: ranges of matches, or something that finds them as they are asked for."""
 
 
 def index_recipe(join: JoinSpec, hash_mask: int) -> IndexRecipe:
@@ -78,9 +83,12 @@ def probe_bounds(spec: PipelineSpec, builds: Sequence[BuildSide]) -> list[KeyBou
 
 
 class _Join:
-    """One join at run time: its spec, its build side, and for right and full joins which build rows found a match."""
+    """One join at run time: its spec, its build side, and for right and full joins which build rows found a match.
 
-    def __init__(self, spec: JoinSpec, build: BuildSide) -> None:
+    `source` is the number of the build side among the sources of the pipeline.
+    """
+
+    def __init__(self, spec: JoinSpec, build: BuildSide, source: int) -> None:
         self.spec = spec
         self.build = build
         self.columns = [] if spec.how == "existence" else build.columns
@@ -88,6 +96,7 @@ class _Join:
         self.outer = self.probe_kind == "left"
         self.key_types = [arrow_key_type(parse_key_type(key.type)) for key in spec.keys]
         self.null_safe = [key.null_safe for key in spec.keys]
+        self.theta = None if spec.theta is None else bind_theta(spec.theta, source, build)
         preserves_build = spec.how in BUILD_PRESERVING
         self.matched = np.zeros(build.rows, dtype=np.uint8) if preserves_build else None
 
@@ -101,18 +110,40 @@ class _Join:
         ]
         return encode_keys(columns, self.null_safe, self.build.info.key_ranges)
 
-    def lookup(self, rows: RowSet) -> Matches | Candidates:
-        """Find what these rows match; candidates only where pairs are asked for."""
+    @property
+    def is_conditional(self) -> bool:
+        """Whether it takes the pairs of a row, or a look at each, to tell what the join makes of it."""
+        if self.spec.nested and self.spec.condition is None:
+            return self.outer
+        return self.spec.condition is not None or self.theta is not None
+
+    def lookup(self, rows: RowSet) -> Found:
+        """Find what these rows match, one match a row where nothing more is asked."""
         as_of = self.spec.as_of
         if as_of is not None:
             values = cast_key(rows.gather(as_of.probe), arrow_key_type(parse_key_type(as_of.type)))
             sought = NearestKeys(self.keys(rows), values, as_of.direction, as_of.exact, as_of.tolerance)
             return self.build.lookup_nearest(sought)
-        if not self.spec.ranges:
+        if self.spec.nested:
+            assert self.theta is not None, "or there is nothing to try pairs by"
+            found: Found = self.theta.loop(rows)
+        elif self.spec.ranges:
+            found = self.build.lookup_ranges(RangeKeys(self.keys(rows), self._bounds(rows)))
+        else:
             return self.build.lookup(self.keys(rows))
-        found = self.build.lookup_ranges(RangeKeys(self.keys(rows), self._bounds(rows)))
-        pairs_count = self.spec.condition is not None or self.probe_kind in ("inner", "left")
+        pairs_count = self.is_conditional or self.probe_kind in ("inner", "left")
         return found if isinstance(found, Matches) or pairs_count else found.any()
+
+    def kept(self, candidates: RowSet) -> npt.NDArray[np.intp] | None:
+        """Return which of these pairs fulfil the condition; None for all of them."""
+        kept = None
+        if self.spec.condition is not None:
+            kept = np.flatnonzero(holds(self.spec.condition, candidates))
+        if self.theta is not None and not self.spec.nested:
+            # Only where the rest holds: it may keep this from failing.
+            passed = np.flatnonzero(self.theta.holds(candidates if kept is None else candidates.picked(kept)))
+            kept = passed if kept is None else kept[passed]
+        return kept
 
     def _bounds(self, rows: RowSet) -> list[list[Bound]]:
         """Fetch what bounds each compared build column, for each of these rows; a probe column bounding both once."""
@@ -130,11 +161,9 @@ class _Join:
             for column in self.spec.compared
         ]
 
-    def given(self, found: npt.NDArray[np.bool_]) -> Sequence[Column]:
-        """Return the columns that this join adds to a morsel's rows. `found` tells which of them have a match."""
-        if self.spec.how == "existence":
-            return [Column.of(pa.array(found))]
-        return self.columns
+    def existence(self, found: npt.NDArray[np.bool_]) -> Sequence[Column]:
+        """Return the column that an existence join adds to a morsel's rows. `found` tells which have a match."""
+        return [Column.of(pa.array(found))]
 
     def mark(self, pairs: Pairs) -> None:
         """Remember which build rows have been given out."""
@@ -169,7 +198,7 @@ class Pipeline:
         if len(builds) != len(spec.joins):
             raise ValueError(f"{len(spec.joins)} joins need as many build sides, got {len(builds)}")
         self._spec = spec
-        self._joins = [_Join(join, build) for join, build in zip(spec.joins, builds, strict=True)]
+        self._joins = [_Join(*of) for of in zip(spec.joins, builds, range(1, len(builds) + 1), strict=True)]
         self._schema = output_schema
         self._settings = settings
         limits = BudgetLimits(
@@ -182,25 +211,29 @@ class Pipeline:
         self.metrics = TaskMetrics(task)
 
     def run(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Join all batches; yield output batches, none of them empty."""
+        """Join all batches; yield output batches, none of them empty. Raises `ConditionError`."""
+        return self._measured(self._morsels(morsels(self._counted(batches), self._settings.morsel_max_rows)))
+
+    def run_scanned(self, scan: ParquetScan, splits: Iterable[Split]) -> Iterator[pa.RecordBatch]:
+        """Read these splits and join their rows; yield output batches, none of them empty. Raises `ConditionError`."""
+        self.metrics.scan = scan.metrics
+        return self._measured(self._scanned(scan.row_sets(splits)))
+
+    def _measured(self, results: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         started = time.perf_counter()
         try:
-            yield from self._morsels(morsels(self._counted(batches), self._settings.morsel_max_rows))
+            yield from results
+        except PairArithmeticError as error:
+            raise ConditionError(f"the condition of a join fails: {error}") from error
         finally:
             # Also where a LIMIT stops the task early, or an error does.
             self._finish_metrics(started)
 
-    def run_scanned(self, scan: ParquetScan, splits: Iterable[Split]) -> Iterator[pa.RecordBatch]:
-        """Read these splits and join their rows; yield output batches, none of them empty."""
-        started = time.perf_counter()
-        self.metrics.scan = scan.metrics
-        try:
-            for rows in scan.row_sets(splits):
-                self.metrics.morsels += 1
-                self.metrics.rows_in += rows.length
-                yield from self._flow(0, rows)
-        finally:
-            self._finish_metrics(started)
+    def _scanned(self, row_sets: Iterable[RowSet]) -> Iterator[pa.RecordBatch]:
+        for rows in row_sets:
+            self.metrics.morsels += 1
+            self.metrics.rows_in += rows.length
+            yield from self._flow(0, rows)
 
     def _morsels(self, incoming: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         owned: list[Int64Array] = []
@@ -259,30 +292,38 @@ class Pipeline:
                 yield from self._flow(operator, half)
             return
         self._seconds[operator] += time.perf_counter() - started
-        results = self._unconditional if join.spec.condition is None else self._conditional
+        results = self._conditional if join.is_conditional else self._unconditional
         for output in results(operator, rows, matches):
             yield from self._flow(operator + 1, output)
 
-    def _unconditional(self, operator: int, rows: RowSet, matches: Matches | Candidates) -> Iterator[RowSet]:
+    def _unconditional(self, operator: int, rows: RowSet, matches: Found) -> Iterator[RowSet]:
         """Give out what a join makes of these rows, a budget at a time."""
         join = self._joins[operator]
         for pairs in self._pairs(operator, rows.length, matches, join.probe_kind):
             join.mark(pairs)
-            yield rows.joined(pairs, join.given(matches.first >= 0), join.outer)
+            if join.spec.how == "existence":
+                assert isinstance(matches, Matches), "one match a row is all that is asked"
+                yield rows.joined(pairs, join.existence(matches.first >= 0), join.outer)
+            else:
+                yield rows.joined(pairs, join.columns, join.outer)
 
-    def _conditional(self, operator: int, rows: RowSet, matches: Matches | Candidates) -> Iterator[RowSet]:
+    def _conditional(self, operator: int, rows: RowSet, matches: Found) -> Iterator[RowSet]:
         """The same for a join with a condition beside its keys: which rows match is known when all pairs were tried."""
         join = self._joins[operator]
-        assert join.spec.condition is not None
         found = np.zeros(rows.length, dtype=np.bool_)
         for pairs in self._pairs(operator, rows.length, matches, "inner"):
             started = time.perf_counter()
             candidates = rows.joined(pairs, join.build.columns, outer=False)
-            kept = np.flatnonzero(holds(join.spec.condition, candidates))
-            found[kept if pairs.probe_rows is None else pairs.probe_rows[kept]] = True
+            kept = join.kept(candidates)
+            if kept is not None:
+                candidates = candidates.picked(kept)
+            if pairs.probe_rows is None:
+                found[slice(None) if kept is None else kept] = True
+            else:
+                found[pairs.probe_rows if kept is None else pairs.probe_rows[kept]] = True
             self._seconds[operator] += time.perf_counter() - started
-            if kept.size and join.probe_kind in ("inner", "left"):
-                yield candidates.picked(kept)
+            if candidates.length and join.probe_kind in ("inner", "left"):
+                yield candidates
         yield from self._decided(operator, rows, found)
 
     def _decided(self, operator: int, rows: RowSet, found: npt.NDArray[np.bool_]) -> Iterator[RowSet]:
@@ -297,14 +338,15 @@ class Pipeline:
         while start < ids.size:
             piece = ids[start : start + self._controller.budget(operator)]
             build_rows = {"left": np.full_like(piece, -1), "existence": piece}.get(kind)
-            yield rows.joined(Pairs(piece.size, piece, build_rows), join.given(found), join.outer)
+            columns = join.existence(found) if kind == "existence" else join.columns
+            yield rows.joined(Pairs(piece.size, piece, build_rows), columns, join.outer)
             self._controller.observe(operator, 0, piece.size, None)
             start += piece.size
 
-    def _pairs(self, operator: int, rows_in: int, matches: Matches | Candidates, kind: str) -> Iterator[Pairs]:
+    def _pairs(self, operator: int, rows_in: int, matches: Found, kind: str) -> Iterator[Pairs]:
         """Expand matches, a budget at a time. Budgets are decided when the next pairs are asked for."""
-        if isinstance(matches, Candidates):
-            yield from self._candidate_pairs(operator, matches, kind)
+        if not isinstance(matches, Matches):
+            yield from self._found_pairs(operator, matches, kind)
             return
         remaining = matches.output_rows(kind)
         cursor = START
@@ -322,7 +364,7 @@ class Pipeline:
         if rows_in:
             self._controller.observe(operator, rows_in, 0, None)
 
-    def _candidate_pairs(self, operator: int, candidates: Candidates, kind: str) -> Iterator[Pairs]:
+    def _found_pairs(self, operator: int, candidates: Candidates | NestedLoop, kind: str) -> Iterator[Pairs]:
         """Find matches, a budget at a time."""
         cursor, ended = START, False
         while not ended:

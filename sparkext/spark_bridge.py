@@ -48,6 +48,13 @@ def is_cached(frame: DataFrame) -> bool:
     return bool(frame.is_cached)
 
 
+def pickled(value: object) -> bytes:
+    """Pickle what `pickle` reads where PySpark is installed, functions by their code."""
+    from pyspark import cloudpickle
+
+    return bytes(cloudpickle.dumps(value))
+
+
 def builder_options(builder: Any) -> dict[str, str]:
     """Return what a session builder has been told so far."""
     return {key: str(value) for key, value in builder._options.items()}

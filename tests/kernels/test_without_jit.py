@@ -21,11 +21,13 @@ HERE = Path(__file__).parent
 LEFT_OUT = "not outside and not sizes_around and not null_rates and not gibibytes"
 FILES = [
     "test_bytes_equal",
+    "test_formula_code",
     "test_gather",
     "test_hashing",
     "test_indexes",
     "test_keys",
     "test_nearest",
+    "test_nested_loop",
     "test_probe",
     "test_radix_sort",
     "test_range_index",

@@ -26,6 +26,7 @@ case class PlannedJoin(
     keys: Seq[PlannedKey],
     ranges: Seq[PlannedRange],
     condition: Option[JValue],
+    theta: Option[JValue],
     label: String,
     algorithm: String,
     maxBuildBytes: Long)
@@ -85,7 +86,7 @@ object ChainLayout {
     /** Plain columns first, in the order that their source has them, so that one that sends all needs no projection. */
     private val sent = {
       val keys = chain.stages.flatMap(stage => stage.probes.map(chain.atSources) ++ stage.indexed)
-      val compared = chain.stages.flatMap(_.condition).map(chain.atSources).flatMap(_.references)
+      val compared = chain.stages.flatMap(_.conditions).map(chain.atSources).flatMap(_.references)
       val plain = AttributeSet(outputs ++ compared ++ keys.flatMap(Widened.unapply))
       plans.map(plan => mutable.ArrayBuffer.from[NamedExpression](plan.output.filter(plain.contains)))
     }
@@ -122,14 +123,16 @@ object ChainLayout {
           indexed(source, range.build),
           KeyTypes.name(range.build.dataType).get)
       }
-      // Whether the condition is covered was asked when the stage was made.
+      // Whether conditions are covered was asked when the stage was made.
       val condition = stage.condition.flatMap(part => WorkerCondition.of(chain.atSources(part), place).toOption)
+      val theta = stage.theta.flatMap(part => WorkerFormula.of(chain.atSources(part), place).toOption)
       (keys ++ ranges).collectFirst { case Left(reason) => reason }.toLeft(
         PlannedJoin(
           stage.kind,
           keys.collect { case Right(key) => key },
           ranges.collect { case Right(range) => range },
           condition,
+          theta,
           label(stage),
           stage.hint.flatMap(_.algorithm).getOrElse(settings.algorithm),
           stage.hint.flatMap(_.maxBytes).getOrElse(settings.maxBuildBytes)))
@@ -186,7 +189,7 @@ object ChainLayout {
     private def label(stage: JoinStage): String = {
       val keys = stage.keys.map(key => s"${key.probe.sql} ${if (key.nullSafe) "<=>" else "="} ${key.build.sql}")
       val ranges = stage.ranges.map(range => s"${range.probe.sql} ${range.operator} ${range.build.sql}")
-      (keys ++ ranges ++ stage.condition.map(_.sql)).mkString(" AND ")
+      (keys ++ ranges ++ stage.conditions.map(_.sql)).mkString(" AND ")
     }
   }
 }

@@ -26,15 +26,18 @@ class Costs(chain: JoinChain, settings: Settings) {
       val columns = if (givesColumns(stage)) stage.build.output.length else stage.indexed.length
       brought(stage.build, stage.indexed, columns) + millions(stage.build) * IndexedRow
     }
+    val loops = chain.stages.zip(survivors).map { case (stage, rows) =>
+      if (stage.nested) rows * millions(stage.build) * LoopPair * stopped(stage) else 0.0
+    }
     val columns = chain.probe.output.length + chain.stages.filter(givesColumns).map(_.build.output.length).sum
     val shuffled = if (chain.stages.head.full) shuffling(chain.probe, millions(chain.probe), probeKeys) * NotSorted else 0.0
-    Started + shuffled + brought(chain.probe, probeKeys, chain.probe.output.length) + builds.sum +
+    Started + shuffled + brought(chain.probe, probeKeys, chain.probe.output.length) + builds.sum + loops.sum +
       survivors.last * ReturnedColumn * columns
   }
 
   def spark: Double = {
     val joins = chain.stages.zip(survivors).map { case (stage, rows) =>
-      if (stage.keys.isEmpty) rows * millions(stage.build) * (if (givesColumns(stage)) NestedPair else NestedPair * StoppedEarly)
+      if (stage.keys.isEmpty) rows * millions(stage.build) * NestedPair * stopped(stage)
       else if (isBroadcast(stage.build) || (stage.kind == "inner" && isBroadcast(stage.probe))) rows * BroadcastProbedRow
       else {
         val shuffled = shuffling(stage.probe, rows, stage.keys.map(_.probe)) +
@@ -64,7 +67,8 @@ class Costs(chain: JoinChain, settings: Settings) {
   /** Millions of rows before each stage, and after the last. */
   private def survivors: Seq[Double] =
     chain.stages.scanLeft(millions(chain.probe)) { (rows, stage) =>
-      if (stage.keys.isEmpty && givesColumns(stage) && isOneSided(stage)) rows * Estimates.rows(stage.build) / 2
+      if (stage.nested && givesColumns(stage)) rows * Estimates.rows(stage.build) * LoopKept
+      else if (stage.keys.isEmpty && givesColumns(stage) && Ranges.isOneSided(stage.ranges)) rows * Estimates.rows(stage.build) / 2
       else if (stage.kind == "inner" || stage.kind == "semi") rows * Estimates.kept(stage.build) else rows
     }
 }
@@ -88,6 +92,10 @@ object Costs {
   /** Seconds per million of millions of pairs: without an equality, Spark tries every one. */
   private val NestedPair = 3000.0
   private val StoppedEarly = 0.5
+
+  /** The same where workers try every pair, in compiled loops; and which share of the pairs a formula is taken to keep. */
+  private val LoopPair = 150.0
+  private val LoopKept = 0.01
 
   /** Seconds until the workers have begun, and that the stages of a shuffled join take however little there is to do. */
   private val Started = 0.2
@@ -127,9 +135,8 @@ object Costs {
     Estimates.whole(plan) / 1e6 * (row + text * texts + number * (columns.size - texts))
   }
 
-  /** Whether comparisons leave a half of all pairs, not the few that an interval holds. */
-  private def isOneSided(stage: JoinStage): Boolean =
-    stage.ranges.map(range => (range.build.canonicalized, range.operator.head)).distinct.length == 1
+  /** What is tried of all pairs: a row that need not be given out with each of its matches stops at the first. */
+  private def stopped(stage: JoinStage): Double = if (givesColumns(stage)) 1.0 else StoppedEarly
 
   private def givesColumns(stage: JoinStage): Boolean = stage.kind == "inner" || stage.outer
 

@@ -25,7 +25,8 @@ case class JoinChain(
   def key: String =
     stages.map { stage =>
       val pairs = stage.keys.map(key => s"${key.probe}=${key.build}") ++
-        stage.ranges.map(range => s"${range.probe}${range.operator}${range.build}")
+        stage.ranges.map(range => s"${range.probe}${range.operator}${range.build}") ++
+        stage.theta.map(_.toString)
       s"${stage.kind} ${pairs.mkString(",")}"
     }.mkString(";")
 
@@ -70,9 +71,13 @@ object JoinChain {
 
     private case class Below(stage: JoinStage, filters: Seq[Expression], aliases: Seq[(Attribute, Attribute)])
 
-    /** The next stage, unless keys of this one may not be computed before it: it may drop the rows on which they fail. */
-    private def below(stage: JoinStage): Option[Below] =
-      if (!stage.full && stage.probes.forall(Expressions.neverFails)) joinBelow(stage.probe) else None
+    /** The next stage, unless keys or formulas of this one may not be computed before it: it, or a filter between them, may
+      * drop the rows on which they fail.
+      */
+    private def below(stage: JoinStage): Option[Below] = {
+      val safe = stage.probes.forall(Expressions.neverFails) && !stage.theta.exists(WorkerFormula.mayFail)
+      if (!stage.full && safe) joinBelow(stage.probe) else None
+    }
 
     /** The next join below, through what only drops, renames or filters columns and rows. */
     private def joinBelow(plan: LogicalPlan): Option[Below] = plan match {

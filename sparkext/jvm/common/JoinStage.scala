@@ -4,6 +4,7 @@ import org.apache.spark.sql.catalyst.expressions.{Left => _, Right => _, _}
 import org.apache.spark.sql.catalyst.optimizer.NormalizeNaNAndZero
 import org.apache.spark.sql.catalyst.plans._
 import org.apache.spark.sql.catalyst.plans.logical._
+import org.apache.spark.sql.types.DoubleType
 
 /** One equality of a join. `probe` may refer to any earlier source of the chain, `build` to the build side. */
 case class StageKey(probe: Expression, build: Expression, nullSafe: Boolean)
@@ -14,8 +15,8 @@ case class StageRange(probe: Expression, operator: String, build: Expression)
 /** One supported join, as a stage of a pipeline: every probe row passes by the index of `build`.
   *
   * `kind` is what the probe side sees (a right outer join is a left one with its sides exchanged), `existence` the flag that
-  * an existence join adds. `filter` has to hold for what the join gives out, `condition` for a pair to be one: for an inner
-  * join these are the same, and it has the former only.
+  * an existence join adds. `filter` has to hold for what the join gives out, `condition` and `theta` for a pair to be one: for
+  * an inner join these are the same. `theta` is what workers compile.
   */
 case class JoinStage(
     kind: String,
@@ -25,6 +26,7 @@ case class JoinStage(
     ranges: Seq[StageRange],
     filter: Option[Expression],
     condition: Option[Expression],
+    theta: Option[Expression],
     existence: Option[Attribute],
     hint: Option[PipelinedJoinHint]) {
 
@@ -33,6 +35,12 @@ case class JoinStage(
 
   /** Whether rows of the probe side may be missing, too: then nothing below can be a stage of the same pipeline. */
   def full: Boolean = kind == "full"
+
+  /** Whether there is nothing to look rows up by: then every pair is tried. */
+  def nested: Boolean = keys.isEmpty && ranges.isEmpty
+
+  /** What has to hold for a pair beside its keys. */
+  def conditions: Seq[Expression] = condition.toSeq ++ theta
 
   /** What probe rows are looked up by, and what the build side is indexed by. */
   def probes: Seq[Expression] = keys.map(_.probe) ++ ranges.map(_.probe)
@@ -49,14 +57,10 @@ object JoinStage extends PredicateHelper {
     predicates = join.condition.map(splitConjunctivePredicates).getOrElse(Nil)
     (others, keys) = predicates.partitionMap(predicate => key(predicate, sides).toRight(predicate))
     (residual, ranges) = Ranges.among(others, keys.nonEmpty, sides)
-    _ <- check(keys.nonEmpty || ranges.nonEmpty, "neither an equality nor a comparison between the two sides")
     _ <- check(keys.nonEmpty || sides.kind != "full", "a full outer join without an equality")
-    condition = residual.reduceOption(And)
-    _ <- check(condition.isEmpty || sides.kind != "full", "a full outer join with a condition beside its keys")
-    _ <- condition.filter(_ => sides.kind != "inner").flatMap(uncovered).map { part =>
-      s"a condition beside the keys of ${article(join.joinType)} join that only Spark evaluates: $part"
-    }.toLeft(())
+    _ <- check(residual.isEmpty || sides.kind != "full", "a full outer join with a condition beside its keys")
     _ <- residual.map(Expressions.deferrable).collectFirst { case Left(reason) => reason }.toLeft(())
+    tests <- Tests.among(residual, sides, keys.nonEmpty, ranges.nonEmpty, article(join.joinType))
     _ <- keys.flatMap(unsupportedKey).headOption.toLeft(())
     _ <- untransportable(sides.build.output).toLeft(())
   } yield JoinStage(
@@ -65,8 +69,9 @@ object JoinStage extends PredicateHelper {
     sides.build,
     keys,
     ranges,
-    condition.filter(_ => sides.kind == "inner"),
-    condition.filter(_ => sides.kind != "inner"),
+    tests.filter.reduceOption(And),
+    tests.condition.reduceOption(And),
+    tests.theta.reduceOption(And),
     sides.existence,
     sides.hint)
 
@@ -93,9 +98,6 @@ object JoinStage extends PredicateHelper {
     }
   }
 
-  private def uncovered(condition: Expression): Option[String] =
-    WorkerCondition.of(condition, _ => ColumnRef(0, 0)).left.toOption
-
   private def foreignHint(hint: JoinHint): Option[String] =
     Seq(hint.leftHint, hint.rightHint).flatten.flatMap(_.strategy).headOption.map(_.displayName)
 
@@ -105,6 +107,43 @@ object JoinStage extends PredicateHelper {
   }
 
   private def check(holds: Boolean, reason: => String): Either[String, Unit] = if (holds) Right(()) else Left(reason)
+}
+
+/** Who tests what beside keys and ranges: Spark filters what the join gives out by `filter`, workers test pairs. */
+private case class Tests(filter: Seq[Expression], condition: Seq[Expression], theta: Seq[Expression])
+
+private object Tests {
+
+  /** Inner joins leave to Spark what keys have narrowed down already; without keys, pairs are many.
+    *
+    * Formulas are tested many pairs at a time, so they go first where there is nothing else.
+    */
+  def among(
+      conditions: Seq[Expression],
+      sides: Sides,
+      keyed: Boolean,
+      ranged: Boolean,
+      article: => String): Either[String, Tests] = {
+    val inner = sides.kind == "inner"
+    if (inner && keyed) Right(Tests(conditions, Nil, Nil))
+    else {
+      val preferred: Expression => Boolean = if (inner || !keyed && !ranged) WorkerFormula.covers else _ => false
+      val (formulas, others) = conditions.partition(preferred)
+      val (plain, rest) = if (inner) (Nil, others) else others.partition(WorkerCondition.of(_, _ => ColumnRef(0, 0)).isRight)
+      val (more, left) = if (inner) (Nil, rest) else rest.partition(WorkerFormula.covers)
+      val theta = formulas ++ more
+      val found = keyed || ranged || theta.exists(test => sides.isAcross(test.references))
+      if (!inner && left.nonEmpty) {
+        Left(s"a condition beside the keys of $article join that only Spark evaluates: ${why(left.head)}")
+      } else if (!found) Left("neither an equality nor a comparison between the two sides, nor a formula that workers compile")
+      else Right(Tests(left, plain, theta))
+    }
+  }
+
+  private def why(condition: Expression): String =
+    Seq(WorkerCondition.of(condition, _ => ColumnRef(0, 0)), WorkerFormula.of(condition, _ => ColumnRef(0, 0)))
+      .collectFirst { case Left(part) => part }
+      .getOrElse(condition.sql)
 }
 
 /** Which side of a join streams and which is indexed. */
@@ -122,6 +161,10 @@ private case class Sides(
 
   /** Whether one expression is of the probe side, and the other of the build side. */
   def areSides(one: Expression, other: Expression): Boolean = belongs(one, probe) && belongs(other, build)
+
+  /** Whether columns are of both sides. */
+  def isAcross(columns: AttributeSet): Boolean =
+    Seq(probe, build).forall(side => columns.exists(side.outputSet.contains))
 
   private def belongs(expression: Expression, plan: LogicalPlan): Boolean =
     expression.references.nonEmpty && expression.references.subsetOf(plan.outputSet)
@@ -173,6 +216,8 @@ private object Expressions {
   /** Whether what it takes to compute an expression for every row of its side is no more than a sum out of bounds. */
   def mayBeBound(expression: Expression): Boolean = !expression.exists {
     case _: Add | _: Subtract | _: DateAdd | _: DateSub | _: TimestampAddInterval => false
+    case _: If | _: BinaryComparison | _: UnixDate | Abs(_, false) => false
+    case product: Multiply => product.dataType != DoubleType
     case other => mayFail(other)
   }
 

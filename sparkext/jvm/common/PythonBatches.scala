@@ -4,16 +4,18 @@ import scala.util.matching.Regex
 
 import org.apache.arrow.vector.DecimalVector
 
+import org.apache.spark.SparkArithmeticException
 import org.apache.spark.api.python.PythonException
 import org.apache.spark.sql.errors.QueryExecutionErrors
+import org.apache.spark.sql.internal.SQLConf
 import org.apache.spark.sql.types.{Decimal, DecimalType, StructType}
 import org.apache.spark.sql.vectorized.{ArrowColumnVector, ColumnarArray, ColumnarBatch, ColumnarMap, ColumnVector}
 import org.apache.spark.unsafe.types.UTF8String
 
 /** What workers give back, batch by batch, as columns of the declared types.
   *
-  * A batch lives until the next one is asked for. Where workers fail to read a file, the error is the one that Spark's own
-  * reader gives.
+  * A batch lives until the next one is asked for. Where workers fail to read a file, or to compute a condition, the error is
+  * the one that Spark itself gives.
   */
 class PythonBatches(batches: Iterator[ColumnarBatch], declared: StructType) extends Iterator[ColumnarBatch] {
   override def hasNext: Boolean = translated(batches.hasNext)
@@ -33,12 +35,7 @@ class PythonBatches(batches: Iterator[ColumnarBatch], declared: StructType) exte
   private def translated[T](step: => T): T =
     try step
     catch {
-      case failure: PythonException =>
-        throw PythonBatches.Unreadable.findFirstMatchIn(failure.getMessage).map { told =>
-          val path = told.group(1)
-          if (told.group(2) == null) QueryExecutionErrors.cannotReadFilesError(failure, path)
-          else QueryExecutionErrors.fileNotExistError(path, failure)
-        }.getOrElse(failure)
+      case failure: PythonException => throw PythonBatches.sparks(failure)
     }
 }
 
@@ -46,6 +43,25 @@ object PythonBatches {
 
   /** The message of Python's `FileReadError`. */
   private val Unreadable: Regex = """FileReadError: cannot read ['"](.*)['"]: (no such file)?""".r
+
+  /** The message of Python's `ConditionError`. */
+  private val Failed: Regex = """ConditionError: the condition of a join fails: (division by zero|overflow)""".r
+
+  private def sparks(failure: PythonException): Throwable = {
+    val message = failure.getMessage
+    Unreadable.findFirstMatchIn(message).map { told =>
+      val path = told.group(1)
+      if (told.group(2) == null) QueryExecutionErrors.cannotReadFilesError(failure, path)
+      else QueryExecutionErrors.fileNotExistError(path, failure)
+    }.orElse(Failed.findFirstMatchIn(message).map { told =>
+      if (told.group(1) == "overflow") QueryExecutionErrors.arithmeticOverflowError("overflow in the condition of a join")
+      else divisionByZero
+    }).getOrElse(failure)
+  }
+
+  /** Without the part of the query that it happened in, which workers do not know. */
+  private def divisionByZero: Throwable =
+    new SparkArithmeticException("DIVIDE_BY_ZERO", Map("config" -> s"\"${SQLConf.ANSI_ENABLED.key}\""), Array.empty, "")
 
   private def quick(column: ArrowColumnVector): ColumnVector = (column.dataType, column.getValueVector) match {
     case (decimal: DecimalType, vector: DecimalVector) if decimal.precision <= Decimal.MAX_LONG_DIGITS =>

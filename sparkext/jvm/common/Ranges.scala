@@ -1,7 +1,7 @@
 package org.apache.spark.sql.sparkext
 
 import org.apache.spark.sql.catalyst.expressions._
-import org.apache.spark.sql.types.StringType
+import org.apache.spark.sql.types._
 
 /** Which conditions of a join its index answers beside equalities: comparisons of the two sides. */
 private object Ranges {
@@ -12,22 +12,33 @@ private object Ranges {
   /** Part conditions into those that remain, and comparisons with at most two columns of the build side.
     *
     * Columns that are bounded on both sides go first. Under equalities, only columns as they are: what remains is tried on
-    * few pairs then, and a column that Spark has to compute keeps workers from reading the files themselves.
+    * few pairs then, and a column that Spark has to compute keeps workers from reading the files themselves. Comparisons that
+    * leave a half of all pairs are no gain where a formula has to be tried on each: that takes less than to find the half.
     */
   def among(conditions: Seq[Expression], keyed: Boolean, sides: Sides): (Seq[Expression], Seq[StageRange]) = {
-    val ranges = conditions.flatMap(condition => comparison(condition, sides).map(condition -> _)).filter { case (_, range) =>
+    val comparisons = conditions.flatMap(condition => comparison(condition, sides).map(condition -> _))
+    val ranges = (comparisons.map(_._2) ++ conditions.flatMap(Bands.implied(_, sides))).filter { range =>
       isComparable(range) && (!keyed || Seq(range.probe, range.build).forall(Widened.unapply(_).isDefined))
     }
-    val columns = ranges.map(_._2).groupBy(_.build.canonicalized).toSeq
+    val columns = ranges.groupBy(_.build.canonicalized).toSeq
     val chosen = columns
-      .sortBy { case (_, bounds) => (-bounds.map(_.operator.head).distinct.length, ranges.indexWhere(_._2 == bounds.head)) }
+      .sortBy { case (_, bounds) => (-bounds.map(_.operator.head).distinct.length, ranges.indexOf(bounds.head)) }
       .take(MostCompared)
       .flatMap(_._2)
       .toSet
-    val taken = ranges.filter { case (_, range) => chosen(range) }
-    (conditions.filterNot(taken.map(_._1).contains), taken.map(_._2))
+    val taken = ranges.filter(chosen)
+    val rest = conditions.filterNot { condition =>
+      comparisons.exists { case (compared, range) => compared.eq(condition) && chosen(range) }
+    }
+    val formulas = rest.exists(test => WorkerFormula.covers(test) && sides.isAcross(test.references))
+    if (!keyed && formulas && isOneSided(taken)) (conditions, Nil) else (rest, taken)
   }
 
+  /** Whether comparisons leave a half of all pairs, not the few that an interval holds. */
+  def isOneSided(ranges: Seq[StageRange]): Boolean =
+    ranges.map(range => (range.build.canonicalized, range.operator.head)).distinct.length == 1
+
+  /** The comparison of the two sides that a condition is, with the probe side's value first. */
   private def comparison(condition: Expression, sides: Sides): Option[StageRange] = condition match {
     case GreaterThanOrEqual(left, right) => range(left, ">=", right, "<=", sides)
     case GreaterThan(left, right) => range(left, ">", right, "<", sides)
@@ -52,5 +63,77 @@ private object Ranges {
   private def isOrdered(value: Expression): Boolean = value.dataType match {
     case string: StringType => string.supportsBinaryOrdering && KeyTypes.name(string).isDefined
     case other => KeyTypes.name(other).isDefined
+  }
+}
+
+/** Bands around a value, `abs(a - b) <= w`: the interval that they imply for the build side's value.
+  *
+  * It holds what the condition does, and maybe a little more, where sums are rounded: the condition is tested as well.
+  */
+private object Bands {
+  private val DoublesMargin = 1e-15
+  private val FloatsMargin = 1e-6
+
+  def implied(condition: Expression, sides: Sides): Seq[StageRange] = condition match {
+    case LessThanOrEqual(Distance(a, b), width) => around(a, b, width, sides)
+    case LessThan(Distance(a, b), width) => around(a, b, width, sides)
+    case GreaterThanOrEqual(width, Distance(a, b)) => around(a, b, width, sides)
+    case GreaterThan(width, Distance(a, b)) => around(a, b, width, sides)
+    case _ => Nil
+  }
+
+  private def around(a: Expression, b: Expression, width: Expression, sides: Sides): Seq[StageRange] =
+    if (sides.areSides(a, b)) within(a, b, width, sides)
+    else if (sides.areSides(b, a)) within(b, a, width, sides)
+    else Nil
+
+  /** `width` is a constant, or lies on one of the two sides: the interval is around the value on the same side. */
+  private def within(probe: Expression, build: Expression, width: Expression, sides: Sides): Seq[StageRange] = {
+    val ends = if (width.references.isEmpty || width.references.subsetOf(sides.probe.outputSet)) {
+      for ((low, high, value) <- interval(probe, width, build)) yield Seq((low, "<=", value), (high, ">=", value))
+    } else if (width.references.subsetOf(sides.build.outputSet)) {
+      for ((low, high, value) <- interval(build, width, probe)) yield Seq((value, ">=", low), (value, "<=", high))
+    } else None
+    ends.getOrElse(Nil).map { case (one, operator, other) => StageRange(one, operator, other) }
+  }
+
+  /** Both ends of the interval around `center`, and `value` as what it is compared as. */
+  private def interval(
+      center: Expression,
+      width: Expression,
+      value: Expression): Option[(Expression, Expression, Expression)] = (center.dataType, width) match {
+    case (LongType, Literal(wide: Long, LongType)) if wide >= 0 =>
+      val low = If(LessThan(center, Literal(Long.MinValue + wide)), Literal(Long.MinValue), minus(center, Literal(wide)))
+      val high = If(GreaterThan(center, Literal(Long.MaxValue - wide)), Literal(Long.MaxValue), plus(center, Literal(wide)))
+      Some((low, high, value))
+    case (LongType, _) => None
+    case (DateType, _) => interval(UnixDate(center), width, UnixDate(value))
+    case (_: IntegralType, _) if width.dataType.isInstanceOf[IntegralType] && width.dataType != LongType =>
+      val (middle, wide) = (as(center, LongType), as(width, LongType))
+      Some((minus(middle, wide), plus(middle, wide), as(value, LongType)))
+    case (FloatType | DoubleType, _) if width.dataType == center.dataType =>
+      val margin = Literal(if (center.dataType == FloatType) FloatsMargin else DoublesMargin)
+      val (middle, wide) = (as(center, DoubleType), as(width, DoubleType))
+      val wider = plus(wide, Multiply(plus(Abs(middle, false), Abs(wide, false)), margin))
+      Some((minus(middle, wider), plus(middle, wider), as(value, DoubleType)))
+    case _ => None
+  }
+
+  private def as(value: Expression, dataType: DataType): Expression =
+    if (value.dataType == dataType) value else Cast(value, dataType)
+
+  private val wrapping = NumericEvalContext(EvalMode.LEGACY)
+
+  private def plus(one: Expression, other: Expression): Expression = Add(one, other, wrapping)
+  private def minus(one: Expression, other: Expression): Expression = Subtract(one, other, wrapping)
+}
+
+/** The distance between two values. Where a difference may wrap around, those that are far from each other may seem near. */
+private object Distance {
+  def unapply(expression: Expression): Option[(Expression, Expression)] = expression match {
+    case Abs(Subtract(a, b, context), _) if context.evalMode == EvalMode.ANSI || !a.dataType.isInstanceOf[IntegralType] =>
+      Some((a, b))
+    case Abs(DateDiff(a, b), _) => Some((a, b))
+    case _ => None
   }
 }

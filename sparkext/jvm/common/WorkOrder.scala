@@ -24,6 +24,7 @@ object WorkOrder {
           ("algorithm" -> join.algorithm) ~
           ("label" -> join.label) ~
           ("condition" -> join.condition) ~
+          ("theta" -> join.theta) ~
           ("keys" -> join.keys.map { key =>
             ("probe" -> reference(key.probe)) ~
               ("build" -> key.build) ~

@@ -1,0 +1,325 @@
+"""Turns a formula into the two functions that a nested loop compiles (see `kernels.nested_loop`).
+
+    left.x + right.y > 10                   def load(p, i):
+                                                return (p[0][i], p[1][i] != 0,)
+                                   ──▶      def holds(p, b, j):
+                                                v0 = b[0][j]
+                                                v1 = np.int64(p[0]) + np.int64(v0)
+                                                ...
+
+Every step is a line: its value, and beside it, where they are needed at all, whether it is known (not null) and what
+went wrong on the way. There are no branches, so that LLVM tests several pairs at once.
+
+The text holds nothing but operators of a closed list and numbered names: literals are constants that the functions
+refer to by name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from sparkext.kernels.intrinsics import multiply_overflows
+from sparkext.kernels.nested_loop import DIVISION_BY_ZERO, HIT, OVERFLOW
+from sparkext.plans.formula import ARITHMETIC, COMPARISONS, Formula
+
+_DTYPES = {
+    "bool": np.bool_,
+    **{name: getattr(np, name) for name in ("int8", "int16", "int32", "int64", "float32", "float64")},
+}
+_SYMBOLS = {"=": "==", "<": "<", "<=": "<=", ">": ">", ">=": ">="}
+_LOAD = "def load(p, i):\n    return ({values})\n"
+
+
+class Place(NamedTuple):
+    """Where a test finds a column: in the arrays of its side. `mask` is None if no row of it is null."""
+
+    is_probe: bool
+    values: int
+    mask: int | None
+
+
+@dataclass(frozen=True)
+class _Step:
+    """What a node became: expressions for its value, for whether it is known, and for what went wrong.
+
+    `known` is None where it always is, `error` where nothing can go wrong.
+    """
+
+    value: str
+    known: str | None = None
+    error: str | None = None
+
+
+@dataclass(frozen=True)
+class FormulaCode:
+    """The text of both functions, and the constants that it names. Equal ones are the same test of the same arrays."""
+
+    text: str
+    constants: dict[str, Any]
+
+    def functions(self) -> tuple[Callable[..., Any], Callable[..., Any]]:
+        """Return `load` and `holds`."""
+        scope: dict[str, Any] = {"np": np, "multiply_overflows": multiply_overflows, **self.constants}
+        exec(compile(self.text, "<formula>", "exec"), scope)
+        return scope["load"], scope["holds"]
+
+
+def code_of(
+    formula: Formula, places: dict[tuple[int, int, str], Place], probe_types: Sequence[str | None]
+) -> FormulaCode:
+    """Write the functions. `places` tells for each column (source, column, key type) where it is.
+
+    `probe_types`: the number type of each array of the probe side, None for a mask.
+    """
+    writer = _Writer(places)
+    result = writer.step(formula)
+    verdict = f"np.uint8({_both(result.value, result.known)})" + (f" | ({result.error})" if result.error else "")
+    lines = "".join(f"    {line}\n" for line in writer.lines)
+    loads = [f"p[{k}][i]" + (" != 0" if kind in (None, "bool") else "") for k, kind in enumerate(probe_types)]
+    text = f"{_LOAD.format(values=', '.join([*loads, '']))}def holds(p, b, j):\n{lines}    return {verdict}\n"
+    return FormulaCode(text, writer.constants)
+
+
+class _Writer:
+    def __init__(self, places: dict[tuple[int, int, str], Place]) -> None:
+        self._places = places
+        self._columns: dict[Place, _Step] = {}
+        self.lines: list[str] = []
+        self.constants: dict[str, Any] = {}
+
+    def step(self, node: Formula) -> _Step:
+        """Write what computes this node, and return where its result is."""
+        if node.op == "column":
+            return self._column(node)
+        if node.op == "literal":
+            return self._literal(node)
+        args = [self.step(argument) for argument in node.args]
+        kind = node.args[0].type
+        if node.op in ARITHMETIC:
+            return self._arithmetic(node, args[0], args[1])
+        if node.op in ("negate", "abs"):
+            return self._signed(node, args[0])
+        if node.op == "<=>":
+            return self._null_safe(args[0], args[1], kind)
+        if node.op in COMPARISONS:
+            return self._strict(_compared(node.op, args[0].value, args[1].value, kind), *args)
+        if node.op in ("and", "or"):
+            return self._folded(args, lambda one, two: self._connected(node.op, one, two))
+        if node.op in ("least", "greatest"):
+            return self._folded(args, lambda one, two: self._extreme(node.op, one, two, kind))
+        if node.op == "coalesce":
+            return self._folded(args, self._first_known)
+        if node.op == "if":
+            return self._chosen(*args)
+        (only,) = args
+        if node.op == "is_null":
+            return _Step("False" if only.known is None else self._line(f"not {only.known}"), None, only.error)
+        if node.op == "not":
+            return _Step(self._line(f"not {only.value}"), only.known, only.error)
+        if node.op == "sqrt":
+            return _Step(self._line(f"np.sqrt({only.value})"), only.known, only.error)
+        return _Step(self._line(_as(node.type, only.value)), only.known, only.error)  # a cast
+
+    def _line(self, expression: str) -> str:
+        name = f"v{len(self.lines)}"
+        self.lines.append(f"{name} = {expression}")
+        return name
+
+    def _column(self, node: Formula) -> _Step:
+        place = self._places[node.source, node.column, node.key]
+        if place not in self._columns:
+            if place.is_probe:
+                known = None if place.mask is None else f"p[{place.mask}]"
+                self._columns[place] = _Step(self._line(f"p[{place.values}]"), known)
+            else:
+                value = f"b[{place.values}][j]" + (" != 0" if node.type == "bool" else "")
+                known = None if place.mask is None else self._line(f"b[{place.mask}][j] != 0")
+                self._columns[place] = _Step(self._line(value), known)
+        return self._columns[place]
+
+    def _literal(self, node: Formula) -> _Step:
+        name = f"c{len(self.constants)}"
+        if node.text is None:
+            self.constants[name] = _DTYPES[node.type](0)
+            return _Step(name, "False")
+        text = node.text == "true" if node.type == "bool" else node.text
+        self.constants[name] = _DTYPES[node.type](text)
+        return _Step(name)
+
+    def _strict(self, expression: str, left: _Step, right: _Step) -> _Step:
+        """What is null if any of its arguments is."""
+        known = self._all([left.known, right.known])
+        return _Step(self._line(expression), known, self._in_turn(left, left.known, right))
+
+    def _all(self, conditions: Sequence[str | None]) -> str | None:
+        given = [condition for condition in dict.fromkeys(conditions) if condition is not None]
+        return self._line(" & ".join(given)) if len(given) > 1 else next(iter(given), None)
+
+    def _errors(self, errors: Sequence[str | None]) -> str | None:
+        given = [error for error in errors if error is not None]
+        return self._line(" | ".join(given)) if len(given) > 1 else next(iter(given), None)
+
+    def _in_turn(self, first: _Step, goes_on: str | None, second: _Step) -> str | None:
+        """Return what goes wrong where the second step is looked at only if `goes_on` (None: always)."""
+        error = second.error
+        if error is not None and goes_on is not None:
+            error = self._line(f"{error} if {goes_on} else np.uint8(0)")
+        return self._errors([first.error, error])
+
+    def _fails(self, condition: str, verdict: int, known: str | None) -> str:
+        """Return the error that there is where a step fails, unless it is null."""
+        return self._line(f"np.uint8({_both(condition, known)}) * np.uint8({verdict})")
+
+    def _arithmetic(self, node: Formula, left: _Step, right: _Step) -> _Step:
+        if node.op in ("/", "%"):
+            return self._divided(node, left, right)
+        a, b, kind = left.value, right.value, node.type
+        if kind.startswith("float"):
+            return self._strict(f"{a} {node.op} {b}", left, right)
+        wide = self._line(_wrapping(node.op, a, b) if kind == "int64" else f"np.int64({a}) {node.op} np.int64({b})")
+        result = self._strict(_as(kind, wide), left, right)
+        if not node.checked:
+            return result
+        if kind != "int64":
+            limits = np.iinfo(kind)
+            overflow = f"({wide} < {limits.min}) | ({wide} > {limits.max})"
+        elif node.op == "*":
+            overflow = f"multiply_overflows({a}, {b})"
+        else:
+            overflow = f"(({a} ^ {wide if node.op == '+' else b}) & ({b if node.op == '+' else a} ^ {wide})) < 0"
+        failed = self._fails(f"({overflow})", OVERFLOW, result.known)
+        return _Step(result.value, result.known, self._errors([result.error, failed]))
+
+    def _divided(self, node: Formula, left: _Step, right: _Step) -> _Step:
+        """Return a quotient, or what remains of it with the sign of the dividend, as in Java."""
+        a, b = left.value, right.value
+        if node.op == "/":
+            value = self._line(f"{a} / {b}")
+        elif node.type.startswith("float"):
+            value = self._line(f"np.fmod({a}, {b})")
+        else:
+            # By 1 where it is 0, which is no result, or -1, which may overflow and leaves nothing either.
+            divisor = self._line(f"np.int64(1) if ({b} == 0) | ({b} == -1) else np.int64({b})")
+            floored = self._line(f"np.int64({a}) % {divisor}")
+            value = self._line(
+                _as(node.type, f"({floored} - {divisor} if ({floored} != 0) & (({floored} ^ {a}) < 0) else {floored})")
+            )
+        zero = self._line(f"{b} == 0")
+        # Spark looks at the divisor first.
+        divides = right.known if node.checked else self._all([right.known, self._line(f"not {zero}")])
+        known = self._all([left.known, divides])
+        error = self._in_turn(right, divides, left)
+        if node.checked:
+            error = self._errors([error, self._fails(zero, DIVISION_BY_ZERO, known)])
+        return _Step(value, known, error)
+
+    def _signed(self, node: Formula, only: _Step) -> _Step:
+        value = self._line(_as(node.type, _signed(node.op, only.value, node.type)))
+        if not node.checked or node.type.startswith("float"):
+            return _Step(value, only.known, only.error)
+        failed = self._fails(f"({only.value} == {np.iinfo(node.type).min})", OVERFLOW, only.known)
+        return _Step(value, only.known, self._errors([only.error, failed]))
+
+    def _null_safe(self, left: _Step, right: _Step, kind: str) -> _Step:
+        equal = _compared("=", left.value, right.value, kind)
+        error = self._errors([left.error, right.error])
+        if left.known is None and right.known is None:
+            return _Step(self._line(equal), None, error)
+        one, two = left.known or "True", right.known or "True"
+        return _Step(self._line(f"({one} & {two} & ({equal})) | ((not {one}) & (not {two}))"), None, error)
+
+    def _connected(self, op: str, left: _Step, right: _Step) -> _Step:
+        """AND and OR: the right one is looked at unless the left one has decided already."""
+        decides, decided = ("not ", "&") if op == "and" else ("", "|")
+        one, two = f"({decides}{left.value})", f"({decides}{right.value})"
+        value = self._line(f"{left.value} {decided} {right.value}")
+        left_decides = self._line(_both(one, left.known))
+        error = self._in_turn(left, f"not {left_decides}", right)
+        known = None
+        if left.known is not None or right.known is not None:
+            right_decides = self._line(_both(two, right.known))
+            both_known = self._all([left.known, right.known])
+            known = self._line(f"{both_known} | {left_decides} | {right_decides}")
+            if op == "and":
+                value = self._line(f"{value} & (not {left_decides}) & (not {right_decides})")
+            else:
+                value = self._line(f"{left_decides} | {right_decides}")
+        return _Step(value, known, error)
+
+    def _extreme(self, op: str, left: _Step, right: _Step, kind: str) -> _Step:
+        """LEAST and GREATEST, which pass over nulls."""
+        better = _compared("<" if op == "least" else ">", right.value, left.value, kind)
+        takes_right = better
+        if left.known is not None:
+            takes_right = f"(not {left.known}) | ({better})"
+        value = self._line(f"{right.value} if {_both(f'({takes_right})', right.known)} else {left.value}")
+        return _Step(value, _either(left.known, right.known, self._line), self._errors([left.error, right.error]))
+
+    def _first_known(self, left: _Step, right: _Step) -> _Step:
+        if left.known is None:
+            return left
+        value = self._line(f"{left.value} if {left.known} else {right.value}")
+        error = self._in_turn(left, f"not {left.known}", right)
+        return _Step(value, _either(left.known, right.known, self._line), error)
+
+    def _chosen(self, condition: _Step, then: _Step, otherwise: _Step) -> _Step:
+        taken = self._line(_both(condition.value, condition.known))
+        value = self._line(f"{then.value} if {taken} else {otherwise.value}")
+        known = None
+        if then.known is not None or otherwise.known is not None:
+            known = self._line(f"{then.known or 'True'} if {taken} else {otherwise.known or 'True'}")
+        error = None
+        if then.error is not None or otherwise.error is not None:
+            error = self._line(f"{then.error or 'np.uint8(0)'} if {taken} else {otherwise.error or 'np.uint8(0)'}")
+        return _Step(value, known, self._errors([condition.error, error]))
+
+    @staticmethod
+    def _folded(args: Sequence[_Step], combine: Callable[[_Step, _Step], _Step]) -> _Step:
+        result = args[0]
+        for argument in args[1:]:
+            result = combine(result, argument)
+        return result
+
+
+def _both(condition: str, known: str | None) -> str:
+    return condition if known is None else f"{condition} & {known}"
+
+
+def _either(one: str | None, two: str | None, line: Callable[[str], str]) -> str | None:
+    return None if one is None or two is None else line(f"{one} | {two}")
+
+
+def _as(kind: str, expression: str) -> str:
+    return f"np.bool_({expression})" if kind == "bool" else f"np.{kind}({expression})"
+
+
+def _wrapping(op: str, left: str, right: str) -> str:
+    """Compute with int64 as Java does. Of signed numbers LLVM is told that they do not overflow, and believes it."""
+    return f"np.int64(np.uint64({left}) {op} np.uint64({right}))"
+
+
+def _signed(op: str, value: str, kind: str) -> str:
+    if kind.startswith("float"):
+        return f"-{value}" if op == "negate" else f"abs({value})"
+    negated = _wrapping("-", "0", value) if kind == "int64" else f"-np.int64({value})"
+    return negated if op == "negate" else f"({negated} if {value} < 0 else {value})"
+
+
+def _compared(op: str, left: str, right: str, kind: str) -> str:
+    """Compare two numbers; NaN is equal to NaN, and greater than all others."""
+    if not kind.startswith("float"):
+        return f"{left} {_SYMBOLS[op]} {right}"
+    left_nan, right_nan = f"({left} != {left})", f"({right} != {right})"
+    if op == "=":
+        return f"({left} == {right}) | ({left_nan} & {right_nan})"
+    if op in ("<", "<="):
+        below = f"({left} {op} {right}) | ({right_nan}"
+        return f"{below} & (not {left_nan}))" if op == "<" else f"{below})"
+    return _compared({">": "<", ">=": "<="}[op], right, left, kind)
+
+
+assert HIT == 1, "a verdict begins as the boolean of the test"

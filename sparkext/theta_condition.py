@@ -1,0 +1,180 @@
+"""The condition of a theta join at run time: a compiled test, and the columns that it reads."""
+
+from __future__ import annotations
+
+import base64
+import json
+import pickle
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from functools import reduce
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from sparkext.formula_code import Place, code_of
+from sparkext.index_store import BuildSide
+from sparkext.kernels.buffers import UInt8Array, validity
+from sparkext.kernels.jit import AnyArray, frozen
+from sparkext.kernels.keys import cast_key
+from sparkext.kernels.nested_loop import HIT, NestedLoop, PairTest, numbers
+from sparkext.kernels.row_ids import RowIds, row_id_dtype
+from sparkext.plans.formula import Formula, NamedColumn, PythonPredicate, Theta, number_type, render_theta
+from sparkext.plans.key_types import parse_key_type
+from sparkext.plans.spec import ColumnRef
+from sparkext.predicate_code import functions_of_predicate
+from sparkext.row_set import RowSet
+from sparkext.types import arrow_key_type
+
+_KEPT_TESTS = 32
+
+
+class ThetaCondition(Protocol):
+    """A condition, bound to the build side of one join."""
+
+    def loop(self, rows: RowSet) -> NestedLoop:
+        """Return what tries all pairs of these rows and build rows."""
+        ...
+
+    def holds(self, pairs: RowSet) -> npt.NDArray[np.bool_]:
+        """Return bool[pairs.length]: which rows, of which the build side is a source already, fulfil the condition."""
+        ...
+
+
+def bind_theta(theta: Theta, source: int, build: BuildSide) -> ThetaCondition:
+    """Bind a condition to the build side that is source number `source`."""
+    if isinstance(theta, PythonPredicate):
+        return _PythonCondition(theta, build)
+    return _FormulaCondition(theta, source, build)
+
+
+class _FormulaCondition:
+    """Nulls travel beside the values of probe columns, and of those build columns that have any."""
+
+    def __init__(self, formula: Formula, source: int, build: BuildSide) -> None:
+        columns = dict.fromkeys((node.source, node.column, node.key) for node in formula.columns())
+        self._probe = [column for column in columns if column[0] != source]
+        self._build = [column for column in columns if column[0] == source]
+        build_values = [_values(build.columns[number].take(None, missing=False), key) for _, number, key in self._build]
+        self._nullable = [mask is not None for _, mask in build_values]
+        self._build_arrays = _arrays(build_values, self._nullable, build.rows)
+        self._rows = build.rows
+        places = {
+            **_places(self._probe, [True] * len(self._probe), is_probe=True),
+            **_places(self._build, self._nullable, is_probe=False),
+        }
+        kinds: list[str | None] = []
+        for _, _, key in self._probe:
+            kinds += [number_type(parse_key_type(key)), None]
+        code = code_of(formula, places, kinds)
+        constants = [(value.dtype.str, value.item()) for value in code.constants.values()]
+        self._test = _tests.get(f"{code.text}{constants}", code.functions)
+
+    def loop(self, rows: RowSet) -> NestedLoop:
+        probe = self._gathered(rows, self._probe, [True] * len(self._probe))
+        return NestedLoop(self._test, probe, self._build_arrays, rows.length, self._rows)
+
+    def holds(self, pairs: RowSet) -> npt.NDArray[np.bool_]:
+        probe = self._gathered(pairs, self._probe, [True] * len(self._probe))
+        build = self._gathered(pairs, self._build, self._nullable)
+        hits: npt.NDArray[np.bool_] = self._test.each(probe, build, pairs.length) == HIT
+        return hits
+
+    def _gathered(
+        self, rows: RowSet, columns: Sequence[tuple[int, int, str]], nullable: Sequence[bool]
+    ) -> tuple[AnyArray, ...]:
+        values = [_values(rows.gather(ColumnRef(source, column)), key) for source, column, key in columns]
+        return _arrays(values, nullable, rows.length)
+
+
+class _PythonCondition:
+    """Rows with a null in any of the columns are left out."""
+
+    def __init__(self, predicate: PythonPredicate, build: BuildSide) -> None:
+        self._predicate = predicate
+        columns = [_values(build.columns[c.column].take(None, missing=False), c.key) for c in predicate.right]
+        self._build_rows, self._build_arrays = _without_nulls(columns, build.rows)
+        self._rows = build.rows
+        self._test = _tests.get(json.dumps(render_theta(predicate)), self._functions)
+
+    def _functions(self) -> Functions:
+        function = pickle.loads(base64.b64decode(self._predicate.pickled))
+        return functions_of_predicate(function, *map(record_fields, (self._predicate.left, self._predicate.right)))
+
+    def loop(self, rows: RowSet) -> NestedLoop:
+        columns = [_values(rows.gather(ColumnRef(c.source, c.column)), c.key) for c in self._predicate.left]
+        probe_rows, probe = _without_nulls(columns, rows.length)
+        return NestedLoop(self._test, probe, self._build_arrays, rows.length, self._rows, probe_rows, self._build_rows)
+
+    def holds(self, pairs: RowSet) -> npt.NDArray[np.bool_]:
+        raise NotImplementedError("a predicate in Python has no keys beside it")
+
+
+def record_fields(columns: Sequence[NamedColumn]) -> list[tuple[str, str]]:
+    """Return name and number type of the columns that a record has."""
+    fields = []
+    for column in columns:
+        kind = number_type(parse_key_type(column.key))
+        assert kind is not None, "columns without numbers are not in any record"
+        fields.append((column.name, kind))
+    return fields
+
+
+_Values = tuple[AnyArray, UInt8Array | None]
+Functions = tuple[Callable[..., object], Callable[..., object]]
+
+
+def _values(column: pa.Array, key: str) -> _Values:
+    array = cast_key(column, arrow_key_type(parse_key_type(key)))
+    return numbers(array), validity(array)
+
+
+def _arrays(values: Sequence[_Values], nullable: Sequence[bool], length: int) -> tuple[AnyArray, ...]:
+    """Return values, each followed by its mask where it is `nullable`; one array at least."""
+    arrays: list[AnyArray] = []
+    for (array, mask), has_mask in zip(values, nullable, strict=True):
+        arrays.append(array)
+        if has_mask:
+            arrays.append(frozen(np.ones(length, dtype=np.uint8)) if mask is None else mask)
+    return tuple(arrays) or (frozen(np.zeros(length, dtype=np.uint8)),)
+
+
+def _places(
+    columns: Sequence[tuple[int, int, str]], nullable: Sequence[bool], is_probe: bool
+) -> dict[tuple[int, int, str], Place]:
+    """Return where `_arrays` puts each column."""
+    places, at = {}, 0
+    for column, has_mask in zip(columns, nullable, strict=True):
+        places[column] = Place(is_probe, at, at + 1 if has_mask else None)
+        at += 1 + has_mask
+    return places
+
+
+def _without_nulls(values: Sequence[_Values], length: int) -> tuple[RowIds | None, tuple[AnyArray, ...]]:
+    """Return the rows without a null, or None if these are all, and the values of these rows."""
+    masks = [mask for _, mask in values if mask is not None]
+    arrays = _arrays(values, [False] * len(values), length)
+    if not masks:
+        return None, arrays
+    rows = np.flatnonzero(reduce(np.bitwise_and, masks)).astype(row_id_dtype(length))
+    return frozen(rows), tuple(frozen(array[rows]) for array in arrays)
+
+
+class _Tests:
+    """The tests that this process has compiled, least recently used first."""
+
+    def __init__(self) -> None:
+        self._tests: OrderedDict[str, PairTest] = OrderedDict()
+
+    def get(self, key: str, functions: Callable[[], Functions]) -> PairTest:
+        if key not in self._tests:
+            self._tests[key] = PairTest(*functions())
+        self._tests.move_to_end(key)
+        while len(self._tests) > _KEPT_TESTS:
+            self._tests.popitem(last=False)
+        return self._tests[key]
+
+
+_tests = _Tests()
