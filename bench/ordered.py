@@ -186,17 +186,38 @@ def _run_asof(bench: Bench) -> None:
     )
     with spark_session(bench.threads, configure) as spark:
 
-        def ours() -> object:
+        def joined(mode: str, cold: bool = False) -> DataFrame:
+            for path in paths.values() if cold else ():
+                make_look_changed(path)
+            spark.conf.set("spark.sparkext.mode", mode)
             trades, quotes = (spark.read.parquet(str(paths[name])) for name in ("trades", "quotes"))
-            joined = trades.transform(asof_join(quotes, on=("traded", "quoted"), by=[("symbol", "name")]))
-            return tuple(joined.selectExpr("count(bid)", "sum(size)", "sum(bid)").collect()[0])
+            trades.createOrReplaceTempView("trades")
+            quotes.createOrReplaceTempView("quotes")
+            return spark.sql(
+                "SELECT count(bid), sum(size), sum(bid) FROM trades"
+                " LEFT ASOF JOIN quotes MATCH_CONDITION (traded >= quoted) ON symbol = name"
+            )
 
+        def transformed() -> object:
+            spark.conf.set("spark.sparkext.mode", "off")  # as it runs without the extension
+            trades, quotes = (spark.read.parquet(str(paths[name])) for name in ("trades", "quotes"))
+            out = trades.transform(asof_join(quotes, on=("traded", "quoted"), by=[("symbol", "name")]))
+            return tuple(out.selectExpr("count(bid)", "sum(size)", "sum(bid)").collect()[0])
+
+        def asked(mode: str, cold: bool = False) -> object:
+            return tuple(joined(mode, cold).collect()[0])
+
+        asked("auto")
+        _assert_pipelined(joined("auto"))
         contestants = [
-            _same("sparkext", ours, ours=True),
+            _same("sparkext, cold", lambda: asked("auto", cold=True), ours=True),
+            _same("sparkext, index cached", lambda: asked("auto"), ours=True),
+            _same("sparkext, mapInArrow", transformed, ours=True),
             _same("DuckDB", lambda: _duckdb(query, paths, bench.threads)),
             _same("Polars", lambda: _polars_asof(paths)),
         ]
-        _compete(bench, spark, contestants, [], spark.read.parquet(str(paths["trades"])).count())
+        slow = [_same("Spark, sort-merge as-of", lambda: asked("off"))]
+        _compete(bench, spark, contestants, slow, spark.read.parquet(str(paths["trades"])).count())
 
 
 def _compete(

@@ -6,14 +6,14 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from sparkext import spark_bridge
+from sparkext import planned, spark_bridge
 from sparkext.arguments import check_travel, read_or_default, refuse
 from sparkext.asof_shape import AsOfArguments, shape_as_of
 from sparkext.build_file import write_build_file
 from sparkext.build_side import build_side
 from sparkext.config import BUILD_SIDE_MAX_BYTES
 from sparkext.errors import InvalidJoinError
-from sparkext.lineage import lineage_of
+from sparkext.lineage import Lineage, lineage_of
 
 if TYPE_CHECKING:
     import datetime
@@ -42,9 +42,10 @@ def asof_join(
         out = trades.transform(asof_join(quotes, on="time", by="symbol", tolerance=timedelta(seconds=2)))
 
     Names and meaning are those of pandas' `merge_asof`, but neither side has to be sorted. `other` is the build side:
-    it is run when the transform is applied, published once per node, and ordered there by the first worker that needs
-    it. Without the session extension, transforms that follow each other directly are one pipeline; this one runs the
-    same way with it.
+    it is published once per node, and ordered there by the first worker that needs it. With the session extension the
+    join is planned by Catalyst, and workers read Parquet files themselves. Without it, and for floats and tolerances of
+    a day or more on timestamps in a zone with summer time, `other` is run when the transform is applied; transforms
+    that follow each other directly are one pipeline.
 
     Parameters
     ----------
@@ -74,7 +75,7 @@ def asof_join(
     InvalidJoinError
         When the transform is applied: lists every problem of the call.
     BuildSideTooLargeError
-        When the transform is applied: the build side exceeds its limit.
+        When the transform is applied, or when a planned query runs: the build side exceeds its limit.
     """
     arguments = AsOfArguments(on, by, direction, tolerance, allow_exact_matches, how)
     overrides: dict[str, object] = {}
@@ -95,7 +96,8 @@ def _apply(frame: DataFrame, other: Any, arguments: AsOfArguments, overrides: di
         )
     check_travel(frame.schema, "left", problems)
     build = build_side(session, other, problems)
-    lineage = lineage_of(frame)
+    is_planned = spark_bridge.plans_joins(session)
+    lineage = Lineage.starting_at(frame) if is_planned else lineage_of(frame)
     shape = None
     if build is not None:
         check_travel(build.schema, "right", problems)
@@ -110,6 +112,9 @@ def _apply(frame: DataFrame, other: Any, arguments: AsOfArguments, overrides: di
         )
     refuse(problems, misconfigured)
     assert shape is not None and build is not None, "or there is a problem"
+    as_of = shape.spec.as_of
+    if is_planned and as_of and planned.plans_as_of(as_of, session.conf.get("spark.sql.session.timeZone")):
+        return planned.join_as_of(frame, build, shape, overrides)
     table = build.collect(shape.published, settings.build_side_max_bytes)
     source = spark_bridge.publish(session, partial(write_build_file, table))
     return lineage.then(shape, source, settings)

@@ -24,6 +24,7 @@ def configure(builder: SparkSession.Builder) -> SparkSession.Builder:
 
     - `spark.jars` and `spark.sql.extensions`: the jar and the extension are appended to what is there;
     - `spark.python.daemon.module`: workers are forked from a process that has numba and the kernels loaded;
+    - `spark.sql.join.asofJoin.enabled`: Spark 4.3 understands `ASOF JOIN` in SQL only with it;
     - `spark.sparkext.python`: this Python, if the master is local and PYSPARK_PYTHON is not set.
 
     Returns the builder. A session that has the extension already is left as it is. With Spark Connect this is for
@@ -55,6 +56,7 @@ def configure(builder: SparkSession.Builder) -> SparkSession.Builder:
         )
     builder.config("spark.jars", _appended(options.get("spark.jars"), str(jar_path())))
     builder.config("spark.sql.extensions", _appended(options.get("spark.sql.extensions"), EXTENSION))
+    builder.config("spark.sql.join.asofJoin.enabled", options.get("spark.sql.join.asofJoin.enabled", "true"))
     builder.config("spark.python.daemon.module", options.get("spark.python.daemon.module", "sparkext.daemon"))
     master = options.get("spark.master", remote or "local")
     if master.startswith("local") and not ({"spark.sparkext.python", "spark.pyspark.python"} & options.keys()):

@@ -347,7 +347,11 @@ DECLINED = {
         lambda a, b: (a.k == b.rk) & (a.v != b.w),
         "a full outer join with a condition beside its keys",
     ),
-    "an inequality": ("inner", lambda a, b: a.k != b.rk, "neither an equality nor a comparison between the two sides"),
+    "texts": (
+        "inner",
+        lambda a, b: F.concat(a.m, b.rm) < "m",
+        "neither an equality nor a comparison between the two sides",
+    ),
     "cross": ("cross", None, "neither an equality nor a comparison between the two sides"),
     "conditions of an outer join": (
         "left",

@@ -18,7 +18,8 @@ object Acceptance {
   /** A join on its own: hint mode takes hinted ones, and no mode takes a build side that is known not to fit. */
   def stage(stage: JoinStage, settings: Settings): Either[String, Unit] = {
     val size = Estimates.bytes(stage.build).toLong
-    if (settings.mode == "hint" && stage.hint.isEmpty) Left("not hinted, and spark.sparkext.mode is hint")
+    if (stage.asOf.isDefined) Right(()) // or it would not be one
+    else if (settings.mode == "hint" && stage.hint.isEmpty) Left("not hinted, and spark.sparkext.mode is hint")
     else if (stage.hint.isEmpty && size > settings.maxBuildBytes) {
       Left(
         s"the build side takes $size bytes by Spark's estimate, and spark.sparkext.buildSide.maxBytes is" +
@@ -26,9 +27,11 @@ object Acceptance {
     } else Right(())
   }
 
-  /** A whole chain, in auto mode: whether the estimates say that it wins. Hinted joins are taken without asking. */
+  /** A whole chain, in auto mode: whether the estimates say that it wins. Hinted joins are taken without asking, and so are
+    * as-of joins: for each of these Spark looks at all rows with an equal key.
+    */
   def chain(chain: JoinChain, settings: Settings): Either[String, Unit] =
-    if (settings.mode == "hint" || chain.stages.exists(_.hint.isDefined)) Right(())
+    if (settings.mode == "hint" || chain.stages.exists(stage => stage.hint.isDefined || stage.asOf.isDefined)) Right(())
     else if (chain.stages.forall(stage => stage.keys.nonEmpty && Costs.isBroadcast(stage.build)) && !new Costs(chain, settings).fused) {
       Left("Spark broadcasts every build side of it, and rows would have to cross into Python")
     } else if (isPrunedAtRunTime(chain.probe)) {

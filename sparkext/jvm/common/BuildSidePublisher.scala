@@ -2,8 +2,15 @@ package org.apache.spark.sql.sparkext
 
 import java.io.{BufferedOutputStream, File, FileOutputStream}
 import java.lang.ref.Cleaner
+import java.nio.channels.FileChannel
+import java.nio.file.Files
+import java.nio.file.StandardCopyOption.REPLACE_EXISTING
+import java.nio.file.StandardOpenOption.{CREATE_NEW, READ, WRITE}
 import java.util.UUID
 import java.util.concurrent.{Executors, ThreadFactory}
+
+import scala.collection.mutable
+import scala.util.Using
 
 import org.apache.spark.{SparkContext, SparkException, TaskContext}
 import org.apache.spark.api.python.PythonBroadcast
@@ -16,14 +23,18 @@ import org.apache.spark.util.Utils
 /** A build side that every node can read: its rows as Arrow streams, one after the other, in the broadcast's local file. */
 case class PublishedBuildSide(broadcast: Broadcast[PythonBroadcast], rows: Long, bytes: Long)
 
-/** Runs a build side as an ordinary Spark job whose results stream, partition by partition, to a file on the driver. */
+/** Runs a build side as an ordinary Spark job whose results stream, partition by partition, to a file on the driver.
+  *
+  * `ordered`: rows have to be in the order of partitions, as for an as-of join, which takes the last of equally near rows.
+  */
 class BuildSidePublisher(
     context: SparkContext,
     child: SparkPlan,
     schema: StructType,
     label: String,
     maxBytes: Long,
-    timeZone: String) {
+    timeZone: String,
+    ordered: Boolean) {
   import BuildSidePublisher._
 
   private val tag = s"sparkext-build-${UUID.randomUUID()}"
@@ -56,13 +67,17 @@ class BuildSidePublisher(
     val stream = new BufferedOutputStream(new FileOutputStream(file), BufferBytes)
     var rows = 0L
     var bytes = 0L
+    val empty = SparkShim.emptyArrowStream(schema, timeZone) // a build side without rows has columns all the same
+    val written = mutable.ArrayBuffer.empty[(Int, Long)]
     try {
-      stream.write(SparkShim.emptyArrowStream(schema, timeZone)) // a build side without rows has columns all the same
-      val receive = (_: Int, part: ArrowPart) => {
+      stream.write(empty)
+      def receive(partition: Int, part: ArrowPart): Unit = {
+        val size = part.batches.map(_.length.toLong).sum
         rows += part.rows
-        bytes += part.batches.map(_.length.toLong).sum
+        bytes += size
         if (bytes > maxBytes) throw tooLarge(rows, bytes)
         part.batches.foreach(stream.write)
+        written += partition -> size
       }
       context.addJobTag(tag)
       context.setJobDescription(s"build side of the join on $label")
@@ -73,13 +88,14 @@ class BuildSidePublisher(
           sent,
           (_: TaskContext, parts: Iterator[ArrowPart]) => parts.next(),
           sent.partitions.indices,
-          receive)
+          receive(_: Int, _: ArrowPart))
       } catch {
         case failure: Throwable =>
           context.cancelJobsWithTag(tag)
           throw Option(failure.getCause).collect { case cause: BuildSideTooLargeException => cause }.getOrElse(failure)
       } finally context.removeJobTag(tag)
     } finally stream.close()
+    if (ordered) BuildSidePublisher.sort(file, empty.length.toLong, written.toSeq)
     (rows, bytes)
   }
 
@@ -111,6 +127,27 @@ private class ToArrow(schema: StructType, timeZone: String)
 }
 
 object BuildSidePublisher {
+
+  /** Bring the parts of a file, given as (number, size) in the order that they were written in, into that of their numbers. */
+  private def sort(file: File, header: Long, parts: Seq[(Int, Long)]): Unit = {
+    val starts = parts.scanLeft(header)(_ + _._2)
+    val placed = parts.zip(starts).map { case ((number, size), start) => (number, start, size) }
+    if (placed != placed.sortBy(_._1)) {
+      val sorted = new File(s"${file.getPath}.sorted")
+      try {
+        Using.resource(FileChannel.open(file.toPath, READ)) { from =>
+          Using.resource(FileChannel.open(sorted.toPath, CREATE_NEW, WRITE)) { to =>
+            ((-1, 0L, header) +: placed.sortBy(_._1)).foreach { case (_, start, size) =>
+              var copied = 0L
+              while (copied < size) copied += from.transferTo(start + copied, size - copied, to)
+            }
+          }
+        }
+        Files.move(sorted.toPath, file.toPath, REPLACE_EXISTING)
+      } finally sorted.delete()
+    }
+  }
+
   private val BufferBytes = 1 << 20
   private val cleaner = Cleaner.create()
 

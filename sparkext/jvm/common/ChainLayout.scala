@@ -20,11 +20,21 @@ case class PlannedKey(probe: ColumnRef, build: Int, keyType: String, nullSafe: B
 /** One comparison, `probe operator build`: a column of the row so far and a column of the build side, both as `keyType`. */
 case class PlannedRange(probe: ColumnRef, operator: String, build: Int, keyType: String)
 
+/** The nearest row: a column of the row so far and a column of the build side, both as `keyType`. */
+case class PlannedAsOf(
+    probe: ColumnRef,
+    build: Int,
+    keyType: String,
+    direction: String,
+    exact: Boolean,
+    tolerance: Option[Long])
+
 /** One join of the pipeline, as Python's `JoinSpec` has it. */
 case class PlannedJoin(
     kind: String,
     keys: Seq[PlannedKey],
     ranges: Seq[PlannedRange],
+    asOf: Option[PlannedAsOf],
     condition: Option[JValue],
     theta: Option[JValue],
     label: String,
@@ -123,14 +133,24 @@ object ChainLayout {
           indexed(source, range.build),
           KeyTypes.name(range.build.dataType).get)
       }
+      val asOf = stage.asOf.map { near =>
+        for (probe <- reference(chain.atSources(near.probe), source)) yield PlannedAsOf(
+          probe,
+          indexed(source, near.build),
+          KeyTypes.name(near.build.dataType).get,
+          near.direction,
+          near.exact,
+          near.tolerance)
+      }
       // Whether conditions are covered was asked when the stage was made.
       val condition = stage.condition.flatMap(part => WorkerCondition.of(chain.atSources(part), place).toOption)
       val theta = stage.theta.flatMap(part => WorkerFormula.of(chain.atSources(part), place).toOption)
-      (keys ++ ranges).collectFirst { case Left(reason) => reason }.toLeft(
+      (keys ++ ranges ++ asOf).collectFirst { case Left(reason) => reason }.toLeft(
         PlannedJoin(
           stage.kind,
           keys.collect { case Right(key) => key },
           ranges.collect { case Right(range) => range },
+          asOf.flatMap(_.toOption),
           condition,
           theta,
           label(stage),
@@ -189,7 +209,8 @@ object ChainLayout {
     private def label(stage: JoinStage): String = {
       val keys = stage.keys.map(key => s"${key.probe.sql} ${if (key.nullSafe) "<=>" else "="} ${key.build.sql}")
       val ranges = stage.ranges.map(range => s"${range.probe.sql} ${range.operator} ${range.build.sql}")
-      (keys ++ ranges ++ stage.conditions.map(_.sql)).mkString(" AND ")
+      val near = stage.asOf.map(near => s"${near.direction} as of ${near.probe.sql} ~ ${near.build.sql}")
+      (near ++ keys ++ ranges ++ stage.conditions.map(_.sql)).mkString(" AND ")
     }
   }
 }

@@ -39,6 +39,7 @@ object Estimates {
       Size(rows, rows)
     case Filter(condition, child) => size(child).times(share(condition))
     case join: Join => joined(join, size(join.left), size(join.right))
+    case join: PipelinedAsOf => size(join.left)
     case aggregate: Aggregate if aggregate.groupingExpressions.isEmpty => Size(1.0, 1.0)
     case aggregate: Aggregate =>
       val input = size(aggregate.child)

@@ -26,7 +26,7 @@ case class JoinChain(
     stages.map { stage =>
       val pairs = stage.keys.map(key => s"${key.probe}=${key.build}") ++
         stage.ranges.map(range => s"${range.probe}${range.operator}${range.build}") ++
-        stage.theta.map(_.toString)
+        stage.theta.map(_.toString) ++ stage.asOf.map(_.toString)
       s"${stage.kind} ${pairs.mkString(",")}"
     }.mkString(";")
 
@@ -43,13 +43,16 @@ object JoinChain {
     *
     * Left where `join` itself is none.
     */
-  def of(join: Join, accepts: JoinStage => Either[String, Unit]): Either[String, JoinChain] =
+  def of(join: LogicalPlan, accepts: JoinStage => Either[String, Unit]): Either[String, JoinChain] =
     for {
       top <- JoinStage.of(join)
       _ <- accepts(top)
       chain = new Flattening(accepts).from(top)
       _ <- JoinStage.untransportable(chain.probe.output).toLeft(())
     } yield chain
+
+  /** A chain of one stage. */
+  def single(stage: JoinStage): JoinChain = JoinChain(stage.probe, Seq(stage), Nil, AttributeMap.empty[Attribute])
 
   private class Flattening(accepts: JoinStage => Either[String, Unit]) {
     private val filters = mutable.ArrayBuffer.empty[Expression]
@@ -81,8 +84,8 @@ object JoinChain {
 
     /** The next join below, through what only drops, renames or filters columns and rows. */
     private def joinBelow(plan: LogicalPlan): Option[Below] = plan match {
-      case join: Join =>
-        JoinStage.of(join).filterOrElse(accepts(_).isRight, "").toOption.map(Below(_, Nil, Nil))
+      case _: Join | _: PipelinedAsOf =>
+        JoinStage.of(plan).filterOrElse(accepts(_).isRight, "").toOption.map(Below(_, Nil, Nil))
       case Filter(condition, child) if Expressions.deferrable(condition).isRight =>
         joinBelow(child).map(below => below.copy(filters = condition +: below.filters))
       case Project(columns, child) =>

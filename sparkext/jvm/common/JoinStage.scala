@@ -2,6 +2,7 @@ package org.apache.spark.sql.sparkext
 
 import org.apache.spark.sql.catalyst.expressions.{Left => _, Right => _, _}
 import org.apache.spark.sql.catalyst.optimizer.NormalizeNaNAndZero
+import org.apache.spark.sql.catalyst.planning.ExtractSingleColumnNullAwareAntiJoin
 import org.apache.spark.sql.catalyst.plans._
 import org.apache.spark.sql.catalyst.plans.logical._
 import org.apache.spark.sql.types.DoubleType
@@ -24,6 +25,7 @@ case class JoinStage(
     build: LogicalPlan,
     keys: Seq[StageKey],
     ranges: Seq[StageRange],
+    asOf: Option[StageAsOf],
     filter: Option[Expression],
     condition: Option[Expression],
     theta: Option[Expression],
@@ -37,21 +39,28 @@ case class JoinStage(
   def full: Boolean = kind == "full"
 
   /** Whether there is nothing to look rows up by: then every pair is tried. */
-  def nested: Boolean = keys.isEmpty && ranges.isEmpty
+  def nested: Boolean = keys.isEmpty && ranges.isEmpty && asOf.isEmpty
 
   /** What has to hold for a pair beside its keys. */
   def conditions: Seq[Expression] = condition.toSeq ++ theta
 
   /** What probe rows are looked up by, and what the build side is indexed by. */
-  def probes: Seq[Expression] = keys.map(_.probe) ++ ranges.map(_.probe)
-  def indexed: Seq[Expression] = keys.map(_.build) ++ ranges.map(_.build)
+  def probes: Seq[Expression] = keys.map(_.probe) ++ ranges.map(_.probe) ++ asOf.map(_.probe)
+  def indexed: Seq[Expression] = keys.map(_.build) ++ ranges.map(_.build) ++ asOf.map(_.build)
 }
 
 object JoinStage extends PredicateHelper {
 
   /** The stage that a join makes, or why it makes none. */
-  def of(join: Join): Either[String, JoinStage] = for {
+  def of(plan: LogicalPlan): Either[String, JoinStage] = plan match {
+    case join: Join => of(join)
+    case join: PipelinedAsOf => Right(join.stage)
+    case other => Left(s"not a join: ${other.nodeName}")
+  }
+
+  private def of(join: Join): Either[String, JoinStage] = for {
     _ <- check(!join.isStreaming, "a streaming join")
+    _ <- check(ExtractSingleColumnNullAwareAntiJoin.unapply(join).isEmpty, "NOT IN, which Spark looks up in a hash table")
     _ <- foreignHint(join.hint).map(hint => s"the query asks for Spark's $hint").toLeft(())
     sides <- Sides.of(join)
     predicates = join.condition.map(splitConjunctivePredicates).getOrElse(Nil)
@@ -69,6 +78,7 @@ object JoinStage extends PredicateHelper {
     sides.build,
     keys,
     ranges,
+    None,
     tests.filter.reduceOption(And),
     tests.condition.reduceOption(And),
     tests.theta.reduceOption(And),
@@ -81,13 +91,14 @@ object JoinStage extends PredicateHelper {
       s"column ${column.name} of type ${column.dataType.simpleString} does not travel between Spark and Python"
     }
 
-  private def key(predicate: Expression, sides: Sides): Option[StageKey] = predicate match {
+  /** The equality of the two sides that a condition is. */
+  def key(predicate: Expression, sides: Sides): Option[StageKey] = predicate match {
     case EqualTo(left, right) => sides.key(left, right, nullSafe = false)
     case EqualNullSafe(left, right) => sides.key(left, right, nullSafe = true)
     case _ => None
   }
 
-  private def unsupportedKey(key: StageKey): Option[String] = {
+  def unsupportedKey(key: StageKey): Option[String] = {
     val sides = Seq(key.probe, key.build)
     if (sides.exists(!_.deterministic)) Some(s"a key that is not deterministic: ${key.probe.sql} = ${key.build.sql}")
     else if (sides.exists(_.exists(_.isInstanceOf[PlanExpression[_]]))) Some("a subquery in a join key")
@@ -133,10 +144,12 @@ private object Tests {
       val (more, left) = if (inner) (Nil, rest) else rest.partition(WorkerFormula.covers)
       val theta = formulas ++ more
       val found = keyed || ranged || theta.exists(test => sides.isAcross(test.references))
-      if (!inner && left.nonEmpty) {
+      if (!found) {
+        val across = left.find(test => sides.isAcross(test.references)).map(test => s": ${why(test)}").getOrElse("")
+        Left(s"neither an equality nor a comparison between the two sides, nor a formula that workers compile$across")
+      } else if (!inner && left.nonEmpty) {
         Left(s"a condition beside the keys of $article join that only Spark evaluates: ${why(left.head)}")
-      } else if (!found) Left("neither an equality nor a comparison between the two sides, nor a formula that workers compile")
-      else Right(Tests(left, plain, theta))
+      } else Right(Tests(left, plain, theta))
     }
   }
 
@@ -147,7 +160,7 @@ private object Tests {
 }
 
 /** Which side of a join streams and which is indexed. */
-private case class Sides(
+private[sparkext] case class Sides(
     kind: String,
     probe: LogicalPlan,
     build: LogicalPlan,
@@ -170,7 +183,7 @@ private case class Sides(
     expression.references.nonEmpty && expression.references.subsetOf(plan.outputSet)
 }
 
-private object Sides {
+private[sparkext] object Sides {
   def of(join: Join): Either[String, Sides] = {
     val leftHint = PipelinedJoinHint.in(join.hint.leftHint)
     val rightHint = PipelinedJoinHint.in(join.hint.rightHint)

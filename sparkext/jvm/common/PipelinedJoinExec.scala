@@ -74,7 +74,8 @@ case class PipelinedJoinExec(
         PipelinedJoinExec.sentColumns(builds(number).output),
         joins(number).label,
         joins(number).maxBuildBytes,
-        conf.sessionLocalTimeZone)
+        conf.sessionLocalTimeZone,
+        ordered = joins(number).asOf.isDefined)
     }.toMap
 
   @transient private lazy val published: Map[Int, CompletableFuture[PublishedBuildSide]] =

@@ -16,6 +16,7 @@ class PipelinedJoinStrategy(session: SparkSession) extends SparkStrategy with Lo
   override def apply(plan: LogicalPlan): Seq[SparkPlan] = plan match {
     case Pruned(columns, conditions, join) if conditions.forall(Expressions.deferrable(_).isRight) =>
       unlessOff(settings => pipelined(join, columns, conditions, settings).toSeq)
+    case join: PipelinedAsOf => Seq(certain(join, new Settings(SQLConf.get)))
     case join: Join =>
       unlessOff { settings =>
         pipelined(join, join.output, Nil, settings) match {
@@ -32,9 +33,15 @@ class PipelinedJoinStrategy(session: SparkSession) extends SparkStrategy with Lo
     if (settings.mode == "off") Nil else planned(settings)
   }
 
+  /** An as-of join that was taken over, which no other strategy plans: on its own if it cannot be one of a chain. */
+  private def certain(join: PipelinedAsOf, settings: Settings): SparkPlan =
+    pipelined(join, join.output, Nil, settings)
+      .orElse(ChainLayout.of(JoinChain.single(join.stage), join.output, settings).map(operator(_, JoinChain.single(join.stage).key)))
+      .fold(reason => throw new IllegalStateException(s"an as-of join that no pipeline runs: $reason"), identity)
+
   /** The chain below `join` as one operator, under what else the plan asks for; or why not. */
   private def pipelined(
-      join: Join,
+      join: LogicalPlan,
       columns: Seq[NamedExpression],
       conditions: Seq[Expression],
       settings: Settings): Either[String, SparkPlan] = for {
@@ -48,6 +55,12 @@ class PipelinedJoinStrategy(session: SparkSession) extends SparkStrategy with Lo
     wanted = (columns ++ filters).flatMap(_.references).distinctBy(_.exprId)
     layout <- ChainLayout.of(chain, wanted, settings)
   } yield {
+    val joined = operator(layout, chain.key)
+    val filtered = filters.reduceOption(And).map(FilterExec(_, joined)).getOrElse(joined)
+    if (columns == filtered.output) filtered else ProjectExec(columns, filtered)
+  }
+
+  private def operator(layout: ChainLayout, key: String): SparkPlan = {
     val operator = PipelinedJoinExec(
       layout.probe(planLater),
       layout.builds(planLater),
@@ -55,9 +68,8 @@ class PipelinedJoinStrategy(session: SparkSession) extends SparkStrategy with Lo
       layout.outputs,
       layout.origins,
       layout.parts)
-    operator.setTagValue(PipelineRuns.Key, chain.key)
-    val filtered = filters.reduceOption(And).map(FilterExec(_, operator)).getOrElse(operator)
-    if (columns == filtered.output) filtered else ProjectExec(columns, filtered)
+    operator.setTagValue(PipelineRuns.Key, key)
+    operator
   }
 
   /** Spark's own plan for the join, under a note with the reason. In hint mode only hinted joins are worth a note. */
@@ -80,10 +92,17 @@ class PipelinedJoinStrategy(session: SparkSession) extends SparkStrategy with Lo
 
 /** A join under an optional filter and an optional projection: what is not asked for need not come back from Python. */
 private object Pruned {
-  def unapply(plan: LogicalPlan): Option[(Seq[NamedExpression], Seq[Expression], Join)] = plan match {
-    case Project(columns, Filter(condition, join: Join)) => Some((columns, Seq(condition), join))
-    case Project(columns, join: Join) => Some((columns, Nil, join))
-    case Filter(condition, join: Join) => Some((join.output, Seq(condition), join))
+  def unapply(plan: LogicalPlan): Option[(Seq[NamedExpression], Seq[Expression], LogicalPlan)] = plan match {
+    case Project(columns, Filter(condition, Joining(join))) => Some((columns, Seq(condition), join))
+    case Project(columns, Joining(join)) => Some((columns, Nil, join))
+    case Filter(condition, Joining(join)) => Some((join.output, Seq(condition), join))
     case _ => None
+  }
+
+  private object Joining {
+    def unapply(plan: LogicalPlan): Option[LogicalPlan] = plan match {
+      case _: Join | _: PipelinedAsOf => Some(plan)
+      case _ => None
+    }
   }
 }

@@ -1,12 +1,13 @@
 package io.sparkext
 
 import org.apache.spark.sql.SparkSessionExtensions
-import org.apache.spark.sql.sparkext.{CoalesceProbeSides, PipelinedJoinStrategy, ResolvePipelinedJoinHint}
+import org.apache.spark.sql.sparkext.{CoalesceProbeSides, PipelinedJoinStrategy, PlanAsOfJoins, ResolvePipelinedJoinHint}
 
 /** The entry point: `spark.sql.extensions=io.sparkext.SparkExtensions`. */
 class SparkExtensions extends (SparkSessionExtensions => Unit) {
   override def apply(extensions: SparkSessionExtensions): Unit = {
     extensions.injectHintResolutionRule(_ => ResolvePipelinedJoinHint)
+    extensions.injectPlanNormalizationRule(new PlanAsOfJoins(_))
     extensions.injectPlannerStrategy(new PipelinedJoinStrategy(_))
     extensions.injectQueryStageOptimizerRule(new CoalesceProbeSides(_))
   }

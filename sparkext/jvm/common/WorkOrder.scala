@@ -25,6 +25,14 @@ object WorkOrder {
           ("label" -> join.label) ~
           ("condition" -> join.condition) ~
           ("theta" -> join.theta) ~
+          ("as_of" -> join.asOf.map { near =>
+            ("probe" -> reference(near.probe)) ~
+              ("build" -> near.build) ~
+              ("type" -> near.keyType) ~
+              ("direction" -> near.direction) ~
+              ("exact" -> near.exact) ~
+              ("tolerance" -> near.tolerance)
+          }) ~
           ("keys" -> join.keys.map { key =>
             ("probe" -> reference(key.probe)) ~
               ("build" -> key.build) ~

@@ -1,0 +1,204 @@
+package org.apache.spark.sql.sparkext
+
+import scala.util.control.NonFatal
+
+import org.apache.spark.internal.Logging
+import org.apache.spark.sql.SparkSession
+import org.apache.spark.sql.catalyst.expressions.{Left => _, Right => _, _}
+import org.apache.spark.sql.catalyst.plans._
+import org.apache.spark.sql.catalyst.plans.logical._
+import org.apache.spark.sql.catalyst.rules.Rule
+import org.apache.spark.sql.catalyst.trees.TreePattern.AS_OF_JOIN
+import org.apache.spark.sql.catalyst.util.DateTimeConstants.MICROS_PER_DAY
+import org.apache.spark.sql.catalyst.util.DateTimeUtils
+import org.apache.spark.sql.internal.SQLConf
+import org.apache.spark.sql.types._
+
+/** Of the build rows with equal keys, the one whose `build` is nearest to `probe`, as Python's `AsOf` has it.
+  *
+  * `tolerance` is the largest distance, in the units of the type: days, microseconds, unscaled decimals.
+  */
+case class StageAsOf(probe: Expression, build: Expression, direction: String, exact: Boolean, tolerance: Option[Long])
+
+/** An as-of join that is planned as a pipeline: Spark's own node is rewritten as a subquery for each row. */
+case class PipelinedAsOf(
+    left: LogicalPlan,
+    right: LogicalPlan,
+    joinType: JoinType,
+    probeKeys: Seq[Expression],
+    buildKeys: Seq[Expression],
+    nullSafe: Seq[Boolean],
+    probe: Expression,
+    build: Expression,
+    direction: String,
+    exact: Boolean,
+    tolerance: Option[Long],
+    hint: Option[PipelinedJoinHint])
+    extends BinaryNode {
+
+  override def output: Seq[Attribute] =
+    left.output ++ (if (joinType == LeftOuter) right.output.map(_.withNullability(true)) else right.output)
+
+  /** A row of the left side gives one row at most. */
+  override def stats: Statistics = {
+    val widening = (left.output ++ right.output).map(_.dataType.defaultSize).sum.toDouble /
+      math.max(1, left.output.map(_.dataType.defaultSize).sum)
+    Statistics(sizeInBytes = (BigDecimal(left.stats.sizeInBytes) * widening).toBigInt, rowCount = left.stats.rowCount)
+  }
+
+  def stage: JoinStage = JoinStage(
+    if (joinType == LeftOuter) "left" else "inner",
+    left,
+    right,
+    probeKeys.zip(buildKeys).zip(nullSafe).map { case ((one, other), safe) => StageKey(one, other, safe) },
+    Nil,
+    Some(StageAsOf(probe, build, direction, exact, tolerance)),
+    None,
+    None,
+    None,
+    None,
+    hint)
+
+  override protected def withNewChildrenInternal(newLeft: LogicalPlan, newRight: LogicalPlan): PipelinedAsOf =
+    copy(left = newLeft, right = newRight)
+}
+
+/** Takes over the as-of joins that pipelines can run, before the optimizer rewrites them: of SQL's `ASOF JOIN`, and of
+  * DataFrames. What is taken over is planned as a pipeline for certain, so everything is asked here.
+  */
+class PlanAsOfJoins(session: SparkSession) extends Rule[LogicalPlan] with PredicateHelper with Logging {
+
+  override def apply(plan: LogicalPlan): LogicalPlan =
+    if (!plan.containsPattern(AS_OF_JOIN)) plan
+    else {
+      val settings = new Settings(SQLConf.get)
+      if (settings.mode == "off") plan
+      else plan.transformDownWithSubqueries { case join: AsOfJoin =>
+        planned(join, settings) match {
+          case Right(ours) => ours
+          case Left(reason) =>
+            if (settings.explainFallback) logWarning(s"Spark's own as-of join instead of a pipelined one: $reason")
+            join
+        }
+      }
+    }
+
+  private def planned(join: AsOfJoin, settings: Settings): Either[String, PipelinedAsOf] = {
+    val (left, leftHint) = unhinted(join.left)
+    val (right, rightHint) = unhinted(join.right)
+    val hint = rightHint.orElse(leftHint)
+    val kind = if (join.joinType == LeftOuter) "left" else "inner"
+    val sides = Sides(kind, left, right, hint)
+    for {
+      _ <- check(settings.mode != "hint" || hint.isDefined, "not hinted, and spark.sparkext.mode is hint")
+      _ <- check(!join.isStreaming, "a streaming join")
+      pair <- nearness(join, sides)
+      tolerance <- toleranceOf(join, pair)
+      keys <- keysOf(join, sides)
+      size = Estimates.bytes(right).toLong
+      // Of rows that come from elsewhere Spark knows nothing here, not even of those that are cached.
+      unknown = size >= SQLConf.get.defaultSizeInBytes
+      _ <- check(
+        hint.isDefined || unknown || size <= settings.maxBuildBytes,
+        s"the right side takes $size bytes by Spark's estimate, and spark.sparkext.buildSide.maxBytes is ${settings.maxBuildBytes}")
+      _ <- JoinStage.untransportable(left.output ++ right.output).toLeft(())
+      _ <- Acceptance.files(session.sparkContext)
+      _ <- WorkerPython.of(settings).left.map(problem => s"no Python to run it: $problem")
+    } yield PipelinedAsOf(
+      left,
+      right,
+      join.joinType,
+      keys.map(_.probe),
+      keys.map(_.build),
+      keys.map(_.nullSafe),
+      pair.probe,
+      pair.build,
+      pair.direction,
+      pair.exact,
+      // Spark excludes the very end where it excludes equal values.
+      tolerance.map(units => if (pair.exact) units else units - 1),
+      hint)
+  }
+
+  private def unhinted(plan: LogicalPlan): (LogicalPlan, Option[PipelinedJoinHint]) = plan match {
+    case ResolvedHint(child, hint: PipelinedJoinHint) => (child, Some(hint))
+    case unary: UnaryNode => // as Spark looks for hints
+      val (below, hint) = unhinted(unary.child)
+      (if (hint.isDefined) unary.withNewChildren(Seq(below)) else unary, hint)
+    case other => (other, None)
+  }
+
+  /** Which values are to be near, and on which side of the left one: read from the form that Spark gives these conditions. */
+  private def nearness(join: AsOfJoin, sides: Sides): Either[String, StageAsOf] = {
+    val conditions = splitConjunctivePredicates(join.asOfCondition)
+    val pair = (join.orderExpression, conditions.head) match {
+      case (If(GreaterThan(one, other), _, _), first) if first != GreaterThan(one, other) =>
+        Some(StageAsOf(one, other, "nearest", !conditions.contains(Not(EqualTo(one, other))), None))
+      case (_, GreaterThanOrEqual(one, other)) => Some(StageAsOf(one, other, "backward", exact = true, None))
+      case (_, GreaterThan(one, other)) => Some(StageAsOf(one, other, "backward", exact = false, None))
+      case (_, LessThanOrEqual(one, other)) => Some(StageAsOf(one, other, "forward", exact = true, None))
+      case (_, LessThan(one, other)) => Some(StageAsOf(one, other, "forward", exact = false, None))
+      case _ => None
+    }
+    for {
+      found <- pair.filter(pair => sides.areSides(pair.probe, pair.build)).toRight(s"a condition like ${join.asOfCondition.sql}")
+      values = Seq(found.probe, found.build)
+      _ <- check(values.forall(value => value.deterministic && !hasSubquery(value)), "values that are not deterministic")
+      _ <- check(
+        found.probe.dataType == found.build.dataType && hasDistance(found.probe.dataType),
+        s"values of type ${found.probe.dataType.simpleString}")
+    } yield found
+  }
+
+  private def hasDistance(dataType: DataType): Boolean = dataType match {
+    case _: IntegralType | DateType | TimestampType | TimestampNTZType => true
+    case decimal: DecimalType => decimal.precision <= Decimal.MAX_LONG_DIGITS
+    case _ => false // floats: of infinities and NaN, Spark finds another one nearest than pandas and this does
+  }
+
+  private def toleranceOf(join: AsOfJoin, pair: StageAsOf): Either[String, Option[Long]] = join.toleranceAssertion match {
+    case None => Right(None)
+    case Some(GreaterThanOrEqual(tolerance, _)) if tolerance.foldable =>
+      units(tolerance, pair).map(Some(_)).toRight(s"a tolerance of ${tolerance.sql} for ${pair.probe.dataType.simpleString}")
+    case Some(other) => Left(s"a tolerance like ${other.sql}")
+  }
+
+  /** A tolerance in units of the type. A day is 24 hours only where there is no summer time. */
+  private def units(tolerance: Expression, pair: StageAsOf): Option[Long] = {
+    val value = try tolerance.eval() catch { case NonFatal(_) => null }
+    val ofDates = pair.probe.exists { case Cast(child, _, _, _) => child.dataType == DateType; case _ => false }
+    (pair.probe.dataType, tolerance.dataType, value) match {
+      case (_, _, null) => None
+      case (DateType, DayTimeIntervalType(DayTimeIntervalType.DAY, DayTimeIntervalType.DAY), micros: Long) =>
+        Some(micros / MICROS_PER_DAY)
+      case (DateType, IntegerType, days: Int) => Some(days.toLong)
+      case (TimestampType | TimestampNTZType, _: DayTimeIntervalType, micros: Long) if !ofDates =>
+        val steady = pair.probe.dataType == TimestampNTZType || micros < MICROS_PER_DAY ||
+          DateTimeUtils.getZoneId(SQLConf.get.sessionLocalTimeZone).getRules.isFixedOffset
+        if (steady) Some(micros) else None
+      case (_: IntegralType, _: IntegralType, number: Number) => Some(number.longValue)
+      case (DecimalType.Fixed(_, scale), _: IntegralType, number: Number) => unscaled(BigDecimal(number.longValue), scale)
+      case (DecimalType.Fixed(_, scale), _: DecimalType, number: Decimal) => unscaled(number.toBigDecimal, scale)
+      case _ => None
+    }
+  }
+
+  private def unscaled(number: BigDecimal, scale: Int): Option[Long] = {
+    val units = number * BigDecimal(10).pow(scale)
+    if (units.isValidLong) Some(units.toLongExact) else None
+  }
+
+  private def keysOf(join: AsOfJoin, sides: Sides): Either[String, Seq[StageKey]] = {
+    val found = join.condition.toSeq.flatMap(splitConjunctivePredicates).map { condition =>
+      JoinStage.key(condition, sides).toRight(s"a condition that is no equality of the two sides: ${condition.sql}")
+    }
+    for {
+      keys <- found.collectFirst { case Left(reason) => reason }.toLeft(found.collect { case Right(key) => key })
+      _ <- keys.flatMap(JoinStage.unsupportedKey).headOption.toLeft(())
+    } yield keys
+  }
+
+  private def hasSubquery(value: Expression): Boolean = value.exists(_.isInstanceOf[PlanExpression[_]])
+
+  private def check(holds: Boolean, reason: => String): Either[String, Unit] = if (holds) Right(()) else Left(reason)
+}
