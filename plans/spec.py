@@ -106,7 +106,7 @@ class JoinSpec:
 
     `ranges` compare at most two columns of the build side, each in one type. `condition` and `theta` have to hold for a
     pair beside its keys; they may look at the columns of all sources so far and of the build side. Kinds that give out
-    unmatched build rows take none.
+    unmatched build rows take none. `probe_ordered`: probe rows are known to come in the order of the only key.
     """
 
     how: str
@@ -117,6 +117,7 @@ class JoinSpec:
     ranges: tuple[RangePair, ...] = ()
     as_of: AsOf | None = None
     theta: Theta | None = None
+    probe_ordered: bool = False
 
     def __post_init__(self) -> None:
         """Refuse what no operator runs."""
@@ -212,4 +213,5 @@ def _join(data: Mapping[str, Any]) -> JoinSpec:
         ranges,
         None if as_of is None else AsOf(**{**as_of, "probe": _reference(as_of["probe"])}),
         None if theta is None else parse_theta(theta),
+        data.get("probe_ordered", False),
     )

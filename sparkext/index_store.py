@@ -59,7 +59,7 @@ class IndexRecipe:
     `key_columns` are positions in the build file, `key_types` the Arrow types in which keys are compared.
     `may_cluster`: the join gathers payload and does not ask which build rows it comes from.
     `bounds`: position and type of the columns that a range or as-of join compares, the one to order by first;
-    `inverted`: the second of them is bounded from above only.
+    `inverted`: the second of them is bounded from above only. `probe_ordered`: see `plans.algorithm.choose_index`.
     """
 
     key_columns: tuple[int, ...]
@@ -70,6 +70,7 @@ class IndexRecipe:
     may_cluster: bool = False
     bounds: tuple[tuple[int, pa.DataType], ...] = ()
     inverted: bool = False
+    probe_ordered: bool = False
 
     @property
     def digest(self) -> str:
@@ -85,6 +86,7 @@ class IndexRecipe:
             self.may_cluster,
             [(column, str(bound_type)) for column, bound_type in self.bounds],
             self.inverted,
+            self.probe_ordered,
         ]
         return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]
 
@@ -161,7 +163,8 @@ def _equality_index(keys: EncodedKeys, recipe: IndexRecipe) -> tuple[JoinIndex, 
     """Choose and build an index of these keys; return it and the reason for the choice."""
     facts = _facts(keys)
     headroom = process_probe().headroom()
-    choice = choose_index(recipe.algorithm, facts, None if headroom is None else headroom.bytes)
+    free = None if headroom is None else headroom.bytes
+    choice = choose_index(recipe.algorithm, facts, free, recipe.probe_ordered)
     if choice.kind == "ordered":
         return build_ordered_index(keys), choice.reason
     if choice.kind == "dense":

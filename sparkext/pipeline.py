@@ -62,6 +62,7 @@ def index_recipe(join: JoinSpec, hash_mask: int) -> IndexRecipe:
         may_cluster=join.how in ("inner", "left"),
         bounds=tuple((column, arrow_key_type(parse_key_type(name))) for column, name in join.compared),
         inverted=_is_bounded_above_only(join),
+        probe_ordered=join.probe_ordered,
     )
 
 

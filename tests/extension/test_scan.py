@@ -537,3 +537,21 @@ def test_decimals_keep_their_scale(spark: SparkSession, folder: Path, tmp_path: 
     values = [Decimal("1.10"), Decimal("-0.01"), None, Decimal("99999.99")]
     pq.write_table(pa.table({"k": [1, 2, 3, 4], "v": pa.array(values, pa.decimal128(7, 2))}), tmp_path / "f.parquet")
     assert_fused(spark, lambda: joined(spark, spark.read.parquet(str(tmp_path)), folder, "left"))
+
+
+@pytest.mark.parametrize("order", ["ascending", "shuffled", "one row group"])
+def test_probe_rows_in_the_order_of_the_key_are_merged(spark: SparkSession, tmp_path: Path, order: str) -> None:
+    """Two row groups say that much; sparse keys, as dense ones are addressed directly whatever the order is."""
+    keys = [number * 2**40 for number in range(2000)]
+    probe = [keys[number * 7 % 2000] for number in range(2000)] if order == "shuffled" else keys
+    table = pa.table({"k": probe, "v": list(range(2000))})
+    pq.write_table(table, tmp_path / "probe.parquet", row_group_size=500 if order != "one row group" else 2000)
+    pq.write_table(pa.table({"b": keys[::3], "w": keys[::3]}), tmp_path / "build.parquet")
+
+    def query() -> DataFrame:
+        probe, build = (spark.read.parquet(str(tmp_path / f"{name}.parquet")) for name in ("probe", "build"))
+        return probe.filter("v > 3").join(build.hint("pipelined_join"), F.col("k") == F.col("b"), "left")
+
+    out = assert_like_spark(spark, query)
+    index = report(out).joins[0]
+    assert index.index == ("ordered" if order == "ascending" else "hash"), index

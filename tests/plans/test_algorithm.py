@@ -53,3 +53,17 @@ def test_choice(algorithm: str, keys: BuildKeys, headroom: int | None, kind: str
 )
 def test_clustering(rows: int, distinct: int, payload: int, headroom: int | None, expected: bool) -> None:
     assert worth_clustering(rows, distinct, payload, headroom) == expected
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "keys", "kind"),
+    [("auto", SPARSE, "ordered"), ("hash", SPARSE, "hash"), ("auto", DENSE, "dense"), ("auto", TEXT, "hash")],
+)
+def test_ordered_probe_rows_are_merged(algorithm: str, keys: BuildKeys, kind: str) -> None:
+    choice = choose_index(algorithm, keys, AMPLE, probe_ordered=True)
+    assert choice.kind == kind
+    assert ("merged" in choice.reason) == (kind == "ordered")
+
+
+def test_nothing_to_merge_with() -> None:
+    assert choose_index("auto", NO_KEYS, AMPLE, probe_ordered=True).kind == "hash"

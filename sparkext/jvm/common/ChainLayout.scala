@@ -39,6 +39,7 @@ case class PlannedJoin(
     theta: Option[JValue],
     label: String,
     algorithm: String,
+    probeOrdered: Boolean,
     maxBuildBytes: Long)
 
 /** Which task all rows of a key belong to, where the first join gives out unmatched build rows: probe rows are shuffled into
@@ -155,7 +156,16 @@ object ChainLayout {
           theta,
           label(stage),
           stage.hint.flatMap(_.algorithm).getOrElse(settings.algorithm),
+          isProbeOrdered(stage),
           stage.hint.flatMap(_.maxBytes).getOrElse(settings.maxBuildBytes)))
+    }
+
+    /** Whether probe rows come in the order of the only key. No stage changes their order. */
+    private def isProbeOrdered(stage: JoinStage): Boolean = stage.keys match {
+      case Seq(key) if settings.fusesScans => Widened.unapply(chain.atSources(key.probe)).exists { column =>
+          chain.probe.outputSet.contains(column) && FusedScan.isOrdered(chain.probe, column)
+        }
+      case _ => false
     }
 
     /** Where a column of a source will be found. */

@@ -106,6 +106,18 @@ object FusedScan {
       case _ => None
     }
 
+  /** Whether the rows that workers will read come in the order of a column, as far as the files tell. */
+  def isOrdered(plan: LogicalPlan, column: Attribute): Boolean = plan match {
+    case Project(projected, child) =>
+      projected.find(_.exprId == column.exprId).map(unnamed).exists {
+        case Widened(source) => isOrdered(child, source)
+        case _ => false
+      }
+    case Filter(_, child) => isOrdered(child, column)
+    case LogicalRelation(files: HadoopFsRelation, _, _, _, _) => ParquetFiles.isOrdered(files, column.name)
+    case _ => false
+  }
+
   private def unnamed(column: Expression): Expression = column match {
     case Alias(child, _) => child
     case other => other

@@ -9,8 +9,9 @@ import scala.util.control.NonFatal
 import com.google.common.cache.CacheBuilder
 import org.apache.hadoop.conf.Configuration
 import org.apache.hadoop.fs.Path
+import org.apache.parquet.column.statistics.{IntStatistics, LongStatistics, Statistics}
 import org.apache.parquet.hadoop.ParquetFileReader
-import org.apache.parquet.hadoop.metadata.FileMetaData
+import org.apache.parquet.hadoop.metadata.{BlockMetaData, FileMetaData}
 import org.apache.parquet.hadoop.metadata.FileMetaData.EncryptionType
 import org.apache.parquet.hadoop.util.HadoopInputFile
 import org.apache.parquet.schema.{LogicalTypeAnnotation, MessageType, Type}
@@ -68,6 +69,14 @@ object ParquetFiles {
       val counted = files.take(Counted)
       val bytes = math.max(1L, counted.map(_.size).sum).toDouble
       read(counted, relation).toOption.map(_.map(_.rows).sum * math.max(1.0, files.map(_.size).sum / bytes))
+    }
+
+  /** Whether the rows of each file come in the order of a column, as far as the bounds of its row groups tell. */
+  def isOrdered(relation: HadoopFsRelation, column: String): Boolean =
+    relation.fileFormat.getClass == classOf[ParquetFileFormat] && {
+      val files = Try(relation.location.listFiles(Nil, Nil).flatMap(_.files)).getOrElse(Nil)
+      val listed = files.take(Counted).map(file => Listed(file.getPath, file.getModificationTime, file.getLen))
+      listed.nonEmpty && read(listed, relation).exists(_.forall(_.ordered.contains(column)))
     }
 
   private class Rules(relation: HadoopFsRelation, columns: Seq[Attribute], conf: SQLConf) {
@@ -161,8 +170,8 @@ object ParquetFiles {
   /** A file as it was when it was listed. */
   private case class Listed(path: Path, modified: Long, size: Long)
 
-  /** What a file says of itself, and how many rows it has. */
-  private case class Footer(meta: FileMetaData, rows: Long)
+  /** What a file says of itself, how many rows it has, and which columns its row groups are in the order of. */
+  private case class Footer(meta: FileMetaData, rows: Long, ordered: Set[String])
 
   private val footers = CacheBuilder.newBuilder().maximumSize(KeptFooters).build[Listed, Footer]()
 
@@ -193,6 +202,23 @@ object ParquetFiles {
 
   private def footer(file: Listed, hadoop: Configuration): Footer =
     Using.resource(ParquetFileReader.open(HadoopInputFile.fromPath(file.path, hadoop))) { reader =>
-      Footer(reader.getFooter.getFileMetaData, reader.getRecordCount)
+      Footer(reader.getFooter.getFileMetaData, reader.getRecordCount, ordered(reader.getRowGroups.asScala.toSeq))
     }
+
+  /** The integer columns of which every row group begins where the one before it ends, or later. */
+  private def ordered(rowGroups: Seq[BlockMetaData]): Set[String] =
+    if (rowGroups.length < 2) Set.empty
+    else {
+      val columns = rowGroups.map(_.getColumns.asScala.toSeq)
+      columns.head.indices.filter { number =>
+        val bounds = columns.map(group => group.lift(number).map(_.getStatistics).flatMap(range))
+        bounds.forall(_.isDefined) && bounds.flatten.sliding(2).forall { pair => pair.head._2 <= pair.last._1 }
+      }.map(number => columns.head(number).getPath.toDotString).toSet
+    }
+
+  private def range(statistics: Statistics[_]): Option[(Long, Long)] = statistics match {
+    case ints: IntStatistics if ints.hasNonNullValue => Some((ints.getMin.toLong, ints.getMax.toLong))
+    case longs: LongStatistics if longs.hasNonNullValue => Some((longs.getMin, longs.getMax))
+    case _ => None
+  }
 }

@@ -22,6 +22,7 @@ object WorkOrder {
       ("joins" -> joins.map { join =>
         ("how" -> join.kind) ~
           ("algorithm" -> join.algorithm) ~
+          ("probe_ordered" -> join.probeOrdered) ~
           ("label" -> join.label) ~
           ("condition" -> join.condition) ~
           ("theta" -> join.theta) ~
