@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+import time
 from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -34,6 +36,7 @@ BUILD_ROWS = 200_000
 PAYLOAD_BYTES = 200
 OUTPUT_ROWS = 4_000_000
 INDEX_ROWS = 1_000_000
+ONE_ROWS_MATCHES = 50_000_000
 
 
 def cases() -> list[Case]:
@@ -42,6 +45,7 @@ def cases() -> list[Case]:
         Case("memory.one-copy", f"{WORKERS} workers: pages of a build file and its index", _one_copy, scaled=False),
         Case("memory.index-bytes", f"bytes per build row, {INDEX_ROWS:,} rows", _index_bytes, scaled=False, threads=1),
         Case("memory.fan-out", f"a worker's peak, {PAYLOAD_BYTES} bytes of payload a match", _fan_out, scaled=False),
+        Case("memory.one-row", f"a worker's peak, one row with {ONE_ROWS_MATCHES:,} matches", _one_row, scaled=False),
     ]
 
 
@@ -205,6 +209,42 @@ def _fan_out(bench: Bench) -> None:
         f"{BUILD_ROWS:,} build rows throughout. The peak counts the pages of the mapped files that were touched, which"
         "\nthe system can take back; a fan-out that touches fewer of them may peak below the baseline."
     )
+
+
+def _one_row(bench: Bench) -> None:
+    """Join one row with all rows of a table, by a comparison and by a formula; the first run builds the index."""
+    from bench.spark_session import spark_session
+    from sparkext import configure, report
+
+    expected = (ONE_ROWS_MATCHES, ONE_ROWS_MATCHES * (ONE_ROWS_MATCHES - 1) // 2)
+    table = []
+    with (
+        TemporaryDirectory() as folder,
+        spark_session(1, configure, **{"spark.python.worker.reuse": "false"}) as spark,
+    ):
+        with step("writing the table"):
+            spark.range(0, ONE_ROWS_MATCHES, 1, 4).selectExpr("int(id) AS v").write.parquet(f"{folder}/many")
+        spark.read.parquet(f"{folder}/many").createOrReplaceTempView("many")
+        for name, condition in {
+            "a comparison": f"x + {ONE_ROWS_MATCHES} > v",
+            "a formula": f"x + v < {ONE_ROWS_MATCHES}",
+        }.items():
+            query = f"SELECT /*+ PIPELINED_JOIN(many) */ count(*), sum(v) FROM range(1) t(x) JOIN many ON {condition}"
+            for run in ("first", "second"):
+                out = spark.sql(query)
+                with step(f"{name}, {run} run"):
+                    started = time.perf_counter()
+                    [row] = out.collect()
+                    seconds = time.perf_counter() - started
+                if tuple(row) != expected:
+                    raise WrongAnswerError(f"{name}: got {tuple(row)}, expected {expected}")
+                found = report(out)
+                mapped = (found.joins[0].index_bytes or 0) + 4 * ONE_ROWS_MATCHES
+                peak = max(task.peak_rss_bytes for task in found.tasks)
+                table.append([name, run, f"{seconds:.1f}", mib(peak), mib(mapped)])
+                bench.record(condition=name, run=run, seconds=seconds, peak=peak, mapped_files=mapped)
+    header = ["one row joined by", "run", "s", "peak MiB", "mapped files MiB"]
+    print(f"\n{text_table(header, table, left=2)}\n")
 
 
 def _peak(spark: SparkSession, fan_out: int) -> tuple[int, int]:
