@@ -116,7 +116,7 @@ def build_ordered_index(keys: EncodedKeys, wide: bool = False) -> OrderedIndex:
     )
     if keys.words is not None:
         words = keys.words if keys.valid is None else frozen(keys.words[valid_rows])
-        words, rows = sort_words(words, frozen(valid_rows))
+        words, rows = sort_words(words, frozen(valid_rows.astype(row_id_dtype(keys.length, wide))))
         boundary = np.empty(words.size, dtype=np.uint8)
         groups = _mark_words(words, boundary)
         starts = _starts(boundary, groups)
@@ -134,7 +134,7 @@ def _assemble(
     words: Int64Array | None,
     key_bytes: VarBytes | None,
     starts: Int64Array,
-    rows: Int64Array,
+    rows: RowIds,
     build_rows: int,
     wide: bool,
 ) -> OrderedIndex:
@@ -145,7 +145,7 @@ def _assemble(
         words,
         key_bytes,
         None if unique else frozen(starts.astype(dtype)),
-        None if in_order else frozen(rows.astype(dtype)),
+        None if in_order else frozen(rows.astype(dtype, copy=False)),
         dtype.itemsize,
     )
 

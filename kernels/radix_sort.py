@@ -6,28 +6,34 @@ import numpy as np
 
 from sparkext.kernels.buffers import Int64Array
 from sparkext.kernels.jit import frozen, kernel
+from sparkext.kernels.row_ids import RowIds
 
 _DIGIT_BITS = 11
 _DIGITS = 6
 _BUCKETS = 1 << _DIGIT_BITS
 
 
-def sort_words(words: Int64Array, rows: Int64Array) -> tuple[Int64Array, Int64Array]:
-    """Return both arrays (int64[n]) ordered by signed word, ties in the given order. The inputs stay as they are.
+def sort_words(words: Int64Array, rows: RowIds) -> tuple[Int64Array, RowIds]:
+    """Return words (int64[n]) and rows (n of them) ordered by signed word, ties in the given order.
 
-    Least-significant digit first, eleven bits a pass; a digit that is the same in every word costs no pass, so small
-    ranges sort in one or two. Words that are already sorted are returned as they came.
+    The inputs stay as they are. Least-significant digit first, eleven bits a pass; a digit that is the same in every
+    word costs no pass, so small ranges sort in one or two. Words that are already sorted are returned as they came.
+    Passes go back and forth between two pairs of arrays: new memory costs as much as moving the words does.
     """
     if is_sorted(words):
         return words, rows
     histogram = np.zeros((_DIGITS, _BUCKETS), dtype=np.int64)
     _histogram(words, histogram)
+    spare: list[tuple[Int64Array, RowIds]] = []
     for digit in range(_DIGITS):
         if histogram[digit].max() == words.size:
             continue
-        out_words, out_rows = np.empty_like(words), np.empty_like(rows)
+        if len(spare) < 2:
+            spare.append((np.empty_like(words), np.empty_like(rows)))
+        out_words, out_rows = spare[-1]
         _pass(words, rows, digit * _DIGIT_BITS, histogram[digit], out_words, out_rows)
         words, rows = frozen(out_words), frozen(out_rows)
+        spare.reverse()
     return words, rows
 
 
@@ -53,11 +59,11 @@ def _histogram(words: Int64Array, histogram: Int64Array) -> None:
 @kernel
 def _pass(
     words: Int64Array,
-    rows: Int64Array,
+    rows: RowIds,
     shift: int,
     counts: Int64Array,
     out_words: Int64Array,
-    out_rows: Int64Array,
+    out_rows: RowIds,
 ) -> None:
     """One stable counting-sort pass; `counts` is consumed."""
     total = 0

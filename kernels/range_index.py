@@ -238,9 +238,14 @@ def build_range_index(
     """
     bounds = [bound_column(column) for column in columns]
     valid = [mask for mask in map(validity, columns) if mask is not None]
-    rows = np.flatnonzero(np.bitwise_and.reduce(valid)) if valid else np.arange(equal.length)
+    dtype = row_id_dtype(equal.length, wide)
+    rows: RowIds
+    if valid:
+        rows = np.flatnonzero(np.bitwise_and.reduce(valid)).astype(dtype)
+    else:
+        rows = np.arange(equal.length, dtype=dtype)
     words = bounds[0].words if rows.size == equal.length else frozen(bounds[0].words[rows])
-    words, rows = sort_words(words, frozen(rows.astype(np.int64)))
+    words, rows = sort_words(words, frozen(rows))
     grouped = equal.words is not None or equal.rows is not None
     # Groups keep the order in which they meet their rows: that of the words.
     groups: JoinIndex = build_groups(_taken(equal, rows)) if grouped else AllRowsIndex(rows.size)
@@ -248,8 +253,8 @@ def build_range_index(
     if entries is not None:
         words, rows = frozen(words[entries]), frozen(rows[entries])
     second = _second(bounds, rows, inverted)
-    identity = rows.size == equal.length and bool((rows == np.arange(rows.size)).all())
-    own = None if identity and entries is None else frozen(rows.astype(row_id_dtype(equal.length, wide)))
+    identity = entries is None and rows.size == equal.length and _is_identity(rows)
+    own = None if identity else frozen(rows)
     if entries is not None:
         # Dense and hash indexes tell by their rows whether keys repeat; an ordered one would look up rows by them.
         groups = replace(groups, rows=None if isinstance(groups, OrderedIndex) else own)  # type: ignore[type-var]
@@ -270,14 +275,22 @@ def _ascending(interval: Intervals) -> Int64Array | None:
     return order
 
 
-def _second(bounds: Sequence[BoundColumn], rows: Int64Array, inverted: bool) -> BlockMaxima | None:
+@kernel
+def _is_identity(rows: RowIds) -> bool:
+    for i in range(rows.size):
+        if rows[i] != i:
+            return False
+    return True
+
+
+def _second(bounds: Sequence[BoundColumn], rows: RowIds, inverted: bool) -> BlockMaxima | None:
     if len(bounds) == 1:
         return None
     words = bounds[1].words[rows]
     return BlockMaxima.over(frozen(~words if inverted else words))
 
 
-def _taken(keys: EncodedKeys, rows: Int64Array) -> EncodedKeys:
+def _taken(keys: EncodedKeys, rows: RowIds) -> EncodedKeys:
     words = None if keys.words is None else frozen(keys.words[rows])
     texts = None if keys.rows is None else var_bytes(as_binary(keys.rows).take(pa.array(rows)))
     return EncodedKeys(rows.size, words, texts, None if keys.valid is None else frozen(keys.valid[rows]))
