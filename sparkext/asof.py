@@ -13,6 +13,7 @@ from sparkext.build_file import write_build_file
 from sparkext.build_side import build_side
 from sparkext.config import BUILD_SIDE_MAX_BYTES
 from sparkext.errors import InvalidJoinError
+from sparkext.join_shape import JoinShape
 from sparkext.lineage import Lineage, lineage_of
 
 if TYPE_CHECKING:
@@ -43,9 +44,10 @@ def asof_join(
 
     Names and meaning are those of pandas' `merge_asof`, but neither side has to be sorted. `other` is the build side:
     it is published once per node, and ordered there by the first worker that needs it. With the session extension the
-    join is planned by Catalyst, and workers read Parquet files themselves. Without it, and for floats and tolerances of
-    a day or more on timestamps in a zone with summer time, `other` is run when the transform is applied; transforms
-    that follow each other directly are one pipeline.
+    join is planned by Catalyst, and workers read Parquet files themselves. Without it, and for what Spark takes for
+    near in another way (floats; integers without `spark.sql.ansi.enabled`; tolerances of a day or more on timestamps in
+    a zone with summer time), `other` is run when the transform is applied; transforms that follow each other directly
+    are one pipeline.
 
     Parameters
     ----------
@@ -96,12 +98,13 @@ def _apply(frame: DataFrame, other: Any, arguments: AsOfArguments, overrides: di
         )
     check_travel(frame.schema, "left", problems)
     build = build_side(session, other, problems)
-    is_planned = spark_bridge.plans_joins(session)
-    lineage = Lineage.starting_at(frame) if is_planned else lineage_of(frame)
-    shape = None
     if build is not None:
         check_travel(build.schema, "right", problems)
-        shape = shape_as_of(
+
+    def shaped(lineage: Lineage) -> JoinShape | None:
+        if build is None:
+            return None
+        return shape_as_of(
             lineage.outputs,
             build.schema.fields,
             arguments,
@@ -110,11 +113,15 @@ def _apply(frame: DataFrame, other: Any, arguments: AsOfArguments, overrides: di
             case_sensitive=session.conf.get("spark.sql.caseSensitive", "false") == "true",
             problems=problems,
         )
+
+    shape = shaped(Lineage.starting_at(frame))
     refuse(problems, misconfigured)
     assert shape is not None and build is not None, "or there is a problem"
-    as_of = shape.spec.as_of
-    if is_planned and as_of and planned.plans_as_of(as_of, session.conf.get("spark.sql.session.timeZone")):
+    if spark_bridge.plans_joins(session) and planned.plans_as_of(shape, session.conf.get):
         return planned.join_as_of(frame, build, shape, overrides)
+    lineage = lineage_of(frame)
+    shape = shaped(lineage)
+    assert shape is not None, "as of the frame alone"
     table = build.collect(shape.published, settings.build_side_max_bytes)
     source = spark_bridge.publish(session, partial(write_build_file, table))
     return lineage.then(shape, source, settings)

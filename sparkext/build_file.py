@@ -6,7 +6,7 @@ search per row. So columns are made contiguous once, here, one at a time: the pe
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import IO, Any
 
@@ -19,8 +19,12 @@ from sparkext.kernels.gather import MAX_VAR_BYTES
 from sparkext.types import conform
 
 
-def collect_batches(batches: Iterable[pa.RecordBatch], schema: pa.Schema, max_bytes: int) -> pa.Table:
+def collect_batches(
+    batches: Iterable[pa.RecordBatch], schema: pa.Schema, max_bytes: int, order: Sequence[int] = ()
+) -> pa.Table:
     """Gather a build side's batches into a table of these types, and stop as soon as they exceed `max_bytes`.
+
+    `order`: numbers of the batches in the order of the table, read when the last has come; none if they come so.
 
     Raises:
         BuildSideTooLargeError: see `check_build_size`.
@@ -32,7 +36,7 @@ def collect_batches(batches: Iterable[pa.RecordBatch], schema: pa.Schema, max_by
         rows += batch.num_rows
         check_build_size(rows, size, max_bytes)
         kept.append(batch)
-    return _table(kept, schema)
+    return _table([kept[number] for number in order] if order else kept, schema)
 
 
 def streamed_table(buffer: pa.Buffer, schema: pa.Schema) -> pa.Table:

@@ -55,7 +55,8 @@ def _from_spark(session: SparkSession, other: DataFrame, problems: list[str]) ->
     def collect(positions: tuple[int, ...], max_bytes: int) -> pa.Table:
         picked = spark_bridge.pick(other, positions)
         arrow = spark_bridge.arrow_schema(picked.schema)
-        return collect_batches(spark_bridge.collect_as_arrow(picked), arrow, max_bytes)
+        order: list[int] = []
+        return collect_batches(spark_bridge.collect_as_arrow(picked, order), arrow, max_bytes, order)
 
     return DriverBuildSide(other.schema, collect, lambda: other)
 

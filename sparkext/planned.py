@@ -52,16 +52,20 @@ def join_by_names(
     return left.join(right, on, how).toDF(*(output.field.name for output in shape.outputs))
 
 
-def plans_as_of(spec: AsOf, time_zone: str) -> bool:
+def plans_as_of(shape: JoinShape, conf: Callable[[str, str], str | None]) -> bool:
     """Tell whether the extension plans an as-of join as it is meant here.
 
-    Of floats Spark's meaning differs for infinities. It counts days of a zone's calendar, of which not all have the
-    same length: a tolerance of a day or more is a time here, as in pandas.
+    Of floats Spark's meaning differs for infinities, and of integers where differences may wrap around. It counts days
+    of a zone's calendar, of which not all have the same length: a tolerance of a day or more is a time here, as in
+    pandas.
     """
-    if spec.type in ("float32", "float64"):
+    spec = shape.spec.as_of
+    if spec is None or spec.type in ("float32", "float64"):
+        return False
+    if spec.type.startswith("int") and conf("spark.sql.ansi.enabled", "true") != "true":
         return False
     longer = spec.tolerance is not None and spec.tolerance >= _MICROSECONDS_PER_DAY - 1
-    return spec.type != "timestamp" or not longer or time_zone in ("UTC", "Etc/UTC", "GMT")
+    return spec.type != "timestamp" or not longer or conf("spark.sql.session.timeZone", "") in ("UTC", "Etc/UTC", "GMT")
 
 
 def join_as_of(

@@ -5,14 +5,15 @@ The predicate sees two records, named tuples of numbers. What it does not name d
 
 from __future__ import annotations
 
-import dis
 from collections import namedtuple
-from collections.abc import Callable, Iterator, Sequence
-from types import CellType, CodeType, FunctionType, ModuleType
+from collections.abc import Callable, Sequence
+from types import FunctionType
 from typing import Any
 
 import numba
 import numpy as np
+from numba.core import ir
+from numba.core.compiler import run_frontend
 from numba.core.dispatcher import Dispatcher
 from numba.core.errors import NumbaError
 
@@ -31,55 +32,76 @@ def is_function(value: Any) -> bool:
     return isinstance(value, FunctionType | Dispatcher)
 
 
-def names_in(predicate: Callable[..., Any]) -> set[str]:
-    """Return all names that a function may look up on its arguments: those in its code, and in what it calls."""
-    names: set[str] = set()
-    seen: set[int] = set()
-    waiting: list[Any] = [predicate]
-    while waiting:
-        function = waiting.pop()
+def fields_read(predicate: Callable[..., Any], position: int) -> set[str]:
+    """Return the fields that a function reads of its argument number `position`, itself or through what it calls.
+
+    Raises `ValueError` where it does anything else with the record: of its fields only those are there that are named.
+    """
+    return _Reads().of(predicate, position)
+
+
+class _Reads:
+    """Follows a record through the code of functions, in numba's intermediate form, which all Pythons share."""
+
+    def __init__(self) -> None:
+        self._seen: set[tuple[int, int]] = set()
+
+    def of(self, function: Any, position: int) -> set[str]:
         function = getattr(function, "py_func", function)  # of what numba has compiled
-        if not isinstance(function, FunctionType) or id(function) in seen:
-            continue
-        seen.add(id(function))
-        for code in _codes(function.__code__):
-            names.update(code.co_names)
-        reached = [function.__globals__.get(name) for name in names]
-        reached += [value for cell in function.__closure__ or () for value in _content(cell)]
-        for module in [value for value in reached if isinstance(value, ModuleType)]:
-            reached += [vars(module).get(name) for name in names]
-        waiting += [value for value in reached if isinstance(value, Dispatcher)]
-    return names
+        if (id(function), position) in self._seen:
+            return set()
+        self._seen.add((id(function), position))
+        code = run_frontend(function)
+        statements = [statement for block in code.blocks.values() for statement in block.body]
+        names: set[str] = set()
+        record = {""}
+        while True:
+            known = len(record)
+            for statement in statements:
+                value = getattr(statement, "value", None)
+                if isinstance(value, ir.Arg):
+                    if value.index == position:
+                        record.add(statement.target.name)
+                elif any(variable.name in record for variable in _read_variables(statement)):
+                    if isinstance(statement, ir.Assign) and isinstance(value, ir.Var):
+                        record.add(statement.target.name)
+                    else:
+                        names |= self._taken(code, value, record)
+            if len(record) == known:
+                return names
+
+    def _taken(self, code: Any, value: Any, record: set[str]) -> set[str]:
+        """Return what one step takes of a record."""
+        op = getattr(value, "op", None)
+        if op == "getattr":
+            return {value.attr}
+        if op == "call" and not value.kws and value.func.name not in record:
+            called = _called(code, value.func)
+            if isinstance(called, Dispatcher):
+                taken = [self.of(called, number) for number, var in enumerate(value.args) if var.name in record]
+                return set().union(*taken)
+            raise ValueError("passes a row to what is no function that numba.njit has compiled")
+        raise ValueError("reads a row as a whole: name its columns, as in left.x")
 
 
-def takes_apart(predicate: Callable[..., Any]) -> bool:
-    """Tell whether a function reads its arguments by position: records have no fields to rely on but named ones."""
-    code = getattr(predicate, "py_func", predicate).__code__
-    steps = list(dis.get_instructions(code))
-    for number, step in enumerate(steps):
-        loaded = step.argval if isinstance(step.argval, tuple) else (step.argval,)
-        if "LOAD_FAST" not in step.opname or loaded[-1] not in code.co_varnames[: code.co_argcount]:
-            continue
-        following = steps[number + 1 : number + 3]
-        if following and following[0].opname in ("UNPACK_SEQUENCE", "UNPACK_EX", "GET_ITER"):
-            return True
-        if len(following) == 2 and ("SUBSCR" in following[1].opname or following[1].argrepr == "[]"):
-            return True
-    return False
-
-
-def _content(cell: CellType) -> list[Any]:
-    try:
-        return [cell.cell_contents]
-    except ValueError:  # nothing yet
+def _read_variables(statement: Any) -> list[Any]:
+    if isinstance(statement, ir.Del):
         return []
+    target = getattr(statement, "target", None)
+    return [variable for variable in statement.list_vars() if variable is not target]
 
 
-def _codes(code: CodeType) -> Iterator[CodeType]:
-    yield code
-    for constant in code.co_consts:
-        if isinstance(constant, CodeType):
-            yield from _codes(constant)
+def _called(code: Any, variable: Any) -> Any:
+    """Return the function that a variable holds, if it is a global one, one of a module, or enclosed."""
+    try:
+        definition = code.get_definition(variable)
+    except KeyError:
+        return None
+    if isinstance(definition, ir.Global | ir.FreeVar):
+        return definition.value
+    if getattr(definition, "op", None) == "getattr":
+        return getattr(_called(code, definition.value), definition.attr, None)
+    return None
 
 
 def functions_of_predicate(

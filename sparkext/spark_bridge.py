@@ -236,15 +236,18 @@ def new_reporter(session: SparkSession) -> Reporter:
     return SpoolReporter() if is_connect(session) else AccumulatorReporter(session)
 
 
-def collect_as_arrow(frame: DataFrame) -> Iterator[pa.RecordBatch]:
-    """Run `frame` and yield its rows as they reach the driver, in Spark's Arrow types, in no particular order."""
+def collect_as_arrow(frame: DataFrame, order: list[int]) -> Iterator[pa.RecordBatch]:
+    """Run `frame` and yield its rows as they reach the driver, in Spark's Arrow types.
+
+    Afterwards `order` has the numbers of the batches in the order of Spark's rows; none if they came in that order.
+    """
     if is_connect(frame.sparkSession):
         yield from _collect_connect(frame)
     else:
-        yield from _collect_classic(frame)
+        yield from _collect_classic(frame, order)
 
 
-def _collect_classic(frame: Any) -> Iterator[pa.RecordBatch]:
+def _collect_classic(frame: Any, order: list[int]) -> Iterator[pa.RecordBatch]:
     """Stream what `DataFrame.toArrow` collects, batch by batch, so that a limit can stop it."""
     from pyspark.serializers import read_int
     from pyspark.sql.pandas.serializers import ArrowStreamSerializer
@@ -259,9 +262,9 @@ def _collect_classic(frame: Any) -> Iterator[pa.RecordBatch]:
     try:
         try:
             yield from ArrowStreamSerializer().load_stream(cast(IO[bytes], ends[0]))
-            read_int(ends[0])
+            order.extend(read_int(ends[0]) for _ in range(read_int(ends[0])))  # -1 if the job failed
             while ends[0].read(1 << 16):
-                pass  # the order of the batches: it does not matter here, but its writer must not find the end closed
+                pass  # its writer must not find the end closed
         except (pa.ArrowException, EOFError):
             # The stream broke off because the job failed: Spark's own error says why. Without one, this one stands.
             _finish(server)

@@ -7,7 +7,7 @@ import json
 import pickle
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from functools import reduce
+from functools import cached_property, reduce
 from typing import Protocol
 
 import numpy as np
@@ -23,7 +23,7 @@ from sparkext.kernels.nested_loop import HIT, NestedLoop, PairTest, numbers
 from sparkext.kernels.row_ids import RowIds, row_id_dtype
 from sparkext.plans.formula import Formula, NamedColumn, PythonPredicate, Theta, number_type, render_theta
 from sparkext.plans.key_types import parse_key_type
-from sparkext.plans.spec import ColumnRef
+from sparkext.plans.spec import PROBE, ColumnRef
 from sparkext.predicate_code import functions_of_predicate
 from sparkext.row_set import RowSet
 from sparkext.types import arrow_key_type
@@ -57,9 +57,8 @@ class _FormulaCondition:
         columns = dict.fromkeys((node.source, node.column, node.key) for node in formula.columns())
         self._probe = [column for column in columns if column[0] != source]
         self._build = [column for column in columns if column[0] == source]
-        build_values = [_values(build.columns[number].take(None, missing=False), key) for _, number, key in self._build]
-        self._nullable = [mask is not None for _, mask in build_values]
-        self._build_arrays = _arrays(build_values, self._nullable, build.rows)
+        self._whole = RowSet.of_morsel(build.columns, build.rows)
+        self._nullable = [self._column(number).null_count > 0 for _, number, _ in self._build]
         self._rows = build.rows
         places = {
             **_places(self._probe, [True] * len(self._probe), is_probe=True),
@@ -75,6 +74,16 @@ class _FormulaCondition:
     def loop(self, rows: RowSet) -> NestedLoop:
         probe = self._gathered(rows, self._probe, [True] * len(self._probe))
         return NestedLoop(self._test, probe, self._build_arrays, rows.length, self._rows)
+
+    def _column(self, number: int) -> pa.Array:
+        return self._whole.gather(ColumnRef(PROBE, number))
+
+    @cached_property
+    def _build_arrays(self) -> tuple[AnyArray, ...]:
+        """All rows of the build side, which only a loop over them needs."""
+        return _arrays(
+            [_values(self._column(number), key) for _, number, key in self._build], self._nullable, self._rows
+        )
 
     def holds(self, pairs: RowSet) -> npt.NDArray[np.bool_]:
         probe = self._gathered(pairs, self._probe, [True] * len(self._probe))

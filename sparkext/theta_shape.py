@@ -9,12 +9,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from numba.core.errors import NumbaError
+
 from sparkext import spark_bridge
 from sparkext.join_shape import JoinShape, OutputField, as_nullable, check_names
 from sparkext.plans.formula import NamedColumn, PythonPredicate, number_type
 from sparkext.plans.join_names import join_kind
 from sparkext.plans.spec import ColumnRef, JoinSpec
-from sparkext.predicate_code import is_function, names_in, takes_apart, why_not_compiled
+from sparkext.predicate_code import fields_read, is_function, why_not_compiled
 from sparkext.theta_condition import record_fields
 from sparkext.types import spark_key_type
 
@@ -44,10 +46,13 @@ def shape_theta(
             f"predicate is {predicate!r}: expected a function of a left and a right row that returns a bool"
         )
         return None
-    if takes_apart(predicate):
-        problems.append(f"predicate {_name(predicate)} reads a row by position: name its columns, as in left.x")
-    names = names_in(predicate)
-    records = [_record(side, names) for side in sides]
+    try:
+        records = [_record(side, fields_read(predicate, number)) for number, side in enumerate(sides)]
+    except ValueError as error:
+        problems.append(f"predicate {_name(predicate)} {error}")
+        return None
+    except NumbaError:
+        records = [_record(side, None) for side in sides]  # what is in the way comes up again when it is compiled
     trouble = why_not_compiled(predicate, *map(record_fields, records))
     if trouble is not None:
         there = [_listed(_record(side, None)) for side in sides]

@@ -117,6 +117,12 @@ def test_which_are_declined(spark: SparkSession) -> None:
     assert not pipelines_of(joined(times[0], times[1].hint("pipelined_join"), tolerance=long))
     with configured(spark, **{"spark_sql_session_timeZone": "UTC"}):
         assert pipelines_of(joined(times[0], times[1].hint("pipelined_join"), tolerance=long)) == [1]
+    local = times[0].withColumn("lv", F.col("lv").cast("timestamp_ntz"))
+    assert not pipelines_of(joined(local, times[1].hint("pipelined_join"), tolerance=F.expr("INTERVAL 1 HOUR")))
+    with configured(spark, **{"spark_sql_ansi_enabled": "false"}):  # differences wrap around, and far is near
+        assert not pipelines_of(joined(left, hinted))
+        assert pipelines_of(left.transform(sparkext.asof_join(right, on=("lv", "rv")))) == []
+        assert "MapInArrow" in plan_of(left.transform(sparkext.asof_join(right, on=("lv", "rv"))))
     with mode(spark, "off"):
         assert not pipelines_of(joined(left, hinted))
 

@@ -118,6 +118,39 @@ def test_formulas_beside_equal_keys(spark: SparkSession) -> None:
     assert_pipelined(out, *[1] * len(keyed))
 
 
+@pytest.mark.parametrize("kind", ["float", "double"])
+def test_bands_without_ends(spark: SparkSession, kind: str) -> None:
+    """Everything is at most NaN, and infinities lie in a band of infinite width."""
+    arrow_type = pa.float32() if kind == "float" else pa.float64()
+    values = [math.nan, math.inf, -math.inf, -0.0, 1.5, None, 1e38]
+    pairs = [(value, width) for value in values for width in [*values, -1.0]]
+    columns = {"v": [value for value, _ in pairs], "w": [width for _, width in pairs]}
+    frame(spark, 1, **{name: pa.array(column, arrow_type) for name, column in columns.items()}).createOrReplaceTempView(
+        "c"
+    )
+    frame(spark, 1, v=pa.array(values, arrow_type)).createOrReplaceTempView("e")
+    hint = HINT.replace("b", "e")
+    queries = [
+        f"SELECT {hint} c.v, c.w, e.v FROM c JOIN e ON abs(c.v - e.v) {test}"
+        for test in ("<= c.w", "< c.w", f"<= {kind}('infinity')", f"< {kind}('nan')")
+    ]
+    out = assert_like_spark(spark, lambda: spark.sql(" UNION ALL ".join(queries)))
+    assert_pipelined(out, 1, 1, 1, 1)
+
+
+def test_what_may_fail_waits_for_its_guard(spark: SparkSession) -> None:
+    guarded = "a.name <> b.name AND 10 / (a.id % 7 - b.id % 7) > 1"
+    for kind in ("INNER", "LEFT"):
+        query = f"SELECT {HINT} a.id, b.id FROM a {kind} JOIN b ON {guarded}"
+        assert_declined(assert_like_spark(spark, lambda text=query: spark.sql(text)), "neither an equality")  # type: ignore[misc]
+
+
+def test_formulas_too_large_to_compile(spark: SparkSession) -> None:
+    branches = " ".join(f"WHEN a.i + b.i = {number} THEN a.x < {number}" for number in range(60))
+    query = f"SELECT {HINT} a.id, b.id FROM a JOIN b ON CASE {branches} END"
+    assert_declined(spark.sql(query), "neither an equality")
+
+
 def test_an_existence_join(spark: SparkSession) -> None:
     query = f"SELECT id FROM a WHERE i < 20 OR EXISTS (SELECT {HINT} 1 FROM b WHERE a.x * b.x > a.i)"
     assert_pipelined(assert_like_spark(spark, lambda: spark.sql(query)), 1)

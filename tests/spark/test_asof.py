@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import random
+import time
 from decimal import Decimal
 from typing import Any
 
@@ -205,3 +206,14 @@ def test_a_build_side_that_is_too_large(spark: SparkSession) -> None:
 def test_what_is_no_dataframe() -> None:
     with pytest.raises(InvalidJoinError, match="asof_join transforms a Spark DataFrame, got int"):
         asof_join(pa.table({"t": [1]}), on="t")(3)  # type: ignore[arg-type]
+
+
+def test_ties_are_in_the_order_of_rows_whichever_partition_is_first(spark: SparkSession) -> None:
+    @F.udf("double")
+    def late(number: int) -> float:
+        time.sleep(0.7 if number == 0 else 0)
+        return 1.0
+
+    other = spark.range(0, 4, 1, 4).select(late("id").alias("t"), F.col("id").alias("w"))
+    probe = frame(spark, t=[2.0])
+    assert [row.w for row in probe.transform(asof_join(other, on="t")).collect()] == [3]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import functools
+import math
 import operator
 import random
 from collections.abc import Callable
@@ -250,8 +251,10 @@ def test_columns_that_are_not_there(ones: DataFrame) -> None:
         (None, "predicate is None"),
         (operator.lt, "expected a function"),
         (functools.partial(operator.lt), "expected a function"),
-        (lambda left, right: left[0] < right.y, "reads a row by position"),
-        (lambda left, right: sum([2 * number for number in right]) > left.x, "reads a row by position"),
+        (lambda left, right: left[0] < right.y, "reads a row as a whole: name its columns"),
+        (lambda left, right: left == right, "reads a row as a whole"),
+        (lambda left, right: len(left) > right.y, "passes a row to what is no function that numba.njit has compiled"),
+        (lambda left, right: sum([2 * number for number in right]) > left.x, "reads a row as a whole"),
         (lambda left: True, "does not compile: .*takes 1 argument"),
         (lambda left, right, more: True, "does not compile: .*takes 3 arguments"),
     ],
@@ -330,3 +333,11 @@ def test_a_predicate_that_raises(points: DataFrame, circles: DataFrame) -> None:
 
     with pytest.raises(PythonException, match="no such luck"):
         points.transform(theta_join(circles, fails, how="left")).collect()
+
+
+def test_nulls_in_columns_that_are_not_read(spark: SparkSession) -> None:
+    """Neither those of other names, nor of a name that the predicate reads on the other side, or for something else."""
+    left = frame(spark, v=[1, 2, 3], m=[None, None, None], math=[None, 1.0, None])
+    right = pa.table({"v": pa.array([None, None, 7], pa.int64()), "m": [1, 2, 3]})
+    out = left.transform(theta_join(right, lambda left, right: math.sqrt(left.v) == math.sqrt(right.m), how="semi"))
+    assert sorted(row.v for row in out.collect()) == [1, 2, 3]

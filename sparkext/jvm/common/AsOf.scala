@@ -10,7 +10,6 @@ import org.apache.spark.sql.catalyst.plans.logical._
 import org.apache.spark.sql.catalyst.rules.Rule
 import org.apache.spark.sql.catalyst.trees.TreePattern.AS_OF_JOIN
 import org.apache.spark.sql.catalyst.util.DateTimeConstants.MICROS_PER_DAY
-import org.apache.spark.sql.catalyst.util.DateTimeUtils
 import org.apache.spark.sql.internal.SQLConf
 import org.apache.spark.sql.types._
 
@@ -96,10 +95,8 @@ class PlanAsOfJoins(session: SparkSession) extends Rule[LogicalPlan] with Predic
       tolerance <- toleranceOf(join, pair)
       keys <- keysOf(join, sides)
       size = Estimates.bytes(right).toLong
-      // Of rows that come from elsewhere Spark knows nothing here, not even of those that are cached.
-      unknown = size >= SQLConf.get.defaultSizeInBytes
       _ <- check(
-        hint.isDefined || unknown || size <= settings.maxBuildBytes,
+        hint.isDefined || size <= settings.maxBuildBytes,
         s"the right side takes $size bytes by Spark's estimate, and spark.sparkext.buildSide.maxBytes is ${settings.maxBuildBytes}")
       _ <- JoinStage.untransportable(left.output ++ right.output).toLeft(())
       _ <- Acceptance.files(session.sparkContext)
@@ -147,7 +144,15 @@ class PlanAsOfJoins(session: SparkSession) extends Rule[LogicalPlan] with Predic
       _ <- check(
         found.probe.dataType == found.build.dataType && hasDistance(found.probe.dataType),
         s"values of type ${found.probe.dataType.simpleString}")
+      _ <- check(!join.orderExpression.exists(mayWrap), "differences of integers that may wrap around, without spark.sql.ansi.enabled")
     } yield found
+  }
+
+  /** Where Spark's difference of far integers is a small one, it takes another row for the nearest. */
+  private def mayWrap(expression: Expression): Boolean = expression match {
+    case difference: Subtract =>
+      difference.dataType.isInstanceOf[IntegralType] && difference.evalContext.evalMode != EvalMode.ANSI
+    case _ => false
   }
 
   private def hasDistance(dataType: DataType): Boolean = dataType match {
@@ -159,22 +164,26 @@ class PlanAsOfJoins(session: SparkSession) extends Rule[LogicalPlan] with Predic
   private def toleranceOf(join: AsOfJoin, pair: StageAsOf): Either[String, Option[Long]] = join.toleranceAssertion match {
     case None => Right(None)
     case Some(GreaterThanOrEqual(tolerance, _)) if tolerance.foldable =>
-      units(tolerance, pair).map(Some(_)).toRight(s"a tolerance of ${tolerance.sql} for ${pair.probe.dataType.simpleString}")
+      units(tolerance, pair, join.asOfCondition).map(Some(_)).toRight(s"a tolerance of ${tolerance.sql} for ${pair.probe.dataType.simpleString}")
     case Some(other) => Left(s"a tolerance like ${other.sql}")
   }
 
-  /** A tolerance in units of the type. A day is 24 hours only where there is no summer time. */
-  private def units(tolerance: Expression, pair: StageAsOf): Option[Long] = {
+  /** A tolerance in units of the type. A day is 24 hours only where there is no summer time: in the zone of `condition`. */
+  private def units(tolerance: Expression, pair: StageAsOf, condition: Expression): Option[Long] = {
     val value = try tolerance.eval() catch { case NonFatal(_) => null }
-    val ofDates = pair.probe.exists { case Cast(child, _, _, _) => child.dataType == DateType; case _ => false }
+    // Spark subtracts before it converts, from local times or days.
+    val converted = pair.probe.exists {
+      case Cast(child, _, _, _) => child.dataType.isInstanceOf[DatetimeType]
+      case _ => false
+    }
+    val zone = condition.collectFirst { case aware: TimeZoneAwareExpression if aware.timeZoneId.isDefined => aware.zoneId }
     (pair.probe.dataType, tolerance.dataType, value) match {
       case (_, _, null) => None
       case (DateType, DayTimeIntervalType(DayTimeIntervalType.DAY, DayTimeIntervalType.DAY), micros: Long) =>
         Some(micros / MICROS_PER_DAY)
       case (DateType, IntegerType, days: Int) => Some(days.toLong)
-      case (TimestampType | TimestampNTZType, _: DayTimeIntervalType, micros: Long) if !ofDates =>
-        val steady = pair.probe.dataType == TimestampNTZType || micros < MICROS_PER_DAY ||
-          DateTimeUtils.getZoneId(SQLConf.get.sessionLocalTimeZone).getRules.isFixedOffset
+      case (TimestampType | TimestampNTZType, _: DayTimeIntervalType, micros: Long) if !converted =>
+        val steady = pair.probe.dataType == TimestampNTZType || micros < MICROS_PER_DAY || zone.exists(_.getRules.isFixedOffset)
         if (steady) Some(micros) else None
       case (_: IntegralType, _: IntegralType, number: Number) => Some(number.longValue)
       case (DecimalType.Fixed(_, scale), _: IntegralType, number: Number) => unscaled(BigDecimal(number.longValue), scale)

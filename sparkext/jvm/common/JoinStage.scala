@@ -138,10 +138,13 @@ private object Tests {
     val inner = sides.kind == "inner"
     if (inner && keyed) Right(Tests(conditions, Nil, Nil))
     else {
-      val preferred: Expression => Boolean = if (inner || !keyed && !ranged) WorkerFormula.covers else _ => false
-      val (formulas, others) = conditions.partition(preferred)
+      val tested = if (inner || !keyed && !ranged) conditions.filter(WorkerFormula.covers) else Nil
+      // What may fail comes after the conditions before it, which may keep it from failing, or is left to Spark.
+      val before = conditions.takeWhile(tested.contains)
+      val formulas = tested.filter(test => before.contains(test) || !WorkerFormula.mayFail(test))
+      val others = conditions.filterNot(formulas.contains)
       val (plain, rest) = if (inner) (Nil, others) else others.partition(WorkerCondition.of(_, _ => ColumnRef(0, 0)).isRight)
-      val (more, left) = if (inner) (Nil, rest) else rest.partition(WorkerFormula.covers)
+      val (more, left) = if (inner || !keyed && !ranged) (Nil, rest) else rest.partition(WorkerFormula.covers)
       val theta = formulas ++ more
       val found = keyed || ranged || theta.exists(test => sides.isAcross(test.references))
       if (!found) {

@@ -115,7 +115,10 @@ private object Bands {
       val margin = Literal(if (center.dataType == FloatType) FloatsMargin else DoublesMargin)
       val (middle, wide) = (as(center, DoubleType), as(width, DoubleType))
       val wider = plus(wide, Multiply(plus(Abs(middle, false), Abs(wide, false)), margin))
-      Some((minus(middle, wider), plus(middle, wider), as(value, DoubleType)))
+      // Everything is at most NaN, and infinities lie in a band of infinite width.
+      val low = minus(middle, wider)
+      val open = If(EqualTo(low, Literal(Double.NaN)), Literal(Double.NegativeInfinity), low)
+      Some((open, plus(middle, wider), as(value, DoubleType)))
     case _ => None
   }
 

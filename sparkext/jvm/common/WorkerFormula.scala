@@ -14,6 +14,7 @@ import org.apache.spark.sql.types._
   */
 object WorkerFormula {
   private val Deepest = 50
+  private val Largest = 200 // what takes some three seconds to compile
   private val MostDigits = 18
   private val DigitsOfDoubles = 15
 
@@ -21,7 +22,7 @@ object WorkerFormula {
   def of(condition: Expression, place: Attribute => ColumnRef): Either[String, JValue] =
     if (condition.dataType != BooleanType) Left(condition.sql)
     else if (depth(condition) > Deepest) Left("a condition nested too deeply")
-    else new Translation(place).covered(condition)
+    else new Translation(place).covered(condition).filterOrElse(formula => nodes(formula) <= Largest, "a formula too large to compile")
 
   def covers(condition: Expression): Boolean = of(condition, _ => ColumnRef(0, 0)).isRight
 
@@ -30,6 +31,11 @@ object WorkerFormula {
     of(condition, _ => ColumnRef(0, 0)).forall(_.findField(_ == JField("checked", JBool(true))).nonEmpty)
 
   private def depth(expression: Expression): Int = 1 + expression.children.map(depth).maxOption.getOrElse(0)
+
+  private def nodes(formula: JValue): Int = formula.fold(0) {
+    case (count, _: JObject) => count + 1
+    case (count, _) => count
+  }
 
   /** What values of a type become. */
   private def number(dataType: DataType): Option[String] = dataType match {
