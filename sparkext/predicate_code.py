@@ -5,6 +5,7 @@ The predicate sees two records, named tuples of numbers. What it does not name d
 
 from __future__ import annotations
 
+import re
 from collections import namedtuple
 from collections.abc import Callable, Sequence
 from types import FunctionType
@@ -132,8 +133,9 @@ def why_not_compiled(predicate: Callable[..., Any], left: Fields, right: Fields)
     try:
         function.compile(signature)
     except (NumbaError, TypeError) as error:  # the latter where it takes more or fewer arguments
-        lines = str(error).strip().splitlines()
-        return "\n".join(line for line in lines if not line.startswith(_NOISE)).strip()
+        # What numba has tried instead fills pages.
+        text = re.sub(r"(?ms)^There are \d+ candidate implementations:.*?(?=^During: )", "", str(error))
+        return "\n".join(line for line in text.splitlines() if not line.startswith(_NOISE)).strip()
     result = function.overloads[signature].signature.return_type
     return None if isinstance(result, numba.types.Boolean) else f"it returns {result}, expected a bool"
 

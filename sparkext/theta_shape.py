@@ -46,19 +46,28 @@ def shape_theta(
             f"predicate is {predicate!r}: expected a function of a left and a right row that returns a bool"
         )
         return None
+    there = [_record(side, None) for side in sides]
+    listed = f"left has {_listed(there[0])}; right has {_listed(there[1])}"
     try:
-        records = [_record(side, fields_read(predicate, number)) for number, side in enumerate(sides)]
+        read = [fields_read(predicate, number) for number in range(2)]
     except ValueError as error:
         problems.append(f"predicate {_name(predicate)} {error}")
         return None
     except NumbaError:
-        records = [_record(side, None) for side in sides]  # what is in the way comes up again when it is compiled
-    trouble = why_not_compiled(predicate, *map(record_fields, records))
-    if trouble is not None:
-        there = [_listed(_record(side, None)) for side in sides]
-        problems.append(
-            f"predicate {_name(predicate)} does not compile: {trouble}\nleft has {there[0]}; right has {there[1]}"
-        )
+        read = [{column.name for column in record} for record in there]  # the reason comes up again when it is compiled
+    missing = [
+        f"{side}.{name}"
+        for side, names, record in zip(("left", "right"), read, there, strict=True)
+        for name in sorted(names - {column.name for column in record})
+    ]
+    records = [_record(side, names) for side, names in zip(sides, read, strict=True)]
+    if missing:
+        reads = f"reads {', '.join(missing)}, of which there is no one column of numbers"
+        problems.append(f"predicate {_name(predicate)} {reads}: {listed}")
+    else:
+        trouble = why_not_compiled(predicate, *map(record_fields, records))
+        if trouble is not None:
+            problems.append(f"predicate {_name(predicate)} does not compile: {trouble}\n{listed}")
     outputs = [*left]
     if kind in ("inner", "left"):
         outputs += [as_nullable(output, kind == "left") for output in sides[1]]
