@@ -107,20 +107,29 @@ def test_which_are_declined(spark: SparkSession) -> None:
     def joined(left: DataFrame, right: DataFrame, **options: Any) -> DataFrame:
         return left._joinAsOf(right, leftAsOfColumn="lv", rightAsOfColumn="rv", **options)
 
+    def reason(out: DataFrame) -> str:
+        assert not pipelines_of(out), plan_of(out)
+        return sparkext.declined(out)[-1]
+
     doubles = [table.withColumn(name, F.col(name).cast("double")) for table, name in ((left, "lv"), (right, "rv"))]
-    assert not pipelines_of(joined(left, right))  # not hinted
+    assert not pipelines_of(joined(left, right))  # not hinted, which is not worth a note
+    assert "not hinted" not in "".join(sparkext.declined(joined(left, right)))
     hinted = right.hint("pipelined_join")
     assert pipelines_of(joined(left, hinted)) == [1]
-    assert not pipelines_of(joined(doubles[0], doubles[1].hint("pipelined_join")))
-    assert not pipelines_of(joined(left, hinted, on=left.lk < right.rk))
+    assert reason(joined(doubles[0], doubles[1].hint("pipelined_join"))) == "values of type double"
+    assert "no equality of the two sides" in reason(joined(left, hinted, on=left.lk < right.rk))
     long = F.expr("INTERVAL 1 DAY")
-    assert not pipelines_of(joined(times[0], times[1].hint("pipelined_join"), tolerance=long))
+    assert "a tolerance of INTERVAL '1' DAY" in reason(
+        joined(times[0], times[1].hint("pipelined_join"), tolerance=long)
+    )
     with configured(spark, **{"spark_sql_session_timeZone": "UTC"}):
         assert pipelines_of(joined(times[0], times[1].hint("pipelined_join"), tolerance=long)) == [1]
     local = times[0].withColumn("lv", F.col("lv").cast("timestamp_ntz"))
-    assert not pipelines_of(joined(local, times[1].hint("pipelined_join"), tolerance=F.expr("INTERVAL 1 HOUR")))
+    assert "INTERVAL '01' HOUR" in reason(
+        joined(local, times[1].hint("pipelined_join"), tolerance=F.expr("INTERVAL 1 HOUR"))
+    )
     with configured(spark, **{"spark_sql_ansi_enabled": "false"}):  # differences wrap around, and far is near
-        assert not pipelines_of(joined(left, hinted))
+        assert "wrap around" in reason(joined(left, hinted))
         assert pipelines_of(left.transform(sparkext.asof_join(right, on=("lv", "rv")))) == []
         assert "MapInArrow" in plan_of(left.transform(sparkext.asof_join(right, on=("lv", "rv"))))
     with mode(spark, "off"):

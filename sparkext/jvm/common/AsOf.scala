@@ -8,6 +8,7 @@ import org.apache.spark.sql.catalyst.expressions.{Left => _, Right => _, _}
 import org.apache.spark.sql.catalyst.plans._
 import org.apache.spark.sql.catalyst.plans.logical._
 import org.apache.spark.sql.catalyst.rules.Rule
+import org.apache.spark.sql.catalyst.trees.TreeNodeTag
 import org.apache.spark.sql.catalyst.trees.TreePattern.AS_OF_JOIN
 import org.apache.spark.sql.catalyst.util.DateTimeConstants.MICROS_PER_DAY
 import org.apache.spark.sql.internal.SQLConf
@@ -62,6 +63,12 @@ case class PipelinedAsOf(
     copy(left = newLeft, right = newRight)
 }
 
+object PlanAsOfJoins {
+
+  /** Why an as-of join is left to Spark. It stays with the node, of which nothing is left in the plan that runs. */
+  val Declined: TreeNodeTag[String] = TreeNodeTag[String]("sparkext.declined")
+}
+
 /** Takes over the as-of joins that pipelines can run, before the optimizer rewrites them: of SQL's `ASOF JOIN`, and of
   * DataFrames. What is taken over is planned as a pipeline for certain, so everything is asked here.
   */
@@ -76,7 +83,10 @@ class PlanAsOfJoins(session: SparkSession) extends Rule[LogicalPlan] with Predic
         planned(join, settings) match {
           case Right(ours) => ours
           case Left(reason) =>
-            if (settings.explainFallback) logWarning(s"Spark's own as-of join instead of a pipelined one: $reason")
+            if (settings.mode != "hint" || isHinted(join)) {
+              join.setTagValue(PlanAsOfJoins.Declined, reason)
+              if (settings.explainFallback) logWarning(s"Spark's own as-of join instead of a pipelined one: $reason")
+            }
             join
         }
       }
@@ -116,6 +126,8 @@ class PlanAsOfJoins(session: SparkSession) extends Rule[LogicalPlan] with Predic
       tolerance.map(units => if (pair.exact) units else units - 1),
       hint)
   }
+
+  private def isHinted(join: AsOfJoin): Boolean = join.children.exists(unhinted(_)._2.isDefined)
 
   private def unhinted(plan: LogicalPlan): (LogicalPlan, Option[PipelinedJoinHint]) = plan match {
     case ResolvedHint(child, hint: PipelinedJoinHint) => (child, Some(hint))
