@@ -129,7 +129,7 @@ def test_a_build_side_that_never_evaluates_alike(spark: SparkSession, kind: str)
 NAMES = ["a.b", "a`b", "`a`.b", "a b", "ünï", "SELECT", 'a"b', "*", "", "a,b", "__sparkext_key_0"]
 
 
-@pytest.mark.parametrize(("name", "kind"), zip(NAMES, cycle(("inner", "full", "semi")), strict=False))
+@pytest.mark.parametrize(("name", "kind"), list(zip(NAMES, cycle(("inner", "full", "semi")), strict=False)))
 def test_column_names_of_any_spelling(spark: SparkSession, name: str, kind: str) -> None:
     """As a key and as payload. The oracle joins under plain names and renames the result."""
     left, right = left_of(spark), right_of(spark)
