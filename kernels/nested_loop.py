@@ -32,7 +32,7 @@ Columns = tuple[AnyArray, ...]
 HIT = 1
 OVERFLOW = 2
 DIVISION_BY_ZERO = 4
-"""The bits of a verdict: whether the pair matches, or what went wrong."""
+"""The bits of a verdict: whether the pair matches (the boolean of the test), or what went wrong."""
 
 TILE = 2048
 """Build rows of a tile: with 64 or 4,096 of 16 bytes each a pair takes longer (0.5 and 0.3 against 0.2 ns)."""
@@ -113,7 +113,7 @@ def _check(seen: int) -> None:
 class NestedLoop:
     """A morsel against a build side: the counterpart of `Matches` where every pair has to be tried.
 
-    `probe` and `build` have at least one column each, all of one length. Their rows are those numbered `probe_rows` and
+    `probe_columns` and `build_columns` are one or more each, all of one length. Their rows are those numbered `probe_rows` and
     `build_rows` (RowIds), or all in order where these are None. `morsel_rows` and `build_side_rows` count all rows.
     """
 

@@ -23,9 +23,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from sparkext.plans.key_types import KeyType, parse_key_type
+from sparkext.plans.predicate import COMPARISONS
 
 ARITHMETIC = ("+", "-", "*", "/", "%")
-COMPARISONS = ("=", "<=>", "<", "<=", ">", ">=")
 _OPERANDS: dict[str, tuple[int, int]] = {
     **dict.fromkeys((*ARITHMETIC, *COMPARISONS), (2, 2)),
     **dict.fromkeys(("negate", "abs", "sqrt", "cast", "not", "is_null"), (1, 1)),

@@ -17,6 +17,7 @@ from sparkext.join_shape import (
     common_type,
     resolve_column,
 )
+from sparkext.plans.formula import MOST_DIGITS
 from sparkext.plans.join_names import join_kind
 from sparkext.plans.key_types import KeyType
 from sparkext.plans.spec import DIRECTIONS, AsOf, ColumnRef, JoinSpec, KeyPair
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
 
 _INTEGERS = ("int8", "int16", "int32", "int64")
 _TIMES = ("timestamp", "timestamp_ntz")
-_MOST_DIGITS = 18
 _BEYOND_WORDS = 10**20
 _BEYOND_FLOATS = 10**308
 
@@ -141,7 +141,7 @@ def _checked_tolerance(
     if not _has_distance(on_type):
         problems.append(
             f"on column {on.name!r} of type {on.dataType.simpleString()} has no distance: expected integers, floats,"
-            f" decimals of up to {_MOST_DIGITS} digits, dates or timestamps"
+            f" decimals of up to {MOST_DIGITS} digits, dates or timestamps"
         )
         return None
     if tolerance is None:
@@ -155,7 +155,7 @@ def _checked_tolerance(
 
 def _has_distance(on_type: KeyType) -> bool:
     if on_type.name == "decimal":
-        return on_type.precision <= _MOST_DIGITS
+        return on_type.precision <= MOST_DIGITS
     return on_type.name in (*_INTEGERS, *_TIMES, "float32", "float64", "date")
 
 

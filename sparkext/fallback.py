@@ -15,8 +15,8 @@ def declined(frame: DataFrame) -> list[str]:
     """Return the reason of every join in the plan of `frame` that is Spark's own, from the top of the plan down.
 
     The same reasons stand in `frame.explain()`, but for those of as-of joins, which come last: Spark rewrites these as
-    other joins. With `spark.sparkext.mode=hint` only hinted joins have one, with `off`
-    none. Plans the DataFrame, but does not run it.
+    other joins. With `spark.sparkext.mode=hint` only hinted joins have one, with `off` none. Plans the DataFrame, but
+    does not run it.
 
     Raises
     ------

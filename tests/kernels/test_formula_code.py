@@ -21,8 +21,9 @@ from sparkext.kernels.gather import Column
 from sparkext.kernels.matches import START, Pairs
 from sparkext.kernels.nested_loop import HIT, PairArithmeticError, numbers
 from sparkext.plans import formula as formula_module
-from sparkext.plans.formula import ARITHMETIC, COMPARISONS, NUMBER_TYPES, Formula, number_type
+from sparkext.plans.formula import ARITHMETIC, NUMBER_TYPES, Formula, number_type
 from sparkext.plans.key_types import parse_key_type
+from sparkext.plans.predicate import COMPARISONS
 from sparkext.row_set import RowSet
 from sparkext.theta_condition import bind_theta
 from tests.kernels.support import FULL_MASK, SAMPLES, examples

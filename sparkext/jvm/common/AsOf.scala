@@ -47,7 +47,7 @@ case class PipelinedAsOf(
   }
 
   def stage: JoinStage = JoinStage(
-    if (joinType == LeftOuter) "left" else "inner",
+    PipelinedAsOf.kind(joinType),
     left,
     right,
     probeKeys.zip(buildKeys).zip(nullSafe).map { case ((one, other), safe) => StageKey(one, other, safe) },
@@ -63,6 +63,10 @@ case class PipelinedAsOf(
     copy(left = newLeft, right = newRight)
 }
 
+object PipelinedAsOf {
+  def kind(joinType: JoinType): String = if (joinType == LeftOuter) "left" else "inner"
+}
+
 object PlanAsOfJoins {
 
   /** Why an as-of join is left to Spark. It stays with the node, of which nothing is left in the plan that runs. */
@@ -73,6 +77,7 @@ object PlanAsOfJoins {
   * DataFrames. What is taken over is planned as a pipeline for certain, so everything is asked here.
   */
 class PlanAsOfJoins(session: SparkSession) extends Rule[LogicalPlan] with PredicateHelper with Logging {
+  import JoinStage.check
 
   override def apply(plan: LogicalPlan): LogicalPlan =
     if (!plan.containsPattern(AS_OF_JOIN)) plan
@@ -96,8 +101,7 @@ class PlanAsOfJoins(session: SparkSession) extends Rule[LogicalPlan] with Predic
     val (left, leftHint) = unhinted(join.left)
     val (right, rightHint) = unhinted(join.right)
     val hint = rightHint.orElse(leftHint)
-    val kind = if (join.joinType == LeftOuter) "left" else "inner"
-    val sides = Sides(kind, left, right, hint)
+    val sides = Sides(PipelinedAsOf.kind(join.joinType), left, right, hint)
     for {
       _ <- check(settings.mode != "hint" || hint.isDefined, "not hinted, and spark.sparkext.mode is hint")
       _ <- check(!join.isStreaming, "a streaming join")
@@ -152,7 +156,7 @@ class PlanAsOfJoins(session: SparkSession) extends Rule[LogicalPlan] with Predic
     for {
       found <- pair.filter(pair => sides.areSides(pair.probe, pair.build)).toRight(s"a condition like ${join.asOfCondition.sql}")
       values = Seq(found.probe, found.build)
-      _ <- check(values.forall(value => value.deterministic && !hasSubquery(value)), "values that are not deterministic")
+      _ <- values.map(Expressions.deferrable).collectFirst { case Left(reason) => reason }.toLeft(())
       _ <- check(
         found.probe.dataType == found.build.dataType && hasDistance(found.probe.dataType),
         s"values of type ${found.probe.dataType.simpleString}")
@@ -218,8 +222,4 @@ class PlanAsOfJoins(session: SparkSession) extends Rule[LogicalPlan] with Predic
       _ <- keys.flatMap(JoinStage.unsupportedKey).headOption.toLeft(())
     } yield keys
   }
-
-  private def hasSubquery(value: Expression): Boolean = value.exists(_.isInstanceOf[PlanExpression[_]])
-
-  private def check(holds: Boolean, reason: => String): Either[String, Unit] = if (holds) Right(()) else Left(reason)
 }

@@ -117,7 +117,7 @@ object JoinStage extends PredicateHelper {
     if ("aeiou".contains(name.head)) s"an $name" else s"a $name"
   }
 
-  private def check(holds: Boolean, reason: => String): Either[String, Unit] = if (holds) Right(()) else Left(reason)
+  def check(holds: Boolean, reason: => String): Either[String, Unit] = if (holds) Right(()) else Left(reason)
 }
 
 /** Who tests what beside keys and ranges: Spark filters what the join gives out by `filter`, workers test pairs. */

@@ -15,7 +15,6 @@ import org.apache.spark.sql.types._
 object WorkerFormula {
   private val Deepest = 50
   private val Largest = 200 // what takes some three seconds to compile
-  private val MostDigits = 18
   private val DigitsOfDoubles = 15
 
   /** The condition as JSON, or the part of it that is not covered. */
@@ -39,7 +38,7 @@ object WorkerFormula {
 
   /** What values of a type become. */
   private def number(dataType: DataType): Option[String] = dataType match {
-    case decimal: DecimalType if decimal.precision > MostDigits => None
+    case decimal: DecimalType if decimal.precision > Decimal.MAX_LONG_DIGITS => None
     case _: DecimalType | TimestampType | TimestampNTZType | _: DayTimeIntervalType => Some("int64")
     case DateType => Some("int32")
     case BooleanType | _: IntegralType | FloatType | DoubleType => KeyTypes.name(dataType)
