@@ -10,7 +10,7 @@ import numpy as np
 from sparkext.kernels.jit import AnyArray, frozen
 from sparkext.kernels.keys import EncodedKeys
 from sparkext.kernels.matches import Matches
-from sparkext.kernels.row_ids import row_id_dtype
+from sparkext.kernels.row_ids import RowIds, row_id_dtype
 
 
 @dataclass(frozen=True)
@@ -36,6 +36,11 @@ class AllRowsIndex:
     def from_arrays(cls, arrays: dict[str, AnyArray], attributes: dict[str, int]) -> AllRowsIndex:
         """Rebuild the index."""
         return cls(attributes["build_rows"])
+
+    @property
+    def starts(self) -> RowIds:
+        """One range of all rows."""
+        return frozen(np.array([0, self.build_rows], dtype=row_id_dtype(self.build_rows)))
 
     @property
     def distinct(self) -> int:

@@ -59,6 +59,11 @@ class DenseIndex:
         return cls(arrays["slots"], arrays.get("rows"), attributes["minimum"])
 
     @property
+    def starts(self) -> RowIds | None:
+        """Where the rows of each slot begin; None if every key has one row."""
+        return None if self.rows is None else self.slots
+
+    @property
     def distinct(self) -> int:
         """The number of distinct keys."""
         return int(np.count_nonzero(self.slots >= 0 if self.rows is None else np.diff(self.slots)))

@@ -109,6 +109,11 @@ class HashIndex:
         return cls(arrays["table"], arrays.get("rows"), key_bytes, **attributes)
 
     @property
+    def starts(self) -> RowIds | None:
+        """Where the rows of each slot begin; None if every key has one row."""
+        return None if self.rows is None else frozen((self.table[1::2] & _START).astype(self.rows.dtype))
+
+    @property
     def distinct(self) -> int:
         """The number of distinct keys."""
         return int(np.count_nonzero(self.table[1::2] & _OCCUPIED))

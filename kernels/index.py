@@ -48,6 +48,14 @@ class StoredIndex(Protocol):
 class JoinIndex(StoredIndex, Protocol):
     """An index that finds the build rows with equal keys."""
 
+    @property
+    def starts(self) -> RowIds | None:
+        """Where the rows of each key begin among all of them, ascending, and where the last ones end.
+
+        None if every key has one row. Some ranges may be of no key, and empty.
+        """
+        ...
+
     def lookup(self, keys: EncodedKeys) -> Matches:
         """Return the match range of every probe key; a key that `keys.valid` rules out matches nothing."""
         ...

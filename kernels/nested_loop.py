@@ -113,8 +113,9 @@ def _check(seen: int) -> None:
 class NestedLoop:
     """A morsel against a build side: the counterpart of `Matches` where every pair has to be tried.
 
-    `probe_columns` and `build_columns` are one or more each, all of one length. Their rows are those numbered `probe_rows` and
-    `build_rows` (RowIds), or all in order where these are None. `morsel_rows` and `build_side_rows` count all rows.
+    `probe_columns` and `build_columns` are one or more each, all of one length. Their rows are those numbered
+    `probe_rows` and `build_rows` (RowIds), or all in order where these are None. `morsel_rows` and `build_side_rows`
+    count all rows.
     """
 
     test: PairTest

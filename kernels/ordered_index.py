@@ -109,14 +109,14 @@ class OrderedIndex:
         return Matches(frozen(first), frozen(counts), self.rows, matched, pairs)
 
 
-def build_ordered_index(keys: EncodedKeys, wide: bool = False) -> OrderedIndex:
+def build_ordered_index(keys: EncodedKeys, wide: bool = False, threads: int = 1) -> OrderedIndex:
     """Sort the valid keys of a build side. `wide` forces eight-byte row ids, for tests."""
     valid_rows = (
         np.arange(keys.length, dtype=np.int64) if keys.valid is None else np.flatnonzero(keys.valid).astype(np.int64)
     )
     if keys.words is not None:
         words = keys.words if keys.valid is None else frozen(keys.words[valid_rows])
-        words, rows = sort_words(words, frozen(valid_rows.astype(row_id_dtype(keys.length, wide))))
+        words, rows = sort_words(words, frozen(valid_rows.astype(row_id_dtype(keys.length, wide))), threads)
         boundary = np.empty(words.size, dtype=np.uint8)
         groups = _mark_words(words, boundary)
         starts = _starts(boundary, groups)

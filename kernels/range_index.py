@@ -31,8 +31,8 @@ import pyarrow as pa
 
 from sparkext.kernels.all_rows_index import AllRowsIndex
 from sparkext.kernels.block_maxima import BLOCK, BlockMaxima, last_at_least
-from sparkext.kernels.bounds import Bound, BoundColumn, Intervals, bound_column, intervals
-from sparkext.kernels.buffers import Int64Array, UInt8Array, VarBytes, as_binary, validity, var_bytes
+from sparkext.kernels.bounds import Bound, Intervals, bound_column, intervals
+from sparkext.kernels.buffers import Int64Array, UInt8Array, VarBytes, allocate, as_binary, validity, var_bytes
 from sparkext.kernels.dense_index import DenseIndex
 from sparkext.kernels.hash_index import HashIndex
 from sparkext.kernels.index import JoinIndex, freeze_all
@@ -41,8 +41,9 @@ from sparkext.kernels.jit import NO_MASK, AnyArray, frozen, kernel
 from sparkext.kernels.keys import EncodedKeys
 from sparkext.kernels.matches import Cursor, Matches, Pairs
 from sparkext.kernels.ordered_index import OrderedIndex
-from sparkext.kernels.radix_sort import is_sorted, sort_words
+from sparkext.kernels.radix_sort import is_sorted, sort_segments, sort_words
 from sparkext.kernels.row_ids import RowIds, row_id_dtype
+from sparkext.kernels.threads import in_parts
 
 _LANES = 16
 _GROUPS: tuple[type[JoinIndex], ...] = (AllRowsIndex, DenseIndex, HashIndex, OrderedIndex)
@@ -230,36 +231,62 @@ def build_range_index(
     build_groups: Callable[[EncodedKeys], JoinIndex],
     inverted: bool = False,
     wide: bool = False,
+    threads: int = 1,
 ) -> RangeIndex:
     """Index the one or two compared `columns` of a build side under its `equal` keys.
 
-    `build_groups` indexes keys (the build side's, in another order); it is not called where `equal` has no columns.
+    `build_groups` indexes keys (those of the rows without nulls); it is not called where `equal` has no columns.
     `inverted`: the second column is bounded from above only. `wide` forces eight-byte row ids, for tests.
     """
     bounds = [bound_column(column) for column in columns]
     valid = [mask for mask in map(validity, columns) if mask is not None]
     dtype = row_id_dtype(equal.length, wide)
-    rows: RowIds
+    present: RowIds | None = None
     if valid:
-        rows = np.flatnonzero(np.bitwise_and.reduce(valid)).astype(dtype)
-    else:
-        rows = np.arange(equal.length, dtype=dtype)
-    words = bounds[0].words if rows.size == equal.length else frozen(bounds[0].words[rows])
-    words, rows = sort_words(words, frozen(rows))
+        present = frozen(np.flatnonzero(np.bitwise_and.reduce(valid)).astype(dtype))
+        equal = _taken(equal, present)
     grouped = equal.words is not None or equal.rows is not None
-    # Groups keep the order in which they meet their rows: that of the words.
-    groups: JoinIndex = build_groups(_taken(equal, rows)) if grouped else AllRowsIndex(rows.size)
-    entries = groups.rows
-    if entries is not None:
-        words, rows = frozen(words[entries]), frozen(rows[entries])
-    second = _second(bounds, rows, inverted)
-    identity = entries is None and rows.size == equal.length and _is_identity(rows)
-    own = None if identity else frozen(rows)
-    if entries is not None:
+    groups: JoinIndex = build_groups(equal) if grouped else AllRowsIndex(equal.length)
+    words, rows = _in_groups(groups, bounds[0].words, present, dtype, threads)
+    second = None
+    if len(bounds) > 1:
+        seconds = bounds[1].words if rows is None else frozen(_picked(bounds[1].words, rows, threads))
+        second = BlockMaxima.over(frozen(~seconds) if inverted else seconds)
+    own = None if rows is not None and rows.size == bounds[0].words.size and _is_identity(rows) else rows
+    if groups.rows is not None:
         # Dense and hash indexes tell by their rows whether keys repeat; an ordered one would look up rows by them.
-        groups = replace(groups, rows=None if isinstance(groups, OrderedIndex) else own)  # type: ignore[type-var]
-    ranked = tuple(bound.ranked for bound in bounds)
-    return RangeIndex(groups, words, second, inverted, ranked, own)
+        groups = replace(groups, rows=None if isinstance(groups, OrderedIndex) else rows)  # type: ignore[type-var]
+    return RangeIndex(groups, words, second, inverted, tuple(bound.ranked for bound in bounds), own)
+
+
+def _in_groups(
+    groups: JoinIndex, words: Int64Array, present: RowIds | None, dtype: np.dtype[Any], threads: int
+) -> tuple[Int64Array, RowIds | None]:
+    """Return the words of all entries, ordered within each group, and their build rows; None if these are the entries.
+
+    Ties are in the order of rows. `present`: the build rows that the groups are over, None if over all.
+    """
+    rows = groups.rows
+    if present is not None:
+        rows = present if rows is None else frozen(present[rows])
+    picked = None if rows is None else _picked(words, rows, threads)
+    starts = groups.starts
+    if starts is None:
+        return (words if picked is None else frozen(picked)), rows
+    if rows is None:
+        rows = frozen(np.arange(words.size, dtype=dtype))
+    if isinstance(groups, AllRowsIndex):
+        return sort_words(words if picked is None else frozen(picked), rows, threads)
+    own_words, own_rows = words.copy() if picked is None else picked, rows.astype(dtype)
+    sort_segments(own_words, own_rows, starts, threads)
+    return frozen(own_words), frozen(own_rows)
+
+
+def _picked(words: Int64Array, rows: RowIds, threads: int) -> Int64Array:
+    """Return words[rows] as a new array."""
+    out = allocate(rows.size, words.dtype)
+    in_parts(lambda start, stop: _pick(words, rows[start:stop], out[start:stop]), rows.size, threads)
+    return out
 
 
 def _ascending(interval: Intervals) -> Int64Array | None:
@@ -276,18 +303,17 @@ def _ascending(interval: Intervals) -> Int64Array | None:
 
 
 @kernel
+def _pick(words: Int64Array, rows: RowIds, out: Int64Array) -> None:
+    for i in range(rows.size):
+        out[i] = words[np.uint64(rows[i])]
+
+
+@kernel
 def _is_identity(rows: RowIds) -> bool:
     for i in range(rows.size):
         if rows[i] != i:
             return False
     return True
-
-
-def _second(bounds: Sequence[BoundColumn], rows: RowIds, inverted: bool) -> BlockMaxima | None:
-    if len(bounds) == 1:
-        return None
-    words = bounds[1].words[rows]
-    return BlockMaxima.over(frozen(~words if inverted else words))
 
 
 def _taken(keys: EncodedKeys, rows: RowIds) -> EncodedKeys:

@@ -6,7 +6,7 @@ search per row. So columns are made contiguous once, here, one at a time: the pe
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import IO, Any
 
@@ -76,8 +76,7 @@ def write_build_file(table: pa.Table, stream: IO[bytes]) -> int:
     writer = ContainerWriter(stream)
     columns: list[dict[str, Any]] = []
     for field, column in zip(table.schema, table.columns, strict=True):
-        offset, length = writer.block(partial(_write_column, _contiguous(column, field)))
-        columns.append({"name": field.name, "offset": offset, "length": length})
+        columns.append({"name": field.name, **write_column(writer, contiguous(column, field.name))})
     return writer.finish({"rows": table.num_rows, "columns": columns})
 
 
@@ -88,28 +87,48 @@ def read_build_file(buffer: pa.Buffer, origin: str) -> tuple[int, list[pa.Array]
         BuildFileError: the file is truncated, damaged or of another version.
     """
     footer = read_footer(buffer, origin)
-    columns = []
-    for column in footer["columns"]:
-        block = buffer.slice(column["offset"], column["length"])
-        columns.append(pa.ipc.open_stream(block).read_next_batch().column(0))
-    return footer["rows"], columns
+    return footer["rows"], [read_column(buffer, place) for place in footer["columns"]]
 
 
-def _contiguous(column: pa.ChunkedArray, field: pa.Field) -> pa.Array:
+def write_column(writer: ContainerWriter, array: pa.Array) -> dict[str, Any]:
+    """Write one column as a block; return its place, for the footer."""
+    offset, length = writer.block(partial(_write_array, array))
+    return {"offset": offset, "length": length}
+
+
+def read_column(buffer: pa.Buffer, place: Mapping[str, Any]) -> pa.Array:
+    """Return the column at this place, without copying."""
+    return pa.ipc.open_stream(buffer.slice(place["offset"], place["length"])).read_next_batch().column(0)
+
+
+def contiguous(column: pa.Array | pa.ChunkedArray, name: str = "") -> pa.Array:
+    """Return a column as one array, strings with 64-bit offsets where 32 bits do not reach.
+
+    Raises:
+        BuildSideTooLargeError: it has more nested elements than one array can hold.
+    """
+    if isinstance(column, pa.Array):
+        return column
     if column.num_chunks == 1:
         return column.chunk(0)
-    wide = _wide_type(field.type)
-    if wide is not None and sum(_var_bytes(chunk) for chunk in column.chunks) > MAX_VAR_BYTES:
-        column = column.cast(wide)
-    combined = column.combine_chunks()
+    column_type = column.type
+    combined = (column.cast(_wide_type(column_type)) if needs_wide_offsets(column) else column).combine_chunks()
     if isinstance(combined, pa.ChunkedArray):
         if combined.num_chunks > 1:
             raise BuildSideTooLargeError(
-                f"column {field.name!r} of type {field.type} holds more than 2^31 nested elements, which one Arrow"
-                " array cannot. Select fewer columns or filter the build side."
+                f"{f'column {name!r}' if name else 'a column'} of type {column_type} holds more than 2^31 nested"
+                " elements, which one Arrow array cannot. Select fewer columns or filter the build side."
             )
-        return combined.chunk(0) if combined.num_chunks else pa.array([], field.type)
+        return combined.chunk(0) if combined.num_chunks else pa.array([], column_type)
     return combined
+
+
+def needs_wide_offsets(column: pa.Array | pa.ChunkedArray) -> bool:
+    """Tell whether one array of all rows holds, or would hold, more bytes than 32-bit offsets reach."""
+    if isinstance(column, pa.Array):
+        return bool(pa.types.is_large_string(column.type) or pa.types.is_large_binary(column.type))
+    wide = _wide_type(column.type)
+    return wide is not None and sum(_var_bytes(chunk) for chunk in column.chunks) > MAX_VAR_BYTES
 
 
 def _wide_type(arrow_type: pa.DataType) -> pa.DataType | None:
@@ -123,7 +142,7 @@ def _var_bytes(chunk: pa.Array) -> int:
     return 0 if data is None else int(data.size)
 
 
-def _write_column(array: pa.Array, sink: IO[bytes]) -> None:
+def _write_array(array: pa.Array, sink: IO[bytes]) -> None:
     batch = pa.record_batch([array], names=["column"])
     with pa.ipc.new_stream(sink, batch.schema) as writer:
         writer.write_batch(batch)

@@ -1,11 +1,10 @@
-"""Build sides that workers have read from files, and their indexes: kept on local disk for later queries.
+"""Build sides that workers have read from files, with their indexes: kept on local disk for later queries.
 
-    <local folder of the executor>/sparkext/<digest>.build      the rows, contiguous (see `build_file`)
-                                            <digest>.build.*    its indexes and locks
+    <local folder of the executor>/sparkext/<digest of the rows>.<digest of the recipe>.index
 
-The digest covers what was read (columns, types, filter) and the identity of every file, so that a changed, added or
-removed file is another entry. Entries that no query has used for the longest time go first; what a process has mapped
-stays readable. Spark deletes the folder when the executor ends.
+The first digest covers what was read (columns, types, filter) and the identity of every file, so that a changed, added
+or removed file is another entry. Entries that no query has used for the longest time go first; what a process has
+mapped stays readable. Spark deletes the folder when the executor ends.
 """
 
 from __future__ import annotations
@@ -17,10 +16,9 @@ import time
 from collections.abc import Collection
 from pathlib import Path
 
-from sparkext.container import TEMPORARY_SUFFIX
-from sparkext.publication import LOCK_SUFFIX, locked
+from sparkext.index_store import INDEX_SUFFIX
+from sparkext.publication import locked
 
-ENTRY_SUFFIX = ".build"
 _LOCK = "eviction"
 
 
@@ -39,35 +37,18 @@ def touch(entry: Path) -> None:
 
 
 def evict(kept: Collection[Path], max_bytes: int) -> None:
-    """Remove entries, least recently used first, until all take at most `max_bytes`; those `kept` stay.
-
-    The size of an entry includes its indexes.
-    """
+    """Remove entries, least recently used first, until all take at most `max_bytes`; those `kept` stay."""
     folder = local_folder()
     with locked(folder / _LOCK):
         found = []
-        for entry in folder.glob(f"*{ENTRY_SUFFIX}"):
+        for entry in folder.glob(f"*{INDEX_SUFFIX}"):
             with contextlib.suppress(FileNotFoundError):
-                found.append((entry.stat().st_atime_ns, entry, _size(entry)))
+                status = entry.stat()
+                found.append((status.st_atime_ns, entry, status.st_size))
         total = sum(size for _, _, size in found)
         for _, entry, size in sorted(found):
             if total <= max_bytes:
                 break
             if entry not in kept:
-                _remove(entry)
+                entry.unlink(missing_ok=True)
                 total -= size
-
-
-def _remove(entry: Path) -> None:
-    """Delete an entry. Locks stay, and what is being written: another process may be at it."""
-    for file in entry.parent.glob(f"{entry.name}*"):
-        if not file.name.endswith((LOCK_SUFFIX, TEMPORARY_SUFFIX)):
-            file.unlink(missing_ok=True)
-
-
-def _size(entry: Path) -> int:
-    size = 0
-    for file in entry.parent.glob(f"{entry.name}*"):
-        with contextlib.suppress(FileNotFoundError):
-            size += file.stat().st_size
-    return size

@@ -1,8 +1,8 @@
-"""A join index as a file: its flat arrays, mapped back read-only by every worker of the node."""
+"""A join index as a file: its flat arrays, and maybe the build side's columns, mapped back by every worker."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import IO, Any
@@ -10,6 +10,7 @@ from typing import IO, Any
 import numpy as np
 import pyarrow as pa
 
+from sparkext.build_file import read_column, write_column
 from sparkext.container import ContainerWriter, read_footer
 from sparkext.errors import BuildFileError
 from sparkext.kernels.all_rows_index import AllRowsIndex
@@ -34,7 +35,7 @@ class IndexInfo:
 
     And what its users have to know. `key_ranges`: how keys are packed (see `keys.encode_keys`).
     `key_bounds`: the smallest and the largest value of each key column, see `keys.key_bounds`.
-    `clustered`: the payload is to be gathered from copies of the columns in the order of keys (`index.rows`).
+    `clustered`: the columns beside the index are copies in the order of keys (`index.rows`).
     """
 
     kind: str
@@ -48,18 +49,21 @@ class IndexInfo:
     clustered: bool = False
 
 
-def write_index_file(index: AnyIndex, info: IndexInfo, stream: IO[bytes]) -> None:
-    """Write all arrays of the index."""
+def write_index_file(
+    index: AnyIndex, info: IndexInfo, stream: IO[bytes], columns: Iterable[pa.Array] | None = None
+) -> None:
+    """Write all arrays of the index, and the columns of the build side unless they lie elsewhere."""
     writer = ContainerWriter(stream)
+    kept = None if columns is None else [write_column(writer, column) for column in columns]
     arrays: list[dict[str, Any]] = []
     for name, array in index.arrays.items():
         offset, _ = writer.block(partial(_write_array, array))
         arrays.append({"name": name, "dtype": array.dtype.str, "count": array.size, "offset": offset})
-    writer.finish({"arrays": arrays, "attributes": index.attributes, "info": vars(info)})
+    writer.finish({"arrays": arrays, "attributes": index.attributes, "info": vars(info), "columns": kept})
 
 
-def read_index_file(buffer: pa.Buffer, origin: str) -> tuple[AnyIndex, IndexInfo]:
-    """Return the index around the mapped arrays, without copying.
+def read_index_file(buffer: pa.Buffer, origin: str) -> tuple[AnyIndex, IndexInfo, list[pa.Array] | None]:
+    """Return the index around the mapped arrays, and the columns if it holds them, without copying.
 
     Raises:
         BuildFileError: the file is truncated, damaged or of another version.
@@ -72,7 +76,8 @@ def read_index_file(buffer: pa.Buffer, origin: str) -> tuple[AnyIndex, IndexInfo
     info = IndexInfo(**footer["info"])
     if info.kind not in _KINDS:
         raise BuildFileError(f"{origin}: unknown index kind {info.kind!r}")
-    return _KINDS[info.kind].from_arrays(arrays, footer["attributes"]), info
+    columns = None if footer["columns"] is None else [read_column(buffer, place) for place in footer["columns"]]
+    return _KINDS[info.kind].from_arrays(arrays, footer["attributes"]), info, columns
 
 
 def _write_array(array: AnyArray, sink: IO[bytes]) -> None:

@@ -20,7 +20,8 @@ import pyarrow as pa
 from sparkext.conditions import holds
 from sparkext.config import Settings
 from sparkext.errors import ConditionError, SchemaMismatchError
-from sparkext.index_store import BuildSide, IndexRecipe
+from sparkext.index_builder import IndexRecipe
+from sparkext.index_store import BuildSide
 from sparkext.kernels.bounds import Bound
 from sparkext.kernels.buffers import Int64Array
 from sparkext.kernels.gather import Column, VarBytesOverflowError

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import hashlib
 import json
+import tempfile
 import warnings
 from collections import OrderedDict
 from collections.abc import Sequence
@@ -15,15 +16,26 @@ from typing import Any, Protocol
 import pyarrow as pa
 
 from sparkext import __version__
-from sparkext.build_file import check_build_size, read_build_file, streamed_table, write_build_file
-from sparkext.container import FORMAT_VERSION, atomic_file, file_identity, map_file
-from sparkext.index_cache import ENTRY_SUFFIX, evict, local_folder, touch
-from sparkext.index_store import BuildSide, IndexRecipe, index_in_memory, index_path_of, open_build_side
+from sparkext.build_file import check_build_size, contiguous, read_build_file, streamed_table, write_build_file
+from sparkext.container import FORMAT_VERSION, TEMPORARY_SUFFIX, atomic_file, file_identity, map_file
+from sparkext.index_builder import BuiltIndex, IndexRecipe, index_columns
+from sparkext.index_cache import evict, local_folder, touch
+from sparkext.index_store import (
+    INDEX_SUFFIX,
+    BuildSide,
+    index_in_memory,
+    open_build_side,
+    open_kept_index,
+    publish_index,
+)
+from sparkext.memory import process_probe
 from sparkext.parquet_scan import ParquetScan
 from sparkext.plans.scan import Split
 from sparkext.publication import publish_once
 
 BUILD_SUFFIX = "build"
+_MOST_OF_HEADROOM = 0.25
+"""Of what memory there is, rows may take so much while they are indexed, and the index and a column as much again."""
 
 
 class BuildSource(Protocol):
@@ -152,7 +164,7 @@ class BroadcastBytes:
 
 @dataclass(frozen=True)
 class ScannedFiles:
-    """Parquet files that the workers of each node read themselves, once: the first one builds, with all of its cores.
+    """Parquet files that the workers of each node read themselves, once: the first one builds, with all of their cores.
 
     `max_bytes` limits the build side, `cache_bytes` what its node keeps of this and earlier ones (see `index_cache`).
     `threads`: the cores that this process and those waiting for it have together.
@@ -180,34 +192,36 @@ class ScannedFiles:
 
     def columns(self) -> tuple[int, list[pa.Array]]:
         """Return the number of rows, and the columns, read into this process's memory."""
-        sink = pa.BufferOutputStream()
-        write_build_file(self._table(), sink)
-        return read_build_file(sink.getvalue(), "build side in memory")
+        table = self._table()
+        return table.num_rows, [contiguous(column) for column in table.columns]
 
-    def entry(self) -> Path:
-        """Return where the cache keeps the rows of the files, as these are now."""
-        return local_folder() / f"{self._digest()}{ENTRY_SUFFIX}"
+    def entry(self, recipe: IndexRecipe) -> Path:
+        """Return where the cache keeps this index of the files, as these are now."""
+        return local_folder() / f"{self._digest()}.{recipe.digest}{INDEX_SUFFIX}"
 
     def _cached(self, recipe: IndexRecipe) -> BuildSide:
-        entry = self.entry()
+        entry = self.entry(recipe)
         for last_attempt in (False, False, True):
             try:
-                reused = entry.exists() and index_path_of(entry, recipe).exists()
-                if not reused:
-                    publish_once(entry, lambda: self._write(entry))
+                reused = entry.exists()
+                publish_index(entry, lambda: self._built(recipe, entry.parent))
                 touch(entry)
-                build = open_build_side(entry, recipe)
-                break
+                return replace(open_kept_index(entry), reused=reused)
             except FileNotFoundError:
                 if last_attempt:
                     raise
                 # Another query has made room for its own: this one needs the entry all the same.
-        return replace(build, reused=reused)
+        raise AssertionError("the last attempt returns or raises")
 
-    def _write(self, entry: Path) -> None:
+    def _built(self, recipe: IndexRecipe, folder: Path) -> BuiltIndex:
         table = self._table()
-        with atomic_file(entry) as stream:
-            write_build_file(table, stream)
+        headroom = process_probe().headroom()
+        if headroom is not None and table.nbytes > headroom.bytes * _MOST_OF_HEADROOM:
+            rows, columns = _on_disk(table, folder)
+        else:
+            rows, columns = table.num_rows, table.columns
+        del table
+        return index_columns(rows, columns, recipe, self.threads, keep=True)
 
     def _table(self) -> pa.Table:
         return self.scan.table(
@@ -222,11 +236,21 @@ class ScannedFiles:
         return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:32]
 
 
-def make_room(sources: Sequence[BuildSource]) -> None:
-    """Keep the cache of this node within its limit, but keep what these sources are in."""
-    read = [source for source in sources if isinstance(source, ScannedFiles)]
+def _on_disk(table: pa.Table, folder: Path) -> tuple[int, list[pa.Array]]:
+    """Return the number of rows, and the columns in pages of a file without a name, which the system may reclaim."""
+    with tempfile.NamedTemporaryFile(dir=folder, suffix=TEMPORARY_SUFFIX) as stream:
+        write_build_file(table, stream)
+        stream.flush()
+        return read_build_file(map_file(Path(stream.name)), stream.name)
+
+
+def make_room(sources: Sequence[BuildSource], recipes: Sequence[IndexRecipe]) -> None:
+    """Keep the cache of this node within its limit, but keep these indexes of these sources."""
+    read = [
+        (source, recipe) for source, recipe in zip(sources, recipes, strict=True) if isinstance(source, ScannedFiles)
+    ]
     if read:
-        evict({source.entry() for source in read}, read[0].cache_bytes)
+        evict({source.entry(recipe) for source, recipe in read}, read[0][0].cache_bytes)
 
 
 # Of the files that are read, errors are `FileReadError`s. An entry that is gone again and again has no room.

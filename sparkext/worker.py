@@ -65,13 +65,13 @@ class PipelineTask:
     def _open(self, spec: PipelineSpec) -> list[BuildSide]:
         """Open all build sides. Tasks begin with different ones: workers that start together share the building."""
         count = len(spec.joins)
+        recipes = [index_recipe(join, self.settings.debug_hash_mask) for join in spec.joins]
         builds: dict[int, BuildSide] = {}
         for turn in range(count):
             number = (turn + _task_id().partition) % count
-            recipe = index_recipe(spec.joins[number], self.settings.debug_hash_mask)
-            builds[number] = self.sources[number].open(recipe)
+            builds[number] = self.sources[number].open(recipes[number])
         if not all(build.reused for build in builds.values()):
-            make_room(self.sources)
+            make_room(self.sources, recipes)
         return [builds[number] for number in range(count)]
 
 

@@ -11,25 +11,25 @@ from typing import IO
 import pyarrow as pa
 
 from sparkext import index_store
-from sparkext.index_file import IndexInfo, write_index_file
+from sparkext.index_builder import BuiltIndex
+from sparkext.index_file import AnyIndex, IndexInfo, write_index_file
 from sparkext.index_store import publish_index
-from sparkext.kernels.index import JoinIndex
 from sparkext.kernels.keys import encode_keys
 from sparkext.kernels.ordered_index import build_ordered_index
 
 KEYS = [30, 10, 20, 10]
 
 
-def small_index() -> tuple[JoinIndex, IndexInfo]:
+def small_index() -> BuiltIndex:
     """An index over `KEYS`, whoever builds it."""
     index = build_ordered_index(encode_keys([pa.array(KEYS)], [False]))
-    return index, IndexInfo(index.kind, f"process {os.getpid()}", 0, len(KEYS), 0.0)
+    return BuiltIndex(index, IndexInfo(index.kind, f"process {os.getpid()}", 0, len(KEYS), 0.0))
 
 
 def build_slowly_and_log(path: Path, barrier: Barrier, log: Path) -> None:
     """Start at the same time as the others; leave a line for each build, and one for each return."""
 
-    def build() -> tuple[JoinIndex, IndexInfo]:
+    def build() -> BuiltIndex:
         _note(log, "built")
         time.sleep(0.3)
         return small_index()
@@ -42,7 +42,7 @@ def build_slowly_and_log(path: Path, barrier: Barrier, log: Path) -> None:
 def hang_while_building(path: Path, reached: Event) -> None:
     """Hold the lock for ever, with nothing written yet."""
 
-    def build() -> tuple[JoinIndex, IndexInfo]:
+    def build() -> BuiltIndex:
         reached.set()
         time.sleep(600)
         raise AssertionError("unreachable")
@@ -53,7 +53,7 @@ def hang_while_building(path: Path, reached: Event) -> None:
 def hang_while_writing(path: Path, reached: Event) -> None:
     """Hold the lock for ever, with half a file written."""
 
-    def write_half(index: JoinIndex, info: IndexInfo, stream: IO[bytes]) -> None:
+    def write_half(index: AnyIndex, info: IndexInfo, stream: IO[bytes], columns: None) -> None:
         write_index_file(index, info, stream)
         stream.seek(stream.tell() // 2)
         stream.truncate()

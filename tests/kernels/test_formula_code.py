@@ -15,7 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sparkext.formula_code import Place, code_of
-from sparkext.index_store import BuildSide, IndexRecipe, build_index
+from sparkext.index_builder import IndexRecipe, build_index
+from sparkext.index_store import BuildSide
 from sparkext.kernels.buffers import validity
 from sparkext.kernels.gather import Column
 from sparkext.kernels.matches import START, Pairs

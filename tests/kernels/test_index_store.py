@@ -9,6 +9,7 @@ import struct
 import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -17,17 +18,16 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from sparkext import build_file, index_store
+from sparkext import build_file, index_builder, index_store
 from sparkext.build_file import collect_batches, read_build_file, write_build_file
 from sparkext.container import ContainerWriter, atomic_file, map_file
 from sparkext.errors import BuildFileError, BuildSideTooLargeError
+from sparkext.index_builder import IndexRecipe
 from sparkext.index_file import IndexInfo, read_index_file, write_index_file
 from sparkext.index_store import (
-    COLUMNS_SUFFIX,
     INDEX_SUFFIX,
     LOCK_SUFFIX,
     BuildSide,
-    IndexRecipe,
     index_in_memory,
     open_build_side,
     publish_index,
@@ -54,7 +54,7 @@ def answers(index: JoinIndex, keys: list[Any]) -> list[list[int]]:
 
 def assert_published(path: Path) -> None:
     """The index is there, whole and right, and beside it nothing but the lock."""
-    index, _ = read_index_file(map_file(path), str(path))
+    index, _, _ = read_index_file(map_file(path), str(path))
     assert answers(index, [10, 15, 20, 30]) == [[1, 3], [], [2], [0]]
     assert {item.name for item in path.parent.iterdir()} <= {path.name, path.name + LOCK_SUFFIX}
 
@@ -142,7 +142,7 @@ def test_an_error_while_building_leaves_nothing(tmp_path: Path) -> None:
 def test_an_error_while_writing_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "side.index"
 
-    def fail(index: JoinIndex, info: IndexInfo, stream: io.BytesIO) -> None:
+    def fail(index: JoinIndex, info: IndexInfo, stream: io.BytesIO, columns: None) -> None:
         stream.write(b"half a file")
         raise OSError(28, "No space left on device")
 
@@ -174,7 +174,8 @@ def build_bytes() -> bytes:
 
 def index_bytes() -> bytes:
     stream = io.BytesIO()
-    write_index_file(*small_index(), stream)
+    built = small_index()
+    write_index_file(built.index, built.info, stream)
     return stream.getvalue()
 
 
@@ -250,11 +251,11 @@ def test_an_unknown_index_kind_is_refused() -> None:
 def test_a_damaged_index_beside_a_build_file_names_itself(tmp_path: Path) -> None:
     path = tmp_path / "side"
     path.write_bytes(build_bytes())
-    index_store._OpenBuildSides().get(path, RECIPE)
+    index_store._map_build_side(path, RECIPE)
     (index,) = tmp_path.glob(f"side.*{INDEX_SUFFIX}")
     index.write_bytes(index.read_bytes()[:-1])
     with pytest.raises(BuildFileError, match=index.name):
-        index_store._OpenBuildSides().get(path, RECIPE)
+        index_store._map_build_side(path, RECIPE)
 
 
 # Build files.
@@ -379,9 +380,9 @@ def test_open_builds_the_index_once_and_stays_open(tmp_path: Path, monkeypatch: 
     side = open_build_side(path, RECIPE)
     assert_right(side, [10, 5, 10])
     assert side.index.kind == side.info.kind == "dense"
-    monkeypatch.setattr(index_store, "build_index", pytest.fail)
+    monkeypatch.setattr(index_builder, "build_index", pytest.fail)
     assert open_build_side(path, RECIPE) is side
-    fresh = index_store._OpenBuildSides().get(path, RECIPE)
+    fresh = index_store._map_build_side(path, RECIPE)
     assert fresh is not side
     assert_right(fresh, [10, 5, 10])
 
@@ -433,9 +434,9 @@ def test_many_rows_a_key_get_a_copy_in_their_order(tmp_path: Path, monkeypatch: 
     write_side(path, MANY)
     side = open_build_side(path, CLUSTERING)
     assert side.info.clustered
-    assert len(list(tmp_path.glob(f"side.*{COLUMNS_SUFFIX}"))) == 1
-    monkeypatch.setattr(index_store, "build_index", pytest.fail)
-    for each in (side, index_store._OpenBuildSides().get(path, CLUSTERING)):
+    assert len(list(tmp_path.glob(f"side.*{INDEX_SUFFIX}"))) == 1
+    monkeypatch.setattr(index_builder, "build_index", pytest.fail)
+    for each in (side, index_store._map_build_side(path, CLUSTERING)):
         assert each.rows == len(MANY)
         assert each.columns[1].array.to_pylist() == [0, 2, 4, 6, 8, 1, 3, 5, 7]
         assert each.lookup(encode_keys([pa.array([7])], [False])).rows is None
@@ -454,7 +455,7 @@ def test_the_ranges_of_packed_keys_come_with_the_index(tmp_path: Path, algorithm
         write_build_file(pa.table(columns, names=["a", "b"]), stream)
     recipe = IndexRecipe((0, 1), (pa.int64(), pa.int64()), (False, True), algorithm, FULL_MASK)
     open_build_side(path, recipe)
-    side = index_store._OpenBuildSides().get(path, recipe)
+    side = index_store._map_build_side(path, recipe)
     assert side.index.kind == kind
     probe = [(7, -1), (7, None), (8, 5), (9, -1), (6, 5), (10, 5), (None, 5), (7, 6), (7, -2)]
     probe_columns = [pa.array(column, pa.int64()) for column in zip(*probe, strict=True)]
@@ -477,7 +478,7 @@ def test_other_build_sides_stay_as_they_are(
     recipe: IndexRecipe, keys: list[int], kind: pa.DataType, headroom: int | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     reading = None if headroom is None else Headroom(headroom, "a test")
-    monkeypatch.setattr(index_store, "process_probe", lambda: SimpleNamespace(headroom=lambda: reading))
+    monkeypatch.setattr(index_builder, "process_probe", lambda: SimpleNamespace(headroom=lambda: reading))
     columns = [pa.array(keys), pa.array(range(len(keys))), pa.array(["text"] * len(keys), kind)]
     side = index_in_memory(len(keys), columns, recipe)
     assert not side.info.clustered
@@ -512,13 +513,13 @@ def test_build_sides_whose_file_is_gone_are_let_go(tmp_path: Path) -> None:
     for number in range(index_store._OPEN_BUILD_SIDES + 3):
         path = tmp_path / f"side {number}"
         write_side(path, [number])
-        assert_right(opened.get(path, RECIPE), [number])
+        assert_right(opened.get(path, "", partial(index_store._map_build_side, path, RECIPE)), [number])
     assert len(opened._entries) == index_store._OPEN_BUILD_SIDES
     for path in tmp_path.glob("side *"):
         path.unlink()
     last = tmp_path / "last"
     write_side(last, [7])
-    opened.get(last, RECIPE)
+    opened.get(last, "", partial(index_store._map_build_side, last, RECIPE))
     assert [key[0] for key in opened._entries] == [str(last)]
 
 

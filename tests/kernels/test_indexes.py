@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sparkext.index_builder import IndexRecipe, build_index
 from sparkext.index_file import IndexInfo, read_index_file, write_index_file
-from sparkext.index_store import IndexRecipe, build_index
 from sparkext.kernels import hash_index, ordered_index
 from sparkext.kernels.all_rows_index import AllRowsIndex
 from sparkext.kernels.dense_index import DenseIndex, build_dense_index, key_range
@@ -81,7 +81,7 @@ def through_file(index: JoinIndex) -> JoinIndex:
     """The index as another process maps it."""
     stream = io.BytesIO()
     write_index_file(index, IndexInfo(index.kind, "a test", index_bytes(index), 0, 0.0), stream)
-    again, info = read_index_file(pa.py_buffer(stream.getvalue()), "memory")
+    again, info, _ = read_index_file(pa.py_buffer(stream.getvalue()), "memory")
     assert type(again) is type(index)
     assert info.kind == index.kind
     assert again.attributes == index.attributes

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from sparkext.kernels import radix_sort
 from sparkext.kernels.jit import JIT_ENABLED, frozen
-from sparkext.kernels.radix_sort import is_sorted, sort_words
+from sparkext.kernels.radix_sort import PIECE, is_sorted, sort_segments, sort_words
 from tests.kernels.support import examples, seeded
 
 MIN, MAX = -(2**63), 2**63 - 1
@@ -65,25 +65,49 @@ def test_every_bit_counts(bit: int) -> None:
         check(values)
 
 
-def test_digits_that_agree_cost_no_pass(monkeypatch: pytest.MonkeyPatch) -> None:
-    shifts: list[int] = []
-    one_pass = radix_sort._pass
+SHAPES: dict[str, Callable[[npt.NDArray[np.int64]], npt.NDArray[np.int64]]] = {
+    "any": lambda words: words,
+    "few distinct": lambda words: words % 3,
+    "all but one alike": lambda words: np.where(np.arange(words.size) == words.size // 2, MIN, 7),
+    "far from the one that is far": lambda words: np.where(
+        np.arange(words.size) == words.size // 2, MIN, words % 10_000
+    ),
+    "descending": lambda words: -np.arange(words.size),
+    "ends of the range": lambda words: np.where(words % 2 == 0, MIN, MAX),
+}
 
-    def spy(
-        words: npt.NDArray[np.int64], rows: npt.NDArray[np.int64], shift: int, *rest: npt.NDArray[np.int64]
-    ) -> None:
-        shifts.append(shift)
-        one_pass(words, rows, shift, *rest)
 
-    monkeypatch.setattr(radix_sort, "_pass", spy)
-    check([3, 1, 2])
-    assert shifts == [0]
-    shifts.clear()
-    check([3 << 22, 1 << 22, 2])
-    assert shifts == [0, 22]
-    shifts.clear()
-    check([1, MIN, -1])
-    assert shifts == [0, 11, 22, 33, 44, 55]
+@pytest.mark.parametrize("threads", [1, 2, 3])
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("size", [PIECE - 1, PIECE, PIECE + 1, 5 * PIECE + 3])
+def test_more_words_than_a_piece(size: int, shape: str, threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    if not JIT_ENABLED:
+        size //= 1000
+        monkeypatch.setattr(radix_sort, "PIECE", PIECE // 1000)
+    generator = np.random.default_rng(size)
+    words = SHAPES[shape](generator.integers(MIN, MAX, size))
+    order = np.argsort(words, kind="stable")
+    sorted_words, rows = sort_words(frozen(words), frozen(np.arange(size, dtype=np.int32)), threads)
+    assert np.array_equal(sorted_words, words[order])
+    assert np.array_equal(rows, order)
+
+
+@pytest.mark.parametrize("threads", [1, 2, 3])
+@pytest.mark.parametrize("longest", [1, 2, 64, 65, 3000, PIECE + 1])
+def test_segments(longest: int, threads: int) -> None:
+    """Each by itself, empty ones among them, ties in the given order."""
+    size = min(4 * longest, 100_000) if JIT_ENABLED else min(4 * longest, 400)
+    generator = np.random.default_rng(longest)
+    ends = np.cumsum(generator.integers(0, longest + 1, 100))
+    starts = np.concatenate([[0], ends[ends < size], [size, size]]).astype(np.int32)
+    words = generator.integers(-longest, longest, size) << generator.integers(0, 40)
+    rows = generator.permutation(size).astype(np.int32)
+    segments = np.repeat(np.arange(starts.size - 1), np.diff(starts))
+    order = np.lexsort([words, segments])
+    expected = words[order], rows[order]
+    sort_segments(words, rows, frozen(starts), threads)
+    assert np.array_equal(words, expected[0])
+    assert np.array_equal(rows, expected[1])
 
 
 def test_sorted_words_are_returned_as_they_came() -> None:

@@ -29,7 +29,8 @@ from sparkext import pipelined_join, report, sources, spark_bridge
 from sparkext.build_file import write_build_file
 from sparkext.container import atomic_file
 from sparkext.errors import BuildSideTooLargeError
-from sparkext.index_store import INDEX_SUFFIX, LOCK_SUFFIX, IndexRecipe
+from sparkext.index_builder import IndexRecipe
+from sparkext.index_store import INDEX_SUFFIX, LOCK_SUFFIX
 from sparkext.kernels.keys import encode_keys
 from sparkext.lineage import remembered
 
@@ -535,10 +536,10 @@ import errno, os, signal, sys, time
 from pathlib import Path
 
 from pyspark import daemon
-from sparkext import index_store
+from sparkext import index_builder, index_store
 
 TOKENS = Path(os.environ["TOKENS"])
-build_index, write_index_file = index_store.build_index, index_store.write_index_file
+build_index, write_index_file = index_builder.build_index, index_store.write_index_file
 
 def taken(token):
     try:
@@ -547,25 +548,25 @@ def taken(token):
         return False
     return True
 
-def build(rows, columns, recipe):
+def build(rows, columns, recipe, threads):
     with (TOKENS / "builds").open("a") as log:
         log.write("build\\n")
     if taken("die building"):
         os.kill(os.getpid(), signal.SIGKILL)
-    return build_index(rows, columns, recipe)
+    return build_index(rows, columns, recipe, threads)
 
-def write(index, info, stream):
+def write(index, info, stream, columns):
     if taken("die writing"):
-        write_index_file(index, info, stream)
+        write_index_file(index, info, stream, columns)
         stream.truncate(stream.tell() // 2)
         stream.flush()
         (TOKENS / "half-written").write_text(stream.name if isinstance(stream.name, str) else "open")
         os.kill(os.getpid(), signal.SIGKILL)
     if (TOKENS / "disk full").exists():
         raise OSError(errno.ENOSPC, "No space left on device")
-    write_index_file(index, info, stream)
+    write_index_file(index, info, stream, columns)
 
-index_store.build_index, index_store.write_index_file = build, write
+index_builder.build_index, index_store.write_index_file = build, write
 
 if __name__ == "__main__":
     daemon.manager()

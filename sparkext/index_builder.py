@@ -1,0 +1,175 @@
+"""Chooses and builds the index of a build side, and brings its columns into the order that joins gather them in."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pyarrow as pa
+
+from sparkext import __version__
+from sparkext.build_file import contiguous, needs_wide_offsets
+from sparkext.container import FORMAT_VERSION
+from sparkext.index_file import AnyIndex, IndexInfo
+from sparkext.kernels.all_rows_index import AllRowsIndex
+from sparkext.kernels.dense_index import build_dense_index, key_range
+from sparkext.kernels.gather import Column
+from sparkext.kernels.hash_index import build_hash_index
+from sparkext.kernels.index import JoinIndex, index_bytes
+from sparkext.kernels.keys import EncodedKeys, cast_key, encode_keys, key_bounds, key_ranges
+from sparkext.kernels.ordered_index import build_ordered_index
+from sparkext.kernels.range_index import build_range_index
+from sparkext.kernels.row_ids import RowIds
+from sparkext.kernels.threads import ahead
+from sparkext.memory import process_probe
+from sparkext.plans.algorithm import BuildKeys, choose_index, worth_clustering
+
+
+@dataclass(frozen=True)
+class IndexRecipe:
+    """Everything that determines an index of a given build file.
+
+    `key_columns` are positions in the build file, `key_types` the Arrow types in which keys are compared.
+    `may_cluster`: the join gathers payload and does not ask which build rows it comes from.
+    `bounds`: position and type of the columns that a range or as-of join compares, the one to order by first;
+    `inverted`: the second of them is bounded from above only. `probe_ordered`: see `plans.algorithm.choose_index`.
+    """
+
+    key_columns: tuple[int, ...]
+    key_types: tuple[pa.DataType, ...]
+    null_safe: tuple[bool, ...]
+    algorithm: str
+    hash_mask: int
+    may_cluster: bool = False
+    bounds: tuple[tuple[int, pa.DataType], ...] = ()
+    inverted: bool = False
+    probe_ordered: bool = False
+
+    @property
+    def digest(self) -> str:
+        """Name of the index among those of its build file. It changes with the package: no other version's is read."""
+        parts = [
+            __version__,
+            FORMAT_VERSION,
+            self.key_columns,
+            [str(key_type) for key_type in self.key_types],
+            self.null_safe,
+            self.algorithm,
+            self.hash_mask,
+            self.may_cluster,
+            [(column, str(bound_type)) for column, bound_type in self.bounds],
+            self.inverted,
+            self.probe_ordered,
+        ]
+        return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]
+
+
+@dataclass(frozen=True)
+class BuiltIndex:
+    """An index, what is said of it, and the columns that are kept with it, one at a time as they are asked for.
+
+    `columns` is None where they lie in a build file already, in the order that the index speaks of.
+    """
+
+    index: AnyIndex
+    info: IndexInfo
+    columns: Iterator[pa.Array] | None = None
+
+
+def index_columns(
+    rows: int, columns: Sequence[pa.Array | pa.ChunkedArray], recipe: IndexRecipe, threads: int, keep: bool
+) -> BuiltIndex:
+    """Index a build side, with so many threads. `keep`: its columns do not lie in a build file."""
+    indexed = {*recipe.key_columns, *(number for number, _ in recipe.bounds)}
+    columns = [contiguous(column) if number in indexed else column for number, column in enumerate(columns)]
+    index, info = build_index(rows, columns, recipe, threads)
+    if info.clustered:
+        return BuiltIndex(index, info, clustered(columns, index, threads))
+    return BuiltIndex(index, info, ahead(contiguous, columns, threads) if keep else None)
+
+
+def build_index(
+    rows: int, columns: Sequence[pa.Array | pa.ChunkedArray], recipe: IndexRecipe, threads: int = 1
+) -> tuple[AnyIndex, IndexInfo]:
+    """Choose and build the index of a build side in this process. The columns that it reads are contiguous."""
+    started = time.perf_counter()
+    if not recipe.key_columns and not recipe.bounds:
+        return _described(AllRowsIndex(rows), "the join has no key", rows, started)
+    key_columns = [
+        cast_key(columns[column], key_type)
+        for column, key_type in zip(recipe.key_columns, recipe.key_types, strict=True)
+    ]
+    ranges = key_ranges(key_columns, recipe.null_safe) if key_columns else None
+    keys = encode_keys(key_columns, recipe.null_safe, ranges) if key_columns else EncodedKeys(rows, None, None, None)
+    if recipe.bounds:
+        compared = [cast_key(columns[column], bound_type) for column, bound_type in recipe.bounds]
+        index: AnyIndex = build_range_index(
+            compared, keys, lambda kept: _equality_index(kept, recipe, threads)[0], recipe.inverted, threads=threads
+        )
+        reason = f"{len(compared)} compared column{'s' * (len(compared) > 1)}"
+        if key_columns:
+            reason += f" in {index.distinct:,} groups of equal keys"
+    else:
+        index, reason = _equality_index(keys, recipe, threads)
+    clustered = recipe.may_cluster and _worth_clustering(index, columns)
+    if clustered:
+        reason = f"{reason}; many rows a key: payload copied in the order of keys"
+    index, info = _described(index, reason, rows, started)
+    bounds = key_bounds(key_columns, recipe.null_safe)
+    size = sum(column.nbytes for column in columns)
+    return index, replace(info, key_ranges=ranges, key_bounds=bounds, build_bytes=size, clustered=clustered)
+
+
+def _equality_index(keys: EncodedKeys, recipe: IndexRecipe, threads: int) -> tuple[JoinIndex, str]:
+    """Choose and build an index of these keys; return it and the reason for the choice."""
+    facts = _facts(keys)
+    headroom = process_probe().headroom()
+    free = None if headroom is None else headroom.bytes
+    choice = choose_index(recipe.algorithm, facts, free, recipe.probe_ordered)
+    if choice.kind == "ordered":
+        return build_ordered_index(keys, threads=threads), choice.reason
+    if choice.kind == "dense":
+        assert facts.smallest is not None and facts.largest is not None, "dense keys have bounds"
+        return build_dense_index(keys, facts.smallest, facts.largest), choice.reason
+    return build_hash_index(keys, recipe.hash_mask), choice.reason
+
+
+def _worth_clustering(index: AnyIndex, columns: Sequence[pa.Array | pa.ChunkedArray]) -> bool:
+    rows = index.rows
+    if rows is None or any(needs_wide_offsets(column) for column in columns):
+        return False
+    distinct = index.distinct
+    if _runs(rows) <= distinct:
+        return False  # the rows of each key lie side by side as it is, or are one
+    headroom = process_probe().headroom()
+    free = None if headroom is None else headroom.bytes
+    return worth_clustering(rows.size, distinct, sum(column.nbytes for column in columns), free)
+
+
+def _runs(rows: RowIds) -> int:
+    """Return how many runs of consecutive rows `rows` consists of."""
+    return int(np.count_nonzero(np.diff(rows) != 1)) + min(rows.size, 1)
+
+
+def clustered(columns: Sequence[pa.Array | pa.ChunkedArray], index: AnyIndex, threads: int = 1) -> Iterator[pa.Array]:
+    """Give out the rows of the index, key by key: entry i of the index is row i of every column."""
+    return ahead(lambda column: Column.of(contiguous(column)).take(index.rows, missing=False), columns, threads)
+
+
+def _facts(keys: EncodedKeys) -> BuildKeys:
+    valid = keys.length if keys.valid is None else int(keys.valid.sum())
+    if keys.words is None:
+        return BuildKeys(keys.length, valid, word=False)
+    bounds = key_range(keys)
+    if bounds is None:
+        return BuildKeys(keys.length, valid, word=True)
+    return BuildKeys(keys.length, valid, word=True, smallest=bounds[0], largest=bounds[1])
+
+
+def _described(index: AnyIndex, reason: str, rows: int, started: float) -> tuple[AnyIndex, IndexInfo]:
+    seconds = time.perf_counter() - started
+    return index, IndexInfo(index.kind, reason, index_bytes(index), rows, seconds)
