@@ -14,7 +14,7 @@ from typing import Generic, TypeVar
 
 import pyarrow as pa
 
-from bench.workloads import Join, Workload
+from bench.workloads import Workload
 from sparkext.config import Settings, read_settings
 from sparkext.index_store import BuildSide, index_in_memory
 from sparkext.memory import MemoryProbe
@@ -62,14 +62,14 @@ def run(workload: Workload, threads: int, algorithm: str = "auto") -> Iterator[p
 def build_sides(workload: Workload, spec: PipelineSpec, settings: Settings, threads: int) -> list[BuildSide]:
     """Make the build tables contiguous and index them, `threads` at a time, the largest first."""
 
-    def build(join: Join, planned: JoinSpec) -> BuildSide:
-        table = workload.tables[join.build]
+    def build(number: int) -> BuildSide:
+        table = workload.tables[workload.joins[number].build]
         columns = [column.combine_chunks() for column in table.columns]
-        return index_in_memory(table.num_rows, columns, index_recipe(planned, settings.debug_hash_mask))
+        return index_in_memory(table.num_rows, columns, index_recipe(spec, number, settings.debug_hash_mask))
 
     order = sorted(range(len(spec.joins)), key=lambda number: -workload.tables[workload.joins[number].build].num_rows)
     with ThreadPoolExecutor(threads) as pool:
-        futures = {number: pool.submit(build, workload.joins[number], spec.joins[number]) for number in order}
+        futures = {number: pool.submit(build, number) for number in order}
         return [futures[number].result() for number in range(len(spec.joins))]
 
 

@@ -18,7 +18,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from sparkext.kernels.buffers import Int64Array, UInt8Array
+from sparkext.kernels.buffers import Int64Array, UInt8Array, allocate
 from sparkext.kernels.index import freeze_all
 from sparkext.kernels.intrinsics import prefetch
 from sparkext.kernels.jit import AnyArray, frozen, kernel
@@ -98,7 +98,7 @@ def build_dense_index(keys: EncodedKeys, minimum: int, maximum: int, wide: bool 
         return DenseIndex(frozen(slots), None, minimum)
     starts = np.zeros(span + 1, dtype=dtype)
     kept = _count_slots(keys.words, keys.mask, np.int64(minimum), starts)
-    rows = np.empty(kept, dtype=dtype)
+    rows = allocate(kept, dtype)
     _place_ranges(keys.words, keys.mask, np.int64(minimum), starts, rows)
     return DenseIndex(frozen(starts), frozen(rows), minimum)
 

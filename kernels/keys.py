@@ -35,6 +35,7 @@ from sparkext.kernels.buffers import (
     Int64Array,
     UInt8Array,
     VarBytes,
+    allocate,
     bits_view,
     is_var,
     validity,
@@ -179,7 +180,12 @@ def column_words(column: pa.Array) -> Int64Array:
     if pa.types.is_decimal(key_type):
         return frozen(decimal_halves(column)[:, 0].copy())
     width = key_type.bit_width // 8
-    return frozen(values_view(column, f"i{width}").astype(np.int64, copy=False))
+    words = values_view(column, f"i{width}")
+    if width == 8:
+        return words
+    widened = allocate(words.size, np.int64)
+    widened[:] = words
+    return frozen(widened)
 
 
 def decimal_halves(column: pa.Array) -> Int64Array:

@@ -277,7 +277,8 @@ def _in_groups(
         rows = frozen(np.arange(words.size, dtype=dtype))
     if isinstance(groups, AllRowsIndex):
         return sort_words(words if picked is None else frozen(picked), rows, threads)
-    own_words, own_rows = words.copy() if picked is None else picked, rows.astype(dtype)
+    own_words, own_rows = words.copy() if picked is None else picked, allocate(rows.size, dtype)
+    own_rows[:] = rows
     sort_segments(own_words, own_rows, starts, threads)
     return frozen(own_words), frozen(own_rows)
 

@@ -11,6 +11,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from sparkext.kernels.jit import kernel
+
 RowIds = npt.NDArray[np.signedinteger[Any]]
 """int32 or int64, as `row_id_dtype` decides."""
 
@@ -21,3 +23,12 @@ NARROW_ROWS = 1 << 31
 def row_id_dtype(rows: int, wide: bool = False) -> np.dtype[Any]:
     """Return the dtype that holds -1 and every number up to `rows`. `wide` forces eight bytes, for tests."""
     return np.dtype(np.int64 if wide or rows >= NARROW_ROWS else np.int32)
+
+
+@kernel
+def count_runs(rows: RowIds) -> int:
+    """Return how many runs of consecutive rows `rows` consists of."""
+    runs = min(rows.size, 1)
+    for i in range(1, rows.size):
+        runs += rows[i] != rows[i - 1] + 1
+    return runs

@@ -16,9 +16,9 @@ has a meaning of its own. Both operands of a comparison have the same type (see 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from sparkext.plans.key_types import parse_key_type
 
@@ -36,6 +36,13 @@ class Operand:
     source: int | None
     column: int = 0
     text: str | None = None
+
+
+class ColumnPlace(NamedTuple):
+    """Where a column is: a source, and its position there."""
+
+    source: int
+    column: int
 
 
 @dataclass(frozen=True)
@@ -66,6 +73,12 @@ class Predicate:
             fits = self.op in ("and", "or") and len(self.children) > 0 and not self.operands
         if not fits:
             raise ValueError(f"not a predicate: {self!r}")
+
+    def columns(self) -> Iterator[ColumnPlace]:
+        """Yield the columns that it looks at; one that occurs twice comes twice."""
+        yield from (ColumnPlace(place.source, place.column) for place in self.operands if place.source is not None)
+        for child in self.children:
+            yield from child.columns()
 
 
 def parse_predicate(data: Mapping[str, Any]) -> Predicate:

@@ -70,6 +70,41 @@ class Split:
 
 
 @dataclass(frozen=True)
+class DataFile:
+    """A file of `length` bytes, and the texts of its partition values (None: null)."""
+
+    path: str
+    length: int
+    values: tuple[str | None, ...] = ()
+
+    def split(self, start: int, length: int) -> Split:
+        """Return a part of the file."""
+        return Split(self.path, start, length, self.values)
+
+
+def plan_splits(files: Sequence[DataFile], cores: int, most: int, open_cost: int) -> list[tuple[Split, ...]]:
+    """Part files among tasks, as Spark does: each has about the same number of bytes, and at most `most`.
+
+    `open_cost`: the bytes that could be read in the time that it takes to open a file.
+    """
+    total = sum(file.length + open_cost for file in files)
+    limit = max(1, min(most, max(open_cost, total // max(cores, 1))))
+    splits = [
+        file.split(start, min(limit, file.length - start)) for file in files for start in range(0, file.length, limit)
+    ]
+    tasks: list[tuple[Split, ...]] = []
+    current: list[Split] = []
+    size = 0
+    for split in sorted(splits, key=lambda split: -split.length):
+        if current and size + split.length > limit:
+            tasks.append(tuple(current))
+            current, size = [], 0
+        current.append(split)
+        size += split.length + open_cost
+    return [*tasks, tuple(current)] if current else tasks
+
+
+@dataclass(frozen=True)
 class ColumnBounds:
     """What statistics say of the values of a column: none below `low` or above `high`, and how many are null.
 

@@ -10,11 +10,11 @@ source and a column's position in it; a full outer join with USING makes its key
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from sparkext.plans.formula import Theta, parse_theta, render_theta
+from sparkext.plans.formula import Formula, Theta, parse_theta, render_theta
 from sparkext.plans.predicate import Predicate, parse_predicate, render_predicate
 
 SPEC_VERSION = 1
@@ -47,6 +47,12 @@ class ColumnRef:
         """Refuse an alternative without a type to meet in."""
         if (self.otherwise is None) != (self.type is None):
             raise ValueError("otherwise and type go together")
+
+    def references(self) -> Iterator[tuple[int, int]]:
+        """Yield source and column, of the alternative as well."""
+        yield self.source, self.column
+        if self.otherwise is not None:
+            yield from self.otherwise.references()
 
 
 @dataclass(frozen=True)
@@ -169,6 +175,27 @@ class PipelineSpec:
     def then(self, join: JoinSpec, outputs: tuple[ColumnRef, ...]) -> PipelineSpec:
         """Return the pipeline with one more join at its end."""
         return replace(self, joins=(*self.joins, join), outputs=outputs)
+
+    def gathered(self, source: int) -> tuple[int, ...]:
+        """Return which columns of a source are fetched by row, beside those that a join's own index is made from."""
+        return tuple(sorted({column for number, column in self._references() if number == source}))
+
+    def _references(self) -> Iterator[tuple[int, int]]:
+        for output in self.outputs:
+            yield from output.references()
+        if self.owned_by is not None:
+            yield 1, self.owned_by
+        for number, join in enumerate(self.joins, 1):
+            compared = (*join.keys, *join.ranges, *(() if join.as_of is None else (join.as_of,)))
+            for pair in compared:
+                yield from pair.probe.references()
+            if join.condition is not None:
+                yield from ((place.source, place.column) for place in join.condition.columns())
+            if isinstance(join.theta, Formula):
+                yield from ((place.source, place.column) for place in join.theta.columns())
+            elif join.theta is not None:
+                yield from ((place.source, place.column) for place in join.theta.left)
+                yield from ((number, place.column) for place in join.theta.right)
 
     def to_json(self) -> str:
         """Serialise; `from_json` reads it back."""

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from sparkext.fallback import declined
     from sparkext.join import pipelined_join
     from sparkext.reporting import report
+    from sparkext.scan import scan_parquet
     from sparkext.session import configure
     from sparkext.theta import theta_join
 
@@ -36,6 +37,7 @@ __all__ = [
     "declined",
     "pipelined_join",
     "report",
+    "scan_parquet",
     "theta_join",
 ]
 
@@ -45,6 +47,7 @@ _LAZY = {
     "declined": "sparkext.fallback",
     "pipelined_join": "sparkext.join",
     "report": "sparkext.reporting",
+    "scan_parquet": "sparkext.scan",
     "theta_join": "sparkext.theta",
 }
 

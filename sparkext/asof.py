@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 from sparkext import planned, spark_bridge
 from sparkext.arguments import check_travel, read_or_default, refuse
 from sparkext.asof_shape import AsOfArguments, shape_as_of
-from sparkext.build_file import write_build_file
 from sparkext.build_side import build_side
 from sparkext.config import BUILD_SIDE_MAX_BYTES
 from sparkext.errors import InvalidJoinError
@@ -122,6 +121,4 @@ def _apply(frame: DataFrame, other: Any, arguments: AsOfArguments, overrides: di
     lineage = lineage_of(frame)
     shape = shaped(lineage)
     assert shape is not None, "as of the frame alone"
-    table = build.collect(shape.published, settings.build_side_max_bytes)
-    source = spark_bridge.publish(session, partial(write_build_file, table))
-    return lineage.then(shape, source, settings)
+    return lineage.then(shape, build.source(session, shape.published, settings), settings)

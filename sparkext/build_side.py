@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from sparkext import spark_bridge
-from sparkext.build_file import check_build_size, collect_batches
+from sparkext.build_file import check_build_size, collect_batches, write_build_file
+from sparkext.config import Settings
+from sparkext.lineage import remembered
+from sparkext.scanned_table import ProbeScan
+from sparkext.sources import BuildSource, ScannedFiles
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -21,12 +26,28 @@ class DriverBuildSide:
     """`schema` is Spark's; `collect(positions, max_bytes)` gives those columns in Spark's Arrow types.
 
     No positions: one constant column, as the number of rows still matters. `collect` raises `BuildSideTooLargeError`.
-    `frame` gives all of it as a Spark DataFrame, for Spark to plan.
+    `frame` gives all of it as a Spark DataFrame, for Spark to plan. `scan`: files that workers read themselves.
     """
 
     schema: StructType
     collect: Callable[[tuple[int, ...], int], pa.Table]
     frame: Callable[[], DataFrame]
+    scan: ProbeScan | None = None
+
+    def source(self, session: SparkSession, positions: tuple[int, ...], settings: Settings) -> BuildSource:
+        """Tell where workers find these columns: in the files, or in what this collects and publishes."""
+        if self.scan is None or spark_bridge.encrypts_files(session):
+            table = self.collect(positions, settings.build_side_max_bytes)
+            return spark_bridge.publish(session, partial(write_build_file, table))
+        files = self.scan.table
+        columns = [self.scan.columns[position] for position in positions or (0,)]
+        return ScannedFiles(
+            files.scan(columns, settings.morsel_max_rows),
+            files.splits,
+            settings.build_side_max_bytes,
+            settings.index_cache_max_bytes,
+            spark_bridge.tasks_per_executor(session) or 1,
+        )
 
 
 def build_side(session: SparkSession, other: Any, problems: list[str]) -> DriverBuildSide | None:
@@ -58,7 +79,9 @@ def _from_spark(session: SparkSession, other: DataFrame, problems: list[str]) ->
         order: list[int] = []
         return collect_batches(spark_bridge.collect_as_arrow(picked, order), arrow, max_bytes, order)
 
-    return DriverBuildSide(other.schema, collect, lambda: other)
+    made_by = remembered(other)
+    scan = None if made_by is None or made_by.spec.joins or spark_bridge.is_cached(other) else made_by.scan
+    return DriverBuildSide(other.schema, collect, lambda: other, scan)
 
 
 def _from_local(session: SparkSession, other: Any, problems: list[str]) -> DriverBuildSide | None:

@@ -9,11 +9,10 @@ class SparkExtError(Exception):
     """Base class of every error that sparkext raises on purpose."""
 
 
-class InvalidJoinError(SparkExtError):
-    """A join was asked for that cannot be built. Lists every problem of the call, not only the first.
+class InvalidCallError(SparkExtError):
+    """What was asked for cannot be built. Lists every problem of the call, not only the first."""
 
-    Raised when the transform is called, before any task runs.
-    """
+    asked_for = "call"
 
     def __init__(self, problems: Sequence[str]) -> None:
         self.problems = tuple(problems)
@@ -21,7 +20,19 @@ class InvalidJoinError(SparkExtError):
             super().__init__(self.problems[0])
         else:
             lines = "\n".join(f"  {number}. {problem}" for number, problem in enumerate(self.problems, 1))
-            super().__init__(f"{len(self.problems)} problems with this join:\n{lines}")
+            super().__init__(f"{len(self.problems)} problems with this {self.asked_for}:\n{lines}")
+
+
+class InvalidJoinError(InvalidCallError):
+    """A join cannot be built. Raised when the transform is called, before any task runs."""
+
+    asked_for = "join"
+
+
+class InvalidScanError(InvalidCallError):
+    """A scan cannot be built. Raised when `scan_parquet` is called, before anything but names of files is read."""
+
+    asked_for = "scan"
 
 
 class ConfigError(SparkExtError):

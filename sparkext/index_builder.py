@@ -7,8 +7,8 @@ import json
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
-import numpy as np
 import pyarrow as pa
 
 from sparkext import __version__
@@ -23,7 +23,7 @@ from sparkext.kernels.index import JoinIndex, index_bytes
 from sparkext.kernels.keys import EncodedKeys, cast_key, encode_keys, key_bounds, key_ranges
 from sparkext.kernels.ordered_index import build_ordered_index
 from sparkext.kernels.range_index import build_range_index
-from sparkext.kernels.row_ids import RowIds
+from sparkext.kernels.row_ids import RowIds, count_runs
 from sparkext.kernels.threads import ahead
 from sparkext.memory import process_probe
 from sparkext.plans.algorithm import BuildKeys, choose_index, worth_clustering
@@ -37,6 +37,7 @@ class IndexRecipe:
     `may_cluster`: the join gathers payload and does not ask which build rows it comes from.
     `bounds`: position and type of the columns that a range or as-of join compares, the one to order by first;
     `inverted`: the second of them is bounded from above only. `probe_ordered`: see `plans.algorithm.choose_index`.
+    `gathered`: the columns that are fetched by row, and so are kept with an index that holds columns.
     """
 
     key_columns: tuple[int, ...]
@@ -48,6 +49,7 @@ class IndexRecipe:
     bounds: tuple[tuple[int, pa.DataType], ...] = ()
     inverted: bool = False
     probe_ordered: bool = False
+    gathered: tuple[int, ...] = ()
 
     @property
     def digest(self) -> str:
@@ -64,32 +66,43 @@ class IndexRecipe:
             [(column, str(bound_type)) for column, bound_type in self.bounds],
             self.inverted,
             self.probe_ordered,
+            self.gathered,
         ]
         return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]
 
 
 @dataclass(frozen=True)
 class BuiltIndex:
-    """An index, what is said of it, and the columns that are kept with it, one at a time as they are asked for.
+    """An index, what is said of it, and the columns that are kept with it by number, one at a time as asked for.
 
     `columns` is None where they lie in a build file already, in the order that the index speaks of.
     """
 
     index: AnyIndex
     info: IndexInfo
-    columns: Iterator[pa.Array] | None = None
+    columns: Iterator[tuple[int, pa.Array]] | None = None
 
 
 def index_columns(
-    rows: int, columns: Sequence[pa.Array | pa.ChunkedArray], recipe: IndexRecipe, threads: int, keep: bool
+    rows: int, columns: list[pa.Array | pa.ChunkedArray], recipe: IndexRecipe, threads: int, keep: bool
 ) -> BuiltIndex:
-    """Index a build side, with so many threads. `keep`: its columns do not lie in a build file."""
-    indexed = {*recipe.key_columns, *(number for number, _ in recipe.bounds)}
-    columns = [contiguous(column) if number in indexed else column for number, column in enumerate(columns)]
+    """Index a build side, with so many threads. `keep`: its columns do not lie in a build file.
+
+    Columns in the list that the index is made from become contiguous there, so that their pieces can be let go.
+    """
+    for number in {*recipe.key_columns, *(number for number, _ in recipe.bounds)}:
+        columns[number] = contiguous(columns[number])
     index, info = build_index(rows, columns, recipe, threads)
-    if info.clustered:
-        return BuiltIndex(index, info, clustered(columns, index, threads))
-    return BuiltIndex(index, info, ahead(contiguous, columns, threads) if keep else None)
+    if not info.clustered and not keep:
+        return BuiltIndex(index, info)
+    fetch = partial(_clustered, index.rows) if info.clustered else contiguous
+    arrays = ahead(lambda number: fetch(columns[number]), recipe.gathered, threads)
+    return BuiltIndex(index, info, zip(recipe.gathered, arrays, strict=True))
+
+
+def _clustered(rows: RowIds | None, column: pa.Array | pa.ChunkedArray) -> pa.Array:
+    """Return the rows of an index, key by key: entry i of the index is row i."""
+    return Column.of(contiguous(column)).take(rows, missing=False)
 
 
 def build_index(
@@ -143,21 +156,11 @@ def _worth_clustering(index: AnyIndex, columns: Sequence[pa.Array | pa.ChunkedAr
     if rows is None or any(needs_wide_offsets(column) for column in columns):
         return False
     distinct = index.distinct
-    if _runs(rows) <= distinct:
+    if count_runs(rows) <= distinct:
         return False  # the rows of each key lie side by side as it is, or are one
     headroom = process_probe().headroom()
     free = None if headroom is None else headroom.bytes
     return worth_clustering(rows.size, distinct, sum(column.nbytes for column in columns), free)
-
-
-def _runs(rows: RowIds) -> int:
-    """Return how many runs of consecutive rows `rows` consists of."""
-    return int(np.count_nonzero(np.diff(rows) != 1)) + min(rows.size, 1)
-
-
-def clustered(columns: Sequence[pa.Array | pa.ChunkedArray], index: AnyIndex, threads: int = 1) -> Iterator[pa.Array]:
-    """Give out the rows of the index, key by key: entry i of the index is row i of every column."""
-    return ahead(lambda column: Column.of(contiguous(column)).take(index.rows, missing=False), columns, threads)
 
 
 def _facts(keys: EncodedKeys) -> BuildKeys:

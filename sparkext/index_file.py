@@ -50,11 +50,13 @@ class IndexInfo:
 
 
 def write_index_file(
-    index: AnyIndex, info: IndexInfo, stream: IO[bytes], columns: Iterable[pa.Array] | None = None
+    index: AnyIndex, info: IndexInfo, stream: IO[bytes], columns: Iterable[tuple[int, pa.Array]] | None = None
 ) -> None:
-    """Write all arrays of the index, and the columns of the build side unless they lie elsewhere."""
+    """Write all arrays of the index, and columns of the build side by number, unless they lie elsewhere."""
     writer = ContainerWriter(stream)
-    kept = None if columns is None else [write_column(writer, column) for column in columns]
+    kept = None
+    if columns is not None:
+        kept = [{"number": number, **write_column(writer, column)} for number, column in columns]
     arrays: list[dict[str, Any]] = []
     for name, array in index.arrays.items():
         offset, _ = writer.block(partial(_write_array, array))
@@ -62,8 +64,8 @@ def write_index_file(
     writer.finish({"arrays": arrays, "attributes": index.attributes, "info": vars(info), "columns": kept})
 
 
-def read_index_file(buffer: pa.Buffer, origin: str) -> tuple[AnyIndex, IndexInfo, list[pa.Array] | None]:
-    """Return the index around the mapped arrays, and the columns if it holds them, without copying.
+def read_index_file(buffer: pa.Buffer, origin: str) -> tuple[AnyIndex, IndexInfo, dict[int, pa.Array] | None]:
+    """Return the index around the mapped arrays, and the columns by number if it holds them, without copying.
 
     Raises:
         BuildFileError: the file is truncated, damaged or of another version.
@@ -76,7 +78,8 @@ def read_index_file(buffer: pa.Buffer, origin: str) -> tuple[AnyIndex, IndexInfo
     info = IndexInfo(**footer["info"])
     if info.kind not in _KINDS:
         raise BuildFileError(f"{origin}: unknown index kind {info.kind!r}")
-    columns = None if footer["columns"] is None else [read_column(buffer, place) for place in footer["columns"]]
+    kept = footer["columns"]
+    columns = None if kept is None else {place["number"]: read_column(buffer, place) for place in kept}
     return _KINDS[info.kind].from_arrays(arrays, footer["attributes"]), info, columns
 
 

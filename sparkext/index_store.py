@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -37,20 +37,21 @@ _BROADCAST = re.compile(r"broadcast_\d+_python(\.|$)")
 class BuildSide:
     """A build side as a pipeline uses it: its columns, and the index over its keys. Both may be mapped files.
 
-    `columns` hold the rows that matches speak of: those of the build file, or where `info.clustered` those of the
-    copy in the order of keys. `reused`: the index was there before this task asked for it.
+    `columns`, by number, hold the rows that matches speak of: those of the build file, or where `info.clustered` those
+    of a copy in the order of keys. Of a copy there are only the columns that joins fetch. `reused`: the index was there
+    before this task asked for it.
     """
 
     rows: int
-    columns: Sequence[Column]
+    columns: Mapping[int, Column]
     index: AnyIndex
     info: IndexInfo
     reused: bool = False
 
     @classmethod
-    def of(cls, rows: int, columns: Sequence[pa.Array], index: AnyIndex, info: IndexInfo) -> BuildSide:
+    def of(cls, rows: int, columns: Mapping[int, pa.Array], index: AnyIndex, info: IndexInfo) -> BuildSide:
         """Prepare the columns for gathers, once for all tasks of this process."""
-        return cls(rows, [Column.of(column) for column in columns], index, info)
+        return cls(rows, {number: Column.of(column) for number, column in columns.items()}, index, info)
 
     def lookup(self, keys: EncodedKeys) -> Matches:
         """Return the match range of every probe key, in terms of `columns`."""
@@ -73,8 +74,8 @@ class BuildSide:
 
 def index_in_memory(rows: int, columns: Sequence[pa.Array], recipe: IndexRecipe) -> BuildSide:
     """Index a build side in this process, for this process alone."""
-    built = index_columns(rows, columns, recipe, threads=1, keep=False)
-    return BuildSide.of(rows, columns if built.columns is None else list(built.columns), built.index, built.info)
+    built = index_columns(rows, list(columns), recipe, threads=1, keep=False)
+    return BuildSide.of(rows, dict(built.columns or enumerate(columns)), built.index, built.info)
 
 
 def open_build_side(path: Path, recipe: IndexRecipe) -> BuildSide:
@@ -133,11 +134,11 @@ def _map_build_side(path: Path, recipe: IndexRecipe) -> BuildSide:
 
     def build() -> BuiltIndex:
         _remove_orphans(path)
-        return index_columns(rows, columns, recipe, threads=1, keep=False)
+        return index_columns(rows, list(columns), recipe, threads=1, keep=False)
 
     publish_index(index_path, build)
     index, info, own = read_index_file(map_file(index_path), str(index_path))
-    return BuildSide.of(rows, columns if own is None else own, index, info)
+    return BuildSide.of(rows, dict(enumerate(columns)) if own is None else own, index, info)
 
 
 def _map_kept_index(path: Path) -> BuildSide:

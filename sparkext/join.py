@@ -130,8 +130,8 @@ def _apply(frame: DataFrame, other: Any, on: Any, how: Any, overrides: dict[str,
     assert shape is not None and build is not None, "or there is a problem"
     if is_planned:
         return planned.join_by_names(frame, build, condition, shape, overrides)
+    if kind not in BUILD_PRESERVING:
+        return lineage.then(shape, build.source(session, shape.published, settings), settings)
     table = build.collect(shape.published, settings.build_side_max_bytes)
     source = spark_bridge.publish(session, partial(write_build_file, table))
-    if kind in BUILD_PRESERVING:
-        lineage = lineage.reading(*shuffle_with_build_rows(frame, shape, source, table))
-    return lineage.then(shape, source, settings)
+    return lineage.reading(*shuffle_with_build_rows(frame, shape, source, table)).then(shape, source, settings)

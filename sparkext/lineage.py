@@ -8,6 +8,7 @@ anew.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -16,24 +17,29 @@ from sparkext.config import Settings
 from sparkext.join_shape import JoinShape, OutputField
 from sparkext.plans.spec import PROBE, ColumnRef, PipelineSpec
 from sparkext.reporters import Reporter
+from sparkext.scanned_table import ProbeScan
 from sparkext.sources import BuildSource
 from sparkext.worker import PipelineTask
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
 
 _ATTRIBUTE = "_sparkext_lineage"
 
 
 @dataclass(frozen=True)
 class Lineage:
-    """A pipeline in the making: what it reads, its joins with their build sides, and what it gives out."""
+    """A pipeline in the making: what it reads, its joins with their build sides, and what it gives out.
+
+    With a `scan`, `input` only has the numbers of the scan's parts, one in each of its partitions.
+    """
 
     input: DataFrame
     spec: PipelineSpec
     outputs: tuple[OutputField, ...]
     sources: tuple[BuildSource, ...] = ()
     reporter: Reporter | None = None
+    scan: ProbeScan | None = None
 
     @classmethod
     def starting_at(cls, frame: DataFrame) -> Lineage:
@@ -41,6 +47,21 @@ class Lineage:
         outputs = tuple(OutputField(f, ColumnRef(PROBE, i)) for i, f in enumerate(frame.schema.fields))
         # An input without columns is given one on its way into Python, see `spark_bridge.map_in_arrow`.
         return cls(frame, PipelineSpec(max(len(outputs), 1), (), tuple(out.ref for out in outputs)), outputs)
+
+    @classmethod
+    def scanning(cls, session: SparkSession, scan: ProbeScan, names: Sequence[str]) -> Lineage:
+        """Begin a pipeline that reads files itself, and gives out the scan's columns under these names."""
+        from pyspark.sql.types import StructField
+
+        fields = [scan.table.fields[number] for number in scan.columns]
+        outputs = tuple(
+            OutputField(StructField(name, field.dataType, True, field.metadata), ColumnRef(PROBE, number))
+            for number, (name, field) in enumerate(zip(names, fields, strict=True))
+        )
+        parts = len(scan.parts)
+        frame = session.range(0, parts, 1, max(parts, 1))
+        spec = PipelineSpec(len(outputs), (), tuple(out.ref for out in outputs))
+        return cls(frame, spec, outputs, reporter=spark_bridge.new_reporter(session), scan=scan)
 
     def reading(self, frame: DataFrame, owner_columns: int) -> Lineage:
         """Return the same pipeline over `frame`, which has `owner_columns` more columns in front."""
@@ -57,9 +78,10 @@ class Lineage:
             sources=(*self.sources, source),
             reporter=spark_bridge.new_reporter(session),
         )
-        return extended._to_frame(settings)
+        return extended.frame(settings)
 
-    def _to_frame(self, settings: Settings) -> DataFrame:
+    def frame(self, settings: Settings) -> DataFrame:
+        """Return the DataFrame of the pipeline, which remembers it."""
         from pyspark.sql.types import StructType
 
         assert self.reporter is not None
@@ -71,6 +93,8 @@ class Lineage:
             settings,
             spark_bridge.tasks_per_executor(self.input.sparkSession),
             self.reporter,
+            None if self.scan is None else self.scan.table.scan(self.scan.columns, settings.morsel_max_rows),
+            None if self.scan is None else self.scan.parts,
         )
         frame = spark_bridge.map_in_arrow(self.input, task, schema)
         setattr(frame, _ATTRIBUTE, self)

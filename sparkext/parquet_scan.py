@@ -28,6 +28,7 @@ from sparkext.kernels.gather import Column
 from sparkext.kernels.row_ids import RowIds
 from sparkext.metrics import ScanMetrics
 from sparkext.morsels import MAX_MORSEL_BYTES
+from sparkext.parquet_rules import Calendars, misread
 from sparkext.plans.scan import ColumnBounds, ScanSpec, Split, grouped, may_hold, may_meet
 from sparkext.plans.spec import PROBE, ColumnRef
 from sparkext.row_set import RowSet
@@ -81,12 +82,14 @@ class ParquetScan:
     """A scan bound to the types of its columns: what Spark declares, in its Arrow types.
 
     `bounds`: rows whose key is outside need not come out. Row sets have at most `max_rows` rows, before any filter.
+    `calendars`: files are to be checked for what Spark reads in another way; None where the planner has done so.
     """
 
     spec: ScanSpec
     schema: pa.Schema
     max_rows: int
     bounds: Sequence[KeyBounds] = ()
+    calendars: Calendars | None = None
     metrics: ScanMetrics = field(default_factory=ScanMetrics)
 
     def row_sets(self, splits: Iterable[Split]) -> Iterator[RowSet]:
@@ -125,6 +128,8 @@ class ParquetScan:
         identity = self.identity(split)
         with _reading(split.path):
             file = _open(split.path, identity, self._names())
+        if self.calendars is not None:
+            self._check(file, self.calendars)
         owned = [number for number, (offset, size) in enumerate(file.extents) if split.owns(offset, size)]
         wanted = [number for number in owned if self._may_give_rows(file, number, split.values)]
         self.metrics.row_groups += len(wanted)
@@ -146,6 +151,17 @@ class ParquetScan:
                 yield rows
             elif kept.size:
                 yield rows.picked(kept)
+
+    def _check(self, file: _File, calendars: Calendars) -> None:
+        for number, column in enumerate(self.spec.columns):
+            if column.partition is not None:
+                continue
+            target = self.schema.field(number).type
+            problem = misread(file.metadata, file.called(number), column.name, file.leaf(number), target, calendars)
+            if problem is not None:
+                raise SchemaMismatchError(
+                    f"workers do not read {file.path!r}: {problem}. Read it with spark.read.parquet"
+                )
 
     def _names(self) -> tuple[tuple[str, ...], bool]:
         return tuple(column.name for column in self.spec.columns), self.spec.case_sensitive
@@ -259,13 +275,21 @@ class _File:
         opened = pq.ParquetFile(path)
         self.metadata = opened.metadata
         self.extents = [_extent(self.metadata.row_group(number)) for number in range(self.metadata.num_row_groups)]
-        leaves = _top_level_leaves(opened.schema_arrow, case_sensitive)
-        self._leaves = [leaves.get(name if case_sensitive else name.lower()) for name in names]
+        spelled = (lambda name: name) if case_sensitive else str.lower
+        leaves = _top_level_leaves(opened.schema_arrow, spelled)
+        self._leaves = [leaves.get(spelled(name)) for name in names]
+        self._called = [
+            [other for other in opened.schema_arrow.names if spelled(other) == spelled(name)] for name in names
+        ]
         opened.close()
 
     def leaf(self, column: int) -> int | None:
         """Return the number of the Parquet column that holds column number `column` of the scan, None if none does."""
         return self._leaves[column]
+
+    def called(self, column: int) -> list[str]:
+        """Return the names of all columns, nested ones too, that column number `column` of the scan may mean."""
+        return self._called[column]
 
     def reader(self) -> Any:
         """Open the file once more: threads do not share a reader."""
@@ -323,14 +347,14 @@ def _extent(group: Any) -> tuple[int, int]:
     return min(begins), sum(group.column(number).total_compressed_size for number in range(group.num_columns))
 
 
-def _top_level_leaves(schema: pa.Schema, case_sensitive: bool) -> dict[str, int]:
+def _top_level_leaves(schema: pa.Schema, spelled: Callable[[str], str]) -> dict[str, int]:
     """Return the Parquet column number of each top-level column that is not nested."""
     found: dict[str, int] = {}
     at = 0
     for column in schema:
         width = _leaf_count(column.type)
         if not pa.types.is_nested(column.type):
-            found.setdefault(column.name if case_sensitive else column.name.lower(), at)
+            found.setdefault(spelled(column.name), at)
         at += width
     return found
 

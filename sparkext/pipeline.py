@@ -52,8 +52,9 @@ Found = Matches | Candidates | NestedLoop
 """What a lookup gives: ranges of matches, or something that finds them as they are asked for."""
 
 
-def index_recipe(join: JoinSpec, hash_mask: int) -> IndexRecipe:
-    """Return what the build side's index of this join is made from."""
+def index_recipe(spec: PipelineSpec, number: int, hash_mask: int) -> IndexRecipe:
+    """Return what the index of join number `number` is made from, and which columns are kept with it."""
+    join = spec.joins[number]
     return IndexRecipe(
         key_columns=tuple(key.build for key in join.keys),
         key_types=tuple(arrow_key_type(parse_key_type(key.type)) for key in join.keys),
@@ -64,6 +65,7 @@ def index_recipe(join: JoinSpec, hash_mask: int) -> IndexRecipe:
         bounds=tuple((column, arrow_key_type(parse_key_type(name))) for column, name in join.compared),
         inverted=_is_bounded_above_only(join),
         probe_ordered=join.probe_ordered,
+        gathered=spec.gathered(number + 1),
     )
 
 
@@ -93,7 +95,7 @@ class _Join:
     def __init__(self, spec: JoinSpec, build: BuildSide, source: int) -> None:
         self.spec = spec
         self.build = build
-        self.columns = [] if spec.how == "existence" else build.columns
+        self.columns = {} if spec.how == "existence" else build.columns
         self.probe_kind = _PROBE_KIND.get(spec.how, spec.how)
         self.outer = self.probe_kind == "left"
         self.key_types = [arrow_key_type(parse_key_type(key.type)) for key in spec.keys]

@@ -6,7 +6,7 @@ the row ids to fetch columns from. Payload is gathered once, at the end, for the
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -50,6 +50,10 @@ class SourceColumn(Protocol):
         ...
 
 
+SourceColumns = Sequence[SourceColumn] | Mapping[int, SourceColumn]
+"""The columns of a source by number."""
+
+
 @dataclass(frozen=True)
 class RowSet:
     """`length` rows: `columns[s]` are the columns of source s, `rows[s]` says which rows of it.
@@ -58,15 +62,15 @@ class RowSet:
     """
 
     length: int
-    columns: tuple[Sequence[SourceColumn], ...]
+    columns: tuple[SourceColumns, ...]
     rows: tuple[SourceRows, ...]
 
     @classmethod
-    def of_morsel(cls, columns: Sequence[SourceColumn], length: int) -> RowSet:
+    def of_morsel(cls, columns: SourceColumns, length: int) -> RowSet:
         """Begin a pipeline with all rows of a morsel."""
         return cls(length, (columns,), (SourceRows(None),))
 
-    def joined(self, pairs: Pairs, build: Sequence[SourceColumn], outer: bool) -> RowSet:
+    def joined(self, pairs: Pairs, build: SourceColumns, outer: bool) -> RowSet:
         """Return the rows that a join made of these. `outer`: build rows may be -1."""
         probe_rows = None if pairs.probe_rows is None else frozen(pairs.probe_rows)
         build_rows = None if pairs.build_rows is None else frozen(pairs.build_rows)

@@ -220,7 +220,7 @@ class ScannedFiles:
             rows, columns = _on_disk(table, folder)
         else:
             rows, columns = table.num_rows, table.columns
-        del table
+        del table  # its columns are let go one by one
         return index_columns(rows, columns, recipe, self.threads, keep=True)
 
     def _table(self) -> pa.Table:
@@ -236,12 +236,13 @@ class ScannedFiles:
         return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:32]
 
 
-def _on_disk(table: pa.Table, folder: Path) -> tuple[int, list[pa.Array]]:
+def _on_disk(table: pa.Table, folder: Path) -> tuple[int, list[pa.Array | pa.ChunkedArray]]:
     """Return the number of rows, and the columns in pages of a file without a name, which the system may reclaim."""
     with tempfile.NamedTemporaryFile(dir=folder, suffix=TEMPORARY_SUFFIX) as stream:
         write_build_file(table, stream)
         stream.flush()
-        return read_build_file(map_file(Path(stream.name)), stream.name)
+        rows, columns = read_build_file(map_file(Path(stream.name)), stream.name)
+        return rows, list(columns)
 
 
 def make_room(sources: Sequence[BuildSource], recipes: Sequence[IndexRecipe]) -> None:

@@ -16,6 +16,7 @@ from typing import IO, TYPE_CHECKING, Any, cast
 
 import pyarrow as pa
 
+from sparkext.config import parse_bytes
 from sparkext.index_store import remove_with_indexes
 from sparkext.reporters import AccumulatorReporter, Reporter, SpoolReporter
 from sparkext.sources import ArtifactFile, BroadcastBytes, BroadcastFile, BuildSource
@@ -229,6 +230,29 @@ def tasks_per_executor(session: SparkSession) -> int | None:
     configured = session.conf.get("spark.executor.cores", None)
     per_task = session.conf.get("spark.task.cpus", None) or "1"
     return None if configured is None else max(1, int(configured) // int(per_task))
+
+
+def parallelism(session: SparkSession) -> int:
+    """Return into how many tasks Spark parts what nothing else decides the parts of."""
+    from pyspark.sql import functions as F
+
+    for key in ("spark.sql.files.minPartitionNum", "spark.sql.leafNodeDefaultParallelism"):
+        configured = session.conf.get(key, None)
+        if configured:
+            return int(configured)
+    if not is_connect(session):
+        return int(session.sparkContext.defaultParallelism)
+    return session.range(1 << 16).select(F.spark_partition_id()).distinct().count()
+
+
+def byte_setting(session: SparkSession, key: str) -> int:
+    """Return a setting of Spark's that is a number of bytes."""
+    return parse_bytes(str(session.conf.get(key)))
+
+
+def encrypts_files(session: SparkSession) -> bool:
+    """Tell whether Spark encrypts what it writes to local disks."""
+    return (session.conf.get("spark.io.encryption.enabled", None) or "false").lower() == "true"
 
 
 def new_reporter(session: SparkSession) -> Reporter:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 from sparkext import spark_bridge
 from sparkext.arguments import check_travel, read_or_default, refuse
-from sparkext.build_file import write_build_file
 from sparkext.build_side import build_side
 from sparkext.config import BUILD_SIDE_MAX_BYTES
 from sparkext.errors import InvalidJoinError
@@ -96,6 +95,4 @@ def _apply(frame: DataFrame, other: Any, predicate: Any, how: Any, overrides: di
         )
     refuse(problems, misconfigured)
     assert shape is not None and build is not None, "or there is a problem"
-    table = build.collect(shape.published, settings.build_side_max_bytes)
-    source = spark_bridge.publish(session, partial(write_build_file, table))
-    return lineage.then(shape, source, settings)
+    return lineage.then(shape, build.source(session, shape.published, settings), settings)

@@ -30,7 +30,7 @@ def warm_up() -> None:
             key = KeyPair(ColumnRef(0, 0), 0, key_type, null_safe=False)
             spec = PipelineSpec(2, (JoinSpec(how, (key,), "auto", "warm-up"),), _OUTPUTS)
             columns = [keys, pa.array(["x", "y", "z"])]
-            build = index_in_memory(len(keys), columns, index_recipe(spec.joins[0], settings.debug_hash_mask))
+            build = index_in_memory(len(keys), columns, index_recipe(spec, 0, settings.debug_hash_mask))
             schema = pa.schema(list(zip("abcd", 2 * [column.type for column in columns], strict=True)))
             pipeline = Pipeline(spec, [build], schema, settings, lambda: None)
             for _ in pipeline.run([pa.record_batch(columns, names=["key", "payload"])]):

@@ -27,7 +27,8 @@ from sparkext.types import conform
 class PipelineTask:
     """A pipeline as `mapInArrow` wants it: called once per partition with an iterator of record batches.
 
-    `scan`: how to read the probe side, where batches do not hold its rows but texts that say which splits to read.
+    `scan`: how to read the probe side, where batches do not hold its rows but say which splits to read: in texts, or as
+    numbers of `parts`.
     `tasks_sharing`: tasks that run on one executor at a time, or None for as many as this process may use cores.
     """
 
@@ -38,6 +39,7 @@ class PipelineTask:
     tasks_sharing: int | None
     reporter: TaskReporter
     scan: ParquetScan | None = None
+    parts: tuple[tuple[Split, ...], ...] | None = None
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Join one partition."""
@@ -57,7 +59,7 @@ class PipelineTask:
                 yield from pipeline.run(batches)
             else:
                 bound = replace(self.scan, bounds=probe_bounds(spec, builds), metrics=ScanMetrics())
-                yield from pipeline.run_scanned(bound, _splits(batches))
+                yield from pipeline.run_scanned(bound, self._splits(batches))
         finally:
             pipeline.metrics.peak_rss_bytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
             self.reporter.report(pipeline.metrics)
@@ -65,7 +67,7 @@ class PipelineTask:
     def _open(self, spec: PipelineSpec) -> list[BuildSide]:
         """Open all build sides. Tasks begin with different ones: workers that start together share the building."""
         count = len(spec.joins)
-        recipes = [index_recipe(join, self.settings.debug_hash_mask) for join in spec.joins]
+        recipes = [index_recipe(spec, number, self.settings.debug_hash_mask) for number in range(count)]
         builds: dict[int, BuildSide] = {}
         for turn in range(count):
             number = (turn + _task_id().partition) % count
@@ -74,11 +76,10 @@ class PipelineTask:
             make_room(self.sources, recipes)
         return [builds[number] for number in range(count)]
 
-
-def _splits(batches: Iterable[pa.RecordBatch]) -> Iterator[Split]:
-    for batch in batches:
-        for text in batch.column(0).to_pylist():
-            yield from map(Split.from_data, json.loads(text))
+    def _splits(self, batches: Iterable[pa.RecordBatch]) -> Iterator[Split]:
+        for batch in batches:
+            for told in batch.column(0).to_pylist():
+                yield from map(Split.from_data, json.loads(told)) if self.parts is None else self.parts[told]
 
 
 @dataclass(frozen=True)

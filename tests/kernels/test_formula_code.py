@@ -359,7 +359,8 @@ def rows_of(probe: Side, rows: Sequence[int]) -> RowSet:
 def build_of(build: Side, rows: Sequence[int]) -> BuildSide:
     picked = pa.array(rows, pa.int32())
     arrays = [build.array(number).take(picked) for number in range(len(build.keys))]
-    return BuildSide.of(len(rows), arrays, *build_index(len(rows), arrays, IndexRecipe((), (), (), "auto", FULL_MASK)))
+    columns = dict(enumerate(arrays))
+    return BuildSide.of(len(rows), columns, *build_index(len(rows), arrays, IndexRecipe((), (), (), "auto", FULL_MASK)))
 
 
 @pytest.mark.parametrize("name", COMPILED)

@@ -44,7 +44,7 @@ from tests.oracle.rows import canonical
 
 SPAWN = multiprocessing.get_context("spawn")
 RECIPE = IndexRecipe((0,), (pa.int64(),), (False,), "auto", FULL_MASK)
-CLUSTERING = replace(RECIPE, may_cluster=True)
+CLUSTERING = replace(RECIPE, may_cluster=True, gathered=(1,))
 PATIENCE = 60
 
 

@@ -85,7 +85,8 @@ def arrays_of(table: Sequence[Sequence[Any]], types: Sequence[pa.DataType] = TYP
 
 
 def build_side(arrays: Sequence[pa.Array], rows: int, join: JoinSpec, hash_mask: int) -> BuildSide:
-    build = index_in_memory(rows, arrays, index_recipe(join, hash_mask))
+    recipe = index_recipe(PipelineSpec(0, (join,), ()), 0, hash_mask)
+    build = index_in_memory(rows, arrays, replace(recipe, gathered=tuple(range(len(arrays)))))
     if join.ranges:
         assert build.index.kind == "range"
         return build

@@ -1,0 +1,98 @@
+"""Which Parquet files hold, in the plain meaning of the format, what Spark's own reader gives: checked before reading.
+
+The session extension asks the same of every footer when it plans (`ParquetFiles.scala`). Here nothing is planned, and
+what the rules do not let through is an error that says how to read the file otherwise.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+_INTEGERS = {8: pa.int8(), 16: pa.int16(), 32: pa.int32(), 64: pa.int64()}
+_PLAIN = {
+    "BOOLEAN": pa.bool_(),
+    "INT32": pa.int32(),
+    "INT64": pa.int64(),
+    "FLOAT": pa.float32(),
+    "DOUBLE": pa.float64(),
+    "BYTE_ARRAY": pa.binary(),
+}
+_INSTANT, _LOCAL = pa.timestamp("us", tz="UTC"), pa.timestamp("us")
+_WRITER = b"org.apache.spark.version"
+
+
+@dataclass(frozen=True)
+class Calendars:
+    """Whether dates and timestamps of files that no Spark wrote are to be taken as they are, as the session says."""
+
+    datetime: bool
+    int96: bool
+
+
+def misread(
+    metadata: Any, names: Sequence[str], name: str, leaf: int | None, target: pa.DataType, calendars: Calendars
+) -> str | None:
+    """Say why a column of a file may not be read as Spark would; None if it may, or if the file lacks it.
+
+    `metadata` is the file's footer, `names` are those of its columns that are `name`, give or take the case of letters.
+    `leaf` is the number of its values' column, None if it has none of its own.
+    """
+    found = list(names)
+    if len(found) > 1:
+        return f"it has several columns {name}"
+    if found and found[0] != name and not (found[0] + name).isascii():
+        return f"it has column {name} in other letters"  # of which Java and Python differ in what is the same
+    if not found:
+        return None
+    if leaf is None:
+        return f"column {name} is nested"
+    column = metadata.schema.column(leaf)
+    stored = _stored(column)
+    if stored is None:
+        return (
+            f"column {name} is stored as {column.physical_type} {column.logical_type}, which Spark reads in its own way"
+        )
+    if stored != target:
+        return f"column {name} is of type {stored} in it, and {target} is declared"
+    if _is_rebased(column, target, metadata.metadata or {}, calendars):
+        return (
+            f"column {name} may be of another calendar: set spark.sql.parquet.datetimeRebaseModeInRead and"
+            " int96RebaseModeInRead to CORRECTED if it is not"
+        )
+    return None
+
+
+def _stored(column: Any) -> pa.DataType | None:
+    """Return Spark's type of a column, in Arrow's terms; None where Spark reads more than meets the eye."""
+    logical = json.loads(column.logical_type.to_json())
+    kind = logical["Type"]
+    if column.physical_type == "INT96":
+        return _INSTANT
+    if kind == "None":
+        return _PLAIN.get(column.physical_type)
+    if kind == "Int":
+        return _INTEGERS[logical["bitWidth"]] if logical["isSigned"] else None
+    if kind == "Decimal":
+        return pa.decimal128(logical["precision"], logical["scale"]) if logical["precision"] <= 38 else None
+    if kind == "Timestamp":
+        if logical["timeUnit"] not in ("milliseconds", "microseconds"):
+            return None
+        return _INSTANT if logical["isAdjustedToUTC"] else _LOCAL
+    return {"Date": pa.date32(), "String": pa.string()}.get(kind)
+
+
+def _is_rebased(column: Any, target: pa.DataType, said: Mapping[bytes, bytes], calendars: Calendars) -> bool:
+    """Tell whether Spark moves days of the Julian calendar, which its versions before 3 wrote, to where they belong."""
+    if column.physical_type == "INT96":
+        first, legacy, corrected = b"3.1.0", b"org.apache.spark.legacyINT96", calendars.int96
+    elif pa.types.is_date(target) or target == _INSTANT:
+        first, legacy, corrected = b"3.0.0", b"org.apache.spark.legacyDateTime", calendars.datetime
+    else:
+        return False
+    writer = said.get(_WRITER)
+    return not corrected if writer is None else writer < first or legacy in said
