@@ -247,6 +247,7 @@ def build_range_index(
         equal = _taken(equal, present)
     grouped = equal.words is not None or equal.rows is not None
     groups: JoinIndex = build_groups(equal) if grouped else AllRowsIndex(equal.length)
+    del equal  # no longer needed, and large
     words, rows = _in_groups(groups, bounds[0].words, present, dtype, threads)
     second = None
     if len(bounds) > 1:

@@ -10,6 +10,8 @@ from __future__ import annotations
 import gc
 import sys
 
+from sparkext import freed_memory
+
 
 def preload() -> None:
     """Load what pipelines need. Starts no thread of Python's: a fork would lose it.
@@ -26,6 +28,7 @@ def preload() -> None:
 
 def main() -> None:
     """Preload, then become Spark's daemon."""
+    freed_memory.keep()
     from pyspark.daemon import manager
 
     preload()

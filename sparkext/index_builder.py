@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
+import numpy as np
 import pyarrow as pa
 
 from sparkext import __version__
@@ -20,9 +21,10 @@ from sparkext.kernels.dense_index import build_dense_index, key_range
 from sparkext.kernels.gather import Column
 from sparkext.kernels.hash_index import build_hash_index
 from sparkext.kernels.index import JoinIndex, index_bytes
+from sparkext.kernels.jit import frozen
 from sparkext.kernels.keys import EncodedKeys, cast_key, encode_keys, key_bounds, key_ranges
 from sparkext.kernels.ordered_index import build_ordered_index
-from sparkext.kernels.range_index import build_range_index
+from sparkext.kernels.range_index import RangeIndex, build_range_index
 from sparkext.kernels.row_ids import RowIds, count_runs
 from sparkext.kernels.threads import ahead
 from sparkext.memory import process_probe
@@ -90,19 +92,38 @@ def index_columns(
 
     Columns in the list that the index is made from become contiguous there, so that their pieces can be let go.
     """
-    for number in {*recipe.key_columns, *(number for number, _ in recipe.bounds)}:
-        columns[number] = contiguous(columns[number])
+    indexed = sorted({*recipe.key_columns, *(number for number, _ in recipe.bounds)})
+    for number, array in zip(indexed, ahead(lambda number: contiguous(columns[number]), indexed, threads), strict=True):
+        columns[number] = array
     index, info = build_index(rows, columns, recipe, threads)
     if not info.clustered and not keep:
         return BuiltIndex(index, info)
     fetch = partial(_clustered, index.rows) if info.clustered else contiguous
     arrays = ahead(lambda number: fetch(columns[number]), recipe.gathered, threads)
+    if info.clustered:
+        index = _without_rows(index)
+        info = replace(info, bytes=index_bytes(index))
     return BuiltIndex(index, info, zip(recipe.gathered, arrays, strict=True))
 
 
 def _clustered(rows: RowIds | None, column: pa.Array | pa.ChunkedArray) -> pa.Array:
     """Return the rows of an index, key by key: entry i of the index is row i."""
     return Column.of(contiguous(column)).take(rows, missing=False)
+
+
+def _without_rows(index: AnyIndex) -> AnyIndex:
+    """Return the same index with no row ids: where the columns are clustered, its entries are the rows.
+
+    They are empty and not left out, which would mean that every key has one row.
+    """
+    if index.rows is None:
+        return index
+    none = frozen(np.empty(0, dtype=index.rows.dtype))
+    if isinstance(index, RangeIndex):
+        groups = index.groups if index.groups.rows is None else replace(index.groups, rows=none)  # type: ignore[type-var]
+        return replace(index, rows=none, groups=groups)
+    kept: AnyIndex = replace(index, rows=none)  # type: ignore[type-var]
+    return kept
 
 
 def build_index(
@@ -117,17 +138,21 @@ def build_index(
         for column, key_type in zip(recipe.key_columns, recipe.key_types, strict=True)
     ]
     ranges = key_ranges(key_columns, recipe.null_safe) if key_columns else None
-    keys = encode_keys(key_columns, recipe.null_safe, ranges) if key_columns else EncodedKeys(rows, None, None, None)
     if recipe.bounds:
         compared = [cast_key(columns[column], bound_type) for column, bound_type in recipe.bounds]
         index: AnyIndex = build_range_index(
-            compared, keys, lambda kept: _equality_index(kept, recipe, threads)[0], recipe.inverted, threads=threads
+            compared,
+            # Passed on and not kept here: they are let go as soon as there are groups.
+            encode_keys(key_columns, recipe.null_safe, ranges) if key_columns else EncodedKeys(rows, None, None, None),
+            lambda kept: _equality_index(kept, recipe, threads)[0],
+            recipe.inverted,
+            threads=threads,
         )
         reason = f"{len(compared)} compared column{'s' * (len(compared) > 1)}"
         if key_columns:
             reason += f" in {index.distinct:,} groups of equal keys"
     else:
-        index, reason = _equality_index(keys, recipe, threads)
+        index, reason = _equality_index(encode_keys(key_columns, recipe.null_safe, ranges), recipe, threads)
     clustered = recipe.may_cluster and _worth_clustering(index, columns)
     if clustered:
         reason = f"{reason}; many rows a key: payload copied in the order of keys"

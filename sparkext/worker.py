@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
+from sparkext import freed_memory
 from sparkext.config import Settings
 from sparkext.index_store import BuildSide
 from sparkext.memory import process_probe
@@ -63,6 +64,7 @@ class PipelineTask:
         finally:
             pipeline.metrics.peak_rss_bytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
             self.reporter.report(pipeline.metrics)
+            freed_memory.release_unless_ample()
 
     def _open(self, spec: PipelineSpec) -> list[BuildSide]:
         """Open all build sides. Tasks begin with different ones: workers that start together share the building."""
