@@ -403,10 +403,13 @@ class Pipeline:
             for half in _halves(rows):
                 yield from self._output_batches(half)
             return
+        # Rows without columns are as many nulls where a column is declared, else structs of no field.
+        if not arrays and len(self._schema):
+            arrays = [pa.nulls(rows.length, self._schema.field(0).type)]
         if arrays:
             yield pa.RecordBatch.from_arrays(arrays, names=self._schema.names)
         else:
-            yield pa.RecordBatch.from_struct_array(pa.array([{}] * rows.length, pa.struct([])))
+            yield pa.RecordBatch.from_struct_array(pa.Array.from_buffers(pa.struct([]), rows.length, [None]))
 
     def _output(self, rows: RowSet, number: int, reference: ColumnRef) -> pa.Array:
         """Gather one output column and hold it against the declared type."""

@@ -2,14 +2,15 @@ package org.apache.spark.sql.sparkext
 
 import scala.util.matching.Regex
 
-import org.apache.arrow.vector.DecimalVector
+import org.apache.arrow.vector.{BaseFixedWidthVector, DecimalVector, FieldVector, VarCharVector}
 
 import org.apache.spark.SparkArithmeticException
 import org.apache.spark.api.python.PythonException
 import org.apache.spark.sql.errors.QueryExecutionErrors
 import org.apache.spark.sql.internal.SQLConf
-import org.apache.spark.sql.types.{Decimal, DecimalType, StructType}
+import org.apache.spark.sql.types._
 import org.apache.spark.sql.vectorized.{ArrowColumnVector, ColumnarArray, ColumnarBatch, ColumnarMap, ColumnVector}
+import org.apache.spark.unsafe.Platform
 import org.apache.spark.unsafe.types.UTF8String
 
 /** What workers give back, batch by batch, as columns of the declared types.
@@ -63,25 +64,32 @@ object PythonBatches {
   private def divisionByZero: Throwable =
     new SparkArithmeticException("DIVIDE_BY_ZERO", Map("config" -> s"\"${SQLConf.ANSI_ENABLED.key}\""), Array.empty, "")
 
+  /** The same values, read where they lie: Arrow's own accessors check bounds and nulls with every value. */
   private def quick(column: ArrowColumnVector): ColumnVector = (column.dataType, column.getValueVector) match {
     case (decimal: DecimalType, vector: DecimalVector) if decimal.precision <= Decimal.MAX_LONG_DIGITS =>
-      new ShortDecimals(column, vector, decimal)
+      new ShortDecimals(column, vector)
+    case (_: StringType, vector: VarCharVector) => new Texts(column, vector)
+    case (dataType, vector: BaseFixedWidthVector) if isPlain(dataType) => new FixedWidth(column, vector)
     case _ => column
+  }
+
+  private def isPlain(dataType: DataType): Boolean = dataType match {
+    case _: IntegralType | FloatType | DoubleType | DateType | TimestampType | TimestampNTZType => true
+    case _ => false
   }
 }
 
-/** Decimals of up to 18 digits: of the 16 bytes that Arrow has for each, the lower half says all, and no object is made of
-  * the rest.
-  */
-private class ShortDecimals(column: ArrowColumnVector, vector: DecimalVector, decimal: DecimalType) extends ColumnVector(decimal) {
-  override def getDecimal(row: Int, precision: Int, scale: Int): Decimal =
-    if (isNullAt(row)) null
-    else Decimal.createUnsafe(vector.getDataBuffer.getLong(row.toLong * DecimalVector.TYPE_WIDTH), precision, scale)
+/** A column of Arrow's by the addresses of its buffers, which live as long as its batch. */
+private abstract class DirectColumn(column: ArrowColumnVector, vector: FieldVector) extends ColumnVector(column.dataType) {
+  private val validity = vector.getValidityBuffer.memoryAddress
+  private val someNull = vector.getNullCount > 0
+
+  override def isNullAt(row: Int): Boolean =
+    someNull && (Platform.getByte(null, validity + (row >> 3)) >> (row & 7) & 1) == 0
 
   override def close(): Unit = column.close()
-  override def hasNull: Boolean = column.hasNull
-  override def numNulls: Int = column.numNulls
-  override def isNullAt(row: Int): Boolean = column.isNullAt(row)
+  override def hasNull: Boolean = someNull
+  override def numNulls: Int = vector.getNullCount
   override def getBoolean(row: Int): Boolean = column.getBoolean(row)
   override def getByte(row: Int): Byte = column.getByte(row)
   override def getShort(row: Int): Short = column.getShort(row)
@@ -91,7 +99,44 @@ private class ShortDecimals(column: ArrowColumnVector, vector: DecimalVector, de
   override def getDouble(row: Int): Double = column.getDouble(row)
   override def getArray(row: Int): ColumnarArray = column.getArray(row)
   override def getMap(row: Int): ColumnarMap = column.getMap(row)
+  override def getDecimal(row: Int, precision: Int, scale: Int): Decimal = column.getDecimal(row, precision, scale)
   override def getUTF8String(row: Int): UTF8String = column.getUTF8String(row)
   override def getBinary(row: Int): Array[Byte] = column.getBinary(row)
   override def getChild(ordinal: Int): ColumnVector = column.getChild(ordinal)
+}
+
+/** Numbers, dates and timestamps. */
+private final class FixedWidth(column: ArrowColumnVector, vector: BaseFixedWidthVector) extends DirectColumn(column, vector) {
+  private val values = vector.getDataBuffer.memoryAddress
+
+  override def getByte(row: Int): Byte = Platform.getByte(null, values + row)
+  override def getShort(row: Int): Short = Platform.getShort(null, values + row.toLong * java.lang.Short.BYTES)
+  override def getInt(row: Int): Int = Platform.getInt(null, values + row.toLong * Integer.BYTES)
+  override def getLong(row: Int): Long = Platform.getLong(null, values + row.toLong * java.lang.Long.BYTES)
+  override def getFloat(row: Int): Float = Platform.getFloat(null, values + row.toLong * java.lang.Float.BYTES)
+  override def getDouble(row: Int): Double = Platform.getDouble(null, values + row.toLong * java.lang.Double.BYTES)
+}
+
+private final class Texts(column: ArrowColumnVector, vector: VarCharVector) extends DirectColumn(column, vector) {
+  private val offsets = vector.getOffsetBuffer.memoryAddress
+  private val values = vector.getDataBuffer.memoryAddress
+
+  override def getUTF8String(row: Int): UTF8String =
+    if (isNullAt(row)) null
+    else {
+      val at = offsets + row.toLong * Integer.BYTES
+      val start = Platform.getInt(null, at)
+      UTF8String.fromAddress(null, values + start, Platform.getInt(null, at + Integer.BYTES) - start)
+    }
+}
+
+/** Decimals of up to 18 digits: of the 16 bytes that Arrow has for each, the lower half says all, and no object is made of
+  * the rest.
+  */
+private final class ShortDecimals(column: ArrowColumnVector, vector: DecimalVector) extends DirectColumn(column, vector) {
+  private val values = vector.getDataBuffer.memoryAddress
+
+  override def getDecimal(row: Int, precision: Int, scale: Int): Decimal =
+    if (isNullAt(row)) null
+    else Decimal.createUnsafe(Platform.getLong(null, values + row.toLong * DecimalVector.TYPE_WIDTH), precision, scale)
 }
