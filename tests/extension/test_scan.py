@@ -23,7 +23,8 @@ from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from sparkext import report
+from sparkext import pipelined_join, report, scan_parquet
+from sparkext.errors import InvalidScanError
 
 ROWS = 300
 _SCAN = re.compile(r"PipelinedJoin \[(.*?)\] scan=(fused|rows from Spark \()(.*)")
@@ -555,3 +556,36 @@ def test_probe_rows_in_the_order_of_the_key_are_merged(spark: SparkSession, tmp_
     out = assert_like_spark(spark, query)
     index = report(out).joins[0]
     assert index.index == ("ordered" if order == "ascending" else "hash"), index
+
+
+@pytest.mark.parametrize("how", ["inner", "left"])
+@pytest.mark.parametrize("condition", ["true", "k < 3", "k < -1"])
+def test_rows_without_columns_are_counted(spark: SparkSession, folder: Path, how: str, condition: str) -> None:
+    """PySpark makes an object of each row that has no column: a column travels, and the plan asks for none."""
+    f, d = (spark.read.parquet(str(folder / name)) for name in ("facts", "dims"))
+
+    def query() -> DataFrame:
+        return f.where(condition).join(d.hint("pipelined_join"), f.k == d.dk, how).agg(F.count("*"))
+
+    out = assert_like_spark(spark, query)
+    assert_pipelined(out, 1)
+    [gather] = [join for join in report(out).joins if join.index is None]
+    assert gather.rows_out == out.collect()[0][0]
+
+
+def test_scan_parquet_is_planned_here(spark: SparkSession, folder: Path) -> None:
+    """The same rows as in a session without the extension, by a plan that workers read for."""
+    tests = [[("k", "<", 30), ("s", "is not null")], [("day", "=", dt.date(1960, 1, 1)), ("d9", "!=", Decimal("1.5"))]]
+    names = ["id", "K", "s"]
+    frame = scan_parquet(spark, folder / "facts", columns=names, filters=tests)
+    whole = spark.read.parquet(str(folder / "facts"))
+    kept = whole.where("k < 30 AND s IS NOT NULL OR day = DATE'1960-01-01' AND d9 != 1.5").select(*names)
+    assert frame.columns == names
+    assert rows_of(frame) == rows_of(kept)
+    build = scan_parquet(spark, str(folder / "dims"), columns=["dk", "name"])
+    out = frame.transform(pipelined_join(build, [("K", "dk")]))
+    assert_pipelined(out, 1)
+    assert "scan=fused" in plan_of(out)
+    assert rows_of(out) == rows_of(kept.join(build, build.dk == kept.K))
+    with pytest.raises(InvalidScanError, match="'nowhere'"):
+        scan_parquet(spark, folder / "facts", columns=["nowhere"])

@@ -26,11 +26,11 @@ from spark_checks import (
 )
 from test_publishing import assert_one_copy, build_of_megabytes, probe_in_two_workers
 
-from sparkext import pipelined_join, report, spark_bridge
+from sparkext import pipelined_join, report, scan_parquet, spark_bridge
 from sparkext.errors import BuildSideTooLargeError, InvalidJoinError, ReportUnavailableError
 from sparkext.lineage import remembered
 from sparkext.reporters import SpoolReporter
-from sparkext.sources import ArtifactFile
+from sparkext.sources import ArtifactFile, ScannedFiles
 
 
 @pytest.fixture(scope="session")
@@ -223,3 +223,17 @@ def test_runs_again_after_its_frame_was_derived_from_and_dropped(spark: SparkSes
     out = left_of(spark).transform(pipelined_join(right_of(spark), "k")).select("v", "w")
     for _ in range(2):
         assert out.count() == 5
+
+
+def test_scans_by_workers(spark: SparkSession, tmp_path: Path) -> None:
+    """Files are listed by the server; a build side is read where it is joined, and no artifact is uploaded for it."""
+    path = str(tmp_path / "scanned")
+    rows = spark.range(1000).selectExpr("id AS k", "id % 7 AS v", "cast(id % 2 AS int) AS part")
+    rows.write.partitionBy("part").parquet(path)
+    probe = scan_parquet(spark, path, columns=["k", "part"], filters=[("k", ">=", 10)])
+    out = probe.transform(pipelined_join(scan_parquet(spark, path, columns=["k", "v"]), "k"))
+    lineage = remembered(out)
+    assert lineage is not None and isinstance(lineage.sources[0], ScannedFiles)
+    whole = spark.read.parquet(path)
+    assert_same_rows(whole.where("k >= 10").select("k", "part").join(whole.select("k", "v"), "k"), out)
+    assert all(task.scan is not None and task.scan.row_groups for task in report(out).tasks)

@@ -1,0 +1,50 @@
+"""Whether freed memory stays with a process, and is given back where memory is scarce."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+_SCRIPT = """
+import json, sys
+from types import SimpleNamespace
+from sparkext import freed_memory, memory
+
+if sys.argv[1] == "kept":
+    freed_memory.keep()
+import pyarrow as pa
+
+def resident():
+    with open("/proc/self/statm") as stream:
+        return int(stream.read().split()[1]) * 4096
+
+def allocate():
+    buffers = [pa.allocate_buffer(64 << 20) for _ in range(4)]
+    for buffer in buffers:
+        memoryview(buffer).cast("B")[::4096] = bytes(len(memoryview(buffer).cast("B")[::4096]))
+
+allocate()
+after = resident()
+for headroom in (1 << 50, 1 << 20):
+    memory.process_probe = lambda: SimpleNamespace(headroom=lambda: memory.Headroom(headroom, "available"))
+    freed_memory.release_unless_ample()
+    after = [*(after if isinstance(after, list) else [after]), resident()]
+print(json.dumps({"pool": pa.default_memory_pool().backend_name, "resident": after}))
+"""
+
+
+@pytest.mark.parametrize("kept", [True, False])
+def test_freed_memory_stays_until_it_is_scarce(kept: bool) -> None:
+    command = [sys.executable, "-c", _SCRIPT, "kept" if kept else "not"]
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert ran.returncode == 0, ran.stderr
+    told = json.loads(ran.stdout)
+    if told["pool"] != "mimalloc":
+        pytest.skip(f"Arrow allocates by {told['pool']} here, which is not told to keep anything")
+    freed, ample, scarce = told["resident"]
+    if kept:
+        assert min(freed, ample) > 256 << 20
+    assert scarce < 200 << 20

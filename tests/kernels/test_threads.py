@@ -1,0 +1,69 @@
+"""Work shared by threads: every part once, results in order, and never more in flight than asked for."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+import pytest
+
+from sparkext.kernels.threads import _WORTH_SHARING, ahead, in_parts, in_threads
+
+
+@pytest.mark.parametrize("threads", [1, 2, 3, 7])
+@pytest.mark.parametrize("size", [0, 1, _WORTH_SHARING - 1, _WORTH_SHARING, _WORTH_SHARING + 1])
+def test_parts_cover_everything_once(size: int, threads: int) -> None:
+    parts: list[tuple[int, int]] = []
+    in_parts(lambda start, stop: parts.append((start, stop)), size, threads)
+    ends = [0, *(stop for _, stop in sorted(parts))]
+    assert [start for start, _ in sorted(parts)] == ends[:-1]
+    assert ends[-1] == size
+    assert len(parts) == (0 if size == 0 else threads if size >= _WORTH_SHARING else 1)
+
+
+def test_empty_parts_are_left_out_and_one_part_needs_no_thread() -> None:
+    ran: list[tuple[int, int, bool]] = []
+    in_threads(lambda a, b: ran.append((a, b, threading.current_thread() is threading.main_thread())), [0, 0, 5, 5])
+    assert ran == [(0, 5, True)]
+
+
+def test_an_error_in_a_thread_is_raised() -> None:
+    def work(start: int, stop: int) -> None:
+        if start:
+            raise ValueError(f"part {start} to {stop}")
+
+    with pytest.raises(ValueError, match="part 3 to 6"):
+        in_threads(work, [0, 3, 6])
+
+
+@pytest.mark.parametrize("threads", [1, 2, 5])
+@pytest.mark.parametrize("count", [0, 1, 2, 20])
+def test_results_come_in_order(count: int, threads: int) -> None:
+    def slow(number: int) -> int:
+        time.sleep(0.001 * (number % 3))
+        return -number
+
+    assert list(ahead(slow, range(count), threads)) == [-number for number in range(count)]
+
+
+def test_no_more_is_computed_ahead_than_asked_for() -> None:
+    asked = 0
+    items = iter(range(100))
+
+    def counted() -> int:
+        nonlocal asked
+        asked += 1
+        return next(items)
+
+    results = ahead(lambda number: number, iter(counted, 100), 2)
+    for taken in range(1, 20):
+        next(results)
+        assert asked <= taken + 2
+    results.close()
+
+
+def test_an_error_of_one_item_comes_in_its_turn() -> None:
+    results = ahead(lambda number: 6 // number, [2, 3, 0, 1], 2)
+    assert [next(results), next(results)] == [3, 2]
+    with pytest.raises(ZeroDivisionError):
+        next(results)
