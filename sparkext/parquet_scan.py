@@ -163,8 +163,10 @@ class ParquetScan:
                     f"workers do not read {file.path!r}: {problem}. Read it with spark.read.parquet"
                 )
 
-    def _names(self) -> tuple[tuple[str, ...], bool]:
-        return tuple(column.name for column in self.spec.columns), self.spec.case_sensitive
+    def _names(self) -> tuple[tuple[str | None, ...], bool]:
+        """Return the names of columns in files, None for partition values: a file's own such column means nothing."""
+        names = (column.name if column.partition is None else None for column in self.spec.columns)
+        return tuple(names), self.spec.case_sensitive
 
     def _batches(self, unit: Unit, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
         for rows in self.rows_of(unit):
@@ -270,17 +272,18 @@ class _GroupColumn:
 class _File:
     """A Parquet file: its footer, and where the columns of a scan are in it."""
 
-    def __init__(self, path: str, names: Sequence[str], case_sensitive: bool) -> None:
+    def __init__(self, path: str, names: Sequence[str | None], case_sensitive: bool) -> None:
         self.path = path
         opened = pq.ParquetFile(path)
         self.metadata = opened.metadata
         self.extents = [_extent(self.metadata.row_group(number)) for number in range(self.metadata.num_row_groups)]
         spelled = (lambda name: name) if case_sensitive else str.lower
         leaves = _top_level_leaves(opened.schema_arrow, spelled)
-        self._leaves = [leaves.get(spelled(name)) for name in names]
-        self._called = [
-            [other for other in opened.schema_arrow.names if spelled(other) == spelled(name)] for name in names
-        ]
+        called: dict[str, list[str]] = {}
+        for name in opened.schema_arrow.names:
+            called.setdefault(spelled(name), []).append(name)
+        self._leaves = [None if name is None else leaves.get(spelled(name)) for name in names]
+        self._called = [[] if name is None else called.get(spelled(name), []) for name in names]
         opened.close()
 
     def leaf(self, column: int) -> int | None:
@@ -334,7 +337,7 @@ def _reading(path: str) -> Iterator[None]:
 
 
 @lru_cache(_OPEN_FILES)
-def _open(path: str, identity: FileIdentity, names: tuple[tuple[str, ...], bool]) -> _File:
+def _open(path: str, identity: FileIdentity, names: tuple[tuple[str | None, ...], bool]) -> _File:
     return _File(path, *names)
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from os import PathLike, fspath
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 from sparkext import spark_bridge
 from sparkext.arguments import read_or_default
@@ -29,6 +29,7 @@ _NOT_COMPARED = ("float32", "float64", "binary")
 _NOT_AS_TEXT = ("float32", "float64", "binary", "timestamp_ntz")
 _DEFAULT = "EXISTS_DEFAULT"
 _LISTING = ("path", "modificationTime", "length", "content")
+_LISTING_NAMES = tuple(name.lower() for name in _LISTING)
 _LOCAL = "file:"
 _REBASE_MODES = ("spark.sql.parquet.datetimeRebaseModeInRead", "spark.sql.parquet.int96RebaseModeInRead")
 
@@ -100,7 +101,7 @@ def scan_parquet(
     read = list(dict.fromkeys(str(find(name)) for name in (*picked, *tested)))
     by_name = {field.name: field for field in fields}
     problems += _unreadable(spark, [by_name[name] for name in read])
-    partitions, files = _files(spark, paths, by_name, problems)
+    partitions, files = _files(spark, paths, whole, by_name, problems)
     if problems:
         raise InvalidScanError(problems)
     table = ScannedTable(
@@ -109,7 +110,7 @@ def scan_parquet(
         tests,
         tuple(files),
         case_sensitive,
-        Calendars(*(spark.conf.get(key, None) == "CORRECTED" for key in _REBASE_MODES)),
+        Calendars(*(str(spark.conf.get(key)).upper() == "CORRECTED" for key in _REBASE_MODES)),
     )
     parts = plan_splits(
         files,
@@ -175,12 +176,20 @@ def _unreadable(spark: SparkSession, fields: Sequence[StructField]) -> list[str]
 
 
 def _files(
-    spark: SparkSession, paths: Sequence[str], fields: Mapping[str, StructField], problems: list[str]
+    spark: SparkSession,
+    paths: Sequence[str],
+    whole: DataFrame,
+    fields: Mapping[str, StructField],
+    problems: list[str],
 ) -> tuple[list[str], list[DataFile]]:
     """List the files as Spark does; return the names of the partition columns as well.
 
     Spark's own reader of whole files tells their names and lengths, in all kinds of sessions, without reading them.
     """
+    hidden = [name for name in fields if name.lower() in _LISTING_NAMES and _is_partition(name, whole)]
+    if hidden:
+        problems.append(f"partition column {hidden[0]!r}: Spark's list of files has a column of this name itself")
+        return [], []
     listing = spark.read.format("binaryFile").load(list(paths))
     partitions = [name for name in listing.columns if name not in _LISTING]
     for name in partitions:
@@ -193,10 +202,15 @@ def _files(
     elsewhere = [row[0] for row in rows if not row[0].startswith(_LOCAL)]
     if elsewhere:
         problems.append(f"workers read local files only, and this is none: {elsewhere[0]}. Use spark.read.parquet")
-    # Empty files are none to Spark, and names that begin so mean files about files.
+    # Empty files are none to Spark.
     files = [DataFile(row[0].removeprefix(_LOCAL), row[1], tuple(row[2:])) for row in rows if row[1]]
-    data = [file for file in files if not Path(file.path).name.startswith((".", "_"))]
-    return partitions, sorted(data, key=lambda file: file.path)
+    return partitions, sorted(files, key=lambda file: file.path)
+
+
+def _is_partition(name: str, whole: DataFrame) -> bool:
+    """Tell whether files lie in folders that are called by a value of this column."""
+    begin = f"{quote(name)}=".lower()
+    return any(part.lower().startswith(begin) for file in whole.inputFiles() for part in file.split("/")[:-1])
 
 
 def _as_text(field: StructField) -> Column:

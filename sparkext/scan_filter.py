@@ -63,9 +63,15 @@ def read_filters(
     if not isinstance(filters, (list, tuple)):
         problems.append(f"filters={filters!r}: expected a list of (name, operator, value), or a list of such lists")
         return ()
-    alternatives = filters if filters and all(isinstance(item, list) for item in filters) else [filters]
+    if not filters:
+        return ()
+    alternatives = filters if all(isinstance(item, list) for item in filters) else [filters]
+    if not all(alternatives):
+        problems.append(
+            "filters holds an empty list, which every row would satisfy: leave filters out to read all rows"
+        )
     read = [tuple(_read_test(item, types, find, problems) for item in tests) for tests in alternatives]
-    return tuple(tuple(test for test in tests if test is not None) for tests in read if tests)
+    return tuple(tuple(test for test in tests if test is not None) for tests in read)
 
 
 def _read_test(
@@ -189,8 +195,11 @@ def _column(test: Test) -> Column:
     column = F.col(spark_bridge.quoted(test.name))
     if test.op in _NULLS:
         return column.isNull() if test.op == "is null" else column.isNotNull()
+    # As a Python value, a time without a zone would become one in this process's zone.
+    local = test.type.name == "timestamp_ntz"
+    values = [F.lit(str(value)).cast("timestamp_ntz") if local else F.lit(value) for value in test.values]
     if test.op in _LISTS:
-        among = column.isin(list(test.values))
+        among = column.isin(values)
         return among if test.op == "in" else ~among
-    compared: Column = _COMPARE[test.op](column, F.lit(test.values[0]))
+    compared: Column = _COMPARE[test.op](column, values[0])
     return compared

@@ -232,7 +232,7 @@ class ScannedFiles:
         """Name the rows: what is read of which files, as they are now."""
         files = [(*vars(split).values(), self.scan.identity(split)) for split in self.splits]
         spec = self.scan.spec
-        parts = [__version__, FORMAT_VERSION, repr(spec), str(self.scan.schema), files]
+        parts = [__version__, FORMAT_VERSION, repr(spec), repr(self.scan.calendars), str(self.scan.schema), files]
         return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:32]
 
 

@@ -577,6 +577,15 @@ def test_scan_parquet_is_planned_here(spark: SparkSession, folder: Path) -> None
     """The same rows as in a session without the extension, by a plan that workers read for."""
     tests = [[("k", "<", 30), ("s", "is not null")], [("day", "=", dt.date(1960, 1, 1)), ("d9", "!=", Decimal("1.5"))]]
     names = ["id", "K", "s"]
+    moment = dt.datetime(1975, 5, 1, 12, 30)
+    local = scan_parquet(
+        spark, folder / "facts", columns=["id"], filters=[("local", "in", [moment]), ("local", ">", moment)]
+    )
+    assert local.count() == 0
+    later = scan_parquet(spark, folder / "facts", columns=["id"], filters=[("local", ">=", moment)])
+    assert rows_of(later) == rows_of(
+        spark.read.parquet(str(folder / "facts")).where(f"local >= TIMESTAMP_NTZ'{moment}'").select("id")
+    )
     frame = scan_parquet(spark, folder / "facts", columns=names, filters=tests)
     whole = spark.read.parquet(str(folder / "facts"))
     kept = whole.where("k < 30 AND s IS NOT NULL OR day = DATE'1960-01-01' AND d9 != 1.5").select(*names)
@@ -589,3 +598,13 @@ def test_scan_parquet_is_planned_here(spark: SparkSession, folder: Path) -> None
     assert rows_of(out) == rows_of(kept.join(build, build.dk == kept.K))
     with pytest.raises(InvalidScanError, match="'nowhere'"):
         scan_parquet(spark, folder / "facts", columns=["nowhere"])
+
+
+def test_a_files_own_column_is_no_partition(spark: SparkSession, folder: Path, tmp_path: Path) -> None:
+    """What the folder says counts, in whatever letters the file has a column of that name."""
+    parts = tmp_path / "facts" / "part=1"
+    parts.mkdir(parents=True)
+    pq.write_table(pa.table({"k": [1, 2], "PART": [98, 99]}), parts / "file.parquet")
+    f, d = spark.read.parquet(str(tmp_path / "facts")), spark.read.parquet(str(folder / "dims"))
+    out = assert_fused(spark, lambda: f.where("part < 50").join(d.hint("pipelined_join"), f.part == d.dk))
+    assert out.count() == 2 * d.where("dk = 1").count()

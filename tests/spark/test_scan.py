@@ -227,6 +227,7 @@ def test_files_that_lack_a_column_and_a_file_that_is_gone(spark: SparkSession, t
         ({"filters": [("id", "~", 5)]}, ["the operator is one of ="]),
         ({"filters": [("id", "is null", 5)]}, ["without one"]),
         ({"filters": [("id", "<")]}, ["the operator is one of ="]),
+        ({"filters": [[("id", "=", 1)], []]}, ["an empty list"]),
         ({"filters": [("id",)]}, [r"expected \(name, operator, value\)"]),
         ({"filters": [("nowhere", "<", 5)]}, ["filters names 'nowhere'"]),
         ({"filters": [("f64", "<", 5.0)]}, ["'f64', whose type has no order"]),
@@ -288,6 +289,45 @@ def test_dates_of_another_calendar_are_refused(spark: SparkSession, tmp_path: Pa
     finally:
         for key, value in modes.items():
             spark.conf.set(key, value)
+
+
+def test_files_that_no_spark_wrote_are_read_by_default(spark: SparkSession, tmp_path: Path) -> None:
+    moments = pa.array([datetime.datetime(2024, 1, 1), None], pa.timestamp("us", "UTC"))
+    path = stored(tmp_path, moments)
+    assert_like_spark(scan_parquet(spark, path), spark.read.parquet(str(path)))
+
+
+def test_a_kept_index_is_not_taken_for_another_calendar(spark: SparkSession, tmp_path: Path) -> None:
+    path = stored(tmp_path, pa.array([datetime.date(1500, 1, 1), datetime.date(2000, 1, 1)]))
+
+    def joined() -> DataFrame:
+        return spark.range(3).transform(pipelined_join(scan_parquet(spark, path), [("id", "k")]))
+
+    assert joined().count() == 2
+    spark.conf.set("spark.sql.parquet.datetimeRebaseModeInRead", "LEGACY")
+    try:
+        with pytest.raises(PySparkException, match="another calendar"):
+            joined().count()
+    finally:
+        spark.conf.unset("spark.sql.parquet.datetimeRebaseModeInRead")
+
+
+def test_the_folder_says_what_a_partition_is(spark: SparkSession, tmp_path: Path) -> None:
+    """Not a column of the same name in the file; and files may be called what partitions are."""
+    folder = tmp_path / "part=1"
+    folder.mkdir()
+    pq.write_table(pa.table({"k": [1, 2], "PART": [98, 99]}), folder / "_k=1.parquet")
+    assert_like_spark(scan_parquet(spark, tmp_path), spark.read.parquet(str(tmp_path)))
+    assert scan_parquet(spark, tmp_path, columns=["k"], filters=[("part", "=", 1)]).count() == 2
+
+
+@pytest.mark.parametrize("name", ["length", "Path", "content", "modificationTime"])
+def test_partitions_called_like_columns_of_the_listing(spark: SparkSession, tmp_path: Path, name: str) -> None:
+    spark.range(9).withColumn(name, F.lit(3)).write.partitionBy(name).parquet(str(tmp_path / "parts"))
+    with pytest.raises(InvalidScanError, match=f"partition column '{name}'"):
+        scan_parquet(spark, tmp_path / "parts", columns=["id"])
+    spark.range(9).withColumn(name, F.lit(3)).write.parquet(str(tmp_path / "plain"))
+    assert scan_parquet(spark, tmp_path / "plain").agg(F.sum(name)).collect()[0][0] == 27
 
 
 def test_settings_that_change_what_files_hold_are_refused(spark: SparkSession, folder: Path) -> None:
