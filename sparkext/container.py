@@ -21,7 +21,7 @@ import pyarrow as pa
 
 from sparkext.errors import BuildFileError
 
-FORMAT_VERSION = 2
+FORMAT_VERSION = 3
 TEMPORARY_SUFFIX = ".part"
 _MAGIC = b"SPARKEX\x01"
 _ALIGNMENT = 64
