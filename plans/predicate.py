@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 from sparkext.plans.key_types import parse_key_type
 
@@ -36,13 +36,6 @@ class Operand:
     source: int | None
     column: int = 0
     text: str | None = None
-
-
-class ColumnPlace(NamedTuple):
-    """Where a column is: a source, and its position there."""
-
-    source: int
-    column: int
 
 
 @dataclass(frozen=True)
@@ -74,9 +67,9 @@ class Predicate:
         if not fits:
             raise ValueError(f"not a predicate: {self!r}")
 
-    def columns(self) -> Iterator[ColumnPlace]:
-        """Yield the columns that it looks at; one that occurs twice comes twice."""
-        yield from (ColumnPlace(place.source, place.column) for place in self.operands if place.source is not None)
+    def columns(self) -> Iterator[tuple[int, int]]:
+        """Yield source and column of what it looks at; one that occurs twice comes twice."""
+        yield from ((place.source, place.column) for place in self.operands if place.source is not None)
         for child in self.children:
             yield from child.columns()
 

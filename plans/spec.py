@@ -190,7 +190,7 @@ class PipelineSpec:
             for pair in compared:
                 yield from pair.probe.references()
             if join.condition is not None:
-                yield from ((place.source, place.column) for place in join.condition.columns())
+                yield from join.condition.columns()
             if isinstance(join.theta, Formula):
                 yield from ((place.source, place.column) for place in join.theta.columns())
             elif join.theta is not None:

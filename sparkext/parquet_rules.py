@@ -42,13 +42,12 @@ def misread(
     `metadata` is the file's footer, `names` are those of its columns that are `name`, give or take the case of letters.
     `leaf` is the number of its values' column, None if it has none of its own.
     """
-    found = list(names)
-    if len(found) > 1:
-        return f"it has several columns {name}"
-    if found and found[0] != name and not (found[0] + name).isascii():
-        return f"it has column {name} in other letters"  # of which Java and Python differ in what is the same
-    if not found:
+    if not names:
         return None
+    if len(names) > 1:
+        return f"it has several columns {name}"
+    if names[0] != name and not (names[0] + name).isascii():
+        return f"it has column {name} in other letters"  # of which Java and Python differ in what is the same
     if leaf is None:
         return f"column {name} is nested"
     column = metadata.schema.column(leaf)

@@ -32,13 +32,13 @@ _LISTING = ("path", "modificationTime", "length", "content")
 _LISTING_NAMES = tuple(name.lower() for name in _LISTING)
 _LOCAL = "file:"
 _REBASE_MODES = ("spark.sql.parquet.datetimeRebaseModeInRead", "spark.sql.parquet.int96RebaseModeInRead")
-
-_REFUSED = {
-    "spark.sql.files.ignoreCorruptFiles": "true",
-    "spark.sql.files.ignoreMissingFiles": "true",
-    "spark.sql.parquet.fieldId.read.enabled": "true",
-    "spark.sql.parquet.int96TimestampConversion": "true",
-}
+_REFUSED = (
+    "spark.sql.files.ignoreCorruptFiles",
+    "spark.sql.files.ignoreMissingFiles",
+    "spark.sql.parquet.fieldId.read.enabled",
+    "spark.sql.parquet.int96TimestampConversion",
+)
+"""Settings that may not be true."""
 
 
 def scan_parquet(
@@ -160,9 +160,9 @@ def _unreadable(spark: SparkSession, fields: Sequence[StructField]) -> list[str]
     """Say what of the session and of the columns keeps workers from reading them, before any file is opened."""
     otherwise = "read them with spark.read.parquet"
     problems = [
-        f"{key} is {value}, and workers read files only where it is not: unset it, or {otherwise}"
-        for key, value in _REFUSED.items()
-        if (spark.conf.get(key, None) or "").lower() == value
+        f"{key} is true, and workers read files only where it is not: unset it, or {otherwise}"
+        for key in _REFUSED
+        if (spark.conf.get(key, None) or "").lower() == "true"
     ]
     if spark.conf.get("parquet.crypto.factory.class", ""):
         problems.append(f"parquet.crypto.factory.class is set, so files may be encrypted: {otherwise}")
