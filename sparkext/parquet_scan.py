@@ -8,13 +8,12 @@ group, the columns that come later in the pipeline are never decoded.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from decimal import Decimal
 from functools import cached_property, lru_cache
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -22,10 +21,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from sparkext.conditions import holds, literal_array
-from sparkext.container import FileIdentity, file_identity
 from sparkext.errors import FileReadError, SchemaMismatchError
+from sparkext.file_stores import Bucket, FileStore, Identity, store_of
 from sparkext.kernels.gather import Column
 from sparkext.kernels.row_ids import RowIds
+from sparkext.memory import process_probe
 from sparkext.metrics import ScanMetrics
 from sparkext.morsels import MAX_MORSEL_BYTES
 from sparkext.parquet_rules import Calendars, misread
@@ -40,6 +40,16 @@ MAX_GROUP_BYTES = 256 << 20
 """The same for the encoded bytes of the columns that are read."""
 
 _OPEN_FILES = 64
+
+_REQUESTS = 16
+"""Columns of remote files that a task asks for at a time."""
+
+_REQUESTED_BYTES = 8 << 20
+"""Bytes of one column of a remote file that are asked for at a time where it streams."""
+
+_AHEAD_OF_HEADROOM = 0.1
+"""Columns are read ahead only if they take no more of the memory there is."""
+
 _UNKNOWN = ColumnBounds()
 
 
@@ -83,6 +93,7 @@ class ParquetScan:
 
     `bounds`: rows whose key is outside need not come out. Row sets have at most `max_rows` rows, before any filter.
     `calendars`: files are to be checked for what Spark reads in another way; None where the planner has done so.
+    `buckets`: those that files lie in, unless they are local. `opened` remembers which files have been read.
     """
 
     spec: ScanSpec
@@ -90,13 +101,15 @@ class ParquetScan:
     max_rows: int
     bounds: Sequence[KeyBounds] = ()
     calendars: Calendars | None = None
+    buckets: tuple[Bucket, ...] = ()
     metrics: ScanMetrics = field(default_factory=ScanMetrics)
+    opened: dict[str, Identity] = field(default_factory=dict)
 
     def row_sets(self, splits: Iterable[Split]) -> Iterator[RowSet]:
         """Yield the rows of these splits, none of them empty. Columns are those of the spec, in its order."""
-        for split in splits:
-            for unit in self.units(split):
-                yield from self.rows_of(unit)
+        units = (unit for split in splits for unit in self.units(split))
+        for columns in self._ahead(units) if self.buckets else (_UnitColumns(self, unit) for unit in units):
+            yield from self._rows(columns)
 
     def table(self, splits: Sequence[Split], threads: int, check: Callable[[int, int], None]) -> pa.Table:
         """Read all rows of these splits, in several threads. `check(rows, bytes)` is told what has come so far."""
@@ -115,19 +128,36 @@ class ParquetScan:
             except BaseException:
                 pool.shutdown(wait=True, cancel_futures=True)
                 raise
+        self.check_unchanged()
         declared = pa.schema([self.schema.field(number) for number in range(self.spec.outputs)])
         return pa.Table.from_batches(kept, declared)
 
-    def identity(self, split: Split) -> FileIdentity:
-        """Tell which file lies where the split says, as long as it is that file."""
-        with _reading(split.path):
-            return file_identity(Path(split.path))
+    def identity(self, path: str) -> Identity:
+        """Tell which file lies there, as long as it is that file."""
+        with _reading(path):
+            return store_of(path, self.buckets).identity(path)
+
+    def check_unchanged(self) -> None:
+        """Make sure that what was read of each file is of one file. To be called when all has been read.
+
+        Raises:
+            FileReadError: a file was replaced while it was read.
+        """
+        for path, identity in self.opened.items():
+            try:
+                now = self.identity(path)
+            except FileReadError as error:
+                if isinstance(error.__cause__, FileNotFoundError):
+                    continue  # nothing has come in its place
+                raise
+            if now != identity:
+                raise FileReadError(f"cannot read {path!r}: it was replaced while it was read")
 
     def units(self, split: Split) -> Iterator[Unit]:
         """Yield what is to be read of a split: row groups that it owns and that statistics do not rule out."""
-        identity = self.identity(split)
+        identity = self.opened.setdefault(split.path, self.identity(split.path))
         with _reading(split.path):
-            file = _open(split.path, identity, self._names())
+            file = _open(split.path, identity, self._names(), store_of(split.path, self.buckets))
         if self.calendars is not None:
             self._check(file, self.calendars)
         owned = [number for number, (offset, size) in enumerate(file.extents) if split.owns(offset, size)]
@@ -139,9 +169,36 @@ class ParquetScan:
             for start, stop in grouped(sizes, self.max_rows, MAX_MORSEL_BYTES):
                 yield Unit(file, first + start, first + stop, split.values)
 
-    def rows_of(self, unit: Unit) -> Iterator[RowSet]:
+    def _ahead(self, units: Iterator[Unit]) -> Iterator[_UnitColumns]:
+        """Yield the columns of each unit, those that the one before it needed on their way already.
+
+        For files that answer late. Those on disk are read no faster so: other tasks use the cores meanwhile.
+        """
+        with ThreadPoolExecutor(_REQUESTS) as pool:
+
+            def prepared(needed: Collection[int]) -> _UnitColumns | None:
+                unit = next(units, None)
+                if unit is None:
+                    return None
+                columns = _UnitColumns(self, unit)
+                if not self._streams(unit) and _has_room(self._size_of(unit)[1]):
+                    columns.start(needed, pool)
+                return columns
+
+            current = prepared(())
+            needed: Collection[int] = ()
+            try:
+                while current is not None:
+                    following = pool.submit(prepared, needed)
+                    yield current
+                    needed = current.needed
+                    current = following.result()
+            finally:
+                pool.shutdown(wait=True, cancel_futures=True)
+
+    def _rows(self, columns: _UnitColumns) -> Iterator[RowSet]:
         """Yield the rows of a unit that the filter keeps."""
-        for rows in self._unfiltered(unit):
+        for rows in self._unfiltered(columns):
             self.metrics.rows += rows.length
             if self.spec.filter is None:
                 yield rows
@@ -169,21 +226,21 @@ class ParquetScan:
         return tuple(names), self.spec.case_sensitive
 
     def _batches(self, unit: Unit, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        for rows in self.rows_of(unit):
+        for rows in self._rows(_UnitColumns(self, unit)):
             arrays = [rows.gather(ColumnRef(PROBE, number)) for number in range(len(names))]
             yield pa.RecordBatch.from_arrays(arrays, names=list(names))
 
-    def _unfiltered(self, unit: Unit) -> Iterator[RowSet]:
-        sizes = [self._size(unit.file, group) for group in range(unit.first, unit.last)]
-        rows, size = (sum(column) for column in zip(*sizes, strict=True))
-        if len(sizes) == 1 and (rows > MAX_GROUP_ROWS or size > MAX_GROUP_BYTES):
+    def _unfiltered(self, columns: _UnitColumns) -> Iterator[RowSet]:
+        unit = columns.unit
+        rows, size = self._size_of(unit)
+        if self._streams(unit):
             # As many rows at a time as are like to keep within what a morsel may hold.
             yield from self._streamed(unit, max(1, min(self.max_rows, rows * MAX_MORSEL_BYTES // max(size, 1))))
             return
-        columns = [_GroupColumn(self, unit, number) for number in range(len(self.spec.columns))]
         for start in range(0, rows, self.max_rows):
             length = min(self.max_rows, rows - start)
-            yield RowSet.of_morsel([column.part(start, length) for column in columns], length)
+            parts = [columns.part(number, start, length) for number in range(len(self.spec.columns))]
+            yield RowSet.of_morsel(parts, length)
 
     def _streamed(self, unit: Unit, length: int) -> Iterator[RowSet]:
         """Give out a row group that is too large to be held: all columns of some rows at a time."""
@@ -228,6 +285,15 @@ class ParquetScan:
     def _leaves(self, file: _File) -> list[int]:
         return [leaf for leaf in map(file.leaf, range(len(self.spec.columns))) if leaf is not None]
 
+    def _streams(self, unit: Unit) -> bool:
+        """Tell whether a unit is too large for its columns to be held."""
+        rows, size = self._size_of(unit)
+        return unit.last - unit.first == 1 and (rows > MAX_GROUP_ROWS or size > MAX_GROUP_BYTES)
+
+    def _size_of(self, unit: Unit) -> tuple[int, int]:
+        sizes = [self._size(unit.file, group) for group in range(unit.first, unit.last)]
+        return sum(rows for rows, _ in sizes), sum(size for _, size in sizes)
+
     def _size(self, file: _File, number: int) -> tuple[int, int]:
         """Return the rows of a row group, and the bytes of the columns that are read before they are decoded."""
         group = file.metadata.row_group(number)
@@ -253,28 +319,43 @@ class ParquetScan:
         return all(may_meet(bounds(key.column), key.keys) for key in self.bounds)
 
 
-class _GroupColumn:
-    """One column of a unit, read once for all of its morsels."""
+class _UnitColumns:
+    """The columns of a unit, each read once for all of its morsels: when it is first asked for, or ahead of that."""
 
-    def __init__(self, scan: ParquetScan, unit: Unit, number: int) -> None:
+    def __init__(self, scan: ParquetScan, unit: Unit) -> None:
+        self.unit = unit
         self._scan = scan
-        self._unit = unit
-        self._number = number
+        self._whole: dict[int, pa.ChunkedArray | None] = {}
+        self._started: dict[int, Future[pa.ChunkedArray | None]] = {}
 
-    @cached_property
-    def _whole(self) -> pa.ChunkedArray | None:
-        return self._scan.read(self._unit, self._number)
+    @property
+    def needed(self) -> Collection[int]:
+        """The columns that have been asked for."""
+        return self._whole.keys()
 
-    def part(self, start: int, length: int) -> DeferredColumn:
-        return DeferredColumn(lambda: self._scan.part(self._unit, self._number, self._whole, start, length))
+    def start(self, numbers: Collection[int], pool: Executor) -> None:
+        """Begin to read columns in threads of `pool`."""
+        self._started = {number: pool.submit(self._scan.read, self.unit, number) for number in numbers}
+
+    def part(self, number: int, start: int, length: int) -> DeferredColumn:
+        """Return some rows of a column."""
+        return DeferredColumn(lambda: self._scan.part(self.unit, number, self._read(number), start, length))
+
+    def _read(self, number: int) -> pa.ChunkedArray | None:
+        if number not in self._whole:
+            started = self._started.pop(number, None)
+            self._whole[number] = self._scan.read(self.unit, number) if started is None else started.result()
+        return self._whole[number]
 
 
 class _File:
     """A Parquet file: its footer, and where the columns of a scan are in it."""
 
-    def __init__(self, path: str, names: Sequence[str | None], case_sensitive: bool) -> None:
+    def __init__(self, path: str, store: FileStore, names: Sequence[str | None], case_sensitive: bool) -> None:
         self.path = path
-        opened = pq.ParquetFile(path)
+        self._is_remote = store.is_remote
+        self._source = store.source(path)
+        opened = pq.ParquetFile(self._source)
         self.metadata = opened.metadata
         self.extents = [_extent(self.metadata.row_group(number)) for number in range(self.metadata.num_row_groups)]
         spelled = (lambda name: name) if case_sensitive else str.lower
@@ -294,14 +375,20 @@ class _File:
         """Return the names of all columns, nested ones too, that column number `column` of the scan may mean."""
         return self._called[column]
 
-    def reader(self) -> Any:
-        """Open the file once more: threads do not share a reader."""
-        return pq.ParquetFile(self.path, metadata=self.metadata, coerce_int96_timestamp_unit="us").reader
+    def reader(self, streams: bool = False) -> Any:
+        """Open the file once more: threads do not share a reader. What is remote is requested in few large pieces."""
+        return pq.ParquetFile(
+            self._source,
+            metadata=self.metadata,
+            coerce_int96_timestamp_unit="us",
+            pre_buffer=self._is_remote and not streams,
+            buffer_size=_REQUESTED_BYTES if self._is_remote and streams else 0,
+        ).reader
 
     def stream(self, groups: Sequence[int], leaves: Sequence[int], rows: int) -> Iterator[pa.RecordBatch]:
         """Read Parquet columns of row groups, so many rows at a time."""
         with _reading(self.path):
-            batches = self.reader().iter_batches(
+            batches = self.reader(streams=True).iter_batches(
                 rows, row_groups=list(groups), column_indices=list(leaves), use_threads=False
             )
         while True:
@@ -336,9 +423,15 @@ def _reading(path: str) -> Iterator[None]:
         raise FileReadError.of(path, error) from error
 
 
+def _has_room(size: int) -> bool:
+    """Tell whether so many bytes, and what they become when they are decoded, are little of the memory there is."""
+    headroom = process_probe().headroom()
+    return headroom is None or size < headroom.bytes * _AHEAD_OF_HEADROOM
+
+
 @lru_cache(_OPEN_FILES)
-def _open(path: str, identity: FileIdentity, names: tuple[tuple[str | None, ...], bool]) -> _File:
-    return _File(path, *names)
+def _open(path: str, identity: Identity, names: tuple[tuple[str | None, ...], bool], store: FileStore) -> _File:
+    return _File(path, store, *names)
 
 
 def _extent(group: Any) -> tuple[int, int]:

@@ -10,10 +10,12 @@ from urllib.parse import quote
 from sparkext import spark_bridge
 from sparkext.arguments import read_or_default
 from sparkext.errors import InvalidScanError
+from sparkext.file_stores import Bucket, is_local, remote_of
 from sparkext.lineage import Lineage
 from sparkext.parquet_rules import Calendars
 from sparkext.plans.key_types import KeyType
 from sparkext.plans.scan import DataFile, plan_splits
+from sparkext.s3_settings import bucket_of
 from sparkext.scan_filter import as_column, read_filters
 from sparkext.scanned_table import ProbeScan, ScannedTable
 from sparkext.types import spark_key_type
@@ -31,6 +33,8 @@ _DEFAULT = "EXISTS_DEFAULT"
 _LISTING = ("path", "modificationTime", "length", "content")
 _LISTING_NAMES = tuple(name.lower() for name in _LISTING)
 _LOCAL = "file:"
+_S3A = "s3a"
+_CONNECTOR = "org.apache.hadoop.fs.s3a.S3AFileSystem"
 _REBASE_MODES = ("spark.sql.parquet.datetimeRebaseModeInRead", "spark.sql.parquet.int96RebaseModeInRead")
 _REFUSED = (
     "spark.sql.files.ignoreCorruptFiles",
@@ -63,8 +67,9 @@ def scan_parquet(
     Parameters
     ----------
     path:
-        A file, a folder or a pattern as Spark takes them, or several. Local to every node: `file:`. Partitions by
-        folders are columns. Files are listed when this is called.
+        A file, a folder or a pattern as Spark takes them, or several: local to every node (`file:`), or in a bucket
+        that Spark reaches through S3A (`s3a:`). Partitions by folders are columns. Files are listed when this is
+        called.
     columns:
         Names of the columns to read; all of them if left out. Columns that are not read cost nothing.
     filters:
@@ -102,6 +107,7 @@ def scan_parquet(
     by_name = {field.name: field for field in fields}
     problems += _unreadable(spark, [by_name[name] for name in read])
     partitions, files = _files(spark, paths, whole, by_name, problems)
+    buckets = _buckets(spark, files, problems)
     if problems:
         raise InvalidScanError(problems)
     table = ScannedTable(
@@ -109,6 +115,7 @@ def scan_parquet(
         tuple(partitions.index(name) if name in partitions else None for name in read),
         tests,
         tuple(files),
+        buckets,
         case_sensitive,
         Calendars(*(str(spark.conf.get(key)).upper() == "CORRECTED" for key in _REBASE_MODES)),
     )
@@ -199,12 +206,27 @@ def _files(
     if problems:
         return partitions, []
     rows = listing.select("path", "length", *(_as_text(fields[name]) for name in partitions)).collect()
-    elsewhere = [row[0] for row in rows if not row[0].startswith(_LOCAL)]
-    if elsewhere:
-        problems.append(f"workers read local files only, and this is none: {elsewhere[0]}. Use spark.read.parquet")
     # Empty files are none to Spark.
     files = [DataFile(row[0].removeprefix(_LOCAL), row[1], tuple(row[2:])) for row in rows if row[1]]
     return partitions, sorted(files, key=lambda file: file.path)
+
+
+def _buckets(spark: SparkSession, files: Sequence[DataFile], problems: list[str]) -> tuple[Bucket, ...]:
+    """Return the buckets that files lie in which are not local."""
+    hadoop = spark_bridge.hadoop_settings(spark)
+    found: list[Bucket] = []
+    for scheme, name in dict.fromkeys(remote_of(file.path) for file in files if not is_local(file.path)):
+        bucket = bucket_of(name, hadoop) if scheme == _S3A or hadoop(f"fs.{scheme}.impl") == _CONNECTOR else scheme
+        if isinstance(bucket, str):
+            problems.append(f"files that workers do not read: {bucket}. Use spark.read.parquet")
+        elif spark_bridge.is_connect(spark) and bucket.endpoint is None and bucket.region is None:
+            problems.append(
+                f"bucket {name}: Connect does not tell how the server reaches it. Set spark.hadoop.fs.s3a.endpoint or"
+                " spark.hadoop.fs.s3a.endpoint.region on the server, or use spark.read.parquet"
+            )
+        else:
+            found.append(bucket)
+    return tuple(found)
 
 
 def _is_partition(name: str, whole: DataFrame) -> bool:

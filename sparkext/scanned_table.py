@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from sparkext import spark_bridge
+from sparkext.file_stores import Bucket
 from sparkext.parquet_rules import Calendars
 from sparkext.parquet_scan import ParquetScan
 from sparkext.plans.scan import DataFile, ScanColumn, ScanSpec, Split
@@ -29,6 +30,7 @@ class ScannedTable:
     partitions: tuple[int | None, ...]
     filters: Alternatives
     files: tuple[DataFile, ...]
+    buckets: tuple[Bucket, ...]
     case_sensitive: bool
     calendars: Calendars
 
@@ -46,7 +48,7 @@ class ScannedTable:
             self.case_sensitive,
         )
         schema = spark_bridge.arrow_schema(StructType([self.fields[number] for number in read]))
-        return ParquetScan(spec, schema, max_rows, calendars=self.calendars)
+        return ParquetScan(spec, schema, max_rows, calendars=self.calendars, buckets=self.buckets)
 
     @property
     def splits(self) -> tuple[Split, ...]:

@@ -224,13 +224,13 @@ class ScannedFiles:
         return index_columns(rows, columns, recipe, self.threads, keep=True)
 
     def _table(self) -> pa.Table:
-        return self.scan.table(
+        return replace(self.scan, opened={}).table(
             self.splits, self.threads, lambda rows, size: check_build_size(rows, size, self.max_bytes)
         )
 
     def _digest(self) -> str:
         """Name the rows: what is read of which files, as they are now."""
-        files = [(*vars(split).values(), self.scan.identity(split)) for split in self.splits]
+        files = [(*vars(split).values(), self.scan.identity(split.path)) for split in self.splits]
         spec = self.scan.spec
         parts = [__version__, FORMAT_VERSION, repr(spec), repr(self.scan.calendars), str(self.scan.schema), files]
         return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:32]

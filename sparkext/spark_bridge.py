@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 EXTENSION = "io.sparkext.SparkExtensions"
 """What `spark.sql.extensions` names to load the session extension."""
 
+_SECRETS = ("access.key", "secret.key", "session.token")
+
 
 def is_dataframe(value: object) -> bool:
     """Tell whether `value` is a Spark DataFrame, classic or Connect."""
@@ -253,6 +255,22 @@ def byte_setting(session: SparkSession, key: str) -> int:
 def encrypts_files(session: SparkSession) -> bool:
     """Tell whether Spark encrypts what it writes to local disks."""
     return (session.conf.get("spark.io.encryption.enabled", None) or "false").lower() == "true"
+
+
+def hadoop_settings(session: SparkSession) -> Callable[[str], str | None]:
+    """Return what gives values of Hadoop's settings; through Connect those that came with Spark's own."""
+    if is_connect(session):
+        return lambda key: session.conf.get(f"spark.hadoop.{key}", None) or session.conf.get(key, None)
+    hadoop = cast(Any, session)._jsparkSession.sessionState().newHadoopConf()
+    text = cast(Any, session.sparkContext)._jvm.java.lang.String.valueOf
+
+    def setting(key: str) -> str | None:
+        if not key.endswith(_SECRETS):
+            return cast("str | None", hadoop.getTrimmed(key))
+        found = hadoop.getPassword(key)  # also from a store of passwords, if there is one
+        return None if found is None else str(text(found)).strip()
+
+    return setting
 
 
 def new_reporter(session: SparkSession) -> Reporter:

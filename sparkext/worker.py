@@ -59,8 +59,9 @@ class PipelineTask:
             if self.scan is None:
                 yield from pipeline.run(batches)
             else:
-                bound = replace(self.scan, bounds=probe_bounds(spec, builds), metrics=ScanMetrics())
+                bound = replace(self.scan, bounds=probe_bounds(spec, builds), metrics=ScanMetrics(), opened={})
                 yield from pipeline.run_scanned(bound, self._splits(batches))
+                bound.check_unchanged()
         finally:
             pipeline.metrics.peak_rss_bytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
             self.reporter.report(pipeline.metrics)

@@ -2,6 +2,7 @@ package org.apache.spark.sql.sparkext
 
 import scala.util.control.NonFatal
 
+import org.apache.hadoop.conf.Configuration
 import org.json4s.JsonAST._
 import org.json4s.JsonDSL._
 
@@ -23,7 +24,11 @@ case class FusedScan(
     filter: Option[Expression],
     partitions: Seq[FilePartition],
     partitionSchema: StructType,
+    buckets: Seq[JObject],
     caseSensitive: Boolean) {
+
+  /** Without the keys of buckets. */
+  override def toString: String = described
 
   /** Python's `ScanSpec`. */
   def spec: JValue =
@@ -46,7 +51,7 @@ case class FusedScan(
     }
 
   private def split(file: PartitionedFile): JValue =
-    ("path" -> file.toPath.toUri.getPath) ~
+    ("path" -> FileStores.location(file.toPath)) ~
       ("start" -> file.start) ~
       ("length" -> file.length) ~
       ("values" -> partitionSchema.zipWithIndex.map { case (field, number) =>
@@ -81,6 +86,7 @@ object FusedScan {
         filter = peeled.filters.reduceOption(And)
         _ <- filter.flatMap(uncovered).map(part => s"a filter that only Spark evaluates: $part").toLeft(())
         partitions <- partitionsOf(peeled.scan)
+        buckets <- FileStores.buckets(partitions.flatMap(_.files).map(_.toPath), hadoopOf(peeled.scan.relation))
         _ <- ParquetFiles.check(peeled.scan.relation, columns.filter(_.partition.isEmpty).map(_.attribute), partitions)
       } yield FusedScan(
         columns,
@@ -88,6 +94,7 @@ object FusedScan {
         filter,
         partitions,
         peeled.scan.relation.partitionSchema,
+        buckets,
         peeled.scan.conf.caseSensitiveAnalysis)
 
   /** The columns that workers will read for `plan` to give out `columns`; None where Spark will read, as far as can be told
@@ -172,6 +179,9 @@ object FusedScan {
     }
     columns.collectFirst { case Left(reason) => reason }.toLeft(columns.collect { case Right(column) => column })
   }
+
+  private def hadoopOf(relation: HadoopFsRelation): Configuration =
+    relation.sparkSession.sessionState.newHadoopConfWithOptions(relation.options)
 
   private def uncovered(condition: Expression): Option[String] =
     WorkerCondition.of(condition, _ => ColumnRef(0, 0)).left.toOption

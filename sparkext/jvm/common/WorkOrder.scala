@@ -79,7 +79,7 @@ object WorkOrder {
       ("max_bytes" -> maxBytes)
 
   private def scanned(scan: FusedScan): JObject =
-    ("spec" -> scan.spec) ~ ("schema" -> parse(scan.schema.json))
+    ("spec" -> scan.spec) ~ ("schema" -> parse(scan.schema.json)) ~ ("buckets" -> scan.buckets)
 
   private implicit class Fields(fields: List[JField]) {
     def asObject: JObject = JObject(fields)

@@ -1,0 +1,100 @@
+package org.apache.spark.sql.sparkext
+
+import org.apache.hadoop.conf.Configuration
+import org.apache.hadoop.fs.{FileSystem, Path}
+import org.json4s.JsonAST._
+import org.json4s.JsonDSL._
+
+import scala.util.Try
+
+/** From where workers read files: local disks, and buckets that Spark reads through its S3A connector. Whatever of a bucket's
+  * settings they would not follow is a reason to leave the files to Spark.
+  */
+object FileStores {
+  private val Local = "file"
+  private val Connector = "org.apache.hadoop.fs.s3a.S3AFileSystem"
+
+  /** How a worker is told where a file lies: Python's `file_stores` takes it apart. */
+  def location(path: Path): String = {
+    val uri = path.toUri
+    if (uri.getScheme == Local) uri.getPath else s"${uri.getScheme}://${uri.getAuthority}${uri.getPath}"
+  }
+
+  /** Python's `Bucket`s that these files lie in; or why workers do not read them. */
+  def buckets(files: Seq[Path], hadoop: Configuration): Either[String, Seq[JObject]] = {
+    val remote = files.map(_.toUri).filter(_.getScheme != Local).map(uri => (uri.getScheme, uri.getAuthority)).distinct
+    val found = remote.map { case (scheme, authority) =>
+      // Hosts and ports beside a bucket's name are no matter of S3A.
+      if (Try(FileSystem.getFileSystemClass(scheme, hadoop).getName).toOption.contains(Connector) && authority != null) {
+        new S3Settings(authority, hadoop).bucket.left.map(reason => s"bucket $authority: $reason")
+      } else Left(s"files that workers do not read: $scheme:")
+    }
+    found.collectFirst { case Left(reason) => reason }.toLeft(found.collect { case Right(bucket) => bucket })
+  }
+
+  /** What the connector's settings come to for one bucket. */
+  private class S3Settings(bucketName: String, hadoop: Configuration) {
+    import S3Settings._
+
+    private def setting(name: String): Option[String] =
+      Seq(s"fs.s3a.bucket.$bucketName.$name", s"fs.s3a.$name").flatMap(key => Option(hadoop.getTrimmed(key))).find(_.nonEmpty)
+
+    /** Also from a store of passwords, if there is one. */
+    private def secret(name: String): Option[String] =
+      Seq(s"fs.s3a.bucket.$bucketName.$name", s"fs.s3a.$name")
+        .flatMap(key => Option(hadoop.getPassword(key)).map(new String(_).trim)).find(_.nonEmpty)
+
+    def bucket: Either[String, JObject] =
+      Unmapped.find { case (name, isDefault) => setting(name).exists(!isDefault(_)) }
+        .map { case (name, _) => s"fs.s3a.$name is set" }
+        .toLeft(())
+        .flatMap(_ => credentials)
+        .map { credentials =>
+          ("name" -> bucketName) ~
+            ("endpoint" -> setting("endpoint")) ~
+            ("region" -> setting("endpoint.region")) ~
+            ("tls" -> setting("connection.ssl.enabled").forall(_.toBoolean)) ~
+            ("path_style" -> setting("path.style.access").exists(_.toBoolean)) ~ credentials
+        }
+
+    /** What the first of the providers gives that gives any; nothing where workers find the same as AWS's own tools do. */
+    private def credentials: Either[String, JObject] = {
+      val providers = setting("aws.credentials.provider").fold(Default)(_.split("[,\\s]+").filter(_.nonEmpty).toSeq)
+      val keys = for (access <- secret("access.key"); key <- secret("secret.key")) yield ("access_key" -> access) ~ ("secret_key" -> key)
+      val session = for (keys <- keys; token <- secret("session.token")) yield keys ~ ("session_token" -> token)
+      providers.map(_.split('.').last).map {
+        case "TemporaryAWSCredentialsProvider" => session.map(Right(_))
+        case "SimpleAWSCredentialsProvider" => keys.map(Right(_))
+        case "AnonymousAWSCredentialsProvider" => Some(Right("anonymous" -> true: JObject))
+        case provider if Ambient.contains(provider) => Some(Right(JObject()))
+        case provider => Some(Left(s"credentials of $provider"))
+      }.collectFirst { case Some(found) => found }.getOrElse(Left("no credentials in its settings"))
+    }
+  }
+
+  private object S3Settings {
+
+    /** Settings that change what is read, or how it is reached, in ways that workers know nothing of; and their defaults. */
+    val Unmapped: Seq[(String, String => Boolean)] = Seq(
+      "proxy.host" -> (_ => false),
+      "assumed.role.arn" -> (_ => false),
+      "accesspoint.arn" -> (_ => false),
+      "custom.signers" -> (_ => false),
+      "encryption.algorithm" -> (Seq("AES256", "SSE-KMS", "DSSE-KMS").contains(_)),
+      "server-side-encryption-algorithm" -> (Seq("AES256", "SSE-KMS", "DSSE-KMS").contains(_)),
+      "requester.pays.enabled" -> (_ == "false"),
+      "endpoint.fips" -> (_ == "false"))
+
+    val Default: Seq[String] = Seq("TemporaryAWSCredentialsProvider", "SimpleAWSCredentialsProvider", "EnvironmentVariableCredentialsProvider")
+
+    val Ambient: Set[String] = Set(
+      "EnvironmentVariableCredentialsProvider",
+      "IAMInstanceCredentialsProvider",
+      "InstanceProfileCredentialsProvider",
+      "ContainerCredentialsProvider",
+      "WebIdentityTokenFileCredentialsProvider",
+      "WebIdentityTokenCredentialsProvider",
+      "DefaultCredentialsProvider",
+      "DefaultAWSCredentialsProviderChain")
+  }
+}

@@ -1,0 +1,136 @@
+"""Tables in a bucket, which Spark reads through its S3A connector and workers by themselves: the same rows.
+
+The connector's jars come from the registry that Spark's own `spark.jars.packages` knows.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from pathlib import Path
+from unittest import mock
+
+import boto3
+import pytest
+from moto.server import ThreadedMotoServer
+from py4j.protocol import Py4JJavaError
+from pyspark.sql import DataFrame, SparkSession
+
+import sparkext
+from sparkext import pipelined_join, scan_parquet, spark_bridge
+from sparkext.errors import InvalidScanError
+
+# What the connector's bundle of everything (600 MB) is to it.
+PACKAGES = (
+    "org.apache.hadoop:hadoop-aws:{hadoop}",
+    *(f"software.amazon.awssdk:{part}:2.35.4" for part in ("s3-transfer-manager", "sts", "apache-client")),
+    "software.amazon.awssdk:netty-nio-client:2.35.4",
+    "software.amazon.s3.analyticsaccelerator:analyticsaccelerator-s3:1.3.1",
+)
+LEFT_OUT = ("software.amazon.awssdk:bundle", "io.netty:*", "org.slf4j:*", "org.wildfly.openssl:wildfly-openssl")
+KEYS = {"access.key": "who", "secret.key": "word"}
+
+
+def hadoop_version() -> str:
+    import pyspark
+
+    jars = Path(pyspark.__file__).parent / "jars"
+    return next(jars.glob("hadoop-client-api-*.jar")).stem.rpartition("-")[2]
+
+
+def session(endpoint: str) -> SparkSession:
+    builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
+    builder = builder.config("spark.driver.host", "127.0.0.1").config("spark.driver.bindAddress", "127.0.0.1")
+    builder = builder.config("spark.driver.extraJavaOptions", "-XX:TieredStopAtLevel=1")
+    builder = builder.config("spark.jars.packages", ",".join(PACKAGES).format(hadoop=hadoop_version()))
+    builder = builder.config("spark.jars.excludes", ",".join(LEFT_OUT)).config("spark.sparkext.mode", "hint")
+    reached = {"endpoint": endpoint, "endpoint.region": "us-east-1", "path.style.access": "true", **KEYS}
+    for key, value in reached.items():
+        builder = builder.config(f"spark.hadoop.fs.s3a.{key}", value)
+    return sparkext.configure(builder).getOrCreate()
+
+
+def rows_of(df: DataFrame) -> Counter[tuple[object, ...]]:
+    return Counter(map(tuple, df.collect()))
+
+
+def plan_of(df: DataFrame) -> str:
+    return str(df._jdf.queryExecution().executedPlan().toString())  # type: ignore[operator]
+
+
+def joined(spark: SparkSession) -> DataFrame:
+    facts, dims = spark.read.parquet("s3a://shelf/some facts"), spark.read.parquet("s3a://shelf/dims")
+    return facts.join(dims.hint("pipelined_join"), facts.k == dims.dk)
+
+
+def check(spark: SparkSession) -> None:
+    spark.range(20_000).selectExpr("id AS k", "id % 3 AS g", "concat('s', id) AS s").write.partitionBy("g").parquet(
+        "s3a://shelf/some facts"
+    )
+    spark.range(1000).selectExpr("id * 3 AS dk", "concat('n', id) AS n").write.parquet("s3a://shelf/dims")
+
+    spark.conf.set("spark.sparkext.mode", "off")
+    expected = rows_of(joined(spark))
+    assert len(expected) == 1000
+    spark.conf.set("spark.sparkext.mode", "hint")
+    planned = joined(spark)
+    assert "scan=fused [k, s, g]" in plan_of(planned) and "(fused)" in plan_of(planned), plan_of(planned)
+    assert "word" not in plan_of(planned)
+    assert rows_of(planned) == expected
+    assert "workers read" in str(sparkext.report(planned))
+
+    # A setting that workers would not follow, of this bucket alone.
+    spark.conf.set("fs.s3a.bucket.shelf.requester.pays.enabled", "true")
+    left = joined(spark)
+    assert "scan=rows from Spark (bucket shelf: fs.s3a.requester.pays.enabled is set)" in plan_of(left), plan_of(left)
+    assert rows_of(left) == expected
+    spark.conf.unset("fs.s3a.bucket.shelf.requester.pays.enabled")
+
+    # A changed table is another build side.
+    spark.range(7).selectExpr("id * 3 AS dk", "concat('new', id) AS n").write.mode("overwrite").parquet(
+        "s3a://shelf/dims"
+    )
+    assert {row.n for row in joined(spark).collect()} == {f"new{number}" for number in range(7)}
+
+    check_without_the_extension(spark)
+    check_that_lost_files_are_an_error(spark)
+
+
+def check_without_the_extension(spark: SparkSession) -> None:
+    expected = rows_of(joined(spark))
+    with mock.patch.object(spark_bridge, "has_extension", return_value=False):
+        facts, dims = scan_parquet(spark, "s3a://shelf/some facts"), scan_parquet(spark, "s3a://shelf/dims")
+        by_transform = facts.transform(pipelined_join(dims, on=[("k", "dk")]))
+        assert "MapInArrow" in plan_of(by_transform) and "FileScan" not in plan_of(by_transform)
+        assert rows_of(by_transform) == expected
+        spark.conf.set("fs.s3a.proxy.host", "somewhere")
+        with pytest.raises(InvalidScanError, match=r"bucket shelf: fs\.s3a\.proxy\.host is set"):
+            scan_parquet(spark, "s3a://shelf/dims")
+        spark.conf.unset("fs.s3a.proxy.host")
+
+
+def check_that_lost_files_are_an_error(spark: SparkSession) -> None:
+    planned = joined(spark)
+    plan_of(planned)
+    store = boto3.client("s3", endpoint_url=ENDPOINT, aws_access_key_id="who", aws_secret_access_key="word")
+    for entry in store.list_objects_v2(Bucket="shelf", Prefix="some facts/")["Contents"]:
+        store.delete_object(Bucket="shelf", Key=entry["Key"])
+    with pytest.raises(Py4JJavaError, match=r"FILE_NOT_EXIST"):
+        planned.collect()
+
+
+logging.getLogger("werkzeug").setLevel(logging.ERROR)
+server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+server.start()
+ENDPOINT = "http://{}:{}".format(*server.get_host_and_port())
+boto3.client(
+    "s3", endpoint_url=ENDPOINT, aws_access_key_id="who", aws_secret_access_key="word", region_name="us-east-1"
+).create_bucket(Bucket="shelf")
+spark = session(ENDPOINT)
+try:
+    spark.sparkContext.setLogLevel("ERROR")
+    check(spark)
+finally:
+    spark.stop()
+    server.stop()
+print("all is well")

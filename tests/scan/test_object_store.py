@@ -1,0 +1,227 @@
+"""Files in buckets of an S3-compatible store, which runs beside the tests: the same rows, or an error with the file."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from moto.server import ThreadedMotoServer
+from pyarrow import fs
+
+from sparkext import parquet_scan
+from sparkext.errors import FileReadError
+from sparkext.file_stores import Bucket, LocalFiles, store_of
+from sparkext.parquet_scan import ParquetScan
+from sparkext.plans.predicate import parse_predicate
+from sparkext.plans.scan import ScanColumn, ScanSpec, Split
+from sparkext.plans.spec import PROBE, ColumnRef
+from sparkext.s3_settings import bucket_of
+
+NAME = "shelf"
+TABLE = pa.table(
+    {
+        "k": pa.array(range(5000), pa.int64()),
+        "s": [None if n % 11 == 5 else f"wort{n % 37}" for n in range(5000)],
+        "v": pa.array([n * 0.5 for n in range(5000)]),
+    }
+)
+
+
+@pytest.fixture(scope="module")
+def store() -> Iterator[Bucket]:
+    """A bucket, and how it is reached."""
+    logging.getLogger("werkzeug").setLevel(logging.ERROR)
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    host, port = server.get_host_and_port()
+    endpoint = f"http://{host}:{port}"
+    bucket = Bucket.from_data(
+        {"name": NAME, "endpoint": endpoint, "path_style": True, "access_key": "name", "secret_key": "word"}
+    )
+    writer(bucket, allow_bucket_creation=True).create_dir(NAME)
+    yield bucket
+    server.stop()
+
+
+def writer(bucket: Bucket, **options: Any) -> fs.S3FileSystem:
+    return fs.S3FileSystem(
+        access_key="name",
+        secret_key="word",
+        scheme="http",
+        endpoint_override=bucket.endpoint,
+        region="us-east-1",
+        **options,
+    )
+
+
+def put(bucket: Bucket, key: str, table: pa.Table = TABLE, row_group_size: int = 300) -> Split:
+    pq.write_table(table, f"{NAME}/{key}", row_group_size=row_group_size, filesystem=writer(bucket))
+    return Split(f"s3a://{NAME}/{key}", 0, 1 << 62, ())
+
+
+def scan_of(bucket: Bucket, condition: dict[str, Any] | None = None) -> ParquetScan:
+    spec = ScanSpec(
+        tuple(map(ScanColumn, TABLE.column_names)), 3, None if condition is None else parse_predicate(condition), False
+    )
+    return ParquetScan(spec, pa.schema(list(zip("ksv", TABLE.schema.types, strict=True))), 512, buckets=(bucket,))
+
+
+def rows_of(scan: ParquetScan, *splits: Split) -> pa.Table:
+    batches = [
+        pa.RecordBatch.from_arrays([rows.gather(ColumnRef(PROBE, n)) for n in range(3)], schema=scan.schema)
+        for rows in scan.row_sets(splits)
+    ]
+    return pa.Table.from_batches(batches, scan.schema)
+
+
+@pytest.mark.parametrize("key", ["plain.parquet", "a folder/x=1/ä%20b+c.parquet"])
+def test_the_same_rows_however_they_are_read(store: Bucket, key: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    split = put(store, key)
+    assert rows_of(scan_of(store), split) == TABLE
+    assert scan_of(store).table([split, split], 2, lambda rows, size: None) == pa.concat_tables([TABLE, TABLE])
+    monkeypatch.setattr(parquet_scan, "_AHEAD_OF_HEADROOM", 0)
+    assert rows_of(scan_of(store), split) == TABLE
+    monkeypatch.setattr(parquet_scan, "MAX_GROUP_ROWS", 0)
+    monkeypatch.setattr(parquet_scan, "_REQUESTED_BYTES", 1000)
+    assert rows_of(scan_of(store), split) == TABLE
+
+
+def test_columns_are_read_ahead_once_they_were_needed(store: Bucket, monkeypatch: pytest.MonkeyPatch) -> None:
+    split = put(store, "ahead.parquet")
+    read: list[tuple[int, int]] = []
+    ahead: set[tuple[int, int]] = set()
+    read_column, start = ParquetScan.read, parquet_scan._UnitColumns.start
+
+    def reading(scan: ParquetScan, unit: Any, number: int) -> Any:
+        read.append((unit.first, number))
+        return read_column(scan, unit, number)
+
+    def starting(columns: Any, numbers: Any, pool: Any) -> None:
+        ahead.update((columns.unit.first, number) for number in numbers)
+        start(columns, numbers, pool)
+
+    monkeypatch.setattr(ParquetScan, "read", reading)
+    monkeypatch.setattr(parquet_scan._UnitColumns, "start", starting)
+    scan = scan_of(store)
+    units = list(scan.units(split))
+    for rows in scan.row_sets([split]):
+        rows.gather(ColumnRef(PROBE, 1))
+    assert sorted(read) == [(unit.first, 1) for unit in units]  # each once, and no column that nobody asks for
+    assert ahead == {(unit.first, 1) for unit in units[2:]}
+
+
+def test_a_reader_that_is_left_early_leaves_no_thread_behind(store: Bucket) -> None:
+    splits = [put(store, f"left{n}.parquet") for n in range(3)]
+    rows = scan_of(store).row_sets(splits)
+    next(rows).gather(ColumnRef(PROBE, 0))
+    rows.close()  # type: ignore[attr-defined]
+
+
+def test_filters_rule_out_row_groups(store: Bucket) -> None:
+    split = put(store, "filtered.parquet", row_group_size=1000)
+    condition = {"op": "<", "args": [{"source": 0, "column": 0}, {"literal": "1500"}], "type": "int64"}
+    scan = scan_of(store, condition)
+    assert rows_of(scan, split) == TABLE.slice(0, 1500)
+    assert scan.metrics.row_groups_pruned == 3
+
+
+def test_what_cannot_be_read_is_named(store: Bucket) -> None:
+    missing = Split(f"s3a://{NAME}/none.parquet", 0, 1 << 62, ())
+    with pytest.raises(FileReadError, match=r"cannot read 's3a://shelf/none.parquet': no such file"):
+        rows_of(scan_of(store), missing)
+    with writer(store).open_output_stream(f"{NAME}/torn.parquet") as stream:
+        stream.write(b"PAR1 and no more")
+    with pytest.raises(FileReadError, match=r"cannot read 's3a://shelf/torn.parquet': ArrowInvalid"):
+        rows_of(scan_of(store), replace(missing, path=f"s3a://{NAME}/torn.parquet"))
+    away = replace(store, endpoint="127.0.0.1:1")
+    with pytest.raises(FileReadError, match=r"cannot read 's3a://shelf/none.parquet': OSError"):
+        rows_of(scan_of(away), missing)
+
+
+def test_an_object_that_is_replaced_meanwhile_is_not_read_by_halves(store: Bucket) -> None:
+    split = put(store, "replaced.parquet")
+    scan = scan_of(store)
+    rows = scan.row_sets([split])
+    next(rows)
+    put(store, "replaced.parquet", TABLE.slice(7))
+    with pytest.raises(FileReadError, match="replaced"):
+        for _ in rows:
+            pass
+        scan.check_unchanged()
+    anew = scan_of(store)
+    assert rows_of(anew, split) == TABLE.slice(7)
+    anew.check_unchanged()
+
+
+def test_an_object_is_known_by_what_was_written(store: Bucket) -> None:
+    path = put(store, "same.parquet").path
+    before = scan_of(store).identity(path)
+    assert scan_of(store).identity(path) == before
+    put(store, "same.parquet", TABLE.set_column(0, "k", pa.array(range(1, 5001), pa.int64())))
+    assert scan_of(store).identity(path) != before
+
+
+def test_where_paths_lead() -> None:
+    shelf = Bucket("shelf")
+    assert store_of("/a/b://c/d", [shelf]) == LocalFiles()
+    assert store_of("s3a://shelf/a/b", [Bucket("other"), shelf]) is shelf
+
+
+SECRETS = {"fs.s3a.access.key": "who", "fs.s3a.secret.key": "word"}
+REACHED = {
+    "keys": (SECRETS, Bucket("b", access_key="who", secret_key="word")),
+    "a session": (
+        {**SECRETS, "fs.s3a.session.token": "t"},
+        Bucket("b", access_key="who", secret_key="word", session_token="t"),
+    ),
+    "a session that is not asked for": (
+        {**SECRETS, "fs.s3a.session.token": "t", "fs.s3a.aws.credentials.provider": "x.SimpleAWSCredentialsProvider"},
+        Bucket("b", access_key="who", secret_key="word"),
+    ),
+    "no keys": ({}, Bucket("b")),
+    "nobody": (
+        {"fs.s3a.aws.credentials.provider": "org.apache.hadoop.fs.s3a.AnonymousAWSCredentialsProvider"},
+        Bucket("b", anonymous=True),
+    ),
+    "settings of the bucket": (
+        {
+            "fs.s3a.endpoint": "other",
+            "fs.s3a.bucket.b.endpoint": "https://host:99/",
+            "fs.s3a.path.style.access": "true",
+        },
+        Bucket("b", endpoint="host:99", path_style=True),
+    ),
+    "no tls": (
+        {"fs.s3a.endpoint": "host", "fs.s3a.connection.ssl.enabled": "false"},
+        Bucket("b", endpoint="host", tls=False),
+    ),
+    "aws": ({"fs.s3a.endpoint": "s3.amazonaws.com"}, Bucket("b")),
+    "a region of aws": ({"fs.s3a.endpoint": "https://s3.eu-north-1.amazonaws.com"}, Bucket("b", region="eu-north-1")),
+    "a region": ({"fs.s3a.endpoint.region": "eu-north-1"}, Bucket("b", region="eu-north-1")),
+    "encrypted by the server": ({"fs.s3a.encryption.algorithm": "SSE-KMS"}, Bucket("b")),
+    "keys of the client": ({"fs.s3a.encryption.algorithm": "CSE-KMS"}, "bucket b: fs.s3a.encryption.algorithm is set"),
+    "a proxy": ({"fs.s3a.proxy.host": "p"}, "bucket b: fs.s3a.proxy.host is set"),
+    "a provider of one's own": (
+        {"fs.s3a.aws.credentials.provider": "x.SimpleAWSCredentialsProvider, com.acme.Vault"},
+        "bucket b: credentials of Vault",
+    ),
+    "providers that have nothing": (
+        {"fs.s3a.aws.credentials.provider": "x.SimpleAWSCredentialsProvider"},
+        "bucket b: no credentials in its settings",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", REACHED)
+def test_settings_of_the_connector(name: str) -> None:
+    settings, expected = REACHED[name]
+    assert bucket_of("b", settings.get) == expected
+
+
+def test_secrets_are_not_printed() -> None:
+    assert "word" not in repr(bucket_of("b", SECRETS.get))
