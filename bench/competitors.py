@@ -7,6 +7,7 @@ own form then: what is timed is the joins, the building of hash tables, and the 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -25,10 +26,11 @@ def _select(workload: Workload) -> str:
     return text
 
 
-def duckdb(workload: Workload, threads: int, own_tables: bool) -> Run:
+def duckdb(workload: Workload, threads: int, own_tables: bool = False, folder: Path | None = None) -> Run:
     """DuckDB, read as a stream; insertion order not preserved, so that nothing is buffered for its sake.
 
-    It scans the Arrow tables, or, with `own_tables`, tables of its own form that were filled before the clock starts.
+    It scans the Arrow tables; with `own_tables` tables of its own form that were filled before the clock starts; with
+    a `folder` the tables' Parquet files there.
     """
     import duckdb as engine
 
@@ -37,6 +39,10 @@ def duckdb(workload: Workload, threads: int, own_tables: bool) -> Run:
     connection.execute("SET preserve_insertion_order = false")
     connection.execute("SET streaming_buffer_size = '256MB'")
     for name, table in workload.tables.items():
+        if folder is not None:
+            columns = ", ".join(table.schema.names)
+            connection.execute(f"CREATE VIEW {name} AS SELECT {columns} FROM '{folder / name}.parquet'")
+            continue
         connection.register(f"{name}_arrow" if own_tables else name, table)
         if own_tables:
             connection.execute(f"CREATE TABLE {name} AS SELECT * FROM {name}_arrow")
@@ -48,8 +54,10 @@ def duckdb(workload: Workload, threads: int, own_tables: bool) -> Run:
     return run
 
 
-def polars(workload: Workload, threads: int, batches: bool) -> Run:
+def polars(workload: Workload, threads: int, batches: bool, folder: Path | None = None) -> Run:
     """Polars, streaming engine; strings are turned into Polars' own form before the clock starts.
+
+    With a `folder` it reads the tables' Parquet files there.
 
     `threads` was set by POLARS_MAX_THREADS before the import. The build side is forced to the smaller table, order is
     not maintained. The result is collected and exported without copying, or collected batch by batch.
@@ -58,7 +66,12 @@ def polars(workload: Workload, threads: int, batches: bool) -> Run:
 
     if engine.thread_pool_size() != threads:
         raise RuntimeError(f"POLARS_MAX_THREADS gave {engine.thread_pool_size()} threads, not {threads}")
-    frames = {name: _polars_frame(table).lazy() for name, table in workload.tables.items()}
+    frames = {
+        name: _polars_frame(table).lazy()
+        if folder is None
+        else engine.scan_parquet(folder / f"{name}.parquet").select(table.schema.names)
+        for name, table in workload.tables.items()
+    }
     query = frames[workload.probe]
     for join in workload.joins:
         query = query.join(

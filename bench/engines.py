@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -15,9 +16,10 @@ NOTES = """\
 Measured: from the Arrow tables in memory to the last Arrow record batch of the result: building every hash table or
 index, all joins, and the payload of all columns of all tables. One consumer takes the batches one by one, counts
 their rows and looks at the first and last byte of each buffer, the same for all.
-Left out: reading files, and what an engine does to the tables when they are handed to it (Polars turns strings into
-views, DuckDB's own tables are filled). Where an engine has several forms, all are checked, and the one that was
-fastest in the warm-up is timed. cpu s: median processor time of all threads of the process."""
+engines.files: the same from Parquet files in the page cache, reading and decoding them included.
+Left out elsewhere: reading files, and what an engine does to the tables when they are handed to it (Polars turns
+strings into views, DuckDB's own tables are filled). Where an engine has several forms, all are checked, and the one
+that was fastest in the warm-up is timed. cpu s: median processor time of all threads of the process."""
 
 
 def cases() -> list[Case]:
@@ -33,7 +35,10 @@ def cases() -> list[Case]:
         "many-to-many": "2 M probe rows, 200 K build rows, 10 matches each",
         "many-to-many-sparse": "the same, keys spread over 64 bits: hash index",
     }
-    return [Case(f"engines.{name}", title, _runner(name), threaded=True) for name, title in titles.items()]
+    return [
+        *(Case(f"engines.{name}", title, _runner(name), threaded=True) for name, title in titles.items()),
+        Case("engines.files", "the same as clustered, from Parquet files", _run_from_files, threaded=True),
+    ]
 
 
 def _runner(name: str) -> Callable[[Bench], None]:
@@ -59,11 +64,25 @@ def _workload(name: str, bench: Bench) -> Workload:
         return tables
 
 
+def _run_from_files(bench: Bench) -> None:
+    from bench import workloads
+    from sparkext.tpch import ensure_tables
+
+    folder = ensure_tables(bench.scale_factor, bench.data)
+    with step("loading"):
+        workload = workloads.tpch(bench.scale_factor, bench.data)
+    _compete(bench, workload, _file_forms(workload, folder, bench.threads))
+
+
 def run(bench: Bench, workload: Workload) -> None:
     """Check, time and report all engines on one workload."""
+    _compete(bench, workload, _forms(workload, bench.threads))
+
+
+def _compete(bench: Bench, workload: Workload, forms: list[Form]) -> None:
     from bench.answers import Answer
 
-    contestants = [_contestant(form, workload) for form in _forms(workload, bench.threads)]
+    contestants = [_contestant(form, workload) for form in forms]
     answer = verify(contestants)
     assert isinstance(answer, Answer)
     print(f"{answer.rows:,} rows, {len(workload.schema)} columns; all engines agree on rows and checksums")
@@ -90,6 +109,17 @@ def _forms(workload: Workload, threads: int) -> list[Form]:
         Form("Acero", "", competitors.acero(workload, threads)),
         Form("DataFusion", "shared build", competitors.datafusion(workload, threads, partitioned=False)),
         Form("DataFusion", "partitioned", competitors.datafusion(workload, threads, partitioned=True)),
+    ]
+
+
+def _file_forms(workload: Workload, folder: Path, threads: int) -> list[Form]:
+    from bench import competitors, from_files
+
+    return [
+        Form(OURS, "", lambda: from_files.run(workload, folder, threads)),
+        Form("DuckDB", "", competitors.duckdb(workload, threads, folder=folder)),
+        Form("Polars", "collect", competitors.polars(workload, threads, batches=False, folder=folder)),
+        Form("Polars", "collect_batches", competitors.polars(workload, threads, batches=True, folder=folder)),
     ]
 
 

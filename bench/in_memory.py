@@ -54,9 +54,9 @@ def run(workload: Workload, threads: int, algorithm: str = "auto") -> Iterator[p
     batches = workload.tables[workload.probe].to_batches()
     if threads == 1:
         return _pipeline(spec, builds, workload.schema, settings, 1).run(batches)
-    shared = _Shared(batches)
+    shared = Shared(batches)
     pipelines = [_pipeline(spec, builds, workload.schema, settings, threads) for _ in range(threads)]
-    return _merged([pipeline.run(shared) for pipeline in pipelines])
+    return merged([pipeline.run(shared) for pipeline in pipelines])
 
 
 def build_sides(workload: Workload, spec: PipelineSpec, settings: Settings, threads: int) -> list[BuildSide]:
@@ -79,7 +79,7 @@ def _pipeline(
     return Pipeline(spec, builds, schema, settings, MemoryProbe().headroom, tasks_sharing=threads)
 
 
-class _Shared(Generic[T]):
+class Shared(Generic[T]):
     """One iterator that several threads draw from."""
 
     def __init__(self, items: Iterable[T]) -> None:
@@ -94,7 +94,7 @@ class _Shared(Generic[T]):
             return next(self._items)
 
 
-def _merged(streams: Sequence[Iterator[pa.RecordBatch]]) -> Iterator[pa.RecordBatch]:
+def merged(streams: Sequence[Iterator[pa.RecordBatch]]) -> Iterator[pa.RecordBatch]:
     """Run every stream in a thread of its own and yield what they produce, through a short queue."""
     output: queue.Queue[pa.RecordBatch | BaseException | None] = queue.Queue(_QUEUED_PER_THREAD * len(streams))
 

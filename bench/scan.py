@@ -2,31 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from functools import partial
+from multiprocessing import get_context
+from statistics import median
 from typing import TYPE_CHECKING
 
-from bench.end_to_end import Workload, read_tables, spark_joins, workloads
-from bench.harness import Bench, Case, Contestant, measure, report, verify
+from bench.end_to_end import Joins, Workload, read_tables, spark_joins, to_noop, workloads
+from bench.harness import Bench, Case, Contestant, measure, report, step, verify
 from bench.spark_session import make_look_changed, spark_session
+from bench.text_table import text_table
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
 
 NOTES = """\
 Measured: from listing the files and asking for the plan until Spark has every row. Cold: the build sides' files look
 changed since the last run, so that they are read and indexed anew; cached: their indexes are those of the last run. All
 plans run in one session with Spark's defaults: adaptive execution, 200 shuffle partitions. Files are in the page cache.
+The floor is the same scan with as many columns of the probe side, some of them twice, and a join that no row meets.
+scan.first-query: workers start, and load compiled kernels, in the first query; starting Spark is left out.
 Left out: starting Spark and the workers, compilation, generating data. Processor time is not shown: JVM and workers do
 the work."""
 
 CACHED, COLD = "sparkext, indexes cached", "sparkext, cold"
+FLOOR = "(floor: workers read the probe side, no join)"
 
 
 def cases() -> list[Case]:
     """The workloads of the whole way through Spark."""
     return [
-        Case(f"scan.{name}", workload.description, partial(_run, workload)) for name, workload in workloads().items()
+        *(
+            Case(f"scan.{name}", workload.description, partial(_run, workload))
+            for name, workload in workloads().items()
+        ),
+        Case("scan.first-query", "the three joins as the first query of a new session", _run_first),
     ]
 
 
@@ -57,10 +69,65 @@ def _run(workload: Workload, bench: Bench) -> None:
             contestant("Spark, default plan", lambda: plan(None)),
             contestant("Spark, broadcast hints", lambda: plan("broadcast")),
         ]
+        if workload.sink is to_noop:
+            width = len(plan(None).columns)
+            contestants.append(
+                Contestant(FLOOR, lambda: to_noop(_bare(bench, spark, workload, width)), lambda: None, floor=True)
+            )
         verify(contestants)
         rows = read_tables(bench, spark, workload.columns, joins)["lineitem"].count()
         print(f"{rows:,} rows probe; all plans agree")
         report(bench, measure(contestants, bench.runs), rows, cpu=False)
+
+
+def _bare(bench: Bench, spark: SparkSession, workload: Workload, width: int) -> DataFrame:
+    """Let workers read the probe side and give out `width` of its columns, some twice: no row meets a build row."""
+    from pyspark.sql import functions as F
+
+    tables = read_tables(bench, spark, workload.columns, workload.joins[:1])
+    probe = tables["lineitem"]
+    build, probe_key, build_key = workload.joins[0]
+    none = tables[build].where(F.col(build_key) < 0).select(build_key)
+    columns = [F.col(probe_key).alias("key")]
+    columns += [F.col(probe.columns[number % len(probe.columns)]).alias(f"c{number}") for number in range(1, width)]
+    repeated = probe.select(*columns)
+    bare = repeated.join(none.hint("pipelined_join"), repeated["key"] == none[build_key], "left_anti")
+    _assert_fused(bare, 1)
+    return bare
+
+
+def _run_first(bench: Bench) -> None:
+    """Time the first query of sessions that have just started, each in a process of its own, and the ones after it."""
+    workload = workloads()["three-joins"]
+    table = []
+    for name, hint in (("sparkext", "pipelined_join"), ("Spark, broadcast hints", "broadcast")):
+        each = []
+        for number in range(1, bench.runs + 1):
+            with step(f"run {number} of {bench.runs}: {name}"), ProcessPoolExecutor(1, get_context("spawn")) as pool:
+                each.append(pool.submit(_in_new_session, bench, workload.columns, workload.joins, hint).result())
+        first, warm = (median(times) for times in zip(*each, strict=True))
+        table.append([name, f"{first:.2f}", f"{warm:.2f}", f"{first - warm:.2f}"])
+        bench.record(
+            contestant=name,
+            ours=hint == "pipelined_join",
+            first=[one[0] for one in each],
+            warm=[one[1] for one in each],
+        )
+    print("\n" + text_table(["plan", "first query s", "warm s", "more s"], table) + "\n", flush=True)
+
+
+def _in_new_session(bench: Bench, columns: Mapping[str, Sequence[str]], joins: Joins, hint: str) -> tuple[float, float]:
+    """Start Spark; return the seconds of its first query, and those of the fastest of five that follow."""
+    from sparkext import configure
+
+    def seconds() -> float:
+        started = time.perf_counter()
+        to_noop(spark_joins(read_tables(bench, spark, columns, joins), joins, hint))
+        return time.perf_counter() - started
+
+    with spark_session(bench.threads, configure, **{"spark.sparkext.mode": "hint"}) as spark:
+        first = seconds()
+        return first, min(seconds() for _ in range(5))
 
 
 def _assert_fused(frame: DataFrame, joins: int) -> None:

@@ -1,0 +1,64 @@
+"""Our side of the comparison over Parquet files: what Spark's workers do with them, in threads of this process."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pyarrow as pa
+
+from bench.in_memory import Shared, merged, pipeline_spec
+from bench.workloads import Workload
+from sparkext.build_file import contiguous
+from sparkext.config import Settings, read_settings
+from sparkext.index_store import BuildSide, index_in_memory
+from sparkext.memory import MemoryProbe
+from sparkext.metrics import ScanMetrics
+from sparkext.parquet_scan import ParquetScan
+from sparkext.pipeline import Pipeline, index_recipe, probe_bounds
+from sparkext.plans.scan import DataFile, ScanColumn, ScanSpec, plan_splits
+from sparkext.plans.spec import PipelineSpec
+
+_SPLIT_BYTES = 4 << 20
+
+
+def run(workload: Workload, folder: Path, threads: int) -> Iterator[pa.RecordBatch]:
+    """Read and index every build side, then read the probe side's row groups into a pipeline per thread."""
+    settings = read_settings(lambda key: None, {})
+    spec = pipeline_spec(workload)
+    builds = _build_sides(workload, folder, spec, settings, threads)
+    file = _file(folder, workload.probe)
+    splits = Shared(split for part in plan_splits([file], 1, _SPLIT_BYTES, 0) for split in part)
+    schema = workload.tables[workload.probe].schema
+    streams = []
+    for _ in range(threads):
+        scan = _scan(schema, settings.morsel_max_rows)
+        scan.bounds = probe_bounds(spec, builds)
+        pipeline = Pipeline(spec, builds, workload.schema, settings, MemoryProbe().headroom, tasks_sharing=threads)
+        streams.append(pipeline.run_scanned(scan, splits))
+    return merged(streams)
+
+
+def _build_sides(
+    workload: Workload, folder: Path, spec: PipelineSpec, settings: Settings, threads: int
+) -> list[BuildSide]:
+    def build(number: int) -> BuildSide:
+        name = workload.joins[number].build
+        scan = _scan(workload.tables[name].schema, settings.morsel_max_rows)
+        table = scan.table([_file(folder, name).split(0, 1 << 62)], threads, lambda rows, size: None)
+        columns = [contiguous(column) for column in table.columns]
+        return index_in_memory(table.num_rows, columns, index_recipe(spec, number, settings.debug_hash_mask))
+
+    with ThreadPoolExecutor(threads) as pool:
+        return list(pool.map(build, range(len(spec.joins))))
+
+
+def _scan(schema: pa.Schema, max_rows: int) -> ParquetScan:
+    spec = ScanSpec(tuple(map(ScanColumn, schema.names)), len(schema), None, case_sensitive=True)
+    return ParquetScan(spec, schema, max_rows, metrics=ScanMetrics())
+
+
+def _file(folder: Path, name: str) -> DataFile:
+    path = folder / f"{name}.parquet"
+    return DataFile(str(path), path.stat().st_size)
