@@ -35,7 +35,9 @@ def run(workload: Workload, folder: Path, threads: int) -> Iterator[pa.RecordBat
     for _ in range(threads):
         scan = _scan(schema, settings.morsel_max_rows)
         scan.bounds = probe_bounds(spec, builds)
-        pipeline = Pipeline(spec, builds, workload.schema, settings, MemoryProbe().headroom, tasks_sharing=threads)
+        pipeline = Pipeline(
+            spec, builds, workload.schema, settings, MemoryProbe().headroom, tasks=lambda limit: threads
+        )
         streams.append(pipeline.run_scanned(scan, splits))
     return merged(streams)
 

@@ -76,7 +76,7 @@ def build_sides(workload: Workload, spec: PipelineSpec, settings: Settings, thre
 def _pipeline(
     spec: PipelineSpec, builds: Sequence[BuildSide], schema: pa.Schema, settings: Settings, threads: int
 ) -> Pipeline:
-    return Pipeline(spec, builds, schema, settings, MemoryProbe().headroom, tasks_sharing=threads)
+    return Pipeline(spec, builds, schema, settings, MemoryProbe().headroom, tasks=lambda limit: threads)
 
 
 class Shared(Generic[T]):

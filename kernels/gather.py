@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from sparkext.kernels.buffers import (
+    Int64Array,
     UInt8Array,
     allocate,
     fixed_width_dtype,
@@ -72,6 +73,20 @@ class Column:
     def value_bytes(self) -> float:
         """Average bytes a row, for the first guess of a row's size."""
         return float(self.array.nbytes / len(self.array)) if len(self.array) else 0.0
+
+    @property
+    def most_row_bytes(self) -> float:
+        """Bytes that no row exceeds when it is gathered; of nested columns what an average row takes."""
+        if self.values is None:
+            return self.value_bytes
+        return float(self.values.itemsize if self.offsets is None else self.longest + self.offsets.itemsize)
+
+    def add_sizes(self, rows: RowIds, missing: bool, sizes: Int64Array) -> None:
+        """Add to int64[k] `sizes` the bytes that each of `rows` (RowIds[k]) takes when it is gathered."""
+        if self.values is None or self.offsets is None:
+            sizes += int(np.ceil(self.most_row_bytes))
+        else:
+            _add_lengths(self.offsets, rows, missing, sizes)
 
     def take(self, rows: RowIds | None, missing: bool) -> pa.Array:
         """Return the column at `rows` (RowIds[k]; None: as it is), with nulls at -1 if `missing` says there may be any.
@@ -179,6 +194,16 @@ def _total_length(offsets: AnyArray, rows: RowIds, missing: bool) -> int:
         if not missing or row >= 0:
             total += np.int64(offsets[row + 1]) - np.int64(offsets[row])
     return total
+
+
+@kernel
+def _add_lengths(offsets: AnyArray, rows: RowIds, missing: bool, sizes: Int64Array) -> None:
+    """sizes[i] += bytes of string rows[i] and of its offset."""
+    for i in range(rows.size):
+        row = rows[i]
+        sizes[i] += 4
+        if not missing or row >= 0:
+            sizes[i] += np.int64(offsets[row + 1]) - np.int64(offsets[row])
 
 
 @inlined

@@ -12,16 +12,25 @@ import math
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from threading import Lock
 from typing import NamedTuple, TypedDict
 
-# The result leaves the pipeline as an Arrow batch and, at the same time, as its serialised copy.
-_FINAL_OUTPUT_COPIES = 2
+ARRAY_BYTES = 2**31 - 2**20
+"""Bytes that the strings of one Arrow array can hold, less some: its offsets are 32 bits wide."""
+
+# The result leaves the pipeline as an Arrow batch, its serialised copy, and what the JVM reads of that, all at once.
+_FINAL_OUTPUT_COPIES = 3
 # Rows that an estimate is worth before anything was observed: outweighed by the first full morsel.
 _PRIOR_ROWS = 1024.0
 # What remains of older observations after each new one: the estimate follows the last eight or so calls.
 _RETAINED = 0.875
 # A row without payload still costs something, and a cost of zero would allow any number of rows.
 _LEAST_ROW_BYTES = 1.0
+# So much is always worth a call: fewer rows than `min_rows` are asked for only where they take more than this.
+_LEAST_OUTPUT_BYTES = 1 << 20
+# A budget that memory has cut grows back in steps: what one operator frees is not the next one's at once, and what
+# another process frees for a moment is gone in the next. It falls as fast as the headroom does.
+_GROWTH = 2
 # Budgets are counted by their four leading bits: the median is within 1/8, exact for powers of two.
 _LEADING_BITS = 4
 
@@ -30,23 +39,36 @@ _LEADING_BITS = 4
 class BudgetLimits:
     """What a budget must respect, fixed for a task.
 
-    `memory_fraction` of the headroom may be planned with, divided evenly over `tasks_sharing` tasks, which
-    are those that draw on the same memory at the same time. Raises `ValueError` on values out of range.
+    An output has at most `max_rows` rows and takes at most `max_bytes`, but for a single row that takes more.
+    `memory_fraction` of the headroom may be planned with, divided evenly over the tasks that draw on the same memory,
+    and over the `threads` of this one. `fixed_rows`: every output has so many, whatever memory there is; only what one
+    Arrow array can hold bounds it. Raises `ValueError` on values out of range.
     """
 
     min_rows: int
     max_rows: int
+    max_bytes: int
     memory_fraction: float
-    tasks_sharing: int
+    threads: int = 1
+    fixed_rows: int | None = None
 
     def __post_init__(self) -> None:
         """Refuse values out of range."""
         if not 1 <= self.min_rows <= self.max_rows:
             raise ValueError(f"expected 1 <= min_rows <= max_rows, got {self.min_rows} and {self.max_rows}")
+        if self.max_bytes < 1:
+            raise ValueError(f"expected max_bytes of at least 1, got {self.max_bytes}")
         if not 0.0 < self.memory_fraction <= 1.0:
             raise ValueError(f"expected memory_fraction above 0 and at most 1, got {self.memory_fraction}")
-        if self.tasks_sharing < 1:
-            raise ValueError(f"expected tasks_sharing of at least 1, got {self.tasks_sharing}")
+        if self.threads < 1:
+            raise ValueError(f"expected threads of at least 1, got {self.threads}")
+
+
+class Budget(NamedTuple):
+    """What an operator may produce in the call about to run: so many rows, and of what it copies so many bytes."""
+
+    rows: int
+    bytes: int
 
 
 class Decision(NamedTuple):
@@ -193,22 +215,25 @@ class OutputSizeController:
     most one output at a time. Outputs before operator i exist already and are missing from the measured
     headroom; i's own output and those after it are still to come, and must fit together:
 
-        usable = headroom × memory_fraction / tasks_sharing
+        usable = headroom × memory_fraction / (tasks × threads)
         rows × c[i] + Σ (j > i) min(rows × F[j], max_rows) × c[j]  <=  usable
 
-    where c[j] is what a row of operator j's output costs in bytes (twice its size for the gather: the Arrow
-    batch and its serialised copy), and F[j] = fanout[i+1] × … × fanout[j] is how many rows of operator j
-    follow from one of i. A later operator never holds more than max_rows, however large the fan-out. The
-    budget is the largest number of rows that satisfies this, raised to `min_rows` (progress is always
-    possible) and cut to `max_rows` (larger outputs fall out of the caches and gain nothing).
+    where `tasks` draw on the limit that binds, c[j] is what a row of operator j's output costs in bytes (three
+    times its size for the gather: the Arrow batch, its serialised copy, and the JVM's), and F[j] =
+    fanout[i+1] × … × fanout[j] is how many rows of operator j follow from one of i. A later operator never
+    holds more than max_rows, however large the fan-out. The budget is the largest number of rows that
+    satisfies this, raised to `min_rows` or to as many as a mebibyte holds, one at least (progress is always
+    possible), and cut to `max_rows` and `max_bytes` (larger outputs fall out of the caches and gain nothing).
+    One that memory has cut is followed by one of twice as many rows at most.
 
     Example: two joins and a gather, rows of 16, 24 and 100 bytes, the second join finds 4 matches per row,
-    10 MB are usable. The first join may produce 10,000,000 / (16 + 4 × 24 + 4 × 2 × 100) = 10,964 rows. The
-    second finds 10,000,000 − 10,964 × 16 bytes left, may produce 43,859 rows, and so does the gather: one
-    call each. Were the first join to take all that is free, the others would crawl at `min_rows`.
+    10 MB are usable. The first join may produce 10,000,000 / (16 + 4 × 24 + 4 × 3 × 100) = 7,621 rows. The
+    second finds 10,000,000 − 7,621 × 16 bytes left, may produce 30,487 rows, and so does the gather: one
+    call each. Were the first join to take all that is free, the others would crawl.
 
-    Sizes of rows start from the schema and fan-outs from 1; both follow what is observed. An unknown headroom
-    gives `max_rows`. One controller serves one task and is not thread-safe.
+    Rows differ in size, so an operator is also told how many bytes it may copy, and stops before the row that
+    would exceed them. Sizes of rows start from the schema and fan-outs from 1; both follow what is observed.
+    An unknown headroom gives the upper bounds. One controller serves one task; its threads take turns.
 
     Source: Kawashima & Tatebe, "Data delivery between operators in parallel databases", conclusion 3.
     """
@@ -222,6 +247,7 @@ class OutputSizeController:
         row_bytes: Sequence[float],
         limits: BudgetLimits,
         headroom: Callable[[], tuple[int, str] | None],
+        tasks: Callable[[str], int] = lambda limit: 1,
         clock: Callable[[], float] = time.monotonic,
         keep_decisions: int = 256,
     ) -> None:
@@ -236,6 +262,8 @@ class OutputSizeController:
             Bounds of every budget and this task's share of the memory.
         headroom:
             Reads the free memory: bytes and the name of the limit that leaves no more, None if unknown.
+        tasks:
+            Counts the tasks that draw on what a limit, by its name, leaves at this moment.
         clock:
             Seconds, for the record of decisions.
         keep_decisions:
@@ -244,8 +272,9 @@ class OutputSizeController:
         if not row_bytes:
             raise ValueError("expected the row size of at least one operator, got none")
         self._limits = limits
-        self._share = limits.memory_fraction / limits.tasks_sharing
+        self._share = limits.memory_fraction / limits.threads
         self._headroom = headroom
+        self._tasks = tasks
         self._clock = clock
         self._copies = [1] * (len(row_bytes) - 1) + [_FINAL_OUTPUT_COPIES]
         self._sizes = [_Estimate(size) for size in row_bytes]
@@ -253,19 +282,23 @@ class OutputSizeController:
             max(size, _LEAST_ROW_BYTES) * copies for size, copies in zip(row_bytes, self._copies, strict=True)
         ]
         self._ratios = [_Estimate(1.0) for _ in row_bytes]
+        self._cut: list[int | None] = [None] * len(row_bytes)
+        self._turn = Lock()
         self._fanouts = [1.0] * len(row_bytes)
         keep_each = keep_decisions // len(row_bytes)
         self._records = [_OperatorRecord(operator, keep_each) for operator in range(len(row_bytes))]
 
-    def budget(self, operator: int) -> int:
-        """Rows that `operator` may produce in the call about to run, from `min_rows` to `max_rows`."""
+    def budget(self, operator: int) -> Budget:
+        """What `operator` may produce in the call about to run: at least one row, at most the bounds."""
         headroom = self._headroom()
-        if headroom is None:
-            rows = self._limits.max_rows
-        else:
-            rows = self._clamp(self._fitting_rows(operator, headroom[0] * self._share))
-        self._records[operator].decided(self._clock(), headroom, rows)
-        return rows
+        with self._turn:
+            budget = self._bounded(operator, self._usable(headroom))
+            self._records[operator].decided(self._clock(), headroom, budget.rows)
+        return budget
+
+    def most_bytes(self, operator: int) -> int:
+        """Bytes that `operator` may copy to look at rows before it produces any. Counts as no decision."""
+        return self._bytes(operator, self._usable(self._headroom()))
 
     def observe(self, operator: int, rows_in: int, rows_out: int, bytes_out: int | None) -> None:
         """Tell what `operator` made of its budget, directly after it ran.
@@ -273,6 +306,10 @@ class OutputSizeController:
         `rows_in` are the input rows that the call used up: a row whose matches span several calls counts in
         one of them only. `bytes_out` is the size of the output, counted once, None if not known.
         """
+        with self._turn:
+            self._observe(operator, rows_in, rows_out, bytes_out)
+
+    def _observe(self, operator: int, rows_in: int, rows_out: int, bytes_out: int | None) -> None:
         self._fanouts[operator] = self._ratios[operator].observe(rows_out, rows_in)
         if bytes_out is not None and rows_out:
             size = self._sizes[operator].observe(bytes_out, rows_out)
@@ -288,10 +325,32 @@ class OutputSizeController:
         """The aggregates of every operator, along the chain."""
         return [record.summary() for record in self._records]
 
-    def _clamp(self, rows: float) -> int:
-        if rows >= self._limits.max_rows:
-            return self._limits.max_rows
-        return max(int(rows), self._limits.min_rows)
+    def _bounded(self, operator: int, usable: float) -> Budget:
+        """Bring what fits within the bounds, and let it grow back in steps where memory has cut it."""
+        limits = self._limits
+        if limits.fixed_rows is not None:
+            return Budget(limits.fixed_rows, self._bytes(operator, usable))
+        size = self._costs[operator] / self._copies[operator]
+        most = max(1, min(limits.max_rows, int(limits.max_bytes / size)))
+        least = max(1, min(limits.min_rows, most, int(_LEAST_OUTPUT_BYTES / size)))
+        fitting = self._fitting_rows(operator, usable)
+        rows = most if fitting >= most else max(int(fitting), least)
+        before = self._cut[operator]
+        if before is not None:
+            rows = min(rows, max(before * _GROWTH, least))
+        self._cut[operator] = rows if rows < most else None
+        return Budget(rows, self._bytes(operator, usable))
+
+    def _bytes(self, operator: int, usable: float) -> int:
+        if self._limits.fixed_rows is not None:
+            return ARRAY_BYTES
+        allowed = max(usable / self._copies[operator], _LEAST_OUTPUT_BYTES)
+        return int(min(self._limits.max_bytes, allowed))
+
+    def _usable(self, headroom: tuple[int, str] | None) -> float:
+        if headroom is None:
+            return math.inf
+        return headroom[0] * self._share / max(1, self._tasks(headroom[1]))
 
     def _fitting_rows(self, operator: int, usable: float) -> float:
         """The largest number of rows that satisfies the inequality of the class's docstring.

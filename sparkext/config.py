@@ -20,6 +20,8 @@ PREFIX = "spark.sparkext."
 
 AlgorithmName = Literal["auto", "hash", "sort_merge"]
 ModeName = Literal["auto", "hint", "off"]
+DeliveryName = Literal["adaptive", "morsel", "block", "tuple", "materialize", "materialize_parallel"]
+ThreadsName = Literal["cooperative", "independent"]
 
 _BYTE_UNITS = {"b": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40, "p": 1 << 50}
 _BYTE_SIZE = re.compile(r"(\d+)\s*(?:([kmgtp])b?|b)?", re.IGNORECASE | re.ASCII)
@@ -186,13 +188,24 @@ MORSEL_MAX_ROWS = ConfigKey(
     expected="an integer of at least 1",
     accepts=_at_least(1),
 )
+MORSEL_MAX_BYTES = ConfigKey(
+    name=PREFIX + "morsel.maxBytes",
+    attribute="morsel_max_bytes",
+    type=BYTE_SIZE,
+    unit="bytes",
+    default=64 << 20,
+    doc="Upper bound of what an operator's output takes, but for a single row that takes more.",
+    expected="a byte size from 1 to 1g",
+    accepts=lambda value: 1 <= value <= 1 << 30,
+)
 MORSEL_MIN_ROWS = ConfigKey(
     name=PREFIX + "morsel.minRows",
     attribute="morsel_min_rows",
     type=INTEGER,
     unit="rows",
     default=1_024,
-    doc="Lower bound of every output budget, so that a join always advances. Not above maxRows.",
+    doc="Lower bound of every output budget, so that a join advances, unless so many rows take more than a mebibyte:"
+    " then as many as that holds, one at least. Not above maxRows.",
     expected="an integer of at least 1",
     accepts=_at_least(1),
 )
@@ -205,6 +218,40 @@ MEMORY_FRACTION = ConfigKey(
     doc="Share of the measured memory headroom that pipelines may plan with.",
     expected="a number above 0 and at most 1",
     accepts=lambda value: 0.0 < value <= 1.0,
+)
+MEMORY_MAX_BYTES = ConfigKey(
+    name=PREFIX + "memory.maxBytes",
+    attribute="memory_max_bytes",
+    type=BYTE_SIZE,
+    unit="bytes",
+    default=0,
+    doc="Memory of its own, mapped files aside, that a worker process plans to keep within, whatever else is free; 0"
+    " for no such limit.",
+    expected="a byte size, such as 512m or 2g; 0 for no limit",
+    accepts=_at_least(0),
+)
+DELIVERY = ConfigKey(
+    name=PREFIX + "delivery",
+    attribute="delivery",
+    type=TEXT,
+    unit="",
+    default="adaptive",
+    doc="How operators hand on their rows: `adaptive` (as much at a time as memory allows), or one of the ways that it"
+    " is measured against, which ignore memory: `morsel` (200,000 rows), `block` (1,024 rows), `tuple` (one row),"
+    " `materialize` (every operator finishes first), `materialize_parallel` (the same with all cores of the task).",
+    expected="one of adaptive, morsel, block, tuple, materialize, materialize_parallel",
+    accepts=lambda value: value in get_args(DeliveryName),
+)
+THREADS = ConfigKey(
+    name=PREFIX + "threads",
+    attribute="threads",
+    type=TEXT,
+    unit="",
+    default="cooperative",
+    doc="What the cores of a task with several (`spark.task.cpus`) work on: `cooperative` (parts of the same morsel, at"
+    " the same operator) or `independent` (each a morsel of its own).",
+    expected="one of cooperative, independent",
+    accepts=lambda value: value in get_args(ThreadsName),
 )
 ALGORITHM = ConfigKey(
     name=PREFIX + "algorithm",
@@ -245,8 +292,12 @@ REGISTRY: tuple[ConfigKey[Any], ...] = (
     SCAN_FUSED,
     INDEX_CACHE_MAX_BYTES,
     MORSEL_MAX_ROWS,
+    MORSEL_MAX_BYTES,
     MORSEL_MIN_ROWS,
     MEMORY_FRACTION,
+    MEMORY_MAX_BYTES,
+    DELIVERY,
+    THREADS,
     ALGORITHM,
     REPORT_DECISIONS,
     DEBUG_HASH_MASK,
@@ -265,8 +316,12 @@ class Settings:
     scan_fused: bool
     index_cache_max_bytes: int
     morsel_max_rows: int
+    morsel_max_bytes: int
     morsel_min_rows: int
     memory_fraction: float
+    memory_max_bytes: int
+    delivery: DeliveryName
+    threads: ThreadsName
     algorithm: AlgorithmName
     report_decisions: int
     debug_hash_mask: int

@@ -9,9 +9,17 @@ it back at the end of a task where that is no small part of what is free.
 from __future__ import annotations
 
 import os
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from sparkext.memory import CappedProbe, Headroom, MemoryProbe
 
 _KEEP_MILLISECONDS = 60_000
 _AMPLE = 16
+_TIGHT = 4
+_RELEASE_SECONDS = 0.1
 
 
 def keep() -> None:
@@ -32,3 +40,22 @@ def release_unless_ample() -> None:
     pool = pa.default_memory_pool()
     if headroom is None or headroom.bytes < _AMPLE * pool.max_memory():
         pool.release_unused()
+
+
+def headroom_after_release(probe: MemoryProbe | CappedProbe) -> Callable[[], Headroom | None]:
+    """Return what reads the headroom, and gives back what was freed before it says that there is little."""
+    import pyarrow as pa
+
+    pool = pa.default_memory_pool()
+    released = 0.0
+
+    def headroom() -> Headroom | None:
+        nonlocal released
+        found = probe.headroom()
+        if found is None or found.bytes >= _TIGHT * pool.max_memory() or time.monotonic() < released + _RELEASE_SECONDS:
+            return found
+        pool.release_unused()
+        released = time.monotonic()
+        return probe.headroom()
+
+    return headroom

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Literal, NamedTuple
 
-LimitName = Literal["cgroup", "rlimit_as", "available"]
+LimitName = Literal["cgroup", "rlimit_as", "available", "configured"]
 
 # Larger than any file read here (memory.stat and meminfo stay below 4 KiB): one read gets a file whole.
 _READ_BYTES = 16_384
@@ -197,6 +197,11 @@ class MemoryProbe:
                 tightest, limit = self._address_space - mapped, "rlimit_as"
         return None if tightest is None else Headroom(max(0, tightest), limit)
 
+    def own_bytes(self) -> int | None:
+        """Bytes in memory that are this process's alone: resident, less what it shares or has mapped from files."""
+        words = self._statm.read().split()
+        return (int(words[1]) - int(words[2])) * self._page_bytes if len(words) > 2 else None
+
     def describe(self) -> list[tuple[str, str]]:
         """What was looked at: pairs of a name and its value with the file it came from, the result last."""
         headroom = self.headroom()
@@ -241,6 +246,22 @@ class MemoryProbe:
         """Bytes of address space in use: the first field of statm, in pages."""
         pages = _number(self._statm.read().partition(b" ")[0])
         return None if pages is None else pages * self._page_bytes
+
+
+class CappedProbe:
+    """A probe that also holds this process's own memory, mapped files aside, against a limit in bytes."""
+
+    def __init__(self, probe: MemoryProbe, max_bytes: int) -> None:
+        """Ask `probe` for everything else."""
+        self._probe = probe
+        self._max_bytes = max_bytes
+
+    def headroom(self) -> Headroom | None:
+        """Return the headroom of `probe`, or what the limit leaves if that is less."""
+        found = self._probe.headroom()
+        own = self._probe.own_bytes()
+        left = None if own is None else max(0, self._max_bytes - own)
+        return found if left is None or (found is not None and found.bytes <= left) else Headroom(left, "configured")
 
 
 _current: tuple[int, MemoryProbe] | None = None

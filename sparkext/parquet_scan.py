@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from decimal import Decimal
 from functools import cached_property, lru_cache
+from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,7 @@ import pyarrow.parquet as pq
 from sparkext.conditions import holds, literal_array
 from sparkext.errors import FileReadError, SchemaMismatchError
 from sparkext.file_stores import Bucket, FileStore, Identity, store_of
+from sparkext.kernels.buffers import Int64Array
 from sparkext.kernels.gather import Column
 from sparkext.kernels.row_ids import RowIds
 from sparkext.memory import process_probe
@@ -71,6 +73,15 @@ class DeferredColumn:
     @cached_property
     def _column(self) -> Column:
         return Column.of(self._load())
+
+    @property
+    def most_row_bytes(self) -> float:
+        """Bytes that no row exceeds when it is gathered."""
+        return self._column.most_row_bytes
+
+    def add_sizes(self, rows: RowIds, missing: bool, sizes: Int64Array) -> None:
+        """Add to `sizes` the bytes that each of `rows` takes when it is gathered."""
+        self._column.add_sizes(rows, missing, sizes)
 
     def take(self, rows: RowIds | None, missing: bool) -> pa.Array:
         """Return the column at `rows` (see `Column.take`)."""
@@ -325,13 +336,15 @@ class _UnitColumns:
     def __init__(self, scan: ParquetScan, unit: Unit) -> None:
         self.unit = unit
         self._scan = scan
+        self._turn = Lock()
         self._whole: dict[int, pa.ChunkedArray | None] = {}
         self._started: dict[int, Future[pa.ChunkedArray | None]] = {}
 
     @property
     def needed(self) -> Collection[int]:
         """The columns that have been asked for."""
-        return self._whole.keys()
+        with self._turn:
+            return frozenset(self._whole)
 
     def start(self, numbers: Collection[int], pool: Executor) -> None:
         """Begin to read columns in threads of `pool`."""
@@ -342,10 +355,11 @@ class _UnitColumns:
         return DeferredColumn(lambda: self._scan.part(self.unit, number, self._read(number), start, length))
 
     def _read(self, number: int) -> pa.ChunkedArray | None:
-        if number not in self._whole:
-            started = self._started.pop(number, None)
-            self._whole[number] = self._scan.read(self.unit, number) if started is None else started.result()
-        return self._whole[number]
+        with self._turn:  # threads of a task may work on morsels of the same unit
+            if number not in self._whole:
+                started = self._started.pop(number, None)
+                self._whole[number] = self._scan.read(self.unit, number) if started is None else started.result()
+            return self._whole[number]
 
 
 class _File:

@@ -4,14 +4,18 @@
                       coalesced   └── every arrow carries at most a budget of rows ──┘
                       and split
 
-Depth first: what an operator produces within its budget flows all the way down before the operator resumes, so that
-at most one output per operator exists at any time (Kawashima & Tatebe, conclusion 3).
+Every join, and the gather, is a stage that yields an output each time it is asked. `plans.delivery` asks them, depth
+first unless told otherwise: what an operator produces within its budget flows all the way down before the operator
+resumes, so that at most one output per operator exists at any time (Kawashima & Tatebe, conclusion 3).
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from threading import Lock
 
 import numpy as np
 import numpy.typing as npt
@@ -35,6 +39,7 @@ from sparkext.kernels.row_ids import RowIds, row_id_dtype
 from sparkext.metrics import NO_TASK, TaskId, TaskMetrics
 from sparkext.morsels import morsels
 from sparkext.parquet_scan import KeyBounds, ParquetScan
+from sparkext.plans.delivery import DELIVERIES, Stage, cooperative, depth_first, independent, set_at_a_time
 from sparkext.plans.key_types import parse_key_type
 from sparkext.plans.morsel import BudgetLimits, OutputSizeController
 from sparkext.plans.scan import Split
@@ -46,6 +51,7 @@ from sparkext.types import arrow_key_type, conform
 _ROW_ID_BYTES = 8
 _LOOKUP_BYTES = 16  # first and count of every probe row
 _PROBE_KIND = {"right": "inner", "full": "left"}
+_LEAST_PART_ROWS = 4_096  # of which a thread makes more than it costs to ask it
 _MIRRORED = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
 
 Found = Matches | Candidates | NestedLoop
@@ -101,6 +107,8 @@ class _Join:
         self.key_types = [arrow_key_type(parse_key_type(key.type)) for key in spec.keys]
         self.null_safe = [key.null_safe for key in spec.keys]
         self.theta = None if spec.theta is None else bind_theta(spec.theta, source, build)
+        self.looked_up = _looked_up(spec)
+        self.tested = () if spec.condition is None else tuple(ColumnRef(*place) for place in spec.condition.columns())
         preserves_build = spec.how in BUILD_PRESERVING
         self.matched = np.zeros(build.rows, dtype=np.uint8) if preserves_build else None
 
@@ -182,11 +190,18 @@ class _Join:
         return rows
 
 
+def _looked_up(spec: JoinSpec) -> tuple[ColumnRef, ...]:
+    """Return the columns that are gathered to look up rows of a join."""
+    compared = [key.probe for key in spec.keys] + [pair.probe for pair in spec.ranges]
+    return tuple(compared if spec.as_of is None else [*compared, spec.as_of.probe])
+
+
 class Pipeline:
     """A spec bound to its build sides, for one task. `run` may be called once; `metrics` is complete afterwards.
 
     `output_schema` is what the result is declared to be: every batch is held against it. `headroom` reads the free
-    memory (bytes and the name of the binding limit, or None if unknown), which `tasks_sharing` tasks draw on.
+    memory (bytes and the name of the binding limit, or None if unknown), `tasks` counts those that draw on it. The task
+    owns `cores`.
     """
 
     def __init__(
@@ -196,7 +211,8 @@ class Pipeline:
         output_schema: pa.Schema,
         settings: Settings,
         headroom: Callable[[], tuple[int, str] | None],
-        tasks_sharing: int = 1,
+        tasks: Callable[[str], int] = lambda limit: 1,
+        cores: int = 1,
         task: TaskId = NO_TASK,
     ) -> None:
         if len(builds) != len(spec.joins):
@@ -205,12 +221,20 @@ class Pipeline:
         self._joins = [_Join(*of) for of in zip(spec.joins, builds, range(1, len(builds) + 1), strict=True)]
         self._schema = output_schema
         self._settings = settings
+        self._delivery = DELIVERIES[settings.delivery]
+        self._threads = cores if self._delivery.parallel else 1
         limits = BudgetLimits(
-            settings.morsel_min_rows, settings.morsel_max_rows, settings.memory_fraction, tasks_sharing
+            settings.morsel_min_rows,
+            settings.morsel_max_rows,
+            settings.morsel_max_bytes,
+            settings.memory_fraction,
+            self._threads,
+            self._delivery.rows,
         )
         self._controller = OutputSizeController(
-            self._row_bytes(), limits, headroom, keep_decisions=settings.report_decisions
+            self._row_bytes(), limits, headroom, tasks, keep_decisions=settings.report_decisions
         )
+        self._spending = Lock()
         self._seconds = [0.0] * (len(self._joins) + 1)
         self.metrics = TaskMetrics(task)
 
@@ -226,34 +250,64 @@ class Pipeline:
     def _measured(self, results: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         started = time.perf_counter()
         try:
-            yield from results
+            for batch in results:
+                self.metrics.batches_out += 1
+                yield batch
         except PairArithmeticError as error:
             raise ConditionError(f"the condition of a join fails: {error}") from error
+        except VarBytesOverflowError as error:
+            raise SchemaMismatchError("a single string or binary value holds more than 2 GiB") from error
         finally:
             # Also where a LIMIT stops the task early, or an error does.
             self._finish_metrics(started)
 
     def _scanned(self, row_sets: Iterable[RowSet]) -> Iterator[pa.RecordBatch]:
+        return self._delivered(0, self._counted_in(row_sets))
+
+    def _counted_in(self, row_sets: Iterable[RowSet]) -> Iterator[RowSet]:
         for rows in row_sets:
             self.metrics.morsels += 1
             self.metrics.rows_in += rows.length
-            yield from self._flow(0, rows)
+            yield rows
 
     def _morsels(self, incoming: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         owned: list[Int64Array] = []
-        probe_schema: pa.Schema | None = None
+        probe_schemas: list[pa.Schema] = []
+        yield from self._delivered(0, self._probe_rows(incoming, owned, probe_schemas))
+        if owned:
+            yield from self._delivered(1, self._unmatched_build_rows(np.concatenate(owned), probe_schemas[0]))
+
+    def _probe_rows(
+        self, incoming: Iterator[pa.RecordBatch], owned: list[Int64Array], probe_schemas: list[pa.Schema]
+    ) -> Iterator[RowSet]:
+        """Yield the probe rows of each morsel; collect which build rows the task owns, and how the probe side looks."""
         for morsel in incoming:
             self.metrics.morsels += 1
             probe, owned_rows = self._split_owned(morsel)
             self.metrics.rows_in += probe.num_rows
             if owned_rows is not None:
                 owned.append(owned_rows)
-            probe_schema = probe.schema
+            if not probe_schemas:
+                probe_schemas.append(probe.schema)
             if probe.num_rows:
-                columns = [Column.of(column) for column in probe.columns]
-                yield from self._flow(0, RowSet.of_morsel(columns, probe.num_rows))
-        if owned and probe_schema is not None:
-            yield from self._unmatched_build_rows(np.concatenate(owned), probe_schema)
+                yield RowSet.of_morsel([Column.of(column) for column in probe.columns], probe.num_rows)
+
+    def _delivered(self, first: int, row_sets: Iterable[RowSet]) -> Iterator[pa.RecordBatch]:
+        """Push rows through join number `first` and all that follow it, in the way that is asked for."""
+        stages: list[Stage] = [partial(self._joined, number) for number in range(first, len(self._joins))]
+        stages.append(self._gather)
+        if self._delivery.by_sets and self._threads == 1:
+            yield from set_at_a_time(stages, row_sets, None)
+        elif self._threads == 1:
+            yield from depth_first(stages, row_sets)
+        elif self._settings.threads == "independent" and not self._delivery.by_sets:
+            yield from independent(stages, row_sets, self._threads)
+        else:
+            with ThreadPoolExecutor(self._threads) as pool:
+                if self._delivery.by_sets:
+                    yield from set_at_a_time(stages, row_sets, pool)
+                else:
+                    yield from cooperative(stages, row_sets, _parts, pool, self._threads)
 
     def _counted(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         expected = self._spec.owner_columns + self._spec.probe_columns
@@ -282,23 +336,26 @@ class Pipeline:
         parts = self._joins[0].columns[self._spec.owned_by].take(None, missing=False).to_numpy(zero_copy_only=False)
         return np.flatnonzero(np.isin(parts, ids))
 
-    def _flow(self, operator: int, rows: RowSet) -> Iterator[pa.RecordBatch]:
-        """Push rows through join number `operator` and all that follow it."""
-        if operator == len(self._joins):
-            yield from self._gather(rows)
-            return
+    def _joined(self, operator: int, rows: RowSet) -> Iterator[RowSet]:
+        """Give out what join number `operator` makes of these rows."""
         join = self._joins[operator]
-        started = time.perf_counter()
-        try:
-            matches = join.lookup(rows)
-        except VarBytesOverflowError:
-            for half in _halves(rows):
-                yield from self._flow(operator, half)
-            return
-        self._seconds[operator] += time.perf_counter() - started
         results = self._conditional if join.is_conditional else self._unconditional
-        for output in results(operator, rows, matches):
-            yield from self._flow(operator + 1, output)
+        # Of keys that are copied to be looked up, no more than a budget at a time.
+        for piece in self._pieces(rows, join.looked_up, self._controller.most_bytes(operator)):
+            started = time.perf_counter()
+            matches = join.lookup(piece)
+            self._spent(operator, started)
+            yield from results(operator, piece, matches)
+
+    def _pieces(self, rows: RowSet, references: Sequence[ColumnRef], most_bytes: int) -> Iterator[RowSet]:
+        start = 0
+        for end in rows.within(references, most_bytes):
+            yield rows.slice(start, end - start)
+            start = end
+
+    def _spent(self, operator: int, started: float) -> None:
+        with self._spending:
+            self._seconds[operator] += time.perf_counter() - started
 
     def _unconditional(self, operator: int, rows: RowSet, matches: Found) -> Iterator[RowSet]:
         """Give out what a join makes of these rows, a budget at a time."""
@@ -316,18 +373,19 @@ class Pipeline:
         join = self._joins[operator]
         found = np.zeros(rows.length, dtype=np.bool_)
         for pairs in self._pairs(operator, rows.length, matches, "inner"):
-            started = time.perf_counter()
-            candidates = rows.joined(pairs, join.build.columns, outer=False)
-            kept = join.kept(candidates)
-            if kept is not None:
-                candidates = candidates.picked(kept)
-            if pairs.probe_rows is None:
-                found[slice(None) if kept is None else kept] = True
-            else:
-                found[pairs.probe_rows if kept is None else pairs.probe_rows[kept]] = True
-            self._seconds[operator] += time.perf_counter() - started
-            if candidates.length and join.probe_kind in ("inner", "left"):
-                yield candidates
+            probe_rows = np.arange(pairs.length) if pairs.probe_rows is None else pairs.probe_rows
+            tried = 0
+            pairs_tried = rows.joined(pairs, join.build.columns, outer=False)
+            for candidates in self._pieces(pairs_tried, join.tested, self._controller.most_bytes(operator)):
+                started = time.perf_counter()
+                kept = join.kept(candidates)
+                of_piece = probe_rows[tried : tried + candidates.length]
+                found[of_piece if kept is None else of_piece[kept]] = True
+                tried += candidates.length
+                given = candidates if kept is None else candidates.picked(kept)
+                self._spent(operator, started)
+                if given.length and join.probe_kind in ("inner", "left"):
+                    yield given
         yield from self._decided(operator, rows, found)
 
     def _decided(self, operator: int, rows: RowSet, found: npt.NDArray[np.bool_]) -> Iterator[RowSet]:
@@ -340,7 +398,7 @@ class Pipeline:
         ids = frozen(wanted.astype(row_id_dtype(rows.length)))
         start = 0
         while start < ids.size:
-            piece = ids[start : start + self._controller.budget(operator)]
+            piece = ids[start : start + self._controller.budget(operator).rows]
             build_rows = {"left": np.full_like(piece, -1), "existence": piece}.get(kind)
             columns = join.existence(found) if kind == "existence" else join.columns
             yield rows.joined(Pairs(piece.size, piece, build_rows), columns, join.outer)
@@ -356,14 +414,14 @@ class Pipeline:
         cursor = START
         while remaining:
             started = time.perf_counter()
-            budget = self._controller.budget(operator)
+            budget = self._controller.budget(operator).rows
             before = cursor.row
             pairs, cursor = probe(matches, kind, cursor, budget, remaining)
             remaining -= pairs.length
             used = cursor.row - before if remaining else rows_in
             rows_in -= used
             self._controller.observe(operator, used, pairs.length, None)
-            self._seconds[operator] += time.perf_counter() - started
+            self._spent(operator, started)
             yield pairs
         if rows_in:
             self._controller.observe(operator, rows_in, 0, None)
@@ -373,11 +431,11 @@ class Pipeline:
         cursor, ended = START, False
         while not ended:
             started = time.perf_counter()
-            budget = self._controller.budget(operator)
+            budget = self._controller.budget(operator).rows
             before = cursor.row
             pairs, cursor, ended = candidates.probe(kind, cursor, budget)
             self._controller.observe(operator, cursor.row - before, pairs.length, None)
-            self._seconds[operator] += time.perf_counter() - started
+            self._spent(operator, started)
             if pairs.length:
                 yield pairs
 
@@ -386,30 +444,25 @@ class Pipeline:
         gather = len(self._joins)
         start = 0
         while start < rows.length:
-            length = min(self._controller.budget(gather), rows.length - start)
+            budget = self._controller.budget(gather)
             started = time.perf_counter()
-            batches = list(self._output_batches(rows.slice(start, length)))
-            self._seconds[gather] += time.perf_counter() - started
-            self._controller.observe(gather, length, length, sum(batch.nbytes for batch in batches))
-            start += length
-            self.metrics.batches_out += len(batches)
-            yield from batches
+            piece = rows.slice(start, min(budget.rows, rows.length - start))
+            piece = piece.slice(0, piece.within(self._spec.outputs, budget.bytes)[0])
+            batch = self._output_batch(piece)
+            self._spent(gather, started)
+            self._controller.observe(gather, piece.length, piece.length, batch.nbytes)
+            start += piece.length
+            yield batch
 
-    def _output_batches(self, rows: RowSet) -> Iterator[pa.RecordBatch]:
-        """Gather all output columns; halve the rows where their strings do not fit one batch."""
-        try:
-            arrays = [self._output(rows, number, ref) for number, ref in enumerate(self._spec.outputs)]
-        except VarBytesOverflowError:
-            for half in _halves(rows):
-                yield from self._output_batches(half)
-            return
+    def _output_batch(self, rows: RowSet) -> pa.RecordBatch:
+        """Gather all output columns."""
+        arrays = [self._output(rows, number, ref) for number, ref in enumerate(self._spec.outputs)]
         # Rows without columns are as many nulls where a column is declared, else structs of no field.
         if not arrays and len(self._schema):
             arrays = [pa.nulls(rows.length, self._schema.field(0).type)]
         if arrays:
-            yield pa.RecordBatch.from_arrays(arrays, names=self._schema.names)
-        else:
-            yield pa.RecordBatch.from_struct_array(pa.Array.from_buffers(pa.struct([]), rows.length, [None]))
+            return pa.RecordBatch.from_arrays(arrays, names=self._schema.names)
+        return pa.RecordBatch.from_struct_array(pa.Array.from_buffers(pa.struct([]), rows.length, [None]))
 
     def _output(self, rows: RowSet, number: int, reference: ColumnRef) -> pa.Array:
         """Gather one output column and hold it against the declared type."""
@@ -422,18 +475,18 @@ class Pipeline:
                 f"output column {field.name!r} is declared as {field.type}, the pipeline produced {array.type}: {error}"
             ) from error
 
-    def _unmatched_build_rows(self, owned: Int64Array, probe_schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    def _unmatched_build_rows(self, owned: Int64Array, probe_schema: pa.Schema) -> Iterator[RowSet]:
         """Give out the build rows that no probe row matched, with nulls for the probe side (right and full joins)."""
         join = self._joins[0]
         rows = join.unmatched(owned)
         no_probe = [Column.of(pa.array([], field.type)) for field in probe_schema]
         start = 0
         while start < rows.size:
-            length = min(self._controller.budget(0), rows.size - start)
+            length = min(self._controller.budget(0).rows, rows.size - start)
             missing = SourceRows(frozen(np.full(length, -1, dtype=rows.dtype)), missing=True)
             build_rows = SourceRows(frozen(rows[start : start + length]))
             self._controller.observe(0, 0, length, None)
-            yield from self._flow(1, RowSet(length, (no_probe, join.columns), (missing, build_rows)))
+            yield RowSet(length, (no_probe, join.columns), (missing, build_rows))
             start += length
 
     def _row_bytes(self) -> list[float]:
@@ -459,9 +512,6 @@ class Pipeline:
         self.metrics.elapsed_seconds = time.perf_counter() - started
 
 
-def _halves(rows: RowSet) -> tuple[RowSet, RowSet]:
-    """Part rows whose strings do not fit one Arrow array. A single string always fits the batch that it came in."""
-    if rows.length < 2:
-        raise SchemaMismatchError("a single string or binary value holds more than 2 GiB")
-    half = rows.length // 2
-    return rows.slice(0, half), rows.slice(half, rows.length - half)
+def _parts(rows: RowSet, threads: int) -> list[RowSet]:
+    """Divide rows among threads, as far as that pays."""
+    return rows.parts(max(1, min(threads, rows.length // _LEAST_PART_ROWS)))

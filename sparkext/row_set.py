@@ -6,14 +6,16 @@ the row ids to fetch columns from. Payload is gathered once, at the end, for the
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from sparkext.kernels.buffers import Int64Array
 from sparkext.kernels.gather import compose
 from sparkext.kernels.jit import frozen
 from sparkext.kernels.keys import cast_key
@@ -43,7 +45,16 @@ class SourceRows:
 
 
 class SourceColumn(Protocol):
-    """A column that rows are gathered from: one in memory, or one that is read when that happens."""
+    """A column that rows are gathered from: one in memory, or one that is read when that happens (see `Column`)."""
+
+    @property
+    def most_row_bytes(self) -> float:
+        """Bytes that no row exceeds when it is gathered."""
+        ...
+
+    def add_sizes(self, rows: RowIds, missing: bool, sizes: Int64Array) -> None:
+        """Add to `sizes` the bytes that each of `rows` takes when it is gathered."""
+        ...
 
     def take(self, rows: RowIds | None, missing: bool) -> pa.Array:
         """Return the column at `rows` (see `Column.take`)."""
@@ -96,6 +107,32 @@ class RowSet:
         )
         return RowSet(length, self.columns, rows)
 
+    def parts(self, count: int) -> list[RowSet]:
+        """Return these rows in so many parts of about the same size, none of them empty."""
+        edges = [self.length * number // count for number in range(count + 1)]
+        return [self.slice(start, stop - start) for start, stop in pairwise(edges) if stop > start]
+
+    def within(self, references: Iterable[ColumnRef], most_bytes: int) -> list[int]:
+        """Part the rows so that each part's columns are gathered into at most `most_bytes`, or it is a single row.
+
+        Return where each part ends. Columns that are given out as they are, without a copy, count nothing.
+        """
+        gathered = [(self.columns[ref.source][ref.column], self.rows[ref.source]) for ref in _plain(references)]
+        copied = [(column, rows.ids, rows.missing) for column, rows in gathered if rows.ids is not None]
+        if sum(column.most_row_bytes for column, _, _ in copied) * self.length <= most_bytes:
+            return [self.length]
+        sizes = np.zeros(self.length, dtype=np.int64)
+        for column, ids, missing in copied:
+            column.add_sizes(ids, missing, sizes)
+        total = np.cumsum(sizes)
+        ends: list[int] = []
+        start = 0
+        while start < self.length:
+            before = int(total[start - 1]) if start else 0
+            start = max(start + 1, int(np.searchsorted(total, before + most_bytes, side="right")))
+            ends.append(start)
+        return ends
+
     def gather(self, reference: ColumnRef) -> pa.Array:
         """Fetch one column for these rows.
 
@@ -110,3 +147,11 @@ class RowSet:
         target = arrow_key_type(parse_key_type(reference.type))
         otherwise = self.gather(reference.otherwise)
         return cast_key(array, target).fill_null(cast_key(otherwise, target))
+
+
+def _plain(references: Iterable[ColumnRef]) -> Iterator[ColumnRef]:
+    """Yield columns and their alternatives, each once."""
+    for reference in dict.fromkeys(references):
+        yield reference
+        if reference.otherwise is not None:
+            yield from _plain([reference.otherwise])

@@ -13,7 +13,8 @@ import pyarrow as pa
 from sparkext import freed_memory
 from sparkext.config import Settings
 from sparkext.index_store import BuildSide
-from sparkext.memory import process_probe
+from sparkext.ledger import Tasks, task_entered
+from sparkext.memory import CappedProbe, MemoryProbe, process_probe
 from sparkext.metrics import NO_TASK, ScanMetrics, TaskId
 from sparkext.parquet_scan import ParquetScan
 from sparkext.pipeline import Pipeline, index_recipe, probe_bounds
@@ -30,7 +31,8 @@ class PipelineTask:
 
     `scan`: how to read the probe side, where batches do not hold its rows but say which splits to read: in texts, or as
     numbers of `parts`.
-    `tasks_sharing`: tasks that run on one executor at a time, or None for as many as this process may use cores.
+    `tasks_sharing`: tasks that run on one executor at a time, where those that do cannot be counted; None for as many
+    as this process may use cores.
     """
 
     spec_json: str
@@ -44,6 +46,10 @@ class PipelineTask:
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Join one partition."""
+        with task_entered(self.tasks_sharing or len(os.sched_getaffinity(0))) as tasks:
+            yield from self._joined(batches, tasks)
+
+    def _joined(self, batches: Iterable[pa.RecordBatch], tasks: Tasks) -> Iterator[pa.RecordBatch]:
         spec = PipelineSpec.from_json(self.spec_json)
         builds = self._open(spec)
         pipeline = Pipeline(
@@ -51,8 +57,9 @@ class PipelineTask:
             builds,
             self.output_schema,
             self.settings,
-            process_probe().headroom,
-            self.tasks_sharing or len(os.sched_getaffinity(0)),
+            freed_memory.headroom_after_release(_probe(self.settings.memory_max_bytes)),
+            tasks,
+            _cores(),
             _task_id(),
         )
         try:
@@ -112,6 +119,19 @@ class BuildRowsTask:
             keys = [columns[column].slice(at, length) for column in self.key_columns]
             arrays = [conform(array, field.type) for array, field in zip([ids, *keys], self.output_schema, strict=True)]
             yield pa.RecordBatch.from_arrays(arrays, names=self.output_schema.names)
+
+
+def _probe(max_bytes: int) -> MemoryProbe | CappedProbe:
+    probe = process_probe()
+    return CappedProbe(probe, max_bytes) if max_bytes else probe
+
+
+def _cores() -> int:
+    """Return how many cores this task owns."""
+    from pyspark import TaskContext
+
+    context = TaskContext.get()
+    return 1 if context is None else max(1, context.cpus())
 
 
 def _task_id() -> TaskId:

@@ -23,6 +23,7 @@ from sparkext.kernels.jit import JIT_ENABLED
 from sparkext.kernels.matches import Pairs
 from sparkext.pipeline import Pipeline, index_recipe
 from sparkext.plans import algorithm as plans_algorithm
+from sparkext.plans.delivery import DELIVERIES
 from sparkext.plans.spec import RANGE_OPERATORS, ColumnRef, JoinSpec, KeyPair, PipelineSpec, RangePair
 from tests.kernels.support import FULL_MASK, examples
 from tests.oracle import pipelines as oracle
@@ -489,14 +490,20 @@ def test_the_key_of_a_full_join_with_using_is_whichever_side_has_it(left: str, r
 # Types, and what does not fit.
 
 
-def one_join(output: pa.DataType, payload: pa.Array, name: str = "price") -> tuple[Pipeline, pa.RecordBatch]:
+def one_join(
+    output: pa.DataType,
+    payload: pa.Array,
+    name: str = "price",
+    with_settings: Settings = DEFAULTS,
+    headroom: Headroom = HEADROOMS["unknown"],
+) -> tuple[Pipeline, pa.RecordBatch]:
     """A pipeline whose output `name` is declared as `output` and made from `payload`."""
     join = JoinSpec("inner", (KeyPair(ColumnRef(0, 0), 0, "int64", False),), "auto", "typed")
     spec = PipelineSpec(1, (join,), (ColumnRef(0, 0), ColumnRef(1, 1)))
     keys = pa.array(range(len(payload)), pa.int64())
     builds = [build_side([keys, payload], len(payload), join, FULL_MASK)]
     schema = pa.schema([("key", pa.int64()), (name, output)])
-    return Pipeline(spec, builds, schema, DEFAULTS, lambda: None), pa.record_batch({"key": keys})
+    return Pipeline(spec, builds, schema, with_settings, headroom), pa.record_batch({"key": keys})
 
 
 @pytest.mark.parametrize(
@@ -537,27 +544,40 @@ def test_every_join_needs_its_build_side() -> None:
         Pipeline(case.spec, case.builds[:2], case.schema, DEFAULTS, lambda: None)
 
 
-def test_batches_are_halved_until_their_strings_fit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gather, "MAX_VAR_BYTES", 100)
-    monkeypatch.setattr(gather, "_ONE_PASS_BYTES", 0)
-    payload = ["x" * size for size in (30, 30, 30, 30, 0, 90, 10, 1, 100, 99)]
-    pipeline, batch = one_join(pa.string(), pa.array(payload))
+def test_batches_hold_as_many_strings_as_they_may() -> None:
+    payload = ["x" * size for size in (30, 30, 30, 30, 0, 90, 10, 1, 100, 99, 500, 3)]
+    pipeline, batch = one_join(pa.string(), pa.array(payload), with_settings=settings(morsel_max_bytes=300))
     found = list(pipeline.run([batch, batch]))
     assert [value for output in found for value in output.column("price").to_pylist()] == payload * 2
-    assert all(sum(map(len, output.column("price").to_pylist())) <= 100 for output in found)
-    assert 4 < len(found) < 20
+    for output in found:
+        assert output.num_rows == 1 or sum(len(value) + 4 for value in output.column("price").to_pylist()) <= 300
+    assert 4 < len(found) < 24
     assert pipeline.metrics.batches_out == len(found)
+
+
+@pytest.mark.parametrize("free", [0, 1 << 20, 8 << 20])
+def test_wide_rows_stay_within_what_memory_allows(free: int) -> None:
+    """200 rows of 100 KB and one of 20 MB: a mebibyte at a time, a third of half of the headroom, or one row."""
+    payload = ["x" * 100_000] * 200 + ["y" * 20_000_000] + ["z"]
+    pipeline, batch = one_join(pa.string(), pa.array(payload), headroom=lambda: (free, "cgroup"))
+    most = max(1 << 20, free // 6)
+    count = 0
+    for output in pipeline.run([batch]):
+        assert output.num_rows == 1 or output.nbytes <= most
+        count += output.num_rows
+    assert count == len(payload)
 
 
 def test_a_row_that_no_batch_can_hold_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gather, "MAX_VAR_BYTES", 100)
     monkeypatch.setattr(gather, "_ONE_PASS_BYTES", 0)
-    pipeline, batch = one_join(pa.string(), pa.array(["short", "x" * 101]))
+    payload = pa.array(["short", "x" * 101])
+    pipeline, batch = one_join(pa.string(), payload, with_settings=settings(morsel_max_bytes=100))
     with pytest.raises(SchemaMismatchError, match="more than 2 GiB"):
         list(pipeline.run([batch]))
 
 
-def test_string_keys_of_a_morsel_may_exceed_what_one_batch_holds(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_string_keys_of_later_joins_are_copied_by_the_budget(monkeypatch: pytest.MonkeyPatch) -> None:
     """Keys of a later join are gathered for all rows that an earlier one gave out, however long their strings are."""
     generator = random.Random(8)
     tables = [make_table(generator, 20, 0.1) for _ in range(3)]
@@ -566,4 +586,29 @@ def test_string_keys_of_a_morsel_may_exceed_what_one_batch_holds(monkeypatch: py
     monkeypatch.setattr(gather, "MAX_VAR_BYTES", 100)
     monkeypatch.setattr(gather, "_ONE_PASS_BYTES", 0)
     assert sum(len("key" * 3) for _ in case.stages[1]) > 200
-    case.check()
+    case.check(settings(morsel_max_bytes=100))
+
+
+# Ways of delivery, and threads.
+
+
+@pytest.mark.parametrize("delivery", DELIVERIES)
+@pytest.mark.parametrize(("threads", "cores"), [("cooperative", 1), ("cooperative", 3), ("independent", 3)])
+def test_every_way_of_delivery_gives_the_same_rows(
+    delivery: str, threads: str, cores: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pipeline_module, "_LEAST_PART_ROWS", 2)
+    for how in ("inner", "left", "right", "full"):
+        generator = random.Random(17)
+        tables = [make_table(generator, size, 0.2) for size in (60, 30, 20)]
+        steps = [Step(how, [(Reference(0, 1), 1)], [False]), Step("left", [(Reference(1, 3), 3)], [True])]
+        case = Case(tables, steps, [Reference(source, 0) for source in range(3)])
+        way = settings(delivery=delivery, threads=threads, morsel_max_rows=8, morsel_min_rows=1)
+        pipeline = Pipeline(case.spec, case.builds, case.schema, way, lambda: None, cores=cores)
+        got = rows_in_order(pipeline.run(case.input([10, 30])), case.schema, 200_000)
+        expected = canonical_rows(case.arrow_values(case.expected))
+        if cores > 1:
+            assert sorted(canonical_rows(got)) == sorted(expected)
+        else:
+            assert canonical_rows(got) == expected
+        assert pipeline.metrics.batches_out > 0

@@ -30,8 +30,12 @@ class Settings(conf: SQLConf) {
   // Only workers need these. A bad one is refused all the same before any job runs.
   private val maxRows = read("spark.sparkext.morsel.maxRows")(_.toLongOption.filter(_ >= 1))
   private val minRows = read("spark.sparkext.morsel.minRows")(_.toLongOption.filter(_ >= 1))
+  read("spark.sparkext.morsel.maxBytes")(bytesFrom(1, 1L << 30))
+  read("spark.sparkext.memory.maxBytes")(bytesFrom(0, Long.MaxValue))
+  read("spark.sparkext.delivery")(Some(_).filter(Deliveries))
+  read("spark.sparkext.threads")(Some(_).filter(Set("cooperative", "independent")))
   read("spark.sparkext.memory.fraction")(_.toDoubleOption.filter(share => share > 0 && share <= 1))
-  read("spark.sparkext.indexCache.maxBytes")(text => Try(JavaUtils.byteStringAsBytes(text)).toOption.filter(_ >= 0))
+  read("spark.sparkext.indexCache.maxBytes")(bytesFrom(0, Long.MaxValue))
   read("spark.sparkext.report.decisions")(_.toLongOption.filter(_ >= 0))
   read("spark.sparkext.debug.hashMask") { value =>
     val mask = if (value.toLowerCase(Locale.ROOT).startsWith("0x")) Try(BigInt(value.drop(2), 16)) else Try(BigInt(value))
@@ -50,6 +54,11 @@ class Settings(conf: SQLConf) {
 }
 
 object Settings {
+  private val Deliveries = Set("adaptive", "morsel", "block", "tuple", "materialize", "materialize_parallel")
+
+  private def bytesFrom(least: Long, most: Long)(text: String): Option[Long] =
+    Try(JavaUtils.byteStringAsBytes(text)).toOption.filter(size => size >= least && size <= most)
+
   private val PartsPerSlot = 4
   private val Prefix = "spark.sparkext."
   private val Expected = ".expected"
@@ -66,7 +75,7 @@ object Settings {
 
   /** A build side's limit as the key or a hint writes it. */
   def bytes(value: String): Long =
-    parsed(MaxBuildBytes, value)(text => Try(JavaUtils.byteStringAsBytes(text)).toOption.filter(_ >= 1))
+    parsed(MaxBuildBytes, value)(bytesFrom(1, Long.MaxValue))
 
   /** An algorithm as the key or a hint writes it. */
   def algorithmNamed(value: String): String =

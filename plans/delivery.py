@@ -1,0 +1,173 @@
+"""How operators of a chain hand on their rows: the ways of Kawashima & Tatebe's table, as orders of calls.
+
+An operator is a *stage*: called with an item (rows), it yields items, one for each time it is asked for more, and how
+large those are is its own matter. What differs between the ways is who is asked when:
+
+    depth first       what a stage yields goes all the way down before the stage is asked again: one item a stage
+                      exists at any time (tuple, block, morsel and adaptive, which differ in the size of items)
+    set at a time     a stage gets all items and yields all it has, then the next stage begins (materialisation)
+
+and, where a task owns several cores, on what its threads work:
+
+    cooperative       all on parts of the same item, at the same stage; each of them yields one item at a time, and
+                      all of these go down before any thread is asked again
+    independent       each on an item of its own, through all stages
+
+Source: Kawashima & Tatebe, "Data delivery between operators in parallel databases", table and conclusion 2.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Executor
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+T = TypeVar("T")
+Stage = Callable[[Any], Iterator[Any]]
+Divide = Callable[[Any, int], Sequence[Any]]
+
+_QUEUED_PER_THREAD = 2
+
+
+@dataclass(frozen=True)
+class Delivery:
+    """One way of delivery.
+
+    `rows`: how many an output has; None where the controller decides from the free memory. `parallel`: whether it uses
+    all cores that a task owns.
+    """
+
+    rows: int | None
+    by_sets: bool = False
+    parallel: bool = True
+
+
+MORSEL_ROWS = 200_000
+
+DELIVERIES = {
+    "adaptive": Delivery(None),
+    "morsel": Delivery(MORSEL_ROWS),
+    "block": Delivery(1_024),
+    "tuple": Delivery(1, parallel=False),
+    "materialize": Delivery(MORSEL_ROWS, by_sets=True, parallel=False),
+    "materialize_parallel": Delivery(MORSEL_ROWS, by_sets=True),
+}
+"""By their names: HyPer's morsels, MonetDB/X100's blocks, Volcano's tuples, set materialisation.
+
+How large the pieces of a set are does not matter: all of them are kept until the next stage begins.
+"""
+
+
+def depth_first(stages: Sequence[Stage], items: Iterable[Any]) -> Iterator[Any]:
+    """Yield what the last stage makes of the items, one item at a time under way at every stage."""
+    if not stages:
+        yield from items
+        return
+    for item in items:
+        yield from depth_first(stages[1:], stages[0](item))
+
+
+def cooperative(
+    stages: Sequence[Stage], items: Iterable[Any], divide: Divide, pool: Executor, threads: int
+) -> Iterator[Any]:
+    """The same with each item divided among threads, which are asked for one item each in turn."""
+    if not stages:
+        yield from items
+        return
+    for item in items:
+        active = [stages[0](part) for part in divide(item, threads)]
+        while active:
+            given = list(pool.map(_next, active))
+            yield from cooperative(stages[1:], (one for some in given for one in some), divide, pool, threads)
+            active = [stage for stage, some in zip(active, given, strict=True) if some]
+
+
+def independent(stages: Sequence[Stage], items: Iterable[Any], threads: int) -> Iterator[Any]:
+    """Let each thread take an item and see it through all stages; yield what they make of them, in any order."""
+    shared = _Shared(items)
+    return _merged([depth_first(stages, shared) for _ in range(threads)])
+
+
+def set_at_a_time(stages: Sequence[Stage], items: Iterable[Any], pool: Executor | None) -> Iterator[Any]:
+    """Let every stage finish all items before the next one begins; with a pool, on several items at once."""
+    held: list[Any] = list(items)
+    for stage in stages:
+        outputs = pool.map(_all_of(stage), held) if pool is not None else map(_all_of(stage), held)
+        held = [item for output in outputs for item in output]
+    yield from held
+
+
+def _next(stage: Iterator[T]) -> list[T]:
+    """Return the next item of a stage, if there is one."""
+    for item in stage:
+        return [item]
+    return []
+
+
+def _all_of(stage: Stage) -> Callable[[Any], list[Any]]:
+    return lambda item: list(stage(item))
+
+
+class _Shared(Generic[T]):
+    """One iterator that several threads draw from."""
+
+    def __init__(self, items: Iterable[T]) -> None:
+        self._items = iter(items)
+        self._lock = threading.Lock()
+
+    def __iter__(self) -> Iterator[T]:
+        return self
+
+    def __next__(self) -> T:
+        with self._lock:
+            return next(self._items)
+
+
+class _Left(Exception):
+    """Nobody takes what is yielded any more."""
+
+
+def _merged(streams: Sequence[Iterator[T]]) -> Iterator[T]:
+    """Run every stream in a thread of its own, and yield what they do, through a short queue."""
+    output: queue.Queue[Any] = queue.Queue(_QUEUED_PER_THREAD * len(streams))
+    left = threading.Event()
+
+    def put(item: object) -> None:
+        while True:
+            if left.is_set():
+                raise _Left
+            try:
+                return output.put(item, timeout=0.05)
+            except queue.Full:
+                continue
+
+    def drain(stream: Iterator[T]) -> None:
+        try:
+            for item in stream:
+                put((item, None))
+            put((None, None))
+        except _Left:
+            pass
+        except BaseException as error:
+            put((None, error))
+
+    threads = [threading.Thread(target=drain, args=(stream,), daemon=True) for stream in streams]
+    for thread in threads:
+        thread.start()
+    running = len(streams)
+    try:
+        while running:
+            item, error = output.get()
+            if error is not None:
+                raise error
+            if item is None:
+                running -= 1
+            else:
+                yield item
+    finally:
+        left.set()
+        for thread in threads:
+            thread.join()

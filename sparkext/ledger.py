@@ -1,0 +1,159 @@
+"""The tasks of this node that draw on the same memory: a small file that their workers share, one slot a task.
+
+Every worker reads the same headroom, and tasks that decide at the same moment would all spend it. So each divides it
+among those that run: counted here, as executors and applications know nothing of each other. A slot holds
+
+    process id │ when that process started │ its memory control group │ (unused)
+
+as int64 numbers. The file is mapped, and a count is a look at it. Slots are taken and given back under a lock; those of
+processes that have died are free: whoever looks next finds them. A file per PID namespace, as processes of another have
+other numbers; other users' tasks, and what is no task, show in the headroom only.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import mmap
+import os
+import stat
+import tempfile
+import time
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import numpy as np
+
+from sparkext.memory import LimitName
+
+_SLOTS = 1024
+_FIELDS = 4
+_SWEEP_SECONDS = 1.0
+_SHARED_MEMORY = Path("/dev/shm")
+
+Tasks = Callable[[str], int]
+"""Counts the tasks that draw on a limit, by its name."""
+
+
+@contextmanager
+def task_entered(otherwise: int) -> Iterator[Tasks]:
+    """Count this process's task while it runs; give what counts those that share its memory.
+
+    Where no ledger can be kept (a read-only machine, a file that is not ours), `otherwise` are taken to run.
+    """
+    try:
+        ledger = Ledger(_folder() / f"sparkext-{os.getuid()}-{_pid_namespace()}.tasks")
+    except OSError:
+        yield lambda limit: otherwise if _is_shared(limit) else 1
+        return
+    with ledger:
+        yield ledger.tasks
+
+
+class Ledger:
+    """One task's hold of the file at `path`: a slot of its own, and the view of all others.
+
+    Raises OSError if the file cannot be had, or is anything but a file of this user's that no other may write.
+    """
+
+    def __init__(self, path: Path) -> None:
+        """Open the file, making it if need be, and take a slot."""
+        self._descriptor = _open_private(path)
+        try:
+            os.ftruncate(self._descriptor, _SLOTS * _FIELDS * 8)
+            self._mapped = mmap.mmap(self._descriptor, _SLOTS * _FIELDS * 8)
+        except BaseException:
+            os.close(self._descriptor)
+            raise
+        self._slots = np.frombuffer(self._mapped, dtype=np.int64).reshape(_SLOTS, _FIELDS)
+        self._group = _memory_group()
+        self._swept = time.monotonic()
+        with self._locked():
+            self._sweep()
+            free = np.flatnonzero(self._slots[:, 0] == 0)
+            self._own = int(free[0]) if free.size else None
+            if self._own is not None:
+                self._slots[self._own] = (os.getpid(), _started(os.getpid()) or 0, self._group, 0)
+
+    def __enter__(self) -> Ledger:
+        """Hold the slot."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Give the slot back."""
+        with self._locked():
+            if self._own is not None:
+                self._slots[self._own] = 0
+        del self._slots
+        self._mapped.close()
+        os.close(self._descriptor)
+
+    def tasks(self, limit: str) -> int:
+        """Count the tasks, this one included, that draw on what a limit leaves."""
+        if not _is_shared(limit):
+            return 1
+        if time.monotonic() > self._swept + _SWEEP_SECONDS:
+            with self._locked():
+                self._sweep()
+        taken = self._slots[:, 0] != 0
+        if limit == "cgroup":
+            taken = taken & (self._slots[:, 2] == self._group)
+        return max(1, int(np.count_nonzero(taken)))
+
+    def _sweep(self) -> None:
+        """Free the slots of processes that are no more."""
+        self._swept = time.monotonic()
+        for number in np.flatnonzero(self._slots[:, 0]):
+            process, started = (int(value) for value in self._slots[number, :2])
+            if _started(process) != started:
+                self._slots[number] = 0
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        fcntl.flock(self._descriptor, fcntl.LOCK_EX)
+        try:
+            yield
+        finally:
+            fcntl.flock(self._descriptor, fcntl.LOCK_UN)
+
+
+def _is_shared(limit: LimitName | str) -> bool:
+    """Tell whether a limit is that of several processes together."""
+    return limit in ("cgroup", "available")
+
+
+def _folder() -> Path:
+    return _SHARED_MEMORY if _SHARED_MEMORY.is_dir() else Path(tempfile.gettempdir())
+
+
+def _open_private(path: Path) -> int:
+    """Open a file of this user's for reading and writing, and no other: the folder may be everybody's."""
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    status = os.fstat(descriptor)
+    if not stat.S_ISREG(status.st_mode) or status.st_uid != os.getuid() or status.st_mode & 0o077:
+        os.close(descriptor)
+        raise PermissionError(f"{path} is not a private file of this user's")
+    return descriptor
+
+
+def _started(process: int) -> int | None:
+    """When a process started, in clock ticks since the machine did; None if there is no such process.
+
+    Fields of `stat` follow the name, which may hold anything, in parentheses.
+    """
+    with suppress(OSError, ValueError, IndexError):
+        return int(Path(f"/proc/{process}/stat").read_bytes().rpartition(b")")[2].split()[19])
+    return None
+
+
+def _pid_namespace() -> int:
+    return os.stat("/proc/self/ns/pid").st_ino  # noqa: PTH116
+
+
+def _memory_group() -> int:
+    """A number for the control groups of this process: those of its memory are among them."""
+    try:
+        return zlib.crc32(Path("/proc/self/cgroup").read_bytes())
+    except OSError:
+        return 0

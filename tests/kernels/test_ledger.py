@@ -1,0 +1,113 @@
+"""Tasks that share a node's memory count each other, also when one of them dies; anything amiss leaves no ledger."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from sparkext import ledger
+from sparkext.ledger import Ledger, task_entered
+
+HOLDER = """
+import sys, time
+from pathlib import Path
+from sparkext import ledger
+from sparkext.ledger import Ledger
+if len(sys.argv) > 2:
+    ledger._memory_group = lambda: int(sys.argv[2])
+with Ledger(Path(sys.argv[1])) as held:
+    print(held.tasks("available"), held.tasks("cgroup"), flush=True)
+    time.sleep(60)
+"""
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "tasks"
+
+
+def holder(path: Path, *group: str) -> tuple[subprocess.Popen[str], str]:
+    """Another process that holds a slot, and what it counted."""
+    process = subprocess.Popen([sys.executable, "-c", HOLDER, str(path), *group], stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    return process, process.stdout.readline().strip()
+
+
+def test_tasks_count_each_other_while_they_run(path: Path) -> None:
+    with Ledger(path) as first:
+        assert [first.tasks(limit) for limit in ("available", "cgroup")] == [1, 1]
+        with Ledger(path) as second:
+            assert first.tasks("available") == second.tasks("available") == 2
+        assert first.tasks("available") == 1
+    assert path.stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.parametrize("limit", ["rlimit_as", "configured"])
+def test_a_limit_of_one_process_is_shared_with_nobody(path: Path, limit: str) -> None:
+    with Ledger(path) as first, Ledger(path):
+        assert first.tasks(limit) == 1
+
+
+def test_a_process_that_was_killed_counts_no_more(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with Ledger(path) as own:
+        process, counted = holder(path)
+        assert counted == "2 2"
+        assert own.tasks("available") == 2
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        monkeypatch.setattr(ledger, "_SWEEP_SECONDS", 0)
+        assert own.tasks("available") == 1
+    with Ledger(path) as next_one:
+        assert next_one.tasks("available") == 1
+
+
+def test_a_number_that_another_process_got_since_does_not_keep_the_slot(path: Path) -> None:
+    """Process ids come around: it is the time when the process started that tells."""
+    with Ledger(path) as own:
+        own._slots[500] = (os.getppid(), 12345, own._group, 0)
+        assert own.tasks("available") == 2
+        own._sweep()
+        assert own.tasks("available") == 1
+
+
+def test_tasks_of_another_control_group_share_the_machine_only(path: Path) -> None:
+    with Ledger(path) as own:
+        process, counted = holder(path, "42")
+        try:
+            assert counted == "2 1"
+            assert (own.tasks("available"), own.tasks("cgroup")) == (2, 1)
+        finally:
+            process.kill()
+            process.wait()
+
+
+def test_a_full_ledger_still_counts(path: Path) -> None:
+    with Ledger(path) as own:
+        own._slots[:, :2] = (os.getpid(), ledger._started(os.getpid()))
+        with Ledger(path) as late:
+            assert late.tasks("available") == ledger._SLOTS
+        assert int(np.count_nonzero(own._slots[:, 0])) == ledger._SLOTS
+
+
+def test_what_is_not_a_private_file_is_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ledger, "_SHARED_MEMORY", tmp_path)
+    name = f"sparkext-{os.getuid()}-{ledger._pid_namespace()}.tasks"
+    (tmp_path / "elsewhere").write_bytes(b"theirs")
+    (tmp_path / name).symlink_to(tmp_path / "elsewhere")
+    with task_entered(otherwise=3) as tasks:
+        assert (tasks("cgroup"), tasks("rlimit_as")) == (3, 1)
+    assert (tmp_path / "elsewhere").read_bytes() == b"theirs"
+    (tmp_path / name).unlink()
+    (tmp_path / name).write_bytes(b"")
+    (tmp_path / name).chmod(0o644)
+    with task_entered(otherwise=3) as tasks:
+        assert tasks("cgroup") == 3
+    (tmp_path / name).chmod(0o600)
+    with task_entered(otherwise=3) as tasks:
+        assert tasks("cgroup") == 1

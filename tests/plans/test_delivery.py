@@ -1,0 +1,121 @@
+"""The orders of calls: who is asked when, by whom, and that nothing is lost whichever it is."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from sparkext.plans.delivery import Stage, cooperative, depth_first, independent, set_at_a_time
+
+ITEMS = ["a", "b"]
+
+
+class Recorded:
+    """Stages that make `fan_out` items of each, and remember what they were asked for."""
+
+    def __init__(self, fan_outs: list[int]) -> None:
+        self.asked: list[str] = []
+        self.threads: set[int] = set()
+        self.stages: list[Stage] = [self._stage(number, fan_out) for number, fan_out in enumerate(fan_outs)]
+
+    def _stage(self, number: int, fan_out: int) -> Stage:
+        def stage(item: str) -> Iterator[str]:
+            for made in range(fan_out):
+                self.asked.append(f"{number}:{item}")
+                self.threads.add(threading.get_ident())
+                yield f"{item}{made}"
+
+        return stage
+
+
+def halves(item: str, threads: int) -> list[str]:
+    return [item.lower(), item.upper()]
+
+
+ALL = [f"{item}{first}{second}" for item in ITEMS for first in range(3) for second in range(2)]
+
+
+def test_depth_first_has_one_item_under_way_at_every_stage() -> None:
+    recorded = Recorded([3, 2])
+    given = depth_first(recorded.stages, iter(ITEMS))
+    assert next(given) == "a00"
+    assert recorded.asked == ["0:a", "1:a0"]
+    assert [next(given), next(given)] == ["a01", "a10"]
+    assert recorded.asked == ["0:a", "1:a0", "1:a0", "0:a", "1:a1"]
+    assert ["a00", "a01", "a10", *given] == ALL
+
+
+def test_a_set_at_a_time_finishes_every_stage_before_the_next() -> None:
+    recorded = Recorded([3, 2])
+    given = set_at_a_time(recorded.stages, iter(ITEMS), None)
+    assert next(given) == "a00"
+    assert recorded.asked == ["0:a"] * 3 + ["0:b"] * 3 + [
+        f"1:{item}{made}" for item in ITEMS for made in range(3) for _ in range(2)
+    ]
+    assert ["a00", *given] == ALL
+
+
+def test_a_set_at_a_time_in_parallel_keeps_the_order() -> None:
+    with ThreadPoolExecutor(2) as pool:
+        assert list(set_at_a_time(Recorded([3, 2]).stages, ITEMS, pool)) == ALL
+
+
+def test_cooperating_threads_are_asked_for_one_item_each_before_any_is_asked_again() -> None:
+    recorded = Recorded([2, 1])
+    with ThreadPoolExecutor(2) as pool:
+        given = cooperative(recorded.stages, ["a"], halves, pool, 2)
+        next(given)
+        # Both halves at the first stage, then both halves of the first's output at the second.
+        assert [sorted(recorded.asked[:2]), sorted(recorded.asked[2:])] == [["0:A", "0:a"], ["1:A0", "1:a0"]]
+        rest = list(given)
+    assert len(rest) + 1 == 2 * 2 * 2
+    assert len(recorded.threads) == 2
+
+
+def test_independent_threads_see_items_through_by_themselves() -> None:
+    recorded = Recorded([3, 2])
+    both = threading.Barrier(2, timeout=20)
+
+    def meeting(item: str) -> Iterator[str]:
+        both.wait()  # which two threads reach only if each has an item of its own
+        yield item
+
+    assert sorted(independent([meeting, *recorded.stages], ITEMS, 2)) == ALL
+
+
+@pytest.mark.parametrize("way", ["cooperative", "independent", "materialize_parallel"])
+def test_an_error_in_a_thread_is_the_callers(way: str) -> None:
+    def failing(item: str) -> Iterator[str]:
+        raise ValueError(item)
+        yield
+
+    with ThreadPoolExecutor(2) as pool, pytest.raises(ValueError, match=r"[ab]"):
+        ways = {
+            "cooperative": lambda: cooperative([failing], ITEMS, halves, pool, 2),
+            "independent": lambda: independent([failing], ITEMS, 2),
+            "materialize_parallel": lambda: set_at_a_time([failing], ITEMS, pool),
+        }
+        list(ways[way]())
+
+
+def test_threads_end_when_nobody_takes_their_items_any_more() -> None:
+    before = threading.active_count()
+    given = independent([lambda item: iter(range(10_000))], ITEMS, 2)
+    next(given)
+    given.close()  # type: ignore[attr-defined]
+    assert threading.active_count() == before
+
+
+@pytest.mark.parametrize("stages", [0, 1])
+def test_no_items_and_no_stages(stages: int) -> None:
+    some = Recorded([2][:stages]).stages
+    with ThreadPoolExecutor(2) as pool:
+        for items in ([], ITEMS):
+            expected = [f"{item}{made}" for item in items for made in range(2)] if stages else items
+            assert list(depth_first(some, items)) == expected
+            assert list(set_at_a_time(some, items, None)) == expected
+            assert sorted(independent(some, items, 2)) == expected
+            assert list(cooperative(some, items, lambda item, threads: [item], pool, 2)) == expected
