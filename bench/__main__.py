@@ -22,7 +22,7 @@ from bench.harness import Bench, Case, WrongAnswerError
 from sparkext.errors import SparkExtError
 from sparkext.tpch import DEFAULT_ROOT
 
-SUITES = ("kernels", "engines", "end_to_end", "scan", "ordered", "tpch", "memory")
+SUITES = ("kernels", "engines", "end_to_end", "scan", "ordered", "tpch", "memory", "controller", "survival")
 _CHILD = "SPARKEXT_BENCH_CHILD"
 
 

@@ -1,0 +1,190 @@
+"""Runs a process and all its children under a real memory limit: a control group of the system, version 1 or 2.
+
+The limit covers memory and swap together, so that what does not fit is not swapped, but killed.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+_V1 = Path("/sys/fs/cgroup/memory")
+_V2 = Path("/sys/fs/cgroup")
+_ENDING_SECONDS = 10
+
+
+class NoControlGroupsError(Exception):
+    """Control groups cannot be made here; says why."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a process ended: `finished`, `killed` for memory, `failed`, or `too slow`; and what it took.
+
+    `peak` bytes of memory, file pages included; `swap` bytes on top of them at the highest.
+    """
+
+    ending: str
+    seconds: float
+    peak: int
+    swap: int
+    output: str
+    errors: str
+
+
+def run_limited(
+    command: Sequence[str],
+    limit: int | None,
+    timeout: float,
+    environment: Mapping[str, str] | None = None,
+    meanwhile: Callable[[ControlGroup], None] | None = None,
+) -> Outcome:
+    """Run a command in a new group of `limit` bytes (None: as much as there is), and tell how it ended.
+
+    `meanwhile` is called about every twentieth of a second while it runs.
+
+    Raises
+    ------
+    NoControlGroupsError
+    """
+    with control_group(limit) as group:
+        started = time.perf_counter()
+        process = subprocess.Popen(
+            # The shell joins the group, and becomes the command.
+            ["sh", "-c", 'echo $$ > "$0" && exec "$@"', str(group.processes), *command],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=None if environment is None else {**os.environ, **environment},
+            start_new_session=True,
+        )
+        ending = ""
+        while True:
+            try:
+                output, errors = process.communicate(timeout=0.05)
+                break
+            except subprocess.TimeoutExpired:
+                if meanwhile is not None:
+                    meanwhile(group)
+                if time.perf_counter() - started > timeout:
+                    ending = "too slow"
+                    group.kill()
+        seconds = time.perf_counter() - started
+        if not ending:
+            killed = group.kills() > 0
+            ending = "killed" if killed and process.returncode else "finished" if process.returncode == 0 else "failed"
+        return Outcome(ending, seconds, group.peak(), group.swap(), output, errors)
+
+
+@dataclass(frozen=True)
+class ControlGroup:
+    """A group's files."""
+
+    folder: Path
+    version: int
+
+    @property
+    def processes(self) -> Path:
+        """The file that lists its processes."""
+        return self.folder / "cgroup.procs"
+
+    def limit(self, size: int | None) -> None:
+        """Set the limit of memory and swap together, also while processes run."""
+        if self.version == 2:
+            (self.folder / "memory.max").write_text("max" if size is None else str(size))
+            with suppress(OSError):  # where there is no swap
+                (self.folder / "memory.swap.max").write_text("max" if size is None else "0")
+            return
+        text = "-1" if size is None else str(size)
+        names = ["memory.limit_in_bytes", "memory.memsw.limit_in_bytes"]
+        # The second may never be below the first: which goes first depends on whether the limit falls or rises.
+        for _ in range(2):
+            for name in names:
+                with suppress(OSError):
+                    (self.folder / name).write_text(text)
+        if size is not None and int((self.folder / names[0]).read_text()) > size:
+            raise NoControlGroupsError(f"{self.folder} does not take a limit of {size} bytes")
+
+    def usage(self) -> int:
+        """Bytes of memory in use, file pages included."""
+        return int((self.folder / ("memory.usage_in_bytes" if self.version == 1 else "memory.current")).read_text())
+
+    def peak(self) -> int:
+        """Bytes of memory at the highest."""
+        return int((self.folder / ("memory.max_usage_in_bytes" if self.version == 1 else "memory.peak")).read_text())
+
+    def swap(self) -> int:
+        """Bytes of swap in use at the highest, as far as the system counts them."""
+        if self.version == 1:
+            with suppress(OSError):
+                return max(0, int((self.folder / "memory.memsw.max_usage_in_bytes").read_text()) - self.peak())
+            return 0
+        with suppress(OSError):
+            return int((self.folder / "memory.swap.peak").read_text())
+        return 0
+
+    def kills(self) -> int:
+        """How many processes the system has killed for want of memory."""
+        name = "memory.oom_control" if self.version == 1 else "memory.events"
+        counts = dict(line.split() for line in (self.folder / name).read_text().splitlines())
+        return int(counts.get("oom_kill", 0))
+
+    def kill(self) -> None:
+        """End all processes."""
+        for process in self._members():
+            with suppress(ProcessLookupError):
+                os.kill(process, 9)
+
+    def remove(self) -> None:
+        """End what is left, and remove the group."""
+        until = time.monotonic() + _ENDING_SECONDS
+        while self._members() and time.monotonic() < until:
+            self.kill()
+            time.sleep(0.02)
+        while True:
+            try:
+                return self.folder.rmdir()
+            except OSError:
+                if time.monotonic() > until:
+                    raise
+                time.sleep(0.05)
+
+    def _members(self) -> list[int]:
+        return [int(line) for line in self.processes.read_text().split()]
+
+
+@contextmanager
+def control_group(limit: int | None) -> Iterator[ControlGroup]:
+    """Make a group, and remove it at the end with whatever still runs in it.
+
+    Raises
+    ------
+    NoControlGroupsError
+    """
+    version, parent = (1, _V1) if (_V1 / "memory.limit_in_bytes").exists() else (2, _V2)
+    folder = parent / f"sparkext-{uuid.uuid4().hex[:12]}"
+    try:
+        if version == 2:
+            (parent / "cgroup.subtree_control").write_text("+memory")
+        folder.mkdir()
+    except OSError as error:
+        raise NoControlGroupsError(f"no control group can be made in {parent}: {error.strerror}") from error
+    group = ControlGroup(folder, version)
+    try:
+        group.limit(limit)
+        yield group
+    finally:
+        group.remove()
+
+
+def python(*arguments: str) -> list[str]:
+    """Return the command that runs this interpreter."""
+    return [sys.executable, *arguments]

@@ -1,0 +1,126 @@
+"""The output-size controller where memory is ample: what it costs, and whether a fixed size would have been better."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from typing import Any
+
+import pyarrow as pa
+
+from bench.harness import Bench, Case, Contestant, measure, report, step, verify
+from bench.text_table import text_table
+from bench.workloads import Workload
+
+NOTES = """\
+Measured: three TPC-H joins, and 10 matches for each of 2 M rows, over Arrow tables in memory on one thread, indexes built
+within. best-size: adaptive budgets against outputs of fixed sizes, from 1,024 rows to 1 M. cost: the processor time
+within calls of the controller, reading the headroom included, as a share of the whole."""
+
+SIZES = tuple(1 << power for power in range(10, 21, 2))
+
+
+def cases() -> list[Case]:
+    """Both questions, on two workloads."""
+    found = []
+    for name in ("clustered", "many-to-many"):
+        found.append(
+            Case(f"controller.best-size.{name}", "adaptive against fixed sizes", partial(_sizes, name), threads=1)
+        )
+        found.append(Case(f"controller.cost.{name}", "its share of the time", partial(_cost, name), threads=1))
+    return found
+
+
+def _workload(name: str, bench: Bench) -> Workload:
+    from bench import workloads
+
+    with step("loading"):
+        if name == "many-to-many":
+            return workloads.many_to_many(2_000_000, 200_000, 10)
+        return workloads.tpch(bench.scale_factor, bench.data)
+
+
+def _run(workload: Workload, fixed_rows: int | None) -> Iterator[pa.RecordBatch]:
+    from bench import in_memory
+    from sparkext.plans.delivery import DELIVERIES, Delivery
+
+    before = DELIVERIES["adaptive"]
+    DELIVERIES["adaptive"] = Delivery(fixed_rows)
+    try:
+        yield from in_memory.run(workload, threads=1)
+    finally:
+        DELIVERIES["adaptive"] = before
+
+
+def _sizes(name: str, bench: Bench) -> None:
+    from bench.answers import answer_of
+    from bench.engines import consume
+
+    workload = _workload(name, bench)
+
+    def contestant(label: str, rows: int | None) -> Contestant:
+        return Contestant(
+            label,
+            lambda: consume(_run(workload, rows)),
+            lambda: answer_of(_run(workload, rows), workload.schema),
+            ours=rows is None,
+        )
+
+    contestants = [contestant("adaptive", None), *(contestant(f"{rows:,} rows", rows) for rows in SIZES)]
+    verify(contestants)
+    report(bench, measure(contestants, bench.runs), workload.tables[workload.probe].num_rows)
+
+
+def _cost(name: str, bench: Bench) -> None:
+    from bench.engines import consume
+
+    workload = _workload(name, bench)
+    consume(_run(workload, None))
+    table = []
+    for number in range(bench.runs):
+        with step(f"run {number + 1} of {bench.runs}"), _timed_controller() as spent:
+            started = time.perf_counter()
+            consume(_run(workload, None))
+            whole = time.perf_counter() - started
+        table.append(
+            [
+                str(number + 1),
+                f"{whole:.3f}",
+                str(spent["calls"]),
+                f"{spent['seconds'] * 1e3:.2f}",
+                f"{spent['seconds'] / whole:.2%}",
+            ]
+        )
+        bench.record(seconds=whole, controller_seconds=spent["seconds"], calls=spent["calls"])
+    print("\n" + text_table(["run", "whole s", "calls", "controller ms", "share"], table) + "\n")
+
+
+@contextmanager
+def _timed_controller() -> Iterator[dict[str, Any]]:
+    """Add up the time within the controller's methods, what it takes to do so included."""
+    from sparkext.plans.morsel import OutputSizeController
+
+    spent: dict[str, Any] = {"seconds": 0.0, "calls": 0}
+
+    def timed(method: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*arguments: Any) -> Any:
+            started = time.perf_counter()
+            try:
+                return method(*arguments)
+            finally:
+                spent["seconds"] += time.perf_counter() - started
+                spent["calls"] += 1
+
+        return call
+
+    names = ("budget", "observe", "most_bytes")
+    originals = {name: getattr(OutputSizeController, name) for name in names}
+    for name, method in originals.items():
+        setattr(OutputSizeController, name, timed(method))
+    try:
+        yield spent
+    finally:
+        for name, method in originals.items():
+            setattr(OutputSizeController, name, method)

@@ -1,0 +1,142 @@
+"""One run of the study: a pipeline of three joins in a process of its own, as a Spark worker runs it, without Spark.
+
+Reads its configuration as JSON from the command line, joins, sends every output batch through Arrow's stream writer as
+a worker does, and prints what it took as JSON. The first argument `prepare` writes the build side instead.
+"""
+
+from __future__ import annotations
+
+import json
+import resource
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+JOINS = 3
+PAYLOAD_BYTES = 100
+BATCH_ROWS = 10_000
+
+
+def prepare(folder: Path, rows: int, fan_out: int) -> None:
+    """Write the build side of a fan-out: `rows` rows, `fan_out` of them with each key."""
+    from sparkext.build_file import write_build_file
+
+    ids = np.arange(rows, dtype=np.int64)
+    text = pc.utf8_lpad(pa.array(ids % 1000).cast(pa.string()), width=PAYLOAD_BYTES, padding="x")
+    with (folder / f"build-{rows}-{fan_out}").open("wb") as stream:
+        write_build_file(pa.table({"key": _spread(ids // fan_out), "id": ids, "text": text}), stream)
+
+
+def run(folder: Path, configuration: dict[str, Any]) -> dict[str, Any]:
+    """Join; return seconds, rows, the sum of an output column, the budgets given and the process's peak."""
+    from sparkext.config import read_settings
+    from sparkext.index_store import open_build_side
+    from sparkext.memory import process_probe
+    from sparkext.pipeline import Pipeline, index_recipe
+    from sparkext.plans.spec import PROBE, ColumnRef, JoinSpec, KeyPair, PipelineSpec
+
+    keys, fan_out = configuration["build_rows"], configuration["fan_out"]
+    # The first join multiplies the rows; those after it find one match for each.
+    joins = tuple(
+        JoinSpec("inner", (KeyPair(ColumnRef(PROBE, number), 0, "int64", False),), "hash", f"join {number}")
+        for number in range(JOINS)
+    )
+    outputs = (ColumnRef(PROBE, 0), *(ColumnRef(number + 1, column) for number in range(JOINS) for column in (1, 2)))
+    spec = PipelineSpec(JOINS, joins, outputs)
+    settings = replace(
+        read_settings(lambda key: None, {}), delivery=configuration["delivery"], threads=configuration["threads"]
+    )
+    each = max(1, int(fan_out))
+    files = [folder / f"build-{keys}-{each}", *[folder / f"build-{keys}-1"] * (JOINS - 1)]
+    builds = [
+        open_build_side(file, index_recipe(spec, number, settings.debug_hash_mask)) for number, file in enumerate(files)
+    ]
+    schema = pa.schema(
+        [("probe", pa.int64())]
+        + [field for n in range(JOINS) for field in ((f"id{n}", pa.int64()), (f"text{n}", pa.string()))]
+    )
+    pipeline = Pipeline(spec, builds, schema, settings, process_probe().headroom, cores=configuration["cores"])
+    started = time.perf_counter()
+    rows = total = 0
+    sink = pa.ipc.new_stream(_Nothing(), schema)
+    for batch in pipeline.run(_probe_side(configuration["probe_rows"], keys, fan_out)):
+        sink.write_batch(batch)
+        rows += batch.num_rows
+        total += int(np.sum(batch.column(1).to_numpy(), dtype=np.int64))
+    seconds = time.perf_counter() - started
+    return {
+        "seconds": seconds,
+        "rows": rows,
+        "total": total,
+        "peak": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10,
+        "decisions": pipeline.metrics.decisions,
+        "budgets": [(one["budget_min"], one["budget_median"], one["budget_max"]) for one in pipeline.metrics.operators],
+        "calls": [one["calls"] for one in pipeline.metrics.operators],
+    }
+
+
+def expected(configuration: dict[str, Any]) -> tuple[int, int]:
+    """Rows, and the sum of the first build side's row numbers, by arithmetic."""
+    each = max(1, int(configuration["fan_out"]))
+    keys = configuration["build_rows"] // each
+    matching = _matching(configuration["probe_rows"], configuration["fan_out"])
+    key = np.arange(configuration["probe_rows"], dtype=np.int64)[matching] % keys
+    return int(key.size * each), int(np.sum(key * each * each + each * (each - 1) // 2, dtype=np.int64))
+
+
+def _probe_side(rows: int, build_rows: int, fan_out: float) -> Iterator[pa.RecordBatch]:
+    keys = build_rows // max(1, int(fan_out))
+    for start in range(0, rows, BATCH_ROWS):
+        ids = np.arange(start, min(start + BATCH_ROWS, rows), dtype=np.int64)
+        first = np.where(_matching(rows, fan_out)[ids], ids % keys, -1 - ids)
+        columns = [_spread(first), *(_spread(ids * 7919 % build_rows) for _ in range(JOINS - 1))]
+        yield pa.RecordBatch.from_arrays([pa.array(column) for column in columns], names=["k0", "k1", "k2"])
+
+
+def _matching(rows: int, fan_out: float) -> np.ndarray:
+    """Tell which probe rows have a match: all of them, or a tenth where the fan-out is a tenth."""
+    return np.arange(rows) % 10 == 0 if fan_out < 1 else np.ones(rows, dtype=bool)
+
+
+def _spread(keys: np.ndarray) -> np.ndarray:
+    """Keys over all 64 bits, so that their index is a hash table."""
+    return (keys.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)).view(np.int64)
+
+
+class _Nothing:
+    """A file that forgets, as the socket to the JVM does."""
+
+    closed = False
+
+    def write(self, data: Any) -> int:
+        return memoryview(data).nbytes
+
+    def flush(self) -> None:
+        """Have nothing to do."""
+
+    def close(self) -> None:
+        """Have nothing to do."""
+
+    def writable(self) -> bool:
+        return True
+
+    def readable(self) -> bool:
+        return False
+
+    def seekable(self) -> bool:
+        return False
+
+
+if __name__ == "__main__":
+    what, where, given = sys.argv[1:4]
+    if what == "prepare":
+        prepare(Path(where), **json.loads(given))
+    else:
+        print(json.dumps(run(Path(where), json.loads(given))))

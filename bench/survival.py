@@ -1,0 +1,89 @@
+"""Who survives: a join that explodes, with Spark and its workers inside a control group of 1.5 GiB."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+from bench.control_groups import NoControlGroupsError, python, run_limited
+from bench.harness import Bench, Case, WrongAnswerError, step
+from bench.survival_job import EXPECTED_ROWS, QUERIES, WAYS, expected, write_tables
+from bench.text_table import mib, text_table
+
+NOTES = """\
+Measured: how a job ends of which one morsel's result alone takes hundreds of MiB, the highest memory of its control
+group (Spark, its workers, file pages), and how long it took from the start of Python on. 1 M probe rows, three joins,
+200 bytes of payload from each; 12 probe rows that lie side by side have 100,000 matches each. Nothing may be swapped.
+Every way runs with the same heap, on the same tables: those by hand read the build sides in every worker and join batch
+by batch."""
+
+LIMIT = 1536 << 20
+TIMEOUT = 300
+
+
+def cases() -> list[Case]:
+    """One per sink, and queries side by side."""
+    return [
+        *(
+            Case(f"survival.{sink}", f"an exploding join in 1.5 GiB, to {title}", _runner(sink), scaled=False)
+            for sink, title in {"noop": "a sink that drops every row", "parquet": "Parquet"}.items()
+        ),
+        Case(
+            "survival.concurrent", f"{QUERIES} exploding joins at the same time in 1.5 GiB", _concurrent, scaled=False
+        ),
+    ]
+
+
+def _runner(sink: str) -> Callable[[Bench], None]:
+    return lambda bench: _run(bench, sink)
+
+
+def _concurrent(bench: Bench) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        write_tables(Path(folder))
+        with step(f"{QUERIES} queries"):
+            try:
+                command = python("-m", "bench.survival_job", WAYS[0], "concurrent", folder)
+                found = run_limited(command, LIMIT, 2 * TIMEOUT)
+            except NoControlGroupsError as problem:
+                print(f"skipped: {problem}")
+                return
+    if found.ending != "finished":
+        raise WrongAnswerError(f"{found.ending}: {found.errors[-1000:]}")
+    answer = json.loads(found.output.splitlines()[-1])
+    seconds = answer.pop("seconds")
+    if answer != expected():
+        raise WrongAnswerError(f"{answer}, expected {expected()}")
+    bench.record(ending=found.ending, seconds=seconds, peak=found.peak, swap=found.swap)
+    print(
+        f"all finished; {min(seconds):.1f} to {max(seconds):.1f} s each ({max(seconds) / min(seconds):.2f} times);"
+        f" peak {mib(found.peak)} of {mib(LIMIT)} MiB, swap {mib(found.swap)}"
+    )
+
+
+def _run(bench: Bench, sink: str) -> None:
+    table = []
+    with tempfile.TemporaryDirectory() as folder:
+        with step("writing the tables"):
+            write_tables(Path(folder))
+        for way in WAYS:
+            with step(way):
+                try:
+                    found = run_limited(python("-m", "bench.survival_job", way, sink, folder), LIMIT, TIMEOUT)
+                except NoControlGroupsError as problem:
+                    print(f"skipped: {problem}")
+                    return
+            if found.ending == "finished":
+                answer = json.loads(found.output.splitlines()[-1])
+                if answer != expected():
+                    raise WrongAnswerError(f"{way}: {answer}, expected {expected()}")
+            elif found.ending == "failed":
+                print("  " + "\n  ".join(found.errors.strip().splitlines()[-3:]))
+            table.append([way, found.ending, f"{found.seconds:.0f}", mib(found.peak), mib(found.swap)])
+            bench.record(
+                contestant=way, sink=sink, ending=found.ending, seconds=found.seconds, peak=found.peak, swap=found.swap
+            )
+    print(f"\n{text_table(['way', 'outcome', 's', 'peak MiB', 'swap MiB'], table, left=2)}\n")
+    print(f"{EXPECTED_ROWS:,} result rows; the limit is {mib(LIMIT)} MiB; rows and sums of those that finish agree")
