@@ -15,9 +15,9 @@ from bench.text_table import text_table
 from bench.workloads import Workload
 
 NOTES = """\
-Measured: three TPC-H joins, and 10 matches for each of 2 M rows, over Arrow tables in memory on one thread, indexes built
-within. best-size: adaptive budgets against outputs of fixed sizes, from 1,024 rows to 1 M. cost: the processor time
-within calls of the controller, reading the headroom included, as a share of the whole."""
+Measured: three TPC-H joins, and 10 matches for each of 2 M rows, over Arrow tables in memory on one thread, indexes
+built within. best-size: adaptive budgets against outputs of fixed sizes, from 1,024 rows to 1 M. cost: the time within
+calls of the controller, reading the headroom included, as a share of the whole."""
 
 SIZES = tuple(1 << power for power in range(10, 21, 2))
 
