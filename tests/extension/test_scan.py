@@ -27,7 +27,7 @@ from sparkext import pipelined_join, report, scan_parquet
 from sparkext.errors import InvalidScanError
 
 ROWS = 300
-_SCAN = re.compile(r"PipelinedJoin \[(.*?)\] scan=(fused|rows from Spark \()(.*)")
+_SCAN = re.compile(r"PipelinedJoin \[(.*?)\] scan=(fused|(?:rows|columns) from Spark \()(.*)")
 
 
 def facts(spark: SparkSession) -> DataFrame:

@@ -25,11 +25,13 @@ case class PublishedBuildSide(broadcast: Broadcast[PythonBroadcast], rows: Long,
 
 /** Runs a build side as an ordinary Spark job whose results stream, partition by partition, to a file on the driver.
   *
+  * `columns`: what `child` gives out without making rows of it, where it does.
   * `ordered`: rows have to be in the order of partitions, as for an as-of join, which takes the last of equally near rows.
   */
 class BuildSidePublisher(
     context: SparkContext,
     child: SparkPlan,
+    columns: Option[ColumnarInput],
     schema: StructType,
     label: String,
     maxBytes: Long,
@@ -82,7 +84,10 @@ class BuildSidePublisher(
       context.addJobTag(tag)
       context.setJobDescription(s"build side of the join on $label")
       try {
-        val sent = child.execute().mapPartitionsInternal(new ToArrow(schema, timeZone))
+        val sent = columns match {
+          case Some(input) => input.execute().mapPartitionsInternal(new ColumnarParts(schema, timeZone))
+          case None => child.execute().mapPartitionsInternal(new ToArrow(schema, timeZone))
+        }
         if (cancelled) throw new SparkException(s"the build side of the join on $label was cancelled")
         context.runJob(
           sent,

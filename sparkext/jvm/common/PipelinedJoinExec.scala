@@ -65,12 +65,23 @@ case class PipelinedJoinExec(
   @transient private lazy val probeScan: Either[String, FusedScan] = FusedScan.of(probe, settings)
   @transient private lazy val buildScans: Seq[Either[String, FusedScan]] = builds.map(FusedScan.of(_, settings))
 
+  /** What is sent as columns where workers do not scan, or why rows are. */
+  @transient private lazy val probeColumns: Either[String, ColumnarInput] =
+    if (probeScan.isRight) Left("workers read files")
+    else if (parts.isDefined) Left("rows are shuffled")
+    else ColumnarInput.of(probe)
+  @transient private lazy val buildColumns: Seq[Either[String, ColumnarInput]] = builds.zip(buildScans).map {
+    case (_, Right(_)) => Left("workers read files")
+    case (build, _) => ColumnarInput.of(build)
+  }
+
   /** Those build sides that run in the JVM, by their number. */
   @transient private lazy val publishers: Map[Int, BuildSidePublisher] =
     buildScans.zipWithIndex.collect { case (Left(_), number) =>
       number -> new BuildSidePublisher(
         sparkContext,
         builds(number),
+        buildColumns(number).toOption,
         PipelinedJoinExec.sentColumns(builds(number).output),
         joins(number).label,
         joins(number).maxBuildBytes,
@@ -132,12 +143,24 @@ case class PipelinedJoinExec(
     val runnerConf = SparkShim.pythonRunnerConf(conf)
     val runnerMetrics = PipelineMetrics.forRunner(metrics)
     val artifacts = SparkShim.artifacts
-    input().mapPartitionsWithIndexInternal { (partition, rows) =>
-      val task = TaskContext.get()
-      reports.collectFrom(task)
-      val wrapped = new InterruptibleIterator(task, rows).map(InternalRow(_))
-      val runner = SparkShim.pythonRunner(function, sent, timeZone, runnerConf, runnerMetrics, artifacts)
-      new PythonBatches(runner.compute(Iterator.single(wrapped), partition, task), result)
+    probeColumns match {
+      case Right(input) =>
+        input.execute().mapPartitionsWithIndexInternal { (partition, parts) =>
+          val task = TaskContext.get()
+          reports.collectFrom(task)
+          val runner = new PythonRunner(function, sent, timeZone, runnerConf, runnerMetrics, artifacts) with ColumnarArrowInput {
+            override protected val columns: ColumnsToArrow = parts.next()
+          }
+          new PythonBatches(runner.compute(Iterator.empty, partition, task), result)
+        }
+      case Left(_) =>
+        input().mapPartitionsWithIndexInternal { (partition, rows) =>
+          val task = TaskContext.get()
+          reports.collectFrom(task)
+          val wrapped = new InterruptibleIterator(task, rows).map(InternalRow(_))
+          val runner = new PythonRunner(function, sent, timeZone, runnerConf, runnerMetrics, artifacts)
+          new PythonBatches(runner.compute(Iterator.single(wrapped), partition, task), result)
+        }
     }
   }
 
@@ -194,17 +217,17 @@ case class PipelinedJoinExec(
 
   private def described(number: Int): String = {
     val join = joins(number)
-    s"${join.kind}, ${join.label}, algorithm ${join.algorithm}, build side: child ${number + 2}, scan: ${scanned(buildScans(number))}"
+    s"${join.kind}, ${join.label}, algorithm ${join.algorithm}, build side: child ${number + 2}, scan: ${scanned(buildScans(number), buildColumns(number))}"
   }
 
-  private def scanned(scan: Either[String, FusedScan]): String =
-    scan.fold(reason => s"rows from Spark ($reason)", _.described)
+  private def scanned(scan: Either[String, FusedScan], columns: Either[String, ColumnarInput]): String =
+    scan.fold(reason => s"${if (columns.isRight) "columns" else "rows"} from Spark ($reason)", _.described)
 
   override def simpleString(maxFields: Int): String = {
     val stages = joins.zip(buildScans).map { case (join, scan) =>
       s"${join.kind}: ${join.label}${if (scan.isRight) " (fused)" else ""}"
     }
-    s"$nodeName ${stages.mkString("[", "; ", "]")} scan=${scanned(probeScan)}"
+    s"$nodeName ${stages.mkString("[", "; ", "]")} scan=${scanned(probeScan, probeColumns)}"
   }
 
   override def verboseStringWithOperatorId(): String = {
@@ -212,7 +235,7 @@ case class PipelinedJoinExec(
     s"""
        |$formattedNodeName
        |${lines.mkString("\n")}
-       |Scan: ${scanned(probeScan)}
+       |Scan: ${scanned(probeScan, probeColumns)}
        |Output [${output.length}]: ${output.mkString("[", ", ", "]")}
        |""".stripMargin
   }

@@ -65,7 +65,7 @@ object PythonBatches {
     new SparkArithmeticException("DIVIDE_BY_ZERO", Map("config" -> s"\"${SQLConf.ANSI_ENABLED.key}\""), Array.empty, "")
 
   /** The same values, read where they lie: Arrow's own accessors check bounds and nulls with every value. */
-  private def quick(column: ArrowColumnVector): ColumnVector = (column.dataType, column.getValueVector) match {
+  private[sparkext] def quick(column: ArrowColumnVector): ColumnVector = (column.dataType, column.getValueVector) match {
     case (decimal: DecimalType, vector: DecimalVector) if decimal.precision <= Decimal.MAX_LONG_DIGITS =>
       new ShortDecimals(column, vector)
     case (_: StringType, vector: VarCharVector) => new Texts(column, vector)

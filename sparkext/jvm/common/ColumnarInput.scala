@@ -1,0 +1,75 @@
+package org.apache.spark.sql.sparkext
+
+import org.apache.spark.{InterruptibleIterator, TaskContext}
+import org.apache.spark.rdd.RDD
+import org.apache.spark.sql.catalyst.expressions.{Left => _, Right => _, _}
+import org.apache.spark.sql.execution._
+import org.apache.spark.sql.types.{StructField, StructType}
+
+/** A source whose operator gives out batches of columns, under what only drops, renames or filters.
+  *
+  * Column i of what it gives is column `columns(i)` of those batches, of the rows for which `conditions` hold.
+  */
+case class ColumnarInput(source: SparkPlan, columns: Seq[Int], conditions: Seq[Expression]) {
+
+  /** For each partition, what fills Arrow vectors. */
+  def execute(): RDD[ColumnsToArrow] = {
+    val input = source.output
+    val schema = StructType(columns.map(number => StructField(s"c$number", input(number).dataType, input(number).nullable)))
+    val numbers = columns.toArray
+    val wanted = conditions
+    source.executeColumnar().mapPartitionsInternal { batches =>
+      val running = new InterruptibleIterator(TaskContext.get(), batches)
+      Iterator.single(new ColumnsToArrow(running, schema, numbers, new RowFilter(wanted, input)))
+    }
+  }
+}
+
+object ColumnarInput {
+
+  /** The columns that Spark would make rows of for `plan`; or why their rows are wanted. */
+  def of(plan: SparkPlan): Either[String, ColumnarInput] = peel(plan).flatMap { case Peeled(source, outputs, conditions) =>
+    val columns = outputs.map(column => source.output.indexWhere(_.exprId == column.exprId))
+    if (outputs.isEmpty) Left("no columns")
+    else outputs.find(column => !ColumnCopy.copies(column.dataType)).map { column =>
+      s"column ${column.name} of type ${column.dataType.simpleString}"
+    }.orElse(conditions.flatMap(uncovered).headOption).toLeft(ColumnarInput(source, columns, conditions))
+  }
+
+  /** `outputs` and `conditions` in terms of what the source gives out, the conditions in the order of their evaluation. */
+  private case class Peeled(source: SparkPlan, outputs: Seq[Attribute], conditions: Seq[Expression])
+
+  private def peel(plan: SparkPlan): Either[String, Peeled] = plan match {
+    case WholeStageCodegenExec(child) => peel(child)
+    case InputAdapter(child) => peel(child)
+    case ColumnarToRowExec(child) => peel(child)
+    case FilterExec(condition, child) =>
+      peel(child).map { below =>
+        below.copy(conditions = below.conditions :+ renamed(condition, child.output, below.outputs))
+      }
+    case ProjectExec(columns, child) =>
+      peel(child).flatMap { below =>
+        val sources = AttributeMap(child.output.zip(below.outputs))
+        val outputs = columns.map {
+          case attribute: Attribute => sources.get(attribute)
+          case Alias(attribute: Attribute, _) => sources.get(attribute)
+          case _ => None
+        }
+        columns.zip(outputs).collectFirst { case (column, None) => s"a column that Spark computes: ${column.sql}" }
+          .toLeft(below.copy(outputs = outputs.flatten))
+      }
+    case source if source.supportsColumnar => Right(Peeled(source, source.output, Nil))
+    case other => Left(s"rows come from ${other.nodeName}")
+  }
+
+  private def renamed(condition: Expression, from: Seq[Attribute], to: Seq[Attribute]): Expression = {
+    val sources = AttributeMap(from.zip(to))
+    condition.transformUp { case attribute: Attribute => sources.getOrElse(attribute, attribute) }
+  }
+
+  /** Conditions whose meaning is more than one row. */
+  private def uncovered(condition: Expression): Option[String] =
+    if (!condition.deterministic) Some(s"a filter that is not deterministic: ${condition.sql}")
+    else if (condition.exists(_.isInstanceOf[PlanExpression[_]])) Some(s"a filter with a subquery: ${condition.sql}")
+    else None
+}

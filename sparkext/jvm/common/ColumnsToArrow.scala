@@ -1,0 +1,84 @@
+package org.apache.spark.sql.sparkext
+
+import org.apache.arrow.vector.FieldVector
+
+import org.apache.spark.sql.types.StructType
+import org.apache.spark.sql.vectorized.ColumnarBatch
+
+/** Fills Arrow vectors with what small batches of columns hold, until they make a batch that is worth sending.
+  *
+  * `filter` says which rows of a batch stay. The first batch is small and later ones are larger, so that a query with a
+  * LIMIT sees its rows early. A batch of Spark's is copied before the next one is asked for, as its reader may use it again.
+  */
+final class ColumnsToArrow(batches: Iterator[ColumnarBatch], schema: StructType, columns: Array[Int], filter: RowFilter)
+    extends AutoCloseable {
+  import ColumnsToArrow._
+
+  private var batch: ColumnarBatch = _
+  private var positions: Array[Int] = _
+  private var from = 0
+  private var until = 0
+  private val most = math.max(1, math.min(MostRows, MostBytes / schema.map(_.dataType.defaultSize).sum))
+  private var target = math.min(FirstRows, most)
+  private var copies: Array[ColumnCopy] = _
+
+  /** Fill the vectors with the next rows, and return how many: 0 if there are none left. */
+  def fill(vectors: Seq[FieldVector]): Int = {
+    if (copies == null) copies = copying(vectors)
+    copies.foreach(_.reserve(target))
+    var rows = 0
+    var full = false
+    while (!full && rows < target && advance()) {
+      val copied = append(rows, math.min(until - from, target - rows))
+      rows += copied
+      from += copied
+      full = copied == 0
+    }
+    copies.foreach(_.finish(rows))
+    target = math.min(target * Growth, most)
+    rows
+  }
+
+  /** Let go of the batch at hand. */
+  override def close(): Unit = if (batch != null) {
+    batch.closeIfFreeable()
+    batch = null
+  }
+
+  /** Copy rows behind the `at` that there are already. What is of any length comes first, as it says how many rows there is
+    * room for.
+    */
+  private def append(at: Int, count: Int): Int = {
+    var rows = new Rows(positions, from, from + count)
+    byLength.foreach { number => rows = rows.take(copies(number).copy(batch.column(columns(number)), rows, at)) }
+    rows.count
+  }
+
+  private lazy val byLength: Array[Int] =
+    copies.indices.sortBy(number => !copies(number).isInstanceOf[VariableWidthCopy]).toArray
+
+  /** Whether there is a row left, at `from` of `batch`. */
+  private def advance(): Boolean = {
+    while (from >= until) {
+      close()
+      if (!batches.hasNext) return false
+      batch = batches.next()
+      positions = filter.positions(batch)
+      from = 0
+      until = if (positions == null) batch.numRows else filter.count
+    }
+    true
+  }
+
+  private def copying(vectors: Seq[FieldVector]): Array[ColumnCopy] = schema.zip(vectors).map { case (field, vector) =>
+    ColumnCopy.of(field.dataType, vector, field.nullable)
+      .getOrElse(throw new IllegalStateException(s"columns of ${field.dataType} are not copied to $vector"))
+  }.toArray
+}
+
+object ColumnsToArrow {
+  private val FirstRows = 16384
+  private val MostRows = 65536
+  private val MostBytes = 32 << 20
+  private val Growth = 4
+}
