@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from sparkext.memory import Headroom, MemoryProbe
+from sparkext.memory import CappedProbe, Headroom, MemoryProbe
 
 MIB = 1 << 20
 PAGE = os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 4096
@@ -403,3 +403,14 @@ print(process_probe() is parent, parent.headroom() is not None)
 """
     )
     assert lines == ["True", "True True"]
+
+
+def test_a_configured_limit_is_held_against_this_process_alone(tmp_path: Path) -> None:
+    machine = Machine(tmp_path)  # 435 pages are resident, 407 of them shared
+    own = 28 * PAGE
+    probe = MemoryProbe(machine.proc, machine.cgroup)
+    assert CappedProbe(probe, own + 5 * MIB).headroom() == Headroom(5 * MIB, "configured")
+    assert CappedProbe(probe, own - 1).headroom() == Headroom(0, "configured")
+    assert CappedProbe(probe, 1 << 50).headroom() == probe.headroom() == Headroom(8 << 30, "available")
+    probe.close()
+    assert CappedProbe(probe, 1 << 30).headroom() is None

@@ -81,7 +81,7 @@ object Costs {
   private val CrossedRow = 0.02
   private val CrossedColumn = 0.02
   private val IndexedRow = 0.02
-  private val ReturnedColumn = 0.02
+  private val ReturnedColumn = 0.01
   private val ScannedRow = 0.02
   private val ScannedColumn = 0.012
   private val ScannedText = 0.02
