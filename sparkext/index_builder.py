@@ -54,6 +54,11 @@ class IndexRecipe:
     gathered: tuple[int, ...] = ()
 
     @property
+    def indexed(self) -> list[int]:
+        """The columns that the index is made from, which have to be contiguous."""
+        return sorted({*self.key_columns, *(number for number, _ in self.bounds)})
+
+    @property
     def digest(self) -> str:
         """Name of the index among those of its build file. It changes with the package: no other version's is read."""
         parts = [
@@ -77,12 +82,13 @@ class IndexRecipe:
 class BuiltIndex:
     """An index, what is said of it, and the columns that are kept with it by number, one at a time as asked for.
 
-    `columns` is None where they lie in a build file already, in the order that the index speaks of.
+    `columns` is None where they lie in a build file already, in the order that the index speaks of. They need not be
+    contiguous: they become so when they are written.
     """
 
     index: AnyIndex
     info: IndexInfo
-    columns: Iterator[tuple[int, pa.Array]] | None = None
+    columns: Iterator[tuple[int, pa.Array | pa.ChunkedArray]] | None = None
 
 
 def index_columns(
@@ -92,18 +98,18 @@ def index_columns(
 
     Columns in the list that the index is made from become contiguous there, so that their pieces can be let go.
     """
-    indexed = sorted({*recipe.key_columns, *(number for number, _ in recipe.bounds)})
+    indexed = recipe.indexed
     for number, array in zip(indexed, ahead(lambda number: contiguous(columns[number]), indexed, threads), strict=True):
         columns[number] = array
     index, info = build_index(rows, columns, recipe, threads)
     if not info.clustered and not keep:
         return BuiltIndex(index, info)
-    fetch = partial(_clustered, index.rows) if info.clustered else contiguous
-    arrays = ahead(lambda number: fetch(columns[number]), recipe.gathered, threads)
-    if info.clustered:
-        index = _without_rows(index)
-        info = replace(info, bytes=index_bytes(index))
-    return BuiltIndex(index, info, zip(recipe.gathered, arrays, strict=True))
+    if not info.clustered:
+        return BuiltIndex(index, info, ((number, columns[number]) for number in recipe.gathered))
+    in_order = partial(_clustered, index.rows)
+    arrays = ahead(lambda number: in_order(columns[number]), recipe.gathered, threads)
+    index = _without_rows(index)
+    return BuiltIndex(index, replace(info, bytes=index_bytes(index)), zip(recipe.gathered, arrays, strict=True))
 
 
 def _clustered(rows: RowIds | None, column: pa.Array | pa.ChunkedArray) -> pa.Array:
