@@ -7,22 +7,23 @@ take back. Each thread writes one of its own, and they are put in order when all
 from __future__ import annotations
 
 import mmap
-import os
 import tempfile
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import TracebackType
-from typing import IO
 
 import pyarrow as pa
+
+from sparkext.paced_writes import PacedWriter
 
 Place = tuple[int, int]
 """Where a batch belongs among all of them."""
 
-_BYTES_BETWEEN_SYNCS = 32 << 20
+_READING = 2
+"""Memory that it takes to read rows, as a multiple of what they take when they have been read."""
 
 
 class CollectedRows:
@@ -42,9 +43,9 @@ class CollectedRows:
         self._check = check
         self._most = most
         self._folder = folder
-        self._lock = threading.Lock()
+        self._lock = threading.Condition()
         self._kept: deque[tuple[Place, pa.RecordBatch]] = deque()
-        self._rows = self._bytes = 0
+        self._rows = self._bytes = self._largest = self._readers = 0
         self._files: dict[int, _RowFile] = {}
         self._open = ExitStack()
         self.spilled = False
@@ -57,11 +58,27 @@ class CollectedRows:
     ) -> None:
         self._open.close()
 
+    @contextmanager
+    def turn(self) -> Iterator[None]:
+        """Wait until there is memory to read some more rows beside those that other threads are reading."""
+        with self._lock:
+            self._lock.wait_for(self._has_room)
+            self._readers += 1
+        try:
+            yield
+        finally:
+            if self.spilled:
+                pa.default_memory_pool().release_unused()  # which each thread has to do for itself
+            with self._lock:
+                self._readers -= 1
+                self._lock.notify_all()
+
     def add(self, place: Place, batch: pa.RecordBatch) -> None:
         """Keep one more batch."""
         with self._lock:
             self._rows += batch.num_rows
             self._bytes += batch.nbytes
+            self._largest = max(self._largest, batch.nbytes)
             self._check(self._rows, self._bytes)
             self._kept.append((place, batch))
             if not self.spilled:
@@ -72,11 +89,12 @@ class CollectedRows:
             moved, self._kept = self._kept, deque()
             file = self._file(batch.schema)
         del batch
-        few = len(moved) == 1
         while moved:
             file.write(*moved.popleft())
-        if not few:
-            pa.default_memory_pool().release_unused()
+
+    def _has_room(self) -> bool:
+        most = self._most() if self.spilled and self._readers else None
+        return most is None or (self._readers + 1) * self._largest * _READING <= most
 
     def table(self, schema: pa.Schema) -> pa.Table:
         """Return all rows; those in files are mapped."""
@@ -90,43 +108,34 @@ class CollectedRows:
         """Return the file of this thread."""
         thread = threading.get_ident()
         if thread not in self._files:
-            stream = tempfile.TemporaryFile(dir=self._folder)  # noqa: SIM115  closed with all others
-            self._files[thread] = _RowFile(self._open.enter_context(stream), schema)
+            self._files[thread] = _RowFile(self._open.enter_context(unnamed_file(self._folder)), schema)
         return self._files[thread]
 
 
 class _RowFile:
     """An Arrow stream in a file without a name."""
 
-    def __init__(self, stream: IO[bytes], schema: pa.Schema) -> None:
+    def __init__(self, stream: PacedWriter, schema: pa.Schema) -> None:
         self._stream = stream
         self._writer = pa.ipc.new_stream(stream, schema)
         self._places: list[Place] = []
-        self._unsynced = 0
 
     def write(self, place: Place, batch: pa.RecordBatch) -> None:
         self._writer.write_batch(batch)
         self._places.append(place)
-        self._unsynced += batch.nbytes
-        if self._unsynced > _BYTES_BETWEEN_SYNCS:
-            # Pages that are not on the disk yet are no more free than any other memory.
-            sync(self._stream)
-            self._unsynced = 0
 
     def batches(self) -> Iterator[tuple[Place, pa.RecordBatch]]:
         self._writer.close()
-        sync(self._stream)
         with pa.ipc.open_stream(mapped(self._stream)) as reader:
             yield from zip(self._places, reader, strict=True)
 
 
-def sync(stream: IO[bytes]) -> None:
-    """Have all that was written on the disk, from where its pages can be taken back at once."""
-    stream.flush()
-    os.fdatasync(stream.fileno())
+def unnamed_file(folder: Path | None) -> PacedWriter:
+    """Open a new file on the disk of this folder, which is gone as soon as it is neither open nor mapped."""
+    return PacedWriter(tempfile.TemporaryFile(dir=folder, buffering=0))
 
 
-def mapped(stream: IO[bytes]) -> pa.Buffer:
+def mapped(stream: PacedWriter) -> pa.Buffer:
     """Map all that was written to a file, which may be closed then."""
-    stream.flush()
+    stream.sync()
     return pa.py_buffer(mmap.mmap(stream.fileno(), 0, prot=mmap.PROT_READ))

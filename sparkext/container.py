@@ -17,6 +17,7 @@ import zlib
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from io import FileIO
 from pathlib import Path
 from typing import IO, Any
 
@@ -26,6 +27,7 @@ import pyarrow as pa
 from sparkext.errors import BuildFileError
 from sparkext.kernels.checksum import Checksum, checksum
 from sparkext.kernels.jit import frozen
+from sparkext.paced_writes import PacedWriter
 
 FORMAT_VERSION = 4
 TEMPORARY_SUFFIX = ".part"
@@ -199,7 +201,7 @@ def atomic_file(path: Path) -> Iterator[IO[bytes]]:
     temporary = path.with_name(f"{path.name}.{secrets.token_hex(8)}{TEMPORARY_SUFFIX}")
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
     try:
-        with os.fdopen(descriptor, "wb") as stream:
+        with PacedWriter(FileIO(descriptor, "wb")) as stream:
             yield stream
         identity = file_identity(temporary)
         temporary.replace(path)

@@ -122,8 +122,9 @@ class ParquetScan:
         names = self.schema.names[: self.spec.outputs]
 
         def read(number: int, unit: Unit) -> None:
-            for position, batch in enumerate(self._batches(unit, names)):
-                rows.add((number, position), batch)
+            with rows.turn():
+                for position, batch in enumerate(self._batches(unit, names)):
+                    rows.add((number, position), batch)
 
         with ThreadPoolExecutor(threads) as pool:
             units = [unit for split in splits for unit in self.units(split)]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import hashlib
 import json
-import tempfile
 import warnings
 import zlib
 from collections import OrderedDict
@@ -25,7 +24,7 @@ from sparkext.build_file import (
     streamed_table,
     write_build_file,
 )
-from sparkext.collected_rows import CollectedRows, mapped, sync
+from sparkext.collected_rows import CollectedRows, mapped, unnamed_file
 from sparkext.container import FORMAT_VERSION, atomic_file, checked, file_identity, map_checked, map_file
 from sparkext.errors import BuildFileError, BuildSideTooLargeError
 from sparkext.index_builder import BuiltIndex, IndexRecipe, index_columns
@@ -231,6 +230,7 @@ class ScannedFiles:
             table = self._scan().collect(self.splits, self.threads, collected)
         rows, columns = table.num_rows, table.columns
         if collected.spilled:
+            pa.default_memory_pool().release_unused()
             for number, column in zip(recipe.indexed, _on_disk(table.select(recipe.indexed), folder), strict=True):
                 columns[number] = column
         del table  # its columns are let go one by one
@@ -267,9 +267,8 @@ def _share_of_headroom() -> int | None:
 
 def _on_disk(table: pa.Table, folder: Path) -> list[pa.Array]:
     """Return the columns, contiguous, in pages of a file without a name, which the system may reclaim."""
-    with tempfile.TemporaryFile(dir=folder) as stream:
+    with unnamed_file(folder) as stream:
         write_build_file(table, stream)
-        sync(stream)
         _, columns = read_build_file(mapped(stream), "a temporary file")
         return columns
 

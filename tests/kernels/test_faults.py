@@ -309,7 +309,7 @@ def failing_writes(monkeypatch: pytest.MonkeyPatch, number: int, after: int) -> 
             return super().write(data)
 
     with monkeypatch.context() as patch:
-        patch.setattr(container.os, "fdopen", lambda descriptor, mode: io.BufferedWriter(Failing(descriptor, mode)))
+        patch.setattr(container, "FileIO", Failing)
         yield
 
 

@@ -6,6 +6,7 @@ import io
 import json
 import multiprocessing
 import struct
+import tracemalloc
 import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -24,7 +25,7 @@ from sparkext import build_file, index_builder, index_store
 from sparkext.build_file import collect_batches, read_build_file, write_build_file
 from sparkext.container import ContainerWriter, atomic_file, checked, map_file
 from sparkext.errors import BuildFileError, BuildSideTooLargeError
-from sparkext.index_builder import IndexRecipe
+from sparkext.index_builder import IndexRecipe, build_index
 from sparkext.index_file import IndexInfo, read_index_file, write_index_file
 from sparkext.index_store import (
     INDEX_SUFFIX,
@@ -513,6 +514,47 @@ def test_other_build_sides_stay_as_they_are(
     side = index_in_memory(len(keys), columns, recipe)
     assert not side.info.clustered
     assert gathered(side, [7, 5]) == [[row for row, key in enumerate(keys) if key == wanted] for wanted in (7, 5)]
+
+
+MILLION = 1_000_000
+GROUPED = replace(RECIPE, bounds=((1, pa.int64()),))
+WIDE = replace(RECIPE, key_columns=(0, 1), key_types=(pa.string(), pa.int64()), null_safe=(False, False))
+
+
+@pytest.mark.parametrize(
+    "recipe, headroom, expected",
+    [
+        (RECIPE, 96 * MILLION, "hash"),
+        (RECIPE, 96 * MILLION - 1, "ordered"),
+        (replace(RECIPE, algorithm="hash"), 96 * MILLION - 1, "ordered"),
+        (RECIPE, 48 * MILLION, "ordered"),
+        (RECIPE, 48 * MILLION - 1, r"building the index \(ordered\) takes up to 48,000,000 bytes, 47,999,999 are free"),
+        (GROUPED, 48 * MILLION, "range"),
+        (GROUPED, 48 * MILLION - 1, "ordering its rows takes up to 48,000,000 bytes, 47,999,999 are free"),
+        (replace(RECIPE, key_types=(pa.string(),)), 150 * MILLION, "ordered"),
+        (WIDE, 20 * MILLION, "putting its keys together takes up to"),
+    ],
+)
+def test_an_index_takes_no_more_memory_than_there_is(
+    recipe: IndexRecipe, headroom: int, expected: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is of another kind then, or an error that says so, with nothing allocated."""
+    columns = [pa.array(np.arange(MILLION) << 20), pa.array(np.arange(MILLION) ^ 5)]
+    if recipe.key_types[0] == pa.string():
+        columns[0] = columns[0].cast(pa.string())
+    monkeypatch.setattr(
+        index_builder, "process_probe", lambda: SimpleNamespace(headroom=lambda: Headroom(headroom, "cgroup"))
+    )
+    if " " not in expected:
+        assert build_index(MILLION, columns, recipe)[1].kind == expected
+        return
+    tracemalloc.start()
+    try:
+        with pytest.raises(BuildSideTooLargeError, match=rf"1,000,000 rows, {expected}.*Select fewer columns"):
+            build_index(MILLION, columns, recipe)
+        assert tracemalloc.get_traced_memory()[1] < 10 * MILLION
+    finally:
+        tracemalloc.stop()
 
 
 def test_a_replaced_build_file_is_not_joined_by_its_old_index(tmp_path: Path) -> None:
