@@ -130,8 +130,10 @@ class StreamedBroadcast(_MappedFile):
 
     def columns(self) -> tuple[int, list[pa.Array]]:
         """Return the number of rows, and the columns, made contiguous in this process's memory."""
+        table = self._table()
+        _check_memory(table.num_rows, table.nbytes)
         sink = pa.BufferOutputStream()
-        write_build_file(self._table(), sink)
+        write_build_file(table, sink)
         return read_build_file(sink.getvalue(), str(self.path()))
 
     def _table(self) -> pa.Table:
@@ -243,14 +245,8 @@ class ScannedFiles:
         check_build_size(rows, size, self.max_bytes)
 
     def _check_in_memory(self, rows: int, size: int) -> None:
-        """The same where all of it has to be in memory, and be made contiguous there, which takes as much again."""
         self._check(rows, size)
-        headroom = process_probe().headroom()
-        if headroom is not None and size > headroom.bytes:
-            raise BuildSideTooLargeError(
-                f"the build side does not fit the memory: its first {rows:,} rows take {size:,} bytes, which leave"
-                f" {headroom.bytes:,} free, and it cannot be kept on disk. {WAYS_OUT}"
-            )
+        _check_memory(rows, size)
 
     def _digest(self) -> str:
         """Name the rows: what is read of which files, as they are now."""
@@ -258,6 +254,20 @@ class ScannedFiles:
         spec = self.scan.spec
         parts = [__version__, FORMAT_VERSION, repr(spec), repr(self.scan.calendars), str(self.scan.schema), files]
         return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:32]
+
+
+def _check_memory(rows: int, size: int) -> None:
+    """Hold rows that cannot be kept on disk against the memory that making them contiguous takes.
+
+    Raises:
+        BuildSideTooLargeError: there is less.
+    """
+    headroom = process_probe().headroom()
+    if headroom is not None and size > headroom.bytes:
+        raise BuildSideTooLargeError(
+            f"the build side does not fit the memory: its first {rows:,} rows take {size:,} bytes,"
+            f" {headroom.bytes:,} are free to make them contiguous, and they cannot be kept on disk. {WAYS_OUT}"
+        )
 
 
 def _share_of_headroom() -> int | None:

@@ -1,4 +1,4 @@
-"""What lies on disk when things go wrong: damaged files, full and failing disks, folders of other people's."""
+"""What may go wrong: damaged files, full and failing disks, folders of other people's, names that look like code."""
 
 from __future__ import annotations
 
@@ -26,6 +26,7 @@ from sparkext.build_file import write_build_file
 from sparkext.collected_rows import CollectedRows
 from sparkext.container import atomic_file, map_checked
 from sparkext.errors import BuildFileError, BuildSideTooLargeError
+from sparkext.formula_code import code_of
 from sparkext.index_builder import IndexRecipe
 from sparkext.index_cache import local_folder
 from sparkext.index_store import INDEX_SUFFIX, BuildSide, open_build_side
@@ -33,7 +34,9 @@ from sparkext.kernels.hashing import FULL_MASK
 from sparkext.kernels.keys import encode_keys
 from sparkext.memory import Headroom
 from sparkext.parquet_scan import ParquetScan
+from sparkext.plans.formula import parse_theta
 from sparkext.plans.scan import DataFile, ScanColumn, ScanSpec
+from sparkext.predicate_code import functions_of_predicate
 from sparkext.publication import LOCK_SUFFIX, locked, locked_if_free, private_folder
 from sparkext.sources import BroadcastBytes, ScannedFiles, StreamedBroadcast, make_room
 from tests.kernels.support import match_lists
@@ -372,7 +375,15 @@ def test_a_full_disk(headroom: int, small_disk: Path, tmp_path: Path, monkeypatc
     assert [item.suffix for item in (small_disk / "sparkext").iterdir()] == [LOCK_SUFFIX]
     make_room([source], [RECIPE])
     scarce(monkeypatch, 1 << 21)
-    with pytest.raises(BuildSideTooLargeError, match=r"(?s)do.* not fit the memory.*2,097,152 free.*Select fewer"):
+    with pytest.raises(BuildSideTooLargeError, match=r"does not fit the memory.*2,097,152 are free.*Select fewer"):
+        source.columns()
+
+
+def test_streams_that_fit_neither_disk_nor_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    source = write_streams(tmp_path / "streams")
+    assert source.columns()[0] == 4
+    scarce(monkeypatch, 10)
+    with pytest.raises(BuildSideTooLargeError, match=r"does not fit the memory.* 10 are free"):
         source.columns()
 
 
@@ -500,3 +511,29 @@ def test_links_are_not_followed(tmp_path: Path) -> None:
         assert len(temporary.name) == len("file.0123456789abcdef.part"), "of 64 random bits"
     assert target.read_bytes() == b"untouched"
     assert not (tmp_path / "file").is_symlink()
+
+
+# What users write is no code.
+
+
+HOSTILE = "x, __import__('os').abort()"
+
+
+def test_names_of_columns_are_not_run() -> None:
+    """Fields go by their position in the text that is compiled; records take nothing but identifiers."""
+    for fields in ([(HOSTILE, "int64")], [("class", "int64")]):
+        with pytest.raises(ValueError, match="Type names and field names"):
+            functions_of_predicate(lambda left, right: True, fields, [])
+    load, _ = functions_of_predicate(lambda left, right: True, [("plain", "int64"), ("flag", "bool")], [])
+    assert load.__code__.co_names == ("Left",)
+
+
+@pytest.mark.parametrize("place", ["op", "type", "text", "key"])
+def test_parts_of_a_formula_are_not_run(place: str) -> None:
+    literal = {"op": "literal", "type": "int64", "text": "1"}
+    column = {"op": "column", "source": 0, "column": 0, "key": "int64"}
+    cast = {"op": "cast", "type": "int64", "args": [literal]}
+    hostile = {**{"key": column, "op": cast}.get(place, literal), place: HOSTILE}
+    with pytest.raises(ValueError):
+        formula = parse_theta({"op": "=", "args": [hostile, literal], "type": "bool"})
+        code_of(formula, {}, [])
