@@ -17,13 +17,14 @@ from types import TracebackType
 
 import pyarrow as pa
 
+from sparkext.morsels import MAX_MORSEL_BYTES
 from sparkext.paced_writes import PacedWriter
 
 Place = tuple[int, int]
 """Where a batch belongs among all of them."""
 
-_READING = 2
-"""Memory that it takes to read rows, as a multiple of what they take when they have been read."""
+_READING = 3
+"""Memory that it takes to read rows, as a multiple of what they take in the end: Arrow doubles buffers as they grow."""
 
 
 class CollectedRows:
@@ -45,7 +46,8 @@ class CollectedRows:
         self._folder = folder
         self._lock = threading.Condition()
         self._kept: deque[tuple[Place, pa.RecordBatch]] = deque()
-        self._rows = self._bytes = self._largest = self._readers = 0
+        self._rows = self._bytes = self._readers = 0
+        self._largest: int | None = None
         self._files: dict[int, _RowFile] = {}
         self._open = ExitStack()
         self.spilled = False
@@ -78,7 +80,8 @@ class CollectedRows:
         with self._lock:
             self._rows += batch.num_rows
             self._bytes += batch.nbytes
-            self._largest = max(self._largest, batch.nbytes)
+            self._largest = max(self._largest or 0, batch.nbytes)
+            self._lock.notify_all()
             self._check(self._rows, self._bytes)
             self._kept.append((place, batch))
             if not self.spilled:
@@ -93,8 +96,10 @@ class CollectedRows:
             file.write(*moved.popleft())
 
     def _has_room(self) -> bool:
-        most = self._most() if self.spilled and self._readers else None
-        return most is None or (self._readers + 1) * self._largest * _READING <= most
+        """One thread may always read. Before the first rows have come they are taken for as large as they may be."""
+        most = self._most() if self._readers else None
+        largest = MAX_MORSEL_BYTES if self._largest is None else self._largest
+        return most is None or (self._readers + 1) * largest * _READING <= most
 
     def table(self, schema: pa.Schema) -> pa.Table:
         """Return all rows; those in files are mapped."""

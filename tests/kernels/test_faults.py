@@ -399,6 +399,42 @@ def test_rows_in_files_leave_no_names(tmp_path: Path) -> None:
     assert pa.total_allocated_bytes() < 1 << 20
 
 
+@pytest.mark.parametrize(
+    "most, size, together",
+    [
+        (None, 0, 4),
+        (1 << 30, 0, 4),
+        (1 << 28, 0, 1),
+        (1 << 20, 1000, 4),
+        (100_000, 8000, 4),
+        (80_000, 8000, 3),
+        (1, 8, 1),
+    ],
+)
+def test_no_more_threads_read_than_there_is_memory_for(most: int | None, size: int, together: int) -> None:
+    """Of rows of which none has come yet it is not known how large they are."""
+    collected = CollectedRows(lambda rows, size: None, lambda: most)
+    if size:
+        collected.add((0, 0), pa.record_batch({"n": np.zeros(size // 8)}))
+    started, ended = [threading.Semaphore(0) for _ in range(2)]
+
+    def read() -> None:
+        with collected.turn():
+            started.release()
+            ended.acquire()
+
+    threads = [threading.Thread(target=read) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for _ in range(together):
+        assert started.acquire(timeout=30)
+    assert not started.acquire(timeout=0.02)
+    ended.release(4)
+    for thread in threads:
+        thread.join(30)
+        assert not thread.is_alive()
+
+
 # What others leave, or put in the way.
 
 

@@ -88,6 +88,6 @@ def test_a_build_side_larger_than_the_memory(
     print(told)
     assert told["right"]
     assert told["build_bytes"] > 1.6 * LIMIT
-    assert told["anonymous"] < told["peak"] <= LIMIT
+    assert told["anonymous"] < 0.9 * LIMIT and told["peak"] <= LIMIT
     (folder,) = tmp_path.iterdir()
     assert len(list(folder.iterdir())) == 2, "the entry and its lock"
