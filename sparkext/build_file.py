@@ -1,22 +1,32 @@
 """A build side as a file: every column one contiguous Arrow array, ready to be mapped and gathered from.
 
 Batches of many rows arrive from Spark; joins gather from arbitrary rows, and a column in many chunks would cost a
-search per row. So columns are made contiguous once, here, one at a time: the peak is the batches and one column.
+search per row. So columns are made contiguous once, as they are written: buffer by buffer, each chunk's part in turn,
+which takes no memory but the chunks. Only nested columns, and others that are rare, are put together in memory first.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import base64
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import IO, Any
 
+import numpy as np
 import pyarrow as pa
 
 from sparkext.config import BUILD_SIDE_MAX_BYTES
 from sparkext.container import ContainerWriter, read_footer
 from sparkext.errors import BuildSideTooLargeError
+from sparkext.kernels.buffers import is_var, raw_var_bytes
 from sparkext.kernels.gather import MAX_VAR_BYTES
+from sparkext.kernels.jit import AnyArray
 from sparkext.types import conform
+
+WAYS_OUT = (
+    "Select fewer columns or filter it, join the other way round, give workers more memory, or use Spark's own join."
+)
+"""What to do about a build side that the memory of workers is too small for."""
 
 
 def collect_batches(
@@ -76,7 +86,7 @@ def write_build_file(table: pa.Table, stream: IO[bytes]) -> int:
     writer = ContainerWriter(stream)
     columns: list[dict[str, Any]] = []
     for field, column in zip(table.schema, table.columns, strict=True):
-        columns.append({"name": field.name, **write_column(writer, contiguous(column, field.name))})
+        columns.append({"name": field.name, **write_column(writer, column, field.name)})
     return writer.finish({"rows": table.num_rows, "columns": columns})
 
 
@@ -90,15 +100,73 @@ def read_build_file(buffer: pa.Buffer, origin: str) -> tuple[int, list[pa.Array]
     return footer["rows"], [read_column(buffer, place) for place in footer["columns"]]
 
 
-def write_column(writer: ContainerWriter, array: pa.Array) -> dict[str, Any]:
-    """Write one column as a block; return its place, for the footer."""
-    offset, length = writer.block(partial(_write_array, array))
-    return {"offset": offset, "length": length}
+def write_column(writer: ContainerWriter, column: pa.Array | pa.ChunkedArray, name: str = "") -> dict[str, Any]:
+    """Write one column, contiguous; return its place, for the footer.
+
+    Raises:
+        BuildSideTooLargeError: see `contiguous`.
+    """
+    arrow_type = column.type
+    if _byte_width(arrow_type) is None and not is_var(arrow_type):
+        offset, length = writer.block(partial(_write_stream, contiguous(column, name)))
+        return {"offset": offset, "length": length}
+    chunks = [column] if isinstance(column, pa.Array) else column.chunks
+    if isinstance(column, pa.ChunkedArray) and len(chunks) > 1 and needs_wide_offsets(column):
+        arrow_type = _wide_type(arrow_type)
+    nulls = sum(chunk.null_count for chunk in chunks)
+    buffers = [_validity_pieces(chunks) if nulls else None, *_data_pieces(chunks, arrow_type)]
+    return {
+        "type": base64.b64encode(pa.schema([("column", arrow_type)]).serialize()).decode(),
+        "rows": sum(len(chunk) for chunk in chunks),
+        "nulls": nulls,
+        "buffers": [None if pieces is None else writer.block(partial(_write_pieces, pieces)) for pieces in buffers],
+    }
 
 
 def read_column(buffer: pa.Buffer, place: Mapping[str, Any]) -> pa.Array:
     """Return the column at this place, without copying."""
-    return pa.ipc.open_stream(buffer.slice(place["offset"], place["length"])).read_next_batch().column(0)
+    if "buffers" not in place:
+        return pa.ipc.open_stream(buffer.slice(place["offset"], place["length"])).read_next_batch().column(0)
+    arrow_type = pa.ipc.read_schema(pa.py_buffer(base64.b64decode(place["type"]))).field(0).type
+    buffers = [None if part is None else buffer.slice(*part) for part in place["buffers"]]
+    return pa.Array.from_buffers(arrow_type, place["rows"], buffers, place["nulls"])
+
+
+def _byte_width(arrow_type: pa.DataType) -> int | None:
+    """Return how many whole bytes each value of a type takes in its only buffer, or None."""
+    plain = pa.types.is_primitive(arrow_type) or pa.types.is_decimal(arrow_type)
+    if not plain and not pa.types.is_fixed_size_binary(arrow_type):
+        return None
+    return arrow_type.bit_width // 8 or None
+
+
+def _validity_pieces(chunks: Sequence[pa.Array]) -> Iterable[Any]:
+    return [pa.chunked_array([chunk.is_valid() for chunk in chunks]).combine_chunks().buffers()[1]]
+
+
+def _data_pieces(chunks: Sequence[pa.Array], arrow_type: pa.DataType) -> list[Iterable[Any]]:
+    """Return what each buffer but that of the nulls consists of."""
+    width = _byte_width(arrow_type)
+    if width is not None:
+        return [(chunk.buffers()[1].slice(chunk.offset * width, len(chunk) * width) for chunk in chunks if len(chunk))]
+    wide = pa.types.is_large_string(arrow_type) or pa.types.is_large_binary(arrow_type)
+    offsets = _offset_pieces(chunks, np.dtype(np.int64 if wide else np.int32))
+    return [offsets, (data[ends[0] : ends[-1]] for ends, data in map(raw_var_bytes, chunks))]
+
+
+def _offset_pieces(chunks: Sequence[pa.Array], dtype: np.dtype[Any]) -> Iterator[AnyArray]:
+    end = 0
+    yield np.zeros(1, dtype=dtype)
+    for chunk in chunks:
+        ends, _ = raw_var_bytes(chunk)
+        moved = end - int(ends[0])
+        yield ends[1:] if moved == 0 and ends.dtype == dtype else ends[1:].astype(dtype) + dtype.type(moved)
+        end += int(ends[-1]) - int(ends[0])
+
+
+def _write_pieces(pieces: Iterable[Any], sink: IO[bytes]) -> None:
+    for piece in pieces:
+        sink.write(pa.py_buffer(piece))
 
 
 def contiguous(column: pa.Array | pa.ChunkedArray, name: str = "") -> pa.Array:
@@ -142,7 +210,7 @@ def _var_bytes(chunk: pa.Array) -> int:
     return 0 if data is None else int(data.size)
 
 
-def _write_array(array: pa.Array, sink: IO[bytes]) -> None:
+def _write_stream(array: pa.Array, sink: IO[bytes]) -> None:
     batch = pa.record_batch([array], names=["column"])
     with pa.ipc.new_stream(sink, batch.schema) as writer:
         writer.write_batch(batch)

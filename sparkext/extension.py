@@ -28,8 +28,8 @@ def make(order_json: str) -> tuple[PipelineTask, StructType]:
 
     The order's fields: `spec` (see `plans.spec`), `settings` (configuration strings), `output` (a Spark schema),
     `scan` (missing where the rows of the probe side come from Spark, else how to read them), `builds` (per join the
-    broadcast's id and a Spark schema, or what to read), `run` (a name for the report), `tasks_sharing` (a number, or
-    missing).
+    broadcast's id, the CRC-32 of its file and a Spark schema, or what to read), `run` (a name for the report),
+    `tasks_sharing` (a number, or missing).
     """
     order: dict[str, Any] = json.loads(order_json)
     output = _schema(order["output"])
@@ -49,7 +49,8 @@ def make(order_json: str) -> tuple[PipelineTask, StructType]:
 
 def _source(build: dict[str, Any], settings: Settings, threads: int) -> BuildSource:
     if "scan" not in build:
-        return StreamedBroadcast(build["broadcast"], spark_bridge.arrow_schema(_schema(build["schema"])))
+        schema = spark_bridge.arrow_schema(_schema(build["schema"]))
+        return StreamedBroadcast(build["broadcast"], schema, build["crc"])
     return ScannedFiles(
         _scan(build["scan"], settings),
         tuple(Split.from_data(split) for split in build["splits"]),

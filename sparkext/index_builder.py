@@ -13,8 +13,9 @@ import numpy as np
 import pyarrow as pa
 
 from sparkext import __version__
-from sparkext.build_file import contiguous, needs_wide_offsets
+from sparkext.build_file import WAYS_OUT, contiguous, needs_wide_offsets
 from sparkext.container import FORMAT_VERSION
+from sparkext.errors import BuildSideTooLargeError
 from sparkext.index_file import AnyIndex, IndexInfo
 from sparkext.kernels.all_rows_index import AllRowsIndex
 from sparkext.kernels.dense_index import build_dense_index, key_range
@@ -22,13 +23,13 @@ from sparkext.kernels.gather import Column
 from sparkext.kernels.hash_index import build_hash_index
 from sparkext.kernels.index import JoinIndex, index_bytes
 from sparkext.kernels.jit import frozen
-from sparkext.kernels.keys import EncodedKeys, cast_key, encode_keys, key_bounds, key_ranges
+from sparkext.kernels.keys import EncodedKeys, cast_key, encode_keys, key_bounds, key_ranges, uses_words
 from sparkext.kernels.ordered_index import build_ordered_index
 from sparkext.kernels.range_index import RangeIndex, build_range_index
 from sparkext.kernels.row_ids import RowIds, count_runs
 from sparkext.kernels.threads import ahead
 from sparkext.memory import process_probe
-from sparkext.plans.algorithm import BuildKeys, choose_index, worth_clustering
+from sparkext.plans.algorithm import SORT_BYTES_PER_ROW, BuildKeys, choose_index, fits, worth_clustering
 
 
 @dataclass(frozen=True)
@@ -54,6 +55,11 @@ class IndexRecipe:
     gathered: tuple[int, ...] = ()
 
     @property
+    def indexed(self) -> list[int]:
+        """The columns that the index is made from, which have to be contiguous."""
+        return sorted({*self.key_columns, *(number for number, _ in self.bounds)})
+
+    @property
     def digest(self) -> str:
         """Name of the index among those of its build file. It changes with the package: no other version's is read."""
         parts = [
@@ -77,12 +83,13 @@ class IndexRecipe:
 class BuiltIndex:
     """An index, what is said of it, and the columns that are kept with it by number, one at a time as asked for.
 
-    `columns` is None where they lie in a build file already, in the order that the index speaks of.
+    `columns` is None where they lie in a build file already, in the order that the index speaks of. They need not be
+    contiguous: they become so when they are written.
     """
 
     index: AnyIndex
     info: IndexInfo
-    columns: Iterator[tuple[int, pa.Array]] | None = None
+    columns: Iterator[tuple[int, pa.Array | pa.ChunkedArray]] | None = None
 
 
 def index_columns(
@@ -92,18 +99,18 @@ def index_columns(
 
     Columns in the list that the index is made from become contiguous there, so that their pieces can be let go.
     """
-    indexed = sorted({*recipe.key_columns, *(number for number, _ in recipe.bounds)})
+    indexed = recipe.indexed
     for number, array in zip(indexed, ahead(lambda number: contiguous(columns[number]), indexed, threads), strict=True):
         columns[number] = array
     index, info = build_index(rows, columns, recipe, threads)
     if not info.clustered and not keep:
         return BuiltIndex(index, info)
-    fetch = partial(_clustered, index.rows) if info.clustered else contiguous
-    arrays = ahead(lambda number: fetch(columns[number]), recipe.gathered, threads)
-    if info.clustered:
-        index = _without_rows(index)
-        info = replace(info, bytes=index_bytes(index))
-    return BuiltIndex(index, info, zip(recipe.gathered, arrays, strict=True))
+    if not info.clustered:
+        return BuiltIndex(index, info, ((number, columns[number]) for number in recipe.gathered))
+    in_order = partial(_clustered, index.rows)
+    arrays = ahead(lambda number: in_order(columns[number]), recipe.gathered, threads)
+    index = _without_rows(index)
+    return BuiltIndex(index, replace(info, bytes=index_bytes(index)), zip(recipe.gathered, arrays, strict=True))
 
 
 def _clustered(rows: RowIds | None, column: pa.Array | pa.ChunkedArray) -> pa.Array:
@@ -138,7 +145,10 @@ def build_index(
         for column, key_type in zip(recipe.key_columns, recipe.key_types, strict=True)
     ]
     ranges = key_ranges(key_columns, recipe.null_safe) if key_columns else None
+    if ranges is None and not uses_words([column.type for column in key_columns], recipe.null_safe):
+        _require(sum(column.nbytes for column in key_columns) + 16 * rows, rows, "putting its keys together")
     if recipe.bounds:
+        _require(SORT_BYTES_PER_ROW * rows, rows, "ordering its rows")
         compared = [cast_key(columns[column], bound_type) for column, bound_type in recipe.bounds]
         index: AnyIndex = build_range_index(
             compared,
@@ -165,9 +175,8 @@ def build_index(
 def _equality_index(keys: EncodedKeys, recipe: IndexRecipe, threads: int) -> tuple[JoinIndex, str]:
     """Choose and build an index of these keys; return it and the reason for the choice."""
     facts = _facts(keys)
-    headroom = process_probe().headroom()
-    free = None if headroom is None else headroom.bytes
-    choice = choose_index(recipe.algorithm, facts, free, recipe.probe_ordered)
+    choice = choose_index(recipe.algorithm, facts, _free(), recipe.probe_ordered)
+    _require(choice.bytes, keys.length, f"building the index ({choice.kind})")
     if choice.kind == "ordered":
         return build_ordered_index(keys, threads=threads), choice.reason
     if choice.kind == "dense":
@@ -183,15 +192,34 @@ def _worth_clustering(index: AnyIndex, columns: Sequence[pa.Array | pa.ChunkedAr
     distinct = index.distinct
     if count_runs(rows) <= distinct:
         return False  # the rows of each key lie side by side as it is, or are one
+    return worth_clustering(rows.size, distinct, sum(column.nbytes for column in columns), _free())
+
+
+def _free() -> int | None:
     headroom = process_probe().headroom()
-    free = None if headroom is None else headroom.bytes
-    return worth_clustering(rows.size, distinct, sum(column.nbytes for column in columns), free)
+    return None if headroom is None else headroom.bytes
+
+
+def _require(needed: int, rows: int, purpose: str) -> None:
+    """Make sure that there is memory for what comes next: the system ends a process that takes more than there is.
+
+    Raises:
+        BuildSideTooLargeError: there is not.
+    """
+    free = _free()
+    if not fits(needed, free):
+        raise BuildSideTooLargeError(
+            f"the build side does not fit the memory: it has {rows:,} rows, {purpose} takes up to {needed:,} bytes,"
+            f" {free:,} are free. {WAYS_OUT}"
+        )
 
 
 def _facts(keys: EncodedKeys) -> BuildKeys:
     valid = keys.length if keys.valid is None else int(keys.valid.sum())
     if keys.words is None:
-        return BuildKeys(keys.length, valid, word=False)
+        assert keys.rows is not None
+        offsets = keys.rows.offsets
+        return BuildKeys(keys.length, valid, word=False, key_bytes=int(offsets[-1] - offsets[0]))
     bounds = key_range(keys)
     if bounds is None:
         return BuildKeys(keys.length, valid, word=True)

@@ -16,18 +16,23 @@ import time
 from collections.abc import Collection
 from pathlib import Path
 
+from sparkext.container import TEMPORARY_SUFFIX
 from sparkext.index_store import INDEX_SUFFIX
-from sparkext.publication import locked
+from sparkext.publication import LOCK_SUFFIX, locked, locked_if_free, private_folder, remove_half_written
 
 _LOCK = "eviction"
 
 
 def local_folder() -> Path:
-    """Return this package's folder among the local files of the executor that this worker belongs to."""
-    spark = os.environ.get("SPARK_LOCAL_DIRS") or tempfile.gettempdir()
-    folder = Path(spark.split(",")[0]) / "sparkext"
-    folder.mkdir(mode=0o700, exist_ok=True)
-    return folder
+    """Return this package's folder among the local files of the executor that this worker belongs to.
+
+    Raises:
+        PermissionError: see `private_folder`.
+    """
+    spark = os.environ.get("SPARK_LOCAL_DIRS")
+    if not spark:  # outside of Spark, in a folder that all users share
+        return private_folder(Path(tempfile.gettempdir()) / f"sparkext-{os.geteuid()}")
+    return private_folder(Path(spark.split(",")[0]) / "sparkext")
 
 
 def touch(entry: Path) -> None:
@@ -52,3 +57,16 @@ def evict(kept: Collection[Path], max_bytes: int) -> None:
             if entry not in kept:
                 entry.unlink(missing_ok=True)
                 total -= size
+        _remove_leftovers(folder)
+
+
+def _remove_leftovers(folder: Path) -> None:
+    """Delete what killed writers have left, and the locks of entries that are gone. What is under way stays."""
+    for lock in folder.glob(f"*{INDEX_SUFFIX}{LOCK_SUFFIX}"):
+        entry = lock.with_name(lock.name.removesuffix(LOCK_SUFFIX))
+        if not entry.exists() or any(folder.glob(f"{entry.name}.*{TEMPORARY_SUFFIX}")):
+            with locked_if_free(lock) as is_free:
+                if is_free:
+                    remove_half_written(entry)
+                    if not entry.exists():
+                        lock.unlink(missing_ok=True)

@@ -50,7 +50,10 @@ class IndexInfo:
 
 
 def write_index_file(
-    index: AnyIndex, info: IndexInfo, stream: IO[bytes], columns: Iterable[tuple[int, pa.Array]] | None = None
+    index: AnyIndex,
+    info: IndexInfo,
+    stream: IO[bytes],
+    columns: Iterable[tuple[int, pa.Array | pa.ChunkedArray]] | None = None,
 ) -> None:
     """Write all arrays of the index, and columns of the build side by number, unless they lie elsewhere."""
     writer = ContainerWriter(stream)

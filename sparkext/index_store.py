@@ -16,8 +16,8 @@ from typing import TypeVar
 
 import pyarrow as pa
 
-from sparkext.build_file import read_build_file
-from sparkext.container import TEMPORARY_SUFFIX, FileIdentity, atomic_file, file_identity, map_file
+from sparkext.build_file import contiguous, read_build_file
+from sparkext.container import TEMPORARY_SUFFIX, FileIdentity, atomic_file, file_identity, map_checked
 from sparkext.index_builder import BuiltIndex, IndexRecipe, index_columns
 from sparkext.index_file import AnyIndex, IndexInfo, read_index_file, write_index_file
 from sparkext.kernels.gather import Column
@@ -25,7 +25,7 @@ from sparkext.kernels.keys import EncodedKeys
 from sparkext.kernels.matches import Matches
 from sparkext.kernels.nearest import NearestKeys, nearest
 from sparkext.kernels.range_index import Candidates, RangeIndex, RangeKeys
-from sparkext.publication import LOCK_SUFFIX, publish_once
+from sparkext.publication import LOCK_SUFFIX, publish_once, published
 
 INDEX_SUFFIX = ".index"
 _OPEN_BUILD_SIDES = 16
@@ -75,7 +75,12 @@ class BuildSide:
 def index_in_memory(rows: int, columns: Sequence[pa.Array], recipe: IndexRecipe) -> BuildSide:
     """Index a build side in this process, for this process alone."""
     built = index_columns(rows, list(columns), recipe, threads=1, keep=False)
-    return BuildSide.of(rows, dict(built.columns or enumerate(columns)), built.index, built.info)
+    own = (
+        enumerate(columns)
+        if built.columns is None
+        else ((number, contiguous(column)) for number, column in built.columns)
+    )
+    return BuildSide.of(rows, dict(own), built.index, built.info)
 
 
 def open_build_side(path: Path, recipe: IndexRecipe) -> BuildSide:
@@ -86,9 +91,12 @@ def open_build_side(path: Path, recipe: IndexRecipe) -> BuildSide:
     return _opened.get(path, recipe.digest, partial(_map_build_side, path, recipe))
 
 
-def open_kept_index(path: Path) -> BuildSide:
-    """Map an index that holds its columns; it stays open likewise."""
-    return _opened.get(path, "", partial(_map_kept_index, path))
+def open_kept_index(path: Path, build: Callable[[], BuiltIndex]) -> BuildSide:
+    """Map an index that holds its columns, building it first if it is not there; it stays open likewise.
+
+    A damaged one is built again.
+    """
+    return published(path, partial(_write, path, build), lambda path: _opened.get(path, "", partial(_map_kept, path)))
 
 
 class _OpenBuildSides:
@@ -129,33 +137,36 @@ def index_path_of(path: Path, recipe: IndexRecipe) -> Path:
 
 
 def _map_build_side(path: Path, recipe: IndexRecipe) -> BuildSide:
-    rows, columns = read_build_file(map_file(path), str(path))
-    index_path = index_path_of(path, recipe)
+    rows, columns = read_build_file(map_checked(path), str(path))
 
     def build() -> BuiltIndex:
         _remove_orphans(path)
         return index_columns(rows, list(columns), recipe, threads=1, keep=False)
 
-    publish_index(index_path, build)
-    index, info, own = read_index_file(map_file(index_path), str(index_path))
+    index_path = index_path_of(path, recipe)
+    index, info, own = published(index_path, partial(_write, index_path, build), _read_index)
     return BuildSide.of(rows, dict(enumerate(columns)) if own is None else own, index, info)
 
 
-def _map_kept_index(path: Path) -> BuildSide:
-    index, info, columns = read_index_file(map_file(path), str(path))
+def _map_kept(path: Path) -> BuildSide:
+    index, info, columns = _read_index(path)
     assert columns is not None, "kept with the index"
     return BuildSide.of(info.build_rows, columns, index, info)
 
 
+def _read_index(path: Path) -> tuple[AnyIndex, IndexInfo, dict[int, pa.Array] | None]:
+    return read_index_file(map_checked(path), str(path))
+
+
 def publish_index(index_path: Path, build: Callable[[], BuiltIndex]) -> bool:
     """Make sure that `index_path` exists, whole. Return whether this process built it (see `publish_once`)."""
+    return publish_once(index_path, partial(_write, index_path, build))
 
-    def write() -> None:
-        built = build()
-        with atomic_file(index_path) as stream:
-            write_index_file(built.index, built.info, stream, built.columns)
 
-    return publish_once(index_path, write)
+def _write(index_path: Path, build: Callable[[], BuiltIndex]) -> None:
+    built = build()
+    with atomic_file(index_path) as stream:
+        write_index_file(built.index, built.info, stream, built.columns)
 
 
 def remove_with_indexes(path: Path) -> None:

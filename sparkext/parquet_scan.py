@@ -21,6 +21,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from sparkext.collected_rows import CollectedRows
 from sparkext.conditions import holds, literal_array
 from sparkext.errors import FileReadError, SchemaMismatchError
 from sparkext.file_stores import Bucket, FileStore, Identity, store_of
@@ -123,25 +124,29 @@ class ParquetScan:
             yield from self._rows(columns)
 
     def table(self, splits: Sequence[Split], threads: int, check: Callable[[int, int], None]) -> pa.Table:
-        """Read all rows of these splits, in several threads. `check(rows, bytes)` is told what has come so far."""
+        """Read all rows of these splits into memory, in several threads. `check`: see `CollectedRows`."""
+        with CollectedRows(check) as rows:
+            return self.collect(splits, threads, rows)
+
+    def collect(self, splits: Sequence[Split], threads: int, rows: CollectedRows) -> pa.Table:
+        """Read all rows of these splits, in several threads, to where `rows` keeps them."""
         names = self.schema.names[: self.spec.outputs]
-        kept: list[pa.RecordBatch] = []
-        rows = size = 0
+
+        def read(number: int, unit: Unit) -> None:
+            with rows.turn():
+                for position, batch in enumerate(self._batches(unit, names)):
+                    rows.add((number, position), batch)
+
         with ThreadPoolExecutor(threads) as pool:
             units = [unit for split in splits for unit in self.units(split)]
-            pieces = pool.map(lambda unit: list(self._batches(unit, names)), units)
             try:
-                for batches in pieces:
-                    kept += batches
-                    rows += sum(batch.num_rows for batch in batches)
-                    size += sum(batch.nbytes for batch in batches)
-                    check(rows, size)
+                for _ in pool.map(read, range(len(units)), units):
+                    pass  # an error of any is raised here
             except BaseException:
                 pool.shutdown(wait=True, cancel_futures=True)
                 raise
         self.check_unchanged()
-        declared = pa.schema([self.schema.field(number) for number in range(self.spec.outputs)])
-        return pa.Table.from_batches(kept, declared)
+        return rows.table(pa.schema([self.schema.field(number) for number in range(self.spec.outputs)]))
 
     def identity(self, path: str) -> Identity:
         """Tell which file lies there, as long as it is that file."""

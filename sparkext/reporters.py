@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from sparkext.index_cache import local_folder
 from sparkext.metrics import TaskMetrics, last_run
+from sparkext.publication import private_folder
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -84,8 +85,7 @@ class SpoolReporter:
         """Write the metrics of one finished task."""
         task = metrics.task
         with contextlib.suppress(OSError):
-            folder = self._path()
-            folder.mkdir(mode=0o700, exist_ok=True)
+            folder = private_folder(self._path())
             part = folder / f"{task.stage}-{task.partition}-{task.attempt}.part"
             part.write_text(metrics.to_json())
             part.replace(part.with_suffix(".json"))

@@ -5,10 +5,10 @@ from __future__ import annotations
 import errno
 import hashlib
 import json
-import tempfile
 import warnings
+import zlib
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
@@ -16,8 +16,17 @@ from typing import Any, Protocol
 import pyarrow as pa
 
 from sparkext import __version__
-from sparkext.build_file import check_build_size, contiguous, read_build_file, streamed_table, write_build_file
-from sparkext.container import FORMAT_VERSION, TEMPORARY_SUFFIX, atomic_file, file_identity, map_file
+from sparkext.build_file import (
+    WAYS_OUT,
+    check_build_size,
+    contiguous,
+    read_build_file,
+    streamed_table,
+    write_build_file,
+)
+from sparkext.collected_rows import CollectedRows, mapped, unnamed_file
+from sparkext.container import FORMAT_VERSION, atomic_file, checked, file_identity, map_checked, map_file
+from sparkext.errors import BuildFileError, BuildSideTooLargeError
 from sparkext.index_builder import BuiltIndex, IndexRecipe, index_columns
 from sparkext.index_cache import evict, local_folder, touch
 from sparkext.index_store import (
@@ -26,12 +35,11 @@ from sparkext.index_store import (
     index_in_memory,
     open_build_side,
     open_kept_index,
-    publish_index,
 )
 from sparkext.memory import process_probe
 from sparkext.parquet_scan import ParquetScan
 from sparkext.plans.scan import Split
-from sparkext.publication import publish_once
+from sparkext.publication import published
 
 BUILD_SUFFIX = "build"
 _MOST_OF_HEADROOM = 0.25
@@ -72,12 +80,11 @@ class _MappedFile:
                 f"what lies beside {path} cannot be shared ({error}): this worker holds a copy of its own in memory",
                 stacklevel=2,
             )
-            rows, columns = self.columns()
-            return _private_build_side(f"{path} {file_identity(path)}", rows, columns, recipe)
+            return _private_build_side(f"{path} {file_identity(path)}", self.columns, recipe)
 
     def columns(self) -> tuple[int, list[pa.Array]]:
         path = self.path()
-        return read_build_file(map_file(path), str(path))
+        return read_build_file(map_checked(path), str(path))
 
 
 @dataclass(frozen=True)
@@ -95,11 +102,13 @@ class BroadcastFile(_MappedFile):
 class StreamedBroadcast(_MappedFile):
     """The local file of a broadcast that holds Arrow streams one after the other, as the JVM wrote them.
 
-    The first worker of a node makes a build file of it, whose columns are contiguous. `schema` has Spark's Arrow types.
+    The first worker of a node makes a build file of it, whose columns are contiguous. `schema` has Spark's Arrow types,
+    `crc` is the CRC-32 of the file.
     """
 
     broadcast_id: int
     schema: pa.Schema
+    crc: int
 
     def path(self) -> Path:
         """Return this node's copy."""
@@ -108,7 +117,7 @@ class StreamedBroadcast(_MappedFile):
         return Path(_broadcastRegistry[self.broadcast_id]._path)
 
     def build_file(self) -> Path:
-        """Make the build file if no worker of this node has."""
+        """Make the build file if no worker of this node has, or if it is damaged."""
         streams = self.path()
         made = streams.with_name(f"{streams.name}.{BUILD_SUFFIX}")
 
@@ -116,17 +125,23 @@ class StreamedBroadcast(_MappedFile):
             with atomic_file(made) as stream:
                 write_build_file(self._table(), stream)
 
-        publish_once(made, write)
+        published(made, write, map_checked)
         return made
 
     def columns(self) -> tuple[int, list[pa.Array]]:
         """Return the number of rows, and the columns, made contiguous in this process's memory."""
+        table = self._table()
+        _check_memory(table.num_rows, table.nbytes)
         sink = pa.BufferOutputStream()
-        write_build_file(self._table(), sink)
+        write_build_file(table, sink)
         return read_build_file(sink.getvalue(), str(self.path()))
 
     def _table(self) -> pa.Table:
-        return streamed_table(map_file(self.path()), self.schema)
+        path = self.path()
+        content = map_file(path)
+        if zlib.crc32(content) != self.crc:
+            raise BuildFileError(f"{path}: the checksum of the build side's rows is wrong: the file is damaged")
+        return streamed_table(content, self.schema)
 
 
 @dataclass(frozen=True)
@@ -154,12 +169,12 @@ class BroadcastBytes:
 
     def open(self, recipe: IndexRecipe) -> BuildSide:
         """Return the build side, indexed in this process."""
-        rows, columns = self.columns()
-        return _private_build_side(self.name, rows, columns, recipe)
+        return _private_build_side(self.name, self.columns, recipe)
 
     def columns(self) -> tuple[int, list[pa.Array]]:
         """Return the number of rows, and the columns."""
-        return read_build_file(pa.py_buffer(self.broadcast.value), "encrypted broadcast")
+        origin = "encrypted broadcast"
+        return read_build_file(checked(pa.py_buffer(self.broadcast.value), origin), origin)
 
 
 @dataclass(frozen=True)
@@ -187,12 +202,11 @@ class ScannedFiles:
                 f"a build side cannot be kept on disk ({error}): this worker holds a copy of its own in memory",
                 stacklevel=2,
             )
-            rows, columns = self.columns()
-            return _private_build_side(self._digest(), rows, columns, recipe)
+            return _private_build_side(self._digest(), self.columns, recipe)
 
     def columns(self) -> tuple[int, list[pa.Array]]:
         """Return the number of rows, and the columns, read into this process's memory."""
-        table = self._table()
+        table = self._scan().table(self.splits, self.threads, self._check_in_memory)
         return table.num_rows, [contiguous(column) for column in table.columns]
 
     def entry(self, recipe: IndexRecipe) -> Path:
@@ -204,9 +218,9 @@ class ScannedFiles:
         for last_attempt in (False, False, True):
             try:
                 reused = entry.exists()
-                publish_index(entry, lambda: self._built(recipe, entry.parent))
+                side = open_kept_index(entry, lambda: self._built(recipe, entry.parent))
                 touch(entry)
-                return replace(open_kept_index(entry), reused=reused)
+                return replace(side, reused=reused)
             except FileNotFoundError:
                 if last_attempt:
                     raise
@@ -214,19 +228,25 @@ class ScannedFiles:
         raise AssertionError("the last attempt returns or raises")
 
     def _built(self, recipe: IndexRecipe, folder: Path) -> BuiltIndex:
-        table = self._table()
-        headroom = process_probe().headroom()
-        if headroom is not None and table.nbytes > headroom.bytes * _MOST_OF_HEADROOM:
-            rows, columns = _on_disk(table, folder)
-        else:
-            rows, columns = table.num_rows, table.columns
+        with CollectedRows(self._check, _share_of_headroom, folder) as collected:
+            table = self._scan().collect(self.splits, self.threads, collected)
+        rows, columns = table.num_rows, table.columns
+        if collected.spilled:
+            pa.default_memory_pool().release_unused()
+            for number, column in zip(recipe.indexed, _on_disk(table.select(recipe.indexed), folder), strict=True):
+                columns[number] = column
         del table  # its columns are let go one by one
         return index_columns(rows, columns, recipe, self.threads, keep=True)
 
-    def _table(self) -> pa.Table:
-        return replace(self.scan, opened={}).table(
-            self.splits, self.threads, lambda rows, size: check_build_size(rows, size, self.max_bytes)
-        )
+    def _scan(self) -> ParquetScan:
+        return replace(self.scan, opened={})
+
+    def _check(self, rows: int, size: int) -> None:
+        check_build_size(rows, size, self.max_bytes)
+
+    def _check_in_memory(self, rows: int, size: int) -> None:
+        self._check(rows, size)
+        _check_memory(rows, size)
 
     def _digest(self) -> str:
         """Name the rows: what is read of which files, as they are now."""
@@ -236,13 +256,31 @@ class ScannedFiles:
         return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:32]
 
 
-def _on_disk(table: pa.Table, folder: Path) -> tuple[int, list[pa.Array | pa.ChunkedArray]]:
-    """Return the number of rows, and the columns in pages of a file without a name, which the system may reclaim."""
-    with tempfile.NamedTemporaryFile(dir=folder, suffix=TEMPORARY_SUFFIX) as stream:
+def _check_memory(rows: int, size: int) -> None:
+    """Hold rows that cannot be kept on disk against the memory that making them contiguous takes.
+
+    Raises:
+        BuildSideTooLargeError: there is less.
+    """
+    headroom = process_probe().headroom()
+    if headroom is not None and size > headroom.bytes:
+        raise BuildSideTooLargeError(
+            f"the build side does not fit the memory: its first {rows:,} rows take {size:,} bytes,"
+            f" {headroom.bytes:,} are free to make them contiguous, and they cannot be kept on disk. {WAYS_OUT}"
+        )
+
+
+def _share_of_headroom() -> int | None:
+    headroom = process_probe().headroom()
+    return None if headroom is None else int(headroom.bytes * _MOST_OF_HEADROOM)
+
+
+def _on_disk(table: pa.Table, folder: Path) -> list[pa.Array]:
+    """Return the columns, contiguous, in pages of a file without a name, which the system may reclaim."""
+    with unnamed_file(folder) as stream:
         write_build_file(table, stream)
-        stream.flush()
-        rows, columns = read_build_file(map_file(Path(stream.name)), stream.name)
-        return rows, list(columns)
+        _, columns = read_build_file(mapped(stream), "a temporary file")
+        return columns
 
 
 def make_room(sources: Sequence[BuildSource], recipes: Sequence[IndexRecipe]) -> None:
@@ -251,21 +289,25 @@ def make_room(sources: Sequence[BuildSource], recipes: Sequence[IndexRecipe]) ->
         (source, recipe) for source, recipe in zip(sources, recipes, strict=True) if isinstance(source, ScannedFiles)
     ]
     if read:
-        evict({source.entry(recipe) for source, recipe in read}, read[0][0].cache_bytes)
+        try:
+            evict({source.entry(recipe) for source, recipe in read}, read[0][0].cache_bytes)
+        except OSError as error:
+            if error.errno not in _DISK_PROBLEMS:
+                raise  # else there is no cache here, of which `ScannedFiles.open` has warned
 
 
 # Of the files that are read, errors are `FileReadError`s. An entry that is gone again and again has no room.
-_DISK_PROBLEMS = (errno.ENOENT, errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM)
+_DISK_PROBLEMS = (errno.ENOENT, errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO)
 
 _PRIVATE_BUILD_SIDES = 8
 _private: OrderedDict[tuple[str, str], BuildSide] = OrderedDict()
 
 
-def _private_build_side(name: str, rows: int, columns: list[pa.Array], recipe: IndexRecipe) -> BuildSide:
-    """Index a build side for this process alone, once for all of its tasks."""
+def _private_build_side(name: str, load: Callable[[], tuple[int, list[pa.Array]]], recipe: IndexRecipe) -> BuildSide:
+    """Load and index a build side for this process alone, once for all of its tasks."""
     key = (name, recipe.digest)
     if key not in _private:
-        _private[key] = index_in_memory(rows, columns, recipe)
+        _private[key] = index_in_memory(*load(), recipe)
     _private.move_to_end(key)
     while len(_private) > _PRIVATE_BUILD_SIDES:
         _private.popitem(last=False)

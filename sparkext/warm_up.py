@@ -8,7 +8,9 @@ from __future__ import annotations
 import pyarrow as pa
 
 import sparkext.extension  # noqa: F401  what a work order's first call would import
+from sparkext.build_file import write_build_file
 from sparkext.config import read_settings
+from sparkext.container import checked
 from sparkext.index_store import index_in_memory
 from sparkext.pipeline import Pipeline, index_recipe
 from sparkext.plans.spec import ColumnRef, JoinSpec, KeyPair, PipelineSpec
@@ -23,7 +25,10 @@ _OUTPUTS = tuple(ColumnRef(source, column) for source in (0, 1) for column in (0
 
 
 def warm_up() -> None:
-    """Join a few rows with themselves by every kind of index that `auto` chooses, with number and string payload."""
+    """Join a few rows with themselves by every kind of index that `auto` chooses, with number and string payload.
+
+    And write a build file and check it, as workers do.
+    """
     settings = read_settings(lambda key: None, {})
     for keys, key_type in _KEYS:
         for how in ("inner", "left"):
@@ -35,3 +40,6 @@ def warm_up() -> None:
             pipeline = Pipeline(spec, [build], schema, settings, lambda: None)
             for _ in pipeline.run([pa.record_batch(columns, names=["key", "payload"])]):
                 pass
+    sink = pa.BufferOutputStream()
+    write_build_file(pa.table({"key": pa.array([1], pa.int64())}), sink)
+    checked(sink.getvalue(), "warm-up")

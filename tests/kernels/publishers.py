@@ -65,6 +65,17 @@ def hang_while_writing(path: Path, reached: Event) -> None:
     publish_index(path, small_index)
 
 
+def hang_before_renaming(path: Path, reached: Event) -> None:
+    """Hold the lock for ever, with the whole file written under its temporary name."""
+
+    def replace(self: Path, target: Path) -> None:
+        reached.set()
+        time.sleep(600)
+
+    Path.replace = replace  # type: ignore[assignment, method-assign]
+    publish_index(path, small_index)
+
+
 def _note(log: Path, line: str) -> None:
     with log.open("a") as stream:
         stream.write(f"{line}\n")

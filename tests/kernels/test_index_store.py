@@ -6,6 +6,7 @@ import io
 import json
 import multiprocessing
 import struct
+import tracemalloc
 import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -17,12 +18,14 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from sparkext import build_file, index_builder, index_store
 from sparkext.build_file import collect_batches, read_build_file, write_build_file
-from sparkext.container import ContainerWriter, atomic_file, map_file
+from sparkext.container import ContainerWriter, atomic_file, checked, map_file
 from sparkext.errors import BuildFileError, BuildSideTooLargeError
-from sparkext.index_builder import IndexRecipe
+from sparkext.index_builder import IndexRecipe, build_index
 from sparkext.index_file import IndexInfo, read_index_file, write_index_file
 from sparkext.index_store import (
     INDEX_SUFFIX,
@@ -38,7 +41,7 @@ from sparkext.kernels.keys import encode_keys
 from sparkext.memory import Headroom
 from tests.kernels import publishers
 from tests.kernels.publishers import KEYS, small_index
-from tests.kernels.support import FULL_MASK, PAYLOADS, match_lists, with_nulls
+from tests.kernels.support import FULL_MASK, PAYLOADS, examples, match_lists, with_nulls
 from tests.oracle.joins import matches
 from tests.oracle.rows import canonical
 
@@ -85,7 +88,9 @@ def test_four_processes_build_once(tmp_path: Path) -> None:
     assert_published(path)
 
 
-@pytest.mark.parametrize("point", [publishers.hang_while_building, publishers.hang_while_writing])
+@pytest.mark.parametrize(
+    "point", [publishers.hang_while_building, publishers.hang_while_writing, publishers.hang_before_renaming]
+)
 def test_a_killed_builder_is_succeeded(tmp_path: Path, point: Callable[..., None]) -> None:
     path = tmp_path / "side.index"
     reached = SPAWN.Event()
@@ -94,7 +99,7 @@ def test_a_killed_builder_is_succeeded(tmp_path: Path, point: Callable[..., None
     assert reached.wait(PATIENCE)
     assert not path.exists()
     half_written = list(tmp_path.glob("*.part"))
-    assert len(half_written) == (point is publishers.hang_while_writing)
+    assert len(half_written) == (point is not publishers.hang_while_building)
     assert all(file.stat().st_size for file in half_written)
     builder.kill()
     builder.join(PATIENCE)
@@ -222,6 +227,42 @@ def test_any_flipped_bit_of_footer_trailer_or_magic_is_noticed(kind: str) -> Non
 
 
 @pytest.mark.parametrize("kind", READERS)
+def test_any_flipped_bit_of_a_block_is_noticed(kind: str) -> None:
+    """What is not noticed lies between blocks, where nothing is read."""
+    content = READERS[kind][0]()
+    assert checked(pa.py_buffer(content), "the/file").to_pybytes() == content
+    blocks = footer_of(content)["blocks"]
+    covered = {at for offset, length, _ in blocks for at in range(offset, offset + length)}
+    assert len(covered) == sum(length for _, length, _ in blocks) > 50
+    length, _, _ = TRAILER.unpack(content[-TRAILER.size :])
+    between = set(range(8, len(content) - TRAILER.size - length)) - covered
+    assert all(content[at] == 0 for at in between)
+    for at in range(len(content)):
+        damaged = bytearray(content)
+        damaged[at] ^= 1 << (at % 8)
+        if at in between:
+            checked(pa.py_buffer(bytes(damaged)), "the/file")
+        else:
+            with pytest.raises(BuildFileError, match="the/file"):
+                checked(pa.py_buffer(bytes(damaged)), "the/file")
+
+
+@given(data=st.data())
+@examples(100)
+def test_any_damage_is_noticed(data: st.DataObject) -> None:
+    content = index_bytes()
+    start = data.draw(st.integers(0, len(content) - 1))
+    damage = data.draw(st.binary(max_size=40))
+    damaged = content[:start] + damage + content[start + data.draw(st.integers(0, 40)) :]
+    try:
+        same = checked(pa.py_buffer(damaged), "the/file")
+    except BuildFileError:
+        return
+    index, _, _ = read_index_file(same, "the/file")
+    assert answers(index, [10, 15, 20, 30]) == [[1, 3], [], [2], [0]]
+
+
+@pytest.mark.parametrize("kind", READERS)
 def test_another_version_is_refused(kind: str) -> None:
     write, read = READERS[kind]
     content = write()
@@ -246,16 +287,6 @@ def test_an_unknown_index_kind_is_refused() -> None:
     footer["info"]["kind"] = "tree"
     with pytest.raises(BuildFileError, match=r"the/file.*tree"):
         read_index_file(pa.py_buffer(with_footer(content, footer)), "the/file")
-
-
-def test_a_damaged_index_beside_a_build_file_names_itself(tmp_path: Path) -> None:
-    path = tmp_path / "side"
-    path.write_bytes(build_bytes())
-    index_store._map_build_side(path, RECIPE)
-    (index,) = tmp_path.glob(f"side.*{INDEX_SUFFIX}")
-    index.write_bytes(index.read_bytes()[:-1])
-    with pytest.raises(BuildFileError, match=index.name):
-        index_store._map_build_side(path, RECIPE)
 
 
 # Build files.
@@ -483,6 +514,47 @@ def test_other_build_sides_stay_as_they_are(
     side = index_in_memory(len(keys), columns, recipe)
     assert not side.info.clustered
     assert gathered(side, [7, 5]) == [[row for row, key in enumerate(keys) if key == wanted] for wanted in (7, 5)]
+
+
+MILLION = 1_000_000
+GROUPED = replace(RECIPE, bounds=((1, pa.int64()),))
+WIDE = replace(RECIPE, key_columns=(0, 1), key_types=(pa.string(), pa.int64()), null_safe=(False, False))
+
+
+@pytest.mark.parametrize(
+    "recipe, headroom, expected",
+    [
+        (RECIPE, 96 * MILLION, "hash"),
+        (RECIPE, 96 * MILLION - 1, "ordered"),
+        (replace(RECIPE, algorithm="hash"), 96 * MILLION - 1, "ordered"),
+        (RECIPE, 48 * MILLION, "ordered"),
+        (RECIPE, 48 * MILLION - 1, r"building the index \(ordered\) takes up to 48,000,000 bytes, 47,999,999 are free"),
+        (GROUPED, 48 * MILLION, "range"),
+        (GROUPED, 48 * MILLION - 1, "ordering its rows takes up to 48,000,000 bytes, 47,999,999 are free"),
+        (replace(RECIPE, key_types=(pa.string(),)), 150 * MILLION, "ordered"),
+        (WIDE, 20 * MILLION, "putting its keys together takes up to"),
+    ],
+)
+def test_an_index_takes_no_more_memory_than_there_is(
+    recipe: IndexRecipe, headroom: int, expected: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is of another kind then, or an error that says so, with nothing allocated."""
+    columns = [pa.array(np.arange(MILLION) << 20), pa.array(np.arange(MILLION) ^ 5)]
+    if recipe.key_types[0] == pa.string():
+        columns[0] = columns[0].cast(pa.string())
+    monkeypatch.setattr(
+        index_builder, "process_probe", lambda: SimpleNamespace(headroom=lambda: Headroom(headroom, "cgroup"))
+    )
+    if " " not in expected:
+        assert build_index(MILLION, columns, recipe)[1].kind == expected
+        return
+    tracemalloc.start()
+    try:
+        with pytest.raises(BuildSideTooLargeError, match=rf"1,000,000 rows, {expected}.*Select fewer columns"):
+            build_index(MILLION, columns, recipe)
+        assert tracemalloc.get_traced_memory()[1] < 10 * MILLION
+    finally:
+        tracemalloc.stop()
 
 
 def test_a_replaced_build_file_is_not_joined_by_its_old_index(tmp_path: Path) -> None:

@@ -21,6 +21,7 @@ HERE = Path(__file__).parent
 LEFT_OUT = "not outside and not sizes_around and not null_rates and not gibibytes"
 FILES = [
     "test_bytes_equal",
+    "test_checksum",
     "test_formula_code",
     "test_gather",
     "test_hashing",

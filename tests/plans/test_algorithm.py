@@ -4,12 +4,21 @@ from __future__ import annotations
 
 import pytest
 
-from sparkext.plans.algorithm import HASH_BUILD_BYTES_PER_ROW, BuildKeys, choose_index, worth_clustering
+from sparkext.plans.algorithm import (
+    HASH_BUILD_BYTES_PER_ROW,
+    BuildKeys,
+    build_bytes,
+    choose_index,
+    fits,
+    worth_clustering,
+)
 
 MILLION = 1_000_000
 DENSE = BuildKeys(MILLION, MILLION, word=True, smallest=1, largest=8 * MILLION)
 SPARSE = BuildKeys(MILLION, MILLION, word=True, smallest=1, largest=8 * MILLION + 1)
-TEXT = BuildKeys(MILLION, MILLION, word=False)
+COMPACT = BuildKeys(MILLION, MILLION, word=True, smallest=1, largest=MILLION)
+FEW = BuildKeys(1000, 1000, word=True, smallest=1, largest=1 << 40)
+TEXT = BuildKeys(MILLION, MILLION, word=False, key_bytes=10 * MILLION)
 NO_KEYS = BuildKeys(MILLION, 0, word=True)
 AMPLE = HASH_BUILD_BYTES_PER_ROW * MILLION
 
@@ -23,10 +32,15 @@ AMPLE = HASH_BUILD_BYTES_PER_ROW * MILLION
         ("auto", SPARSE, None, "hash", "too sparse"),
         ("auto", SPARSE, AMPLE, "hash", "too sparse"),
         ("auto", SPARSE, AMPLE - 1, "ordered", "are free"),
-        ("hash", SPARSE, AMPLE - 1, "hash", "too sparse"),
-        ("auto", DENSE, 0, "dense", "addressed directly"),
+        ("hash", SPARSE, AMPLE, "hash", "too sparse"),
+        ("hash", SPARSE, AMPLE - 1, "ordered", "96,000,000 bytes to build, 95,999,999 are free"),
+        ("auto", DENSE, 68 * MILLION, "dense", "addressed directly"),
+        ("auto", DENSE, 68 * MILLION - 1, "ordered", "a dense index would take 68,000,000 bytes"),
+        ("auto", COMPACT, 0, "dense", "addressed directly"),
         ("auto", TEXT, None, "hash", "byte strings"),
-        ("auto", TEXT, 0, "hash", "byte strings"),
+        ("auto", TEXT, 154 * MILLION, "hash", "byte strings"),
+        ("auto", TEXT, 154 * MILLION - 1, "ordered", "154,000,000 bytes to build"),
+        ("auto", FEW, 0, "hash", "too sparse"),
         ("sort_merge", TEXT, None, "ordered", "asked for"),
         ("auto", NO_KEYS, None, "hash", "no build row"),
         ("auto", BuildKeys(2, 2, word=True, smallest=0, largest=(1 << 16) - 1), None, "dense", "65,536 values"),
@@ -38,6 +52,14 @@ def test_choice(algorithm: str, keys: BuildKeys, headroom: int | None, kind: str
     choice = choose_index(algorithm, keys, headroom)
     assert choice.kind == kind
     assert why in choice.reason
+    assert choice.bytes == build_bytes(kind, keys)
+
+
+@pytest.mark.parametrize("keys", [DENSE, SPARSE, COMPACT, TEXT, FEW, NO_KEYS])
+def test_nothing_needs_less_than_what_is_chosen_without_memory(keys: BuildKeys) -> None:
+    least = choose_index("hash", keys, 0).bytes
+    dense = [] if keys.span is None or not keys.word else [build_bytes("dense", keys)]
+    assert fits(least, 0) or least == min([build_bytes("hash", keys), build_bytes("ordered", keys), *dense])
 
 
 @pytest.mark.parametrize(
@@ -60,7 +82,7 @@ def test_clustering(rows: int, distinct: int, payload: int, headroom: int | None
     [("auto", SPARSE, "ordered"), ("hash", SPARSE, "hash"), ("auto", DENSE, "dense"), ("auto", TEXT, "hash")],
 )
 def test_ordered_probe_rows_are_merged(algorithm: str, keys: BuildKeys, kind: str) -> None:
-    choice = choose_index(algorithm, keys, AMPLE, probe_ordered=True)
+    choice = choose_index(algorithm, keys, 2 * AMPLE, probe_ordered=True)
     assert choice.kind == kind
     assert ("merged" in choice.reason) == (kind == "ordered")
 

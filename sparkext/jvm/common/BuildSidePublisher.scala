@@ -1,6 +1,6 @@
 package org.apache.spark.sql.sparkext
 
-import java.io.{BufferedOutputStream, File, FileOutputStream}
+import java.io.{BufferedOutputStream, File, FileInputStream, FileOutputStream}
 import java.lang.ref.Cleaner
 import java.nio.channels.FileChannel
 import java.nio.file.Files
@@ -8,6 +8,7 @@ import java.nio.file.StandardCopyOption.REPLACE_EXISTING
 import java.nio.file.StandardOpenOption.{CREATE_NEW, READ, WRITE}
 import java.util.UUID
 import java.util.concurrent.{Executors, ThreadFactory}
+import java.util.zip.{CRC32, CheckedInputStream, CheckedOutputStream}
 
 import scala.collection.mutable
 import scala.util.Using
@@ -20,8 +21,11 @@ import org.apache.spark.sql.execution.SparkPlan
 import org.apache.spark.sql.types.StructType
 import org.apache.spark.util.Utils
 
-/** A build side that every node can read: its rows as Arrow streams, one after the other, in the broadcast's local file. */
-case class PublishedBuildSide(broadcast: Broadcast[PythonBroadcast], rows: Long, bytes: Long)
+/** A build side that every node can read: its rows as Arrow streams, one after the other, in the broadcast's local file.
+  *
+  * `crc`: the CRC-32 of the file. Spark checks what it sends, but not what lies on a node's disk.
+  */
+case class PublishedBuildSide(broadcast: Broadcast[PythonBroadcast], rows: Long, bytes: Long, crc: Long)
 
 /** Runs a build side as an ordinary Spark job whose results stream, partition by partition, to a file on the driver.
   *
@@ -51,13 +55,13 @@ class BuildSidePublisher(
   def publish(): PublishedBuildSide = {
     val file = new File(folder(context), UUID.randomUUID().toString)
     try {
-      val (rows, bytes) = write(file)
+      val (rows, bytes, crc) = write(file)
       val content = new PythonBroadcast(file.getPath)
       val broadcast = context.broadcast(content)
       // Whoever still holds the broadcast may run it again, and as long as Spark keeps its content in memory, Spark may
       // write it to disk to make room, for which it reads the file: the file goes when nobody holds either.
       cleaner.register(content, new RemoveWithSiblings(file))
-      PublishedBuildSide(broadcast, rows, bytes)
+      PublishedBuildSide(broadcast, rows, bytes, crc)
     } catch {
       case failure: Throwable =>
         file.delete()
@@ -65,8 +69,9 @@ class BuildSidePublisher(
     }
   }
 
-  private def write(file: File): (Long, Long) = {
-    val stream = new BufferedOutputStream(new FileOutputStream(file), BufferBytes)
+  private def write(file: File): (Long, Long, Long) = {
+    val sum = new CRC32
+    val stream = new BufferedOutputStream(new CheckedOutputStream(new FileOutputStream(file), sum), BufferBytes)
     var rows = 0L
     var bytes = 0L
     val empty = SparkShim.emptyArrowStream(schema, timeZone) // a build side without rows has columns all the same
@@ -100,8 +105,8 @@ class BuildSidePublisher(
           throw Option(failure.getCause).collect { case cause: BuildSideTooLargeException => cause }.getOrElse(failure)
       } finally context.removeJobTag(tag)
     } finally stream.close()
-    if (ordered) BuildSidePublisher.sort(file, empty.length.toLong, written.toSeq)
-    (rows, bytes)
+    val moved = ordered && BuildSidePublisher.sort(file, empty.length.toLong, written.toSeq)
+    (rows, bytes, if (moved) crcOf(file) else sum.getValue)
   }
 
   private def tooLarge(rows: Long, bytes: Long) = new BuildSideTooLargeException(
@@ -133,11 +138,24 @@ private class ToArrow(schema: StructType, timeZone: String)
 
 object BuildSidePublisher {
 
-  /** Bring the parts of a file, given as (number, size) in the order that they were written in, into that of their numbers. */
-  private def sort(file: File, header: Long, parts: Seq[(Int, Long)]): Unit = {
+  private def crcOf(file: File): Long = {
+    val sum = new CRC32
+    Using.resource(new CheckedInputStream(new FileInputStream(file), sum)) { stream =>
+      val buffer = new Array[Byte](BufferBytes)
+      while (stream.read(buffer) >= 0) {}
+    }
+    sum.getValue
+  }
+
+  /** Bring the parts of a file, given as (number, size) in the order that they were written in, into that of their numbers.
+    *
+    * Tells whether anything had to be moved.
+    */
+  private def sort(file: File, header: Long, parts: Seq[(Int, Long)]): Boolean = {
     val starts = parts.scanLeft(header)(_ + _._2)
     val placed = parts.zip(starts).map { case ((number, size), start) => (number, start, size) }
-    if (placed != placed.sortBy(_._1)) {
+    val unordered = placed != placed.sortBy(_._1)
+    if (unordered) {
       val sorted = new File(s"${file.getPath}.sorted")
       try {
         Using.resource(FileChannel.open(file.toPath, READ)) { from =>
@@ -151,6 +169,7 @@ object BuildSidePublisher {
         Files.move(sorted.toPath, file.toPath, REPLACE_EXISTING)
       } finally sorted.delete()
     }
+    unordered
   }
 
   private val BufferBytes = 1 << 20

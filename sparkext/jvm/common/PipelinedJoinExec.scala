@@ -130,7 +130,7 @@ case class PipelinedJoinExec(
       probeScan.toOption,
       buildScans.zipWithIndex.map {
         case (Right(scan), number) => WorkOrder.read(scan, joins(number).maxBuildBytes)
-        case (_, number) => WorkOrder.broadcast(sides(number).broadcast.id, PipelinedJoinExec.sentColumns(builds(number).output))
+        case (_, number) => WorkOrder.broadcast(sides(number), PipelinedJoinExec.sentColumns(builds(number).output))
       },
       reports.run,
       tasksSharing)

@@ -69,8 +69,8 @@ object WorkOrder {
   }
 
   /** A build side in the local file of a broadcast. */
-  def broadcast(id: Long, schema: StructType): JValue =
-    ("broadcast" -> id) ~ ("schema" -> parse(schema.json))
+  def broadcast(side: PublishedBuildSide, schema: StructType): JValue =
+    ("broadcast" -> side.broadcast.id) ~ ("crc" -> side.crc) ~ ("schema" -> parse(schema.json))
 
   /** A build side that workers read. */
   def read(scan: FusedScan, maxBytes: Long): JValue =

@@ -1,0 +1,64 @@
+"""A control group with a limit, for tests that show how much memory something takes: of version 1, made by root."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+_MEMORY = Path("/sys/fs/cgroup/memory")
+
+
+@contextmanager
+def memory_group(limit: int) -> Iterator[Path]:
+    """Make a group below the one that this process is in, and remove it at the end. Skips where it cannot be made."""
+    if os.geteuid() != 0:
+        pytest.skip("only root can make control groups")
+    lines = [line.split(":", 2) for line in Path("/proc/self/cgroup").read_text().splitlines()]
+    own = next((path for _, controllers, path in lines if "memory" in controllers.split(",")), None)
+    if own is None:
+        pytest.skip("there is no memory controller of version 1")
+    above = _MEMORY / own.lstrip("/")
+    group = (above if above.is_dir() else _MEMORY) / f"sparkext-test-{uuid.uuid4().hex}"
+    try:
+        group.mkdir()
+        (group / "memory.limit_in_bytes").write_text(str(limit))
+        (group / "memory.swappiness").write_text("0")
+    except OSError as error:
+        if group.is_dir():
+            group.rmdir()
+        pytest.skip(f"control groups cannot be made here: {error}")
+    try:
+        yield group
+    finally:
+        _remove(group)
+
+
+def _remove(group: Path) -> None:
+    """A process that has just ended may be counted still."""
+    for _ in range(100):
+        try:
+            group.rmdir()
+        except OSError:
+            time.sleep(0.05)
+        else:
+            return
+
+
+def run_in_group(group: Path, code: str, *arguments: object) -> subprocess.CompletedProcess[str]:
+    """Run Python code in a process that enters the group before it loads anything."""
+    enter = f"open({str(group / 'cgroup.procs')!r}, 'w').write('0')\n"
+    return subprocess.run(
+        [sys.executable, "-c", enter + code, *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        cwd=Path(__file__).parents[2],
+    )
