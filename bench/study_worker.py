@@ -51,7 +51,10 @@ def run(folder: Path, configuration: dict[str, Any]) -> dict[str, Any]:
     outputs = (ColumnRef(PROBE, 0), *(ColumnRef(number + 1, column) for number in range(JOINS) for column in (1, 2)))
     spec = PipelineSpec(JOINS, joins, outputs)
     settings = replace(
-        read_settings(lambda key: None, {}), delivery=configuration["delivery"], threads=configuration["threads"]
+        read_settings(lambda key: None, {}),
+        delivery=configuration["delivery"],
+        threads=configuration["threads"],
+        report_decisions=4_096,
     )
     each = max(1, int(fan_out))
     files = [folder / f"build-{keys}-{each}", *[folder / f"build-{keys}-1"] * (JOINS - 1)]

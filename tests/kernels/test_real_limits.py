@@ -87,27 +87,19 @@ def test_budgets_follow_a_limit_that_falls_while_it_runs(folder: Path) -> None:
 
 def test_budgets_follow_memory_that_another_process_takes_and_returns(folder: Path) -> None:
     hogs: list[subprocess.Popen[bytes]] = []
-    since: list[float] = []
+    grabbed: list[float] = []
 
     def disturb(group: ControlGroup) -> None:
         if not hogs and group.usage() > 200 * MIB:
-            hogs.append(
-                subprocess.Popen(
-                    [
-                        "sh",
-                        "-c",
-                        'echo $$ > "$0" && exec "$@"',
-                        str(group.processes),
-                        *python("-c", HOG, str(450 * MIB)),
-                    ]
-                )
-            )
-            since.append(time.monotonic())
-        elif hogs and time.monotonic() > since[0] + 1.0:
+            hog = python("-c", HOG, str(450 * MIB))
+            hogs.append(subprocess.Popen(["sh", "-c", 'echo $$ > "$0" && exec "$@"', str(group.processes), *hog]))
+        elif hogs and not grabbed and group.usage() > 650 * MIB:
+            grabbed.append(time.monotonic())
+        elif grabbed and time.monotonic() > grabbed[0] + 0.3:
             hogs[0].kill()
 
     try:
-        outcome = joined(folder, 900 * MIB, "adaptive", probe_rows=200, meanwhile=disturb)
+        outcome = joined(folder, 900 * MIB, "adaptive", probe_rows=400, meanwhile=disturb)
     finally:
         for hog in hogs:
             hog.kill()

@@ -82,7 +82,9 @@ def check(spark: SparkSession) -> None:
     # A setting that workers would not follow, of this bucket alone.
     spark.conf.set("fs.s3a.bucket.shelf.requester.pays.enabled", "true")
     left = joined(spark)
-    assert "scan=columns from Spark (bucket shelf: fs.s3a.requester.pays.enabled is set)" in plan_of(left), plan_of(left)
+    assert "scan=columns from Spark (bucket shelf: fs.s3a.requester.pays.enabled is set)" in plan_of(left), plan_of(
+        left
+    )
     assert rows_of(left) == expected
     spark.conf.unset("fs.s3a.bucket.shelf.requester.pays.enabled")
 
