@@ -20,9 +20,9 @@ SETTINGS = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.memory": "2g",
-    # Short queries on few cores: the JVM's second compiler would cost more than its code saves (a fifth of the time).
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",
     "spark.sql.shuffle.partitions": "4",
+    # Or every aggregate and broadcast of a few rows would allocate and clear 64 MB.
+    "spark.buffer.pageSize": "1m",
     "spark.sql.session.timeZone": "America/New_York",
     "spark.sparkext.mode": "hint",
 }
