@@ -47,7 +47,7 @@ def write_tables(folder: Path) -> None:
     keys = HOT_KEYS + ids % PLAIN_KEYS
     keys[:HOT_ROWS] = np.arange(HOT_ROWS) % HOT_KEYS
     probe = pa.table({"id": ids, "k": keys, "k2": ids % 1000, "k3": ids % 777})
-    pq.write_table(probe, folder / "probe.parquet", row_group_size=250_000)
+    pq.write_table(probe, folder / "probe.parquet", row_group_size=50_000)
     burst = np.concatenate([np.repeat(np.arange(HOT_KEYS), HOT_MATCHES), HOT_KEYS + np.arange(PLAIN_KEYS)])
     pq.write_table(_with_text("b", burst), folder / "burst.parquet")
     pq.write_table(_with_text("c", np.arange(1000)), folder / "second.parquet")
@@ -66,7 +66,11 @@ def main(way: str, sink: str, folder: Path) -> None:
     from sparkext import configure
 
     ours = way in SPARKEXT
-    settings = {"spark.driver.memory": HEAP, "spark.sparkext.mode": "hint", "spark.scheduler.mode": "FAIR"}
+    settings = {"spark.driver.memory": HEAP, "spark.sparkext.mode": "hint"}
+    if sink == "concurrent":
+        # Spark shares out tasks: of queries with one long task each, the last would wait for all others.
+        settings |= {"spark.scheduler.mode": "FAIR", "spark.sql.files.maxPartitionBytes": "512k"}
+        settings["spark.sql.files.openCostInBytes"] = "0"
     if ours:
         settings["spark.sparkext.delivery"] = SPARKEXT[way]
     os.environ["PYSPARK_PYTHON"] = sys.executable

@@ -248,6 +248,7 @@ class OutputSizeController:
         limits: BudgetLimits,
         headroom: Callable[[], tuple[int, str] | None],
         tasks: Callable[[str], int] = lambda limit: 1,
+        reclaim: Callable[[], bool] = lambda: False,
         clock: Callable[[], float] = time.monotonic,
         keep_decisions: int = 256,
     ) -> None:
@@ -264,6 +265,8 @@ class OutputSizeController:
             Reads the free memory: bytes and the name of the limit that leaves no more, None if unknown.
         tasks:
             Counts the tasks that draw on what a limit, by its name, leaves at this moment.
+        reclaim:
+            Asked when memory is about to cut a budget: gives back what was freed and kept, and tells whether it did.
         clock:
             Seconds, for the record of decisions.
         keep_decisions:
@@ -275,6 +278,7 @@ class OutputSizeController:
         self._share = limits.memory_fraction / limits.threads
         self._headroom = headroom
         self._tasks = tasks
+        self._reclaim = reclaim
         self._clock = clock
         self._copies = [1] * (len(row_bytes) - 1) + [_FINAL_OUTPUT_COPIES]
         self._sizes = [_Estimate(size) for size in row_bytes]
@@ -292,7 +296,11 @@ class OutputSizeController:
         """What `operator` may produce in the call about to run: at least one row, at most the bounds."""
         headroom = self._headroom()
         with self._turn:
-            budget = self._bounded(operator, self._usable(headroom))
+            usable = self._usable(headroom)
+            if self._fitting_rows(operator, usable) < self._most_rows(operator) and self._reclaim():
+                headroom = self._headroom()
+                usable = self._usable(headroom)
+            budget = self._bounded(operator, usable)
             self._records[operator].decided(self._clock(), headroom, budget.rows)
         return budget
 
@@ -331,7 +339,7 @@ class OutputSizeController:
         if limits.fixed_rows is not None:
             return Budget(limits.fixed_rows, self._bytes(operator, usable))
         size = self._costs[operator] / self._copies[operator]
-        most = max(1, min(limits.max_rows, int(limits.max_bytes / size)))
+        most = self._most_rows(operator)
         least = max(1, min(limits.min_rows, most, int(_LEAST_OUTPUT_BYTES / size)))
         fitting = self._fitting_rows(operator, usable)
         rows = most if fitting >= most else max(int(fitting), least)
@@ -340,6 +348,10 @@ class OutputSizeController:
             rows = min(rows, max(before * _GROWTH, least))
         self._cut[operator] = rows if rows < most else None
         return Budget(rows, self._bytes(operator, usable))
+
+    def _most_rows(self, operator: int) -> int:
+        size = self._costs[operator] / self._copies[operator]
+        return max(1, min(self._limits.max_rows, int(self._limits.max_bytes / size)))
 
     def _bytes(self, operator: int, usable: float) -> int:
         if self._limits.fixed_rows is not None:

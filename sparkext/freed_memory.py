@@ -3,23 +3,19 @@
 A page that a process touches for the first time is cleared by the system, and on a virtual machine often fetched from
 the host: measured on one, 2 ns a byte, 20 times what it takes to touch it again, which made up half of the time of
 building an index from files. So Arrow's allocator is told to keep what is freed, for the next task or query, and gives
-it back at the end of a task where that is no small part of what is free.
+it back at the end of a task where that is no small part of what is free, and when budgets are about to be cut.
 """
 
 from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from sparkext.memory import CappedProbe, Headroom, MemoryProbe
 
 _KEEP_MILLISECONDS = 60_000
 _AMPLE = 16
-_TIGHT = 4
-_RELEASE_SECONDS = 0.1
+_RECLAIM_SECONDS = 0.1
+
+_reclaimed = 0.0
 
 
 def keep() -> None:
@@ -42,20 +38,14 @@ def release_unless_ample() -> None:
         pool.release_unused()
 
 
-def headroom_after_release(probe: MemoryProbe | CappedProbe) -> Callable[[], Headroom | None]:
-    """Return what reads the headroom, and gives back what was freed before it says that there is little."""
+def reclaim() -> bool:
+    """Return freed memory to the system, unless that was done a moment ago; tell whether it was done now."""
     import pyarrow as pa
 
-    pool = pa.default_memory_pool()
-    released = 0.0
-
-    def headroom() -> Headroom | None:
-        nonlocal released
-        found = probe.headroom()
-        if found is None or found.bytes >= _TIGHT * pool.max_memory() or time.monotonic() < released + _RELEASE_SECONDS:
-            return found
-        pool.release_unused()
-        released = time.monotonic()
-        return probe.headroom()
-
-    return headroom
+    global _reclaimed
+    now = time.monotonic()
+    if now < _reclaimed + _RECLAIM_SECONDS:
+        return False
+    pa.default_memory_pool().release_unused()
+    _reclaimed = now
+    return True

@@ -200,8 +200,8 @@ class Pipeline:
     """A spec bound to its build sides, for one task. `run` may be called once; `metrics` is complete afterwards.
 
     `output_schema` is what the result is declared to be: every batch is held against it. `headroom` reads the free
-    memory (bytes and the name of the binding limit, or None if unknown), `tasks` counts those that draw on it. The task
-    owns `cores`.
+    memory (bytes and the name of the binding limit, or None if unknown), `tasks` counts those that draw on it, and
+    `reclaim` gives back what was freed (see `OutputSizeController`). The task owns `cores`.
     """
 
     def __init__(
@@ -212,6 +212,7 @@ class Pipeline:
         settings: Settings,
         headroom: Callable[[], tuple[int, str] | None],
         tasks: Callable[[str], int] = lambda limit: 1,
+        reclaim: Callable[[], bool] = lambda: False,
         cores: int = 1,
         task: TaskId = NO_TASK,
     ) -> None:
@@ -232,7 +233,7 @@ class Pipeline:
             self._delivery.rows,
         )
         self._controller = OutputSizeController(
-            self._row_bytes(), limits, headroom, tasks, keep_decisions=settings.report_decisions
+            self._row_bytes(), limits, headroom, tasks, reclaim, keep_decisions=settings.report_decisions
         )
         self._spending = Lock()
         self._seconds = [0.0] * (len(self._joins) + 1)

@@ -57,8 +57,9 @@ class PipelineTask:
             builds,
             self.output_schema,
             self.settings,
-            freed_memory.headroom_after_release(_probe(self.settings.memory_max_bytes)),
+            _probe(self.settings.memory_max_bytes).headroom,
             tasks,
+            freed_memory.reclaim,
             _cores(),
             _task_id(),
         )

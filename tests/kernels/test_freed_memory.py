@@ -5,8 +5,11 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import time
 
 import pytest
+
+from sparkext import freed_memory
 
 _SCRIPT = """
 import json, sys
@@ -48,3 +51,12 @@ def test_freed_memory_stays_until_it_is_scarce(kept: bool) -> None:
     if kept:
         assert min(freed, ample) > 256 << 20
     assert scarce < 200 << 20
+
+
+def test_memory_is_reclaimed_not_more_than_once_in_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [100.0]
+    monkeypatch.setattr(freed_memory, "_reclaimed", 0.0)
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    assert [freed_memory.reclaim(), freed_memory.reclaim()] == [True, False]
+    now[0] += 0.2
+    assert freed_memory.reclaim()

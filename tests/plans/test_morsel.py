@@ -169,6 +169,25 @@ def test_budgets_fall_at_once_and_grow_back_in_steps() -> None:
     assert trace[-6:] == [100_000, 50_000] * 3
 
 
+def test_freed_memory_is_given_back_before_a_budget_is_cut() -> None:
+    memory = Memory(10**12)
+    asked = []
+
+    def reclaim() -> bool:
+        asked.append(memory.free)
+        memory.free = 30_000_000
+        return len(asked) == 1
+
+    subject = OutputSizeController([100], LIMITS, memory, reclaim=reclaim)
+    assert subject.budget(0).rows == MAX_ROWS
+    assert asked == []
+    memory.free = 15_000_000
+    assert subject.budget(0).rows == 100_000  # of what it has given back
+    memory.free = 15_000_000
+    assert subject.budget(0).rows == 50_000  # it says that it has given back nothing
+    assert asked == [15_000_000, 15_000_000]
+
+
 def test_a_budget_of_one_row_grows_back() -> None:
     memory = Memory(0)
     subject = OutputSizeController([1 << 30], BudgetLimits(64, 64, 1 << 50, 1.0), memory)
