@@ -3,6 +3,7 @@
 #   make demo [SF=1]   join TPC-H tables with sparkext and with Spark, verify that they agree, time both
 #   make test          lint, then every test
 #   make bench         the benchmarks
+#   make study         how operators hand on their rows, under real memory limits: half an hour
 #   make lint          ruff, and mypy on the package as it installs
 #   make wheel         dist/*.whl and dist/*.tar.gz
 #   make clean         remove what make made, except the generated TPC-H data in .data
@@ -17,7 +18,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 python  = $(or $(wildcard $(BIN)/python),$(PYTHON))
 
-.PHONY: demo test bench lint wheel clean java python
+.PHONY: demo test bench study lint wheel clean java python
 .NOTPARALLEL:
 .DEFAULT_GOAL := help
 .PHONY: help
@@ -38,6 +39,10 @@ test: java lint
 
 bench: java $(VENV)/.has-bench
 	$(BIN)/python -m bench
+
+study: $(VENV)/.has-bench
+	$(BIN)/python -m bench.study --out bench/results/study.jsonl
+	$(BIN)/python -m bench.study_plots bench/results/study.jsonl docs
 
 # mypy cannot see through an editable install whose folders lie side by side, so it reads an installed copy.
 lint: $(VENV)/.has-dev

@@ -8,8 +8,9 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import psutil
 import pytest
-from extension_checks import assert_like_spark, assert_pipelined, configured
+from extension_checks import assert_like_spark, assert_pipelined, configured, rows_of
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -24,7 +25,6 @@ SETTINGS = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.memory": "1g",
-    "spark.driver.extraJavaOptions": QUICK_START,
     "spark.executor.extraJavaOptions": QUICK_START,
     "spark.executor.memory": "512m",
     "spark.executor.cores": "1",
@@ -108,12 +108,36 @@ def test_indexes_go_after_their_broadcasts(spark: SparkSession) -> None:
         assert not paths & orphans(folder)
 
 
-def chain(spark: SparkSession) -> DataFrame:
+def test_an_executor_is_lost_while_it_probes(spark: SparkSession, tmp_path: Path) -> None:
+    """Spark starts another in its place, which builds its indexes anew, and runs the tasks again."""
+    killed = tmp_path / "killed"
+
+    @F.udf("long")
+    def deadly(number: int) -> int:
+        if number == 1501 and not killed.exists():
+            killed.touch()
+            executor = next(parent for parent in psutil.Process().parents() if "java" in parent.name())
+            executor.kill()
+            time.sleep(60)  # until this worker, too, is ended
+        return number
+
+    expected = rows_of(chain(spark))
+    out = chain(spark, facts(spark).withColumn("id", deadly("id")))
+    assert_pipelined(out, 3)
+    assert rows_of(out) == expected
+    assert killed.exists()
+
+
+def chain(spark: SparkSession, probe: DataFrame | None = None) -> DataFrame:
     """Three joins of two kinds, on keys of two types."""
     first = dim(spark, "id", 40).toDF("d1", "p1")
     second = dim(spark, "string(id)", 6, per_key=3).toDF("d2", "p2")
     third = dim(spark, "id", 2).toDF("d3", "p3")
-    out = facts(spark).join(first, F.col("a") == F.col("d1")).join(second, F.col("b") == F.col("d2"), "left")
+    out = (
+        (facts(spark) if probe is None else probe)
+        .join(first, F.col("a") == F.col("d1"))
+        .join(second, F.col("b") == F.col("d2"), "left")
+    )
     return out.join(third, F.col("c") == F.col("d3"))
 
 

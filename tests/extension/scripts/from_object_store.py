@@ -41,7 +41,6 @@ def hadoop_version() -> str:
 def session(endpoint: str) -> SparkSession:
     builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
     builder = builder.config("spark.driver.host", "127.0.0.1").config("spark.driver.bindAddress", "127.0.0.1")
-    builder = builder.config("spark.driver.extraJavaOptions", "-XX:TieredStopAtLevel=1")
     builder = builder.config("spark.jars.packages", ",".join(PACKAGES).format(hadoop=hadoop_version()))
     builder = builder.config("spark.jars.excludes", ",".join(LEFT_OUT)).config("spark.sparkext.mode", "hint")
     reached = {"endpoint": endpoint, "endpoint.region": "us-east-1", "path.style.access": "true", **KEYS}
