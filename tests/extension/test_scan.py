@@ -115,6 +115,19 @@ def test_every_type(spark: SparkSession, folder: Path, tmp_path: Path, how: str,
     assert_fused(spark, lambda: small.join(typed.hint("pipelined_join"), F.expr("k = dk"), how))
 
 
+@pytest.mark.parametrize("adaptive", [True, False])
+def test_a_full_join_shuffles_its_probe_side(spark: SparkSession, folder: Path, adaptive: bool) -> None:
+    """Read by workers it would come in splits, and no task would own the build rows that nobody matches."""
+    with configured(spark, spark_sql_adaptive_enabled=str(adaptive).lower()):
+        out = assert_like_spark(
+            spark, lambda: joined(spark, spark.read.parquet(str(folder / "facts")).where("k < 20"), folder, "full")
+        )
+    assert_pipelined(out, 1)
+    assert out.where("k IS NULL AND dk IS NOT NULL").count() > 20
+    ((builds, fused, said),) = scans_of(out)
+    assert not fused and said.startswith("a full outer join shuffles the rows"), plan_of(out)
+
+
 @pytest.mark.parametrize(
     "key", ["small", "tiny", "short", "f8", "f4", "flag", "s", "bin", "d9", "d30", "day", "at", "local"]
 )

@@ -62,13 +62,14 @@ case class PipelinedJoinExec(
   @transient private lazy val settings = new Settings(conf)
 
   /** The scans that workers do, or why they do not. Files are listed and their footers read when this is first asked. */
-  @transient private lazy val probeScan: Either[String, FusedScan] = FusedScan.of(probe, settings)
+  @transient private lazy val probeScan: Either[String, FusedScan] =
+    if (parts.isDefined) Left(PipelinedJoinExec.Shuffled) else FusedScan.of(probe, settings)
   @transient private lazy val buildScans: Seq[Either[String, FusedScan]] = builds.map(FusedScan.of(_, settings))
 
   /** What is sent as columns where workers do not scan, or why rows are. */
   @transient private lazy val probeColumns: Either[String, ColumnarInput] =
     if (probeScan.isRight) Left("workers read files")
-    else if (parts.isDefined) Left("rows are shuffled")
+    else if (parts.isDefined) Left(PipelinedJoinExec.Shuffled)
     else ColumnarInput.of(probe)
   @transient private lazy val buildColumns: Seq[Either[String, ColumnarInput]] = builds.zip(buildScans).map {
     case (_, Right(_)) => Left("workers read files")
@@ -245,6 +246,9 @@ case class PipelinedJoinExec(
 }
 
 object PipelinedJoinExec {
+
+  /** Why the probe side of a full outer join is neither read by workers nor sent as columns. */
+  private val Shuffled = "a full outer join shuffles the rows"
 
   /** What a fused scan sends: one text a partition. */
   private val Splits = StructType(Seq(StructField("splits", StringType)))
