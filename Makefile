@@ -30,11 +30,12 @@ demo: java $(VENV)/.has-demo
 	@$(BIN)/python -m sparkext demo --sf $(SF)
 
 # The transform is tested twice: as it runs without the session extension, and as it is planned with it.
-# Two processes at a time: tests of one Spark session stay in one of them (tests/conftest.py).
+# Two processes at a time, each with sessions of its own, first that of the extension: a JVM that was started without it
+# cannot load it any more. Tests go to whichever is free, in their order, one by one.
 test: java lint
 	@$(BIN)/python -c "from sparkext.warm_up import warm_up; warm_up()"  # or both would compile the same kernels
-	$(BIN)/pytest -n 2 --dist loadgroup
-	SPARKEXT_TEST_EXTENSION=1 $(BIN)/pytest -n 2 --dist loadgroup \
+	$(BIN)/pytest -n 2 --dist loadgroup --no-loadscope-reorder
+	SPARKEXT_TEST_EXTENSION=1 $(BIN)/pytest -n 2 --dist loadgroup --no-loadscope-reorder \
 	  $(addprefix tests/spark/test_,equivalence.py edges.py local_build_sides.py ranges.py)
 
 bench: java $(VENV)/.has-bench

@@ -22,6 +22,7 @@ import queue
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
@@ -152,7 +153,8 @@ def _merged(streams: Sequence[Iterator[T]]) -> Iterator[T]:
         except _Left:
             pass
         except BaseException as error:
-            put((None, error))
+            with suppress(_Left):
+                put((None, error))
 
     threads = [threading.Thread(target=drain, args=(stream,), daemon=True) for stream in streams]
     for thread in threads:

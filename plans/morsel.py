@@ -216,15 +216,15 @@ class OutputSizeController:
     headroom; i's own output and those after it are still to come, and must fit together:
 
         usable = headroom × memory_fraction / (tasks × threads)
-        rows × c[i] + Σ (j > i) min(rows × F[j], max_rows) × c[j]  <=  usable
+        rows × c[i] + Σ (j > i) min(rows × F[j], most[j]) × c[j]  <=  usable
 
     where `tasks` draw on the limit that binds, c[j] is what a row of operator j's output costs in bytes (three
     times its size for the gather: the Arrow batch, its serialised copy, and the JVM's), and F[j] =
     fanout[i+1] × … × fanout[j] is how many rows of operator j follow from one of i. A later operator never
-    holds more than max_rows, however large the fan-out. The budget is the largest number of rows that
-    satisfies this, raised to `min_rows` or to as many as a mebibyte holds, one at least (progress is always
-    possible), and cut to `max_rows` and `max_bytes` (larger outputs fall out of the caches and gain nothing).
-    One that memory has cut is followed by one of twice as many rows at most.
+    holds more than most[j], what `max_rows` and `max_bytes` allow, however large the fan-out. The budget is the
+    largest number of rows that satisfies this, raised to `min_rows` or to as many as a mebibyte holds, one at
+    least (progress is always possible), and cut to `max_rows` and `max_bytes` (larger outputs fall out of the
+    caches and gain nothing). One that memory has cut is followed by one of twice as many rows at most.
 
     Example: two joins and a gather, rows of 16, 24 and 100 bytes, the second join finds 4 matches per row,
     10 MB are usable. The first join may produce 10,000,000 / (16 + 4 × 24 + 4 × 3 × 100) = 7,621 rows. The
@@ -368,33 +368,34 @@ class OutputSizeController:
         """The largest number of rows that satisfies the inequality of the class's docstring.
 
         A sum of minima is the least over all ways to pick one side of each, so the answer is the greatest,
-        over all sets S, of what fits if the later operators in S hold max_rows and the others follow the
-        fan-out:
+        over all sets S, of what fits if the later operators in S hold their most rows and the others follow
+        the fan-out:
 
-            (usable − Σ (S) max_rows × c) / (c[i] + Σ (others) F × c)
+            (usable − Σ (S) most × c) / (c[i] + Σ (others) F × c)
 
-        A large fan-out reaches max_rows first, so only S = "all but the k smallest F" can be the answer.
+        A large F / most reaches the most first, so only S = "all but the k smallest of these" can be the answer.
         """
-        costs = self._costs
-        max_rows = self._limits.max_rows
-        per_row = costs[operator]
-        held = max_rows * sum(costs[operator + 1 :])
+        limit = self._most_rows(operator)
+        later = self._later(operator)
+        per_row = self._costs[operator]
+        held = sum(most * cost for _, _, most, cost in later)
         best = (usable - held) / per_row
-        if best >= max_rows:
+        if best >= limit:
             return best
-        for fanout, cost in self._later(operator):
-            held -= max_rows * cost
+        for _, fanout, most, cost in later:
+            held -= most * cost
             per_row += fanout * cost
             best = max(best, (usable - held) / per_row)
         return best
 
-    def _later(self, operator: int) -> list[tuple[float, float]]:
-        """Fan-out from `operator` and cost per row of every later operator, smallest fan-out first."""
+    def _later(self, operator: int) -> list[tuple[float, float, int, float]]:
+        """Return of every later operator F / most, F, most, and its cost per row; the smallest F / most first."""
         later = []
         fanout = 1.0
         for number in range(operator + 1, len(self._costs)):
             fanout *= self._fanouts[number]
-            later.append((fanout, self._costs[number]))
+            most = self._most_rows(number)
+            later.append((fanout / most, fanout, most, self._costs[number]))
         later.sort()
         return later
 

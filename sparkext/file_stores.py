@@ -19,9 +19,12 @@ Identity = tuple[int | str, ...]
 """What changes when a file is replaced."""
 
 _REMOTE = re.compile(r"([a-z][a-z0-9+.-]*)://([^/]+)/(.+)", re.DOTALL)
-_AWS_ENDPOINT = re.compile(r"(?:https?://)?s3[.-](?:([a-z0-9-]+)\.)?amazonaws\.com/?")
+_AWS_ENDPOINT = re.compile(r"(?:https?://)?s3(?:[.-]([a-z]{2}(?:-[a-z]+)+-\d))?\.amazonaws\.com/?")
 
 _IDENTITY = ("ETag", "Content-Length", "Last-Modified")
+
+REQUESTS = 16
+"""Pieces of remote files that a task asks for at a time."""
 
 _CONNECT_SECONDS = 10
 _REQUEST_SECONDS = 60
@@ -137,8 +140,10 @@ def store_of(path: str, buckets: Sequence[Bucket]) -> FileStore:
 
 @lru_cache
 def _file_system(bucket: Bucket) -> Any:
+    import pyarrow as pa
     from pyarrow import fs
 
+    pa.set_io_thread_count(max(pa.io_thread_count(), REQUESTS))
     return fs.S3FileSystem(
         access_key=bucket.access_key,
         secret_key=bucket.secret_key,

@@ -11,6 +11,8 @@ from __future__ import annotations
 import os
 import time
 
+from sparkext.memory import process_probe
+
 _KEEP_MILLISECONDS = 60_000
 _AMPLE = 16
 _RECLAIM_SECONDS = 0.1
@@ -30,8 +32,6 @@ def release_unless_ample() -> None:
     """Return freed memory to the system, unless the headroom is known to be many times as large."""
     import pyarrow as pa
 
-    from sparkext.memory import process_probe
-
     headroom = process_probe().headroom()
     pool = pa.default_memory_pool()
     if headroom is None or headroom.bytes < _AMPLE * pool.max_memory():
@@ -47,5 +47,14 @@ def reclaim() -> bool:
     if now < _reclaimed + _RECLAIM_SECONDS:
         return False
     pa.default_memory_pool().release_unused()
+    process_probe().expire()
     _reclaimed = now
     return True
+
+
+def headroom_for(size: int) -> int | None:
+    """Return the headroom in bytes, None if unknown. If it is less than `size`, what was freed is given back first."""
+    found = process_probe().headroom()
+    if found is not None and found.bytes < size and reclaim():
+        found = process_probe().headroom()
+    return None if found is None else found.bytes

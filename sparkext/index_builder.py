@@ -16,6 +16,7 @@ from sparkext import __version__
 from sparkext.build_file import WAYS_OUT, contiguous, needs_wide_offsets
 from sparkext.container import FORMAT_VERSION
 from sparkext.errors import BuildSideTooLargeError
+from sparkext.freed_memory import headroom_for
 from sparkext.index_file import AnyIndex, IndexInfo
 from sparkext.kernels.all_rows_index import AllRowsIndex
 from sparkext.kernels.dense_index import build_dense_index, key_range
@@ -28,8 +29,15 @@ from sparkext.kernels.ordered_index import build_ordered_index
 from sparkext.kernels.range_index import RangeIndex, build_range_index
 from sparkext.kernels.row_ids import RowIds, count_runs
 from sparkext.kernels.threads import ahead
-from sparkext.memory import process_probe
-from sparkext.plans.algorithm import SORT_BYTES_PER_ROW, BuildKeys, choose_index, fits, worth_clustering
+from sparkext.plans.algorithm import (
+    CLUSTERED_SHARE,
+    HASH_BUILD_BYTES_PER_ROW,
+    SORT_BYTES_PER_ROW,
+    BuildKeys,
+    choose_index,
+    fits,
+    worth_clustering,
+)
 
 
 @dataclass(frozen=True)
@@ -175,7 +183,8 @@ def build_index(
 def _equality_index(keys: EncodedKeys, recipe: IndexRecipe, threads: int) -> tuple[JoinIndex, str]:
     """Choose and build an index of these keys; return it and the reason for the choice."""
     facts = _facts(keys)
-    choice = choose_index(recipe.algorithm, facts, _free(), recipe.probe_ordered)
+    free = headroom_for(HASH_BUILD_BYTES_PER_ROW * keys.length)
+    choice = choose_index(recipe.algorithm, facts, free, recipe.probe_ordered)
     _require(choice.bytes, keys.length, f"building the index ({choice.kind})")
     if choice.kind == "ordered":
         return build_ordered_index(keys, threads=threads), choice.reason
@@ -192,12 +201,8 @@ def _worth_clustering(index: AnyIndex, columns: Sequence[pa.Array | pa.ChunkedAr
     distinct = index.distinct
     if count_runs(rows) <= distinct:
         return False  # the rows of each key lie side by side as it is, or are one
-    return worth_clustering(rows.size, distinct, sum(column.nbytes for column in columns), _free())
-
-
-def _free() -> int | None:
-    headroom = process_probe().headroom()
-    return None if headroom is None else headroom.bytes
+    size = sum(column.nbytes for column in columns)
+    return worth_clustering(rows.size, distinct, size, headroom_for(int(size / CLUSTERED_SHARE)))
 
 
 def _require(needed: int, rows: int, purpose: str) -> None:
@@ -206,7 +211,7 @@ def _require(needed: int, rows: int, purpose: str) -> None:
     Raises:
         BuildSideTooLargeError: there is not.
     """
-    free = _free()
+    free = headroom_for(needed)
     if not fits(needed, free):
         raise BuildSideTooLargeError(
             f"the build side does not fit the memory: it has {rows:,} rows, {purpose} takes up to {needed:,} bytes,"

@@ -22,6 +22,7 @@ import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from threading import Lock
 
 import numpy as np
 
@@ -60,20 +61,26 @@ class Ledger:
     def __init__(self, path: Path) -> None:
         """Open the file, making it if need be, and take a slot."""
         self._descriptor = _open_private(path)
+        self._own: int | None = None
+        self._group = _memory_group()
+        self._swept = 0.0
+        self._turn = Lock()
         try:
-            os.ftruncate(self._descriptor, _SLOTS * _FIELDS * 8)
+            # Not only named as large: a page that a full disk cannot give would end the process when it is touched.
+            os.posix_fallocate(self._descriptor, 0, _SLOTS * _FIELDS * 8)
             self._mapped = mmap.mmap(self._descriptor, _SLOTS * _FIELDS * 8)
+            self._slots = np.frombuffer(self._mapped, dtype=np.int64).reshape(_SLOTS, _FIELDS)
+            self._enter()
         except BaseException:
             os.close(self._descriptor)
             raise
-        self._slots = np.frombuffer(self._mapped, dtype=np.int64).reshape(_SLOTS, _FIELDS)
-        self._group = _memory_group()
-        self._swept = time.monotonic()
+
+    def _enter(self) -> None:
         with self._locked():
             self._sweep()
             free = np.flatnonzero(self._slots[:, 0] == 0)
-            self._own = int(free[0]) if free.size else None
-            if self._own is not None:
+            if free.size:
+                self._own = int(free[0])
                 self._slots[self._own] = (os.getpid(), _started(os.getpid()) or 0, self._group, 0)
 
     def __enter__(self) -> Ledger:
@@ -111,11 +118,12 @@ class Ledger:
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
-        fcntl.flock(self._descriptor, fcntl.LOCK_EX)
-        try:
-            yield
-        finally:
-            fcntl.flock(self._descriptor, fcntl.LOCK_UN)
+        with self._turn:  # threads of a task share the file, and so its lock
+            fcntl.flock(self._descriptor, fcntl.LOCK_EX)
+            try:
+                yield
+            finally:
+                fcntl.flock(self._descriptor, fcntl.LOCK_UN)
 
 
 def _is_shared(limit: LimitName | str) -> bool:
@@ -131,7 +139,8 @@ def _open_private(path: Path) -> int:
     """Open a file of this user's for reading and writing, and no other: the folder may be everybody's."""
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     status = os.fstat(descriptor)
-    if not stat.S_ISREG(status.st_mode) or status.st_uid != os.getuid() or status.st_mode & 0o077:
+    private = status.st_uid == os.getuid() and not status.st_mode & 0o077 and status.st_nlink == 1
+    if not stat.S_ISREG(status.st_mode) or not private:
         os.close(descriptor)
         raise PermissionError(f"{path} is not a private file of this user's")
     return descriptor

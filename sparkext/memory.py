@@ -197,6 +197,10 @@ class MemoryProbe:
                 tightest, limit = self._address_space - mapped, "rlimit_as"
         return None if tightest is None else Headroom(max(0, tightest), limit)
 
+    def expire(self) -> None:
+        """Read everything again when asked next: memory has just been given back."""
+        self._due = float("-inf")
+
     def own_bytes(self) -> int | None:
         """Bytes in memory that are this process's alone: resident, less what it shares or has mapped from files."""
         words = self._statm.read().split()

@@ -13,7 +13,7 @@ from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from decimal import Decimal
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from threading import Lock
 from typing import Any
 
@@ -24,7 +24,7 @@ import pyarrow.parquet as pq
 from sparkext.collected_rows import CollectedRows
 from sparkext.conditions import holds, literal_array
 from sparkext.errors import FileReadError, SchemaMismatchError
-from sparkext.file_stores import Bucket, FileStore, Identity, store_of
+from sparkext.file_stores import REQUESTS, Bucket, FileStore, Identity, store_of
 from sparkext.kernels.buffers import Int64Array
 from sparkext.kernels.gather import Column
 from sparkext.kernels.row_ids import RowIds
@@ -43,9 +43,6 @@ MAX_GROUP_BYTES = 256 << 20
 """The same for the encoded bytes of the columns that are read."""
 
 _OPEN_FILES = 64
-
-_REQUESTS = 16
-"""Columns of remote files that a task asks for at a time."""
 
 _REQUESTED_BYTES = 8 << 20
 """Bytes of one column of a remote file that are asked for at a time where it streams."""
@@ -70,10 +67,15 @@ class DeferredColumn:
     def __init__(self, load: Callable[[], pa.Array]) -> None:
         """Remember how to read it."""
         self._load = load
+        self._loaded: Column | None = None
+        self._turn = Lock()
 
-    @cached_property
+    @property
     def _column(self) -> Column:
-        return Column.of(self._load())
+        with self._turn:  # one for each column: that of `cached_property` is one for all, and threads read several
+            if self._loaded is None:
+                self._loaded = Column.of(self._load())
+            return self._loaded
 
     @property
     def most_row_bytes(self) -> float:
@@ -190,7 +192,7 @@ class ParquetScan:
 
         For files that answer late. Those on disk are read no faster so: other tasks use the cores meanwhile.
         """
-        with ThreadPoolExecutor(_REQUESTS) as pool:
+        with ThreadPoolExecutor(REQUESTS) as pool:
 
             def prepared(needed: Collection[int]) -> _UnitColumns | None:
                 unit = next(units, None)

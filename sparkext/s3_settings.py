@@ -6,6 +6,7 @@ not follow is a reason to leave its files to Spark.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 from sparkext.file_stores import Bucket
@@ -23,8 +24,13 @@ _UNMAPPED = {
     "server-side-encryption-algorithm": _ON_THE_SERVER,
     "requester.pays.enabled": ("false",),
     "endpoint.fips": ("false",),
+    "security.credential.provider.path": (),
+    "delegation.token.binding": (),
 }
 """Settings that change what is read, or how it is reached; and the values that do not."""
+
+_ENDPOINT = re.compile(r"((https?://)?[^/]+/?)?")
+_AWS_ENDPOINT = re.compile(r"(https?://)?s3([.-][a-z]{2}(-[a-z]+)+-\d)?\.amazonaws\.com/?")
 
 _DEFAULT_PROVIDERS = (
     "TemporaryAWSCredentialsProvider",
@@ -48,12 +54,21 @@ def bucket_of(name: str, hadoop: Setting) -> Bucket | str:
     """Return how workers reach a bucket, or why they do not."""
 
     def setting(key: str) -> str | None:
-        return hadoop(f"fs.s3a.bucket.{name}.{key}") or hadoop(f"fs.s3a.{key}") or None
+        for full in (f"fs.s3a.bucket.{name}.{key}", f"fs.s3a.{key}"):
+            found = (hadoop(full) or "").strip()
+            if found:
+                return found
+        return None
+
+    def enabled(key: str, default: bool) -> bool:
+        return {"true": True, "false": False}.get((setting(key) or "").lower(), default)
 
     for key, harmless in _UNMAPPED.items():
         value = setting(key)
         if value is not None and value not in harmless:
             return f"bucket {name}: fs.s3a.{key} is set"
+    if not _is_plain(setting("endpoint") or "", setting("endpoint.region")):
+        return f"bucket {name}: fs.s3a.endpoint is none whose region is known"
     credentials = _credentials(setting)
     if isinstance(credentials, str):
         return f"bucket {name}: {credentials}"
@@ -62,11 +77,18 @@ def bucket_of(name: str, hadoop: Setting) -> Bucket | str:
             "name": name,
             "endpoint": setting("endpoint"),
             "region": setting("endpoint.region"),
-            "tls": (setting("connection.ssl.enabled") or "true").lower() == "true",
-            "path_style": (setting("path.style.access") or "false").lower() == "true",
+            "tls": enabled("connection.ssl.enabled", True),
+            "path_style": enabled("path.style.access", False),
             **credentials,
         }
     )
+
+
+def _is_plain(endpoint: str, region: str | None) -> bool:
+    """Tell whether an endpoint is a host, and one of AWS's only if its region is told, by itself or by a setting."""
+    if _ENDPOINT.fullmatch(endpoint) is None:
+        return False
+    return "amazonaws." not in endpoint or region is not None or _AWS_ENDPOINT.fullmatch(endpoint) is not None
 
 
 def _credentials(setting: Setting) -> dict[str, str | bool] | str:

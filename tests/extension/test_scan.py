@@ -124,7 +124,7 @@ def test_a_full_join_shuffles_its_probe_side(spark: SparkSession, folder: Path, 
         )
     assert_pipelined(out, 1)
     assert out.where("k IS NULL AND dk IS NOT NULL").count() > 20
-    ((builds, fused, said),) = scans_of(out)
+    ((_, fused, said),) = scans_of(out)
     assert not fused and said.startswith("a full outer join shuffles the rows"), plan_of(out)
 
 

@@ -12,9 +12,10 @@ SOURCES = Path(sparkext.__file__).parent / "jvm"
 
 
 def members(minor: str) -> list[str]:
-    """The public members of a version's shim, with their parameters and types."""
+    """The public members of a version's shim, and its classes, with their parameters and types."""
     source = (SOURCES / f"spark-{minor}" / "SparkShim.scala").read_text()
     found = re.findall(r"^  ((?:override )?(?:def|val) .*?) =(?:\s|$)", source, re.MULTILINE | re.DOTALL)
+    found += re.findall(r"^(class .*?\))\s+extends", source, re.MULTILINE | re.DOTALL)
     return sorted(re.sub(r"\s+", " ", member) for member in found)
 
 
@@ -22,7 +23,7 @@ def test_every_shim_has_the_same_members() -> None:
     minors = supported_minors()
     assert "4.3" in minors
     offered = {minor: members(minor) for minor in minors}
-    assert any(member.startswith("def pythonRunner(") for member in offered["4.3"])
+    assert any(member.startswith("class PythonRunner(") for member in offered["4.3"])
     assert all(offered[minor] == offered["4.3"] for minor in minors), offered
 
 

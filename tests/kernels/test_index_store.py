@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -38,7 +37,6 @@ from sparkext.index_store import (
 )
 from sparkext.kernels.index import JoinIndex
 from sparkext.kernels.keys import encode_keys
-from sparkext.memory import Headroom
 from tests.kernels import publishers
 from tests.kernels.publishers import KEYS, small_index
 from tests.kernels.support import FULL_MASK, PAYLOADS, examples, match_lists, with_nulls
@@ -508,8 +506,7 @@ def test_the_ranges_of_packed_keys_come_with_the_index(tmp_path: Path, algorithm
 def test_other_build_sides_stay_as_they_are(
     recipe: IndexRecipe, keys: list[int], kind: pa.DataType, headroom: int | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    reading = None if headroom is None else Headroom(headroom, "a test")
-    monkeypatch.setattr(index_builder, "process_probe", lambda: SimpleNamespace(headroom=lambda: reading))
+    monkeypatch.setattr(index_builder, "headroom_for", lambda size: headroom)
     columns = [pa.array(keys), pa.array(range(len(keys))), pa.array(["text"] * len(keys), kind)]
     side = index_in_memory(len(keys), columns, recipe)
     assert not side.info.clustered
@@ -542,9 +539,7 @@ def test_an_index_takes_no_more_memory_than_there_is(
     columns = [pa.array(np.arange(MILLION) << 20), pa.array(np.arange(MILLION) ^ 5)]
     if recipe.key_types[0] == pa.string():
         columns[0] = columns[0].cast(pa.string())
-    monkeypatch.setattr(
-        index_builder, "process_probe", lambda: SimpleNamespace(headroom=lambda: Headroom(headroom, "cgroup"))
-    )
+    monkeypatch.setattr(index_builder, "headroom_for", lambda size: headroom)
     if " " not in expected:
         assert build_index(MILLION, columns, recipe)[1].kind == expected
         return

@@ -95,6 +95,20 @@ def test_a_full_ledger_still_counts(path: Path) -> None:
         assert int(np.count_nonzero(own._slots[:, 0])) == ledger._SLOTS
 
 
+def test_a_full_disk_leaves_no_ledger(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where a mapped page cannot be had the process would be ended by a signal: it is asked for before."""
+
+    def full(descriptor: int, offset: int, size: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(ledger, "_SHARED_MEMORY", path.parent)
+    monkeypatch.setattr(os, "posix_fallocate", full)
+    before = len(os.listdir("/proc/self/fd"))  # noqa: PTH208
+    with task_entered(otherwise=3) as tasks:
+        assert tasks("available") == 3
+    assert len(os.listdir("/proc/self/fd")) == before  # noqa: PTH208
+
+
 def test_what_is_not_a_private_file_is_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ledger, "_SHARED_MEMORY", tmp_path)
     name = f"sparkext-{os.getuid()}-{ledger._pid_namespace()}.tasks"

@@ -145,6 +145,12 @@ def test_outputs_are_bounded_in_bytes() -> None:
     assert controller([16, 1e9], 0, limits).budget(1) == (1, 1 << 20)
 
 
+def test_later_operators_are_bounded_in_bytes_too() -> None:
+    """A gather of wide rows holds no more than its bytes: it leaves the join before it what there is."""
+    limits = BudgetLimits(1_024, MAX_ROWS, 64 << 20, 0.5)
+    assert controller([16, 10_000], 1 << 30, limits).budget(0).rows == MAX_ROWS
+
+
 def test_fixed_sizes_ignore_memory() -> None:
     limits = BudgetLimits(1_024, MAX_ROWS, 10_000_000, 1.0, fixed_rows=200_000)
     for free in (None, 0, 10**15):

@@ -202,6 +202,24 @@ REACHED = {
     ),
     "aws": ({"fs.s3a.endpoint": "s3.amazonaws.com"}, Bucket("b")),
     "a region of aws": ({"fs.s3a.endpoint": "https://s3.eu-north-1.amazonaws.com"}, Bucket("b", region="eu-north-1")),
+    "a region beside an endpoint of aws": (
+        {"fs.s3a.endpoint": "s3.dualstack.eu-west-1.amazonaws.com", "fs.s3a.endpoint.region": "eu-west-1"},
+        Bucket("b", endpoint="s3.dualstack.eu-west-1.amazonaws.com", region="eu-west-1"),
+    ),
+    **{
+        endpoint: ({"fs.s3a.endpoint": endpoint}, "bucket b: fs.s3a.endpoint is none whose region is known")
+        for endpoint in (
+            "s3-accelerate.amazonaws.com",
+            "s3.dualstack.eu-west-1.amazonaws.com",
+            "s3.cn-north-1.amazonaws.com.cn",
+            "https://host:9000/base/",
+        )
+    },
+    "keys in a store": (
+        {"fs.s3a.security.credential.provider.path": "jceks://file/x"},
+        "bucket b: fs.s3a.security.credential.provider.path is set",
+    ),
+    "what is neither true nor false": ({"fs.s3a.path.style.access": "yes"}, Bucket("b")),
     "a region": ({"fs.s3a.endpoint.region": "eu-north-1"}, Bucket("b", region="eu-north-1")),
     "encrypted by the server": ({"fs.s3a.encryption.algorithm": "SSE-KMS"}, Bucket("b")),
     "keys of the client": ({"fs.s3a.encryption.algorithm": "CSE-KMS"}, "bucket b: fs.s3a.encryption.algorithm is set"),

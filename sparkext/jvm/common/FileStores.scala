@@ -1,5 +1,7 @@
 package org.apache.spark.sql.sparkext
 
+import java.util.Locale
+
 import org.apache.hadoop.conf.Configuration
 import org.apache.hadoop.fs.{FileSystem, Path}
 import org.json4s.JsonAST._
@@ -39,6 +41,10 @@ object FileStores {
     private def setting(name: String): Option[String] =
       Seq(s"fs.s3a.bucket.$bucketName.$name", s"fs.s3a.$name").flatMap(key => Option(hadoop.getTrimmed(key))).find(_.nonEmpty)
 
+    /** As Hadoop reads what is neither true nor false. */
+    private def enabled(name: String, default: Boolean): Boolean =
+      setting(name).flatMap(_.toLowerCase(Locale.ROOT).toBooleanOption).getOrElse(default)
+
     /** Also from a store of passwords, if there is one. */
     private def secret(name: String): Option[String] =
       Seq(s"fs.s3a.bucket.$bucketName.$name", s"fs.s3a.$name")
@@ -47,14 +53,17 @@ object FileStores {
     def bucket: Either[String, JObject] =
       Unmapped.find { case (name, isDefault) => setting(name).exists(!isDefault(_)) }
         .map { case (name, _) => s"fs.s3a.$name is set" }
+        .orElse(
+          if (isPlain(setting("endpoint").getOrElse(""), setting("endpoint.region"))) None
+          else Some("fs.s3a.endpoint is none whose region is known"))
         .toLeft(())
         .flatMap(_ => credentials)
         .map { credentials =>
           ("name" -> bucketName) ~
             ("endpoint" -> setting("endpoint")) ~
             ("region" -> setting("endpoint.region")) ~
-            ("tls" -> setting("connection.ssl.enabled").forall(_.toBoolean)) ~
-            ("path_style" -> setting("path.style.access").exists(_.toBoolean)) ~ credentials
+            ("tls" -> enabled("connection.ssl.enabled", default = true)) ~
+            ("path_style" -> enabled("path.style.access", default = false)) ~ credentials
         }
 
     /** What the first of the providers gives that gives any; nothing where workers find the same as AWS's own tools do. */
@@ -83,7 +92,16 @@ object FileStores {
       "encryption.algorithm" -> (Seq("AES256", "SSE-KMS", "DSSE-KMS").contains(_)),
       "server-side-encryption-algorithm" -> (Seq("AES256", "SSE-KMS", "DSSE-KMS").contains(_)),
       "requester.pays.enabled" -> (_ == "false"),
-      "endpoint.fips" -> (_ == "false"))
+      "endpoint.fips" -> (_ == "false"),
+      "security.credential.provider.path" -> (_ => false),
+      "delegation.token.binding" -> (_ => false))
+
+    private val Endpoint = "((https?://)?[^/]+/?)?".r
+    private val AwsEndpoint = "(https?://)?s3([.-][a-z]{2}(-[a-z]+)+-\\d)?\\.amazonaws\\.com/?".r
+
+    /** Whether an endpoint is a host, and one of AWS's only if its region is told, by itself or by a setting. */
+    def isPlain(endpoint: String, region: Option[String]): Boolean =
+      Endpoint.matches(endpoint) && (!endpoint.contains("amazonaws.") || region.isDefined || AwsEndpoint.matches(endpoint))
 
     val Default: Seq[String] = Seq("TemporaryAWSCredentialsProvider", "SimpleAWSCredentialsProvider", "EnvironmentVariableCredentialsProvider")
 
