@@ -16,11 +16,15 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
 
 import duckdb
 
 from bench.fuzz_cases import COMBINATIONS, Case, make_case
 from bench.fuzz_pipeline import Outcome, difference, run_duckdb, run_pipeline
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 _MOST_PROBLEMS = 10
 _PROGRESS_EVERY = 100
@@ -121,17 +125,26 @@ def pipeline_check() -> Iterator[Check]:
 
 @contextmanager
 def spark_check() -> Iterator[Check]:
-    """Give what holds the extension's plans in a session against Spark's own, and against DuckDB."""
+    """Give what holds the extension's plans against Spark's own and against DuckDB, in a session of its own."""
     import sparkext
-    from bench.fuzz_spark import SETTINGS, SparkRunner
+    from bench.fuzz_spark import SETTINGS
     from bench.spark_session import spark_session
 
     with (
         TemporaryDirectory() as folder,
-        _duckdb() as connection,
         spark_session(2, sparkext.configure, **SETTINGS) as spark,
+        checked_by_spark(spark, Path(folder)) as check,
     ):
-        runner = SparkRunner(spark, Path(folder))
+        yield check
+
+
+@contextmanager
+def checked_by_spark(spark: SparkSession, folder: Path) -> Iterator[Check]:
+    """Give the same for a session that has the extension, in hint mode; tables are files in `folder`."""
+    from bench.fuzz_spark import SparkRunner
+
+    runner = SparkRunner(spark, folder)
+    with _duckdb() as connection:
 
         def check(case: Case) -> tuple[Outcome, list[str]]:
             outcome, own = runner.run(case)

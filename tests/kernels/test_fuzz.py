@@ -11,10 +11,9 @@ import pytest
 from bench.fuzz import Check, pipeline_check, run
 from bench.fuzz_cases import COMBINATIONS, KINDS, make_case
 from bench.fuzz_pipeline import Outcome, difference
-from sparkext.kernels.jit import JIT_ENABLED
 
 SEED = 6
-CASES = 60 if JIT_ENABLED else 10
+CASES = 60
 
 
 @pytest.fixture(scope="module")
@@ -27,12 +26,11 @@ def test_random_chains(check: Check, capsys: pytest.CaptureFixture[str]) -> None
     tally = run("pipeline", SEED, range(CASES), check)
     assert not tally.problems, capsys.readouterr().out
     assert tally.cases == len(tally.combinations) == CASES
-    if JIT_ENABLED:
-        assert {combination.kind for combination in tally.combinations} == set(KINDS)
-        for kind in ("hash", "dense", "ordered", "range"):
-            assert tally.paths[f"index {kind}"], tally.paths
-            assert tally.paths[f"index {kind} clustered"] or kind == "range", tally.paths
-        assert tally.cases - tally.empty > CASES / 2 and tally.rows > 1_000
+    assert {combination.kind for combination in tally.combinations} == set(KINDS)
+    for kind in ("hash", "dense", "ordered", "range"):
+        assert tally.paths[f"index {kind}"], tally.paths
+        assert tally.paths[f"index {kind} clustered"] or kind == "range", tally.paths
+    assert tally.cases - tally.empty > CASES / 2 and tally.rows > 1_000
 
 
 def test_as_many_cases_as_there_are_combinations_cover_all() -> None:
