@@ -167,6 +167,7 @@ class Queries:
     def sweep(self) -> None:
         """Have the files of transforms that are gone removed: this happens when the next one publishes its own."""
         gc.collect()
+        self._spark.sparkContext._jvm.System.gc()
         self._local().collect()
 
     def _write(self, folder: Path) -> None:
