@@ -10,7 +10,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from bench.study import DELIVERIES, FAN_OUTS
+from bench.study import DELIVERIES
 
 COLOURS = dict(zip(DELIVERIES, ("#1b6ca8", "#e07b39", "#6a994e", "#b5179e", "#8d99ae", "#4a4e69"), strict=True))
 Key = tuple[Any, ...]
@@ -22,7 +22,8 @@ def main(source: Path, folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     _rates(results, folder / "study-rates.png")
     _peaks(results, folder / "study-peaks.png")
-    _threads(results, folder / "study-threads.png")
+    if any(result["part"] == "threads" for result in results):
+        _threads(results, folder / "study-threads.png")
 
 
 def grouped(results: Sequence[dict[str, Any]], part: str) -> dict[Key, list[dict[str, Any]]]:
@@ -39,6 +40,10 @@ def grouped(results: Sequence[dict[str, Any]], part: str) -> dict[Key, list[dict
     return found
 
 
+def _fan_outs(results: Sequence[dict[str, Any]], part: str) -> list[float]:
+    return sorted({result["fan_out"] for result in results if result["part"] == part})
+
+
 def _limits(results: Sequence[dict[str, Any]]) -> list[int | None]:
     return sorted({result["limit"] for result in results}, key=lambda limit: -(limit or 1 << 60))
 
@@ -50,26 +55,26 @@ def _named(limit: int | None) -> str:
 def _rates(results: Sequence[dict[str, Any]], path: Path) -> None:
     import matplotlib.pyplot as plt
 
-    limits = _limits(results)
+    limits, fan_outs = _limits(results), _fan_outs(results, "delivery")
     figure, axes = plt.subplots(1, len(limits), figsize=(5 * len(limits), 4.2), sharey=True)
     runs = grouped(results, "delivery")
     for axis, limit in zip(axes, limits, strict=True):
         for delivery in DELIVERIES:
             rates, died = [], []
-            for place, fan_out in enumerate(FAN_OUTS):
+            for place, fan_out in enumerate(fan_outs):
                 each = runs[limit, fan_out, delivery]
                 done = [run["rows"] / run["seconds"] / 1e6 for run in each if run["outcome"] == "finished"]
                 rates.append(median(done) if len(done) == len(each) and done else float("nan"))
                 if len(done) < len(each):
                     died.append(place)
             axis.plot(
-                range(len(FAN_OUTS)), rates, marker="o", color=COLOURS[delivery], label=delivery.replace("_", " ")
+                range(len(fan_outs)), rates, marker="o", color=COLOURS[delivery], label=delivery.replace("_", " ")
             )
             axis.scatter(
                 died, [0.003 * 1.6 ** DELIVERIES.index(delivery)] * len(died), marker="X", s=70, color=COLOURS[delivery]
             )
         axis.set_yscale("log")
-        axis.set_xticks(range(len(FAN_OUTS)), [f"{fan_out:,}" for fan_out in FAN_OUTS])
+        axis.set_xticks(range(len(fan_outs)), [f"{fan_out:,}" for fan_out in fan_outs])
         axis.set_title(_named(limit))
         axis.set_xlabel("matches a probe row")
         axis.grid(alpha=0.3)
@@ -82,12 +87,12 @@ def _rates(results: Sequence[dict[str, Any]], path: Path) -> None:
 def _peaks(results: Sequence[dict[str, Any]], path: Path) -> None:
     import matplotlib.pyplot as plt
 
-    limits = _limits(results)
+    limits, fan_outs = _limits(results), _fan_outs(results, "delivery")
     figure, axes = plt.subplots(1, len(limits), figsize=(5 * len(limits), 4.2), sharey=True)
     runs = grouped(results, "delivery")
     for axis, limit in zip(axes, limits, strict=True):
         for place, delivery in enumerate(DELIVERIES):
-            for number, fan_out in enumerate(FAN_OUTS):
+            for number, fan_out in enumerate(fan_outs):
                 each = runs[limit, fan_out, delivery]
                 peaks = [run["group_peak"] for run in each if "group_peak" in run]
                 if not peaks:
@@ -112,12 +117,12 @@ def _peaks(results: Sequence[dict[str, Any]], path: Path) -> None:
                     )
         if limit is not None:
             axis.axhline(limit / 2**20, color="black", linewidth=1, linestyle="--")
-        axis.set_xticks(range(len(FAN_OUTS)), [f"{fan_out:,}" for fan_out in FAN_OUTS])
+        axis.set_xticks(range(len(fan_outs)), [f"{fan_out:,}" for fan_out in fan_outs])
         axis.set_title(_named(limit))
         axis.set_xlabel("matches a probe row")
         axis.grid(axis="y", alpha=0.3)
     axes[0].set_ylabel("MiB at the highest, file pages included")
-    axes[0].legend(frameon=False, fontsize=8)
+    axes[-1].legend(frameon=False, fontsize=8)
     figure.suptitle("What it takes (✕: killed at the limit)")
     _save(figure, path)
 
@@ -125,7 +130,7 @@ def _peaks(results: Sequence[dict[str, Any]], path: Path) -> None:
 def _threads(results: Sequence[dict[str, Any]], path: Path) -> None:
     import matplotlib.pyplot as plt
 
-    runs = grouped(results, "threads")
+    runs, fan_outs = grouped(results, "threads"), _fan_outs(results, "threads")
     sizes = sorted({key[0] for key in runs})
     figure, axes = plt.subplots(1, len(sizes), figsize=(5 * len(sizes), 3.8), sharey=True)
     ways = [
@@ -135,7 +140,7 @@ def _threads(results: Sequence[dict[str, Any]], path: Path) -> None:
     ]
     for axis, size in zip(axes, sizes, strict=True):
         for place, (threads, cores, label) in enumerate(ways):
-            for number, fan_out in enumerate((1, 10)):
+            for number, fan_out in enumerate(fan_outs):
                 each = runs[size, fan_out, threads, cores]
                 rate = median(run["rows"] / run["seconds"] / 1e6 for run in each if run["outcome"] == "finished")
                 axis.bar(
@@ -145,12 +150,12 @@ def _threads(results: Sequence[dict[str, Any]], path: Path) -> None:
                     color=("#8d99ae", "#1b6ca8", "#e07b39")[place],
                     label=label if number == 0 else None,
                 )
-        axis.set_xticks(range(2), ["1", "10"])
+        axis.set_xticks(range(len(fan_outs)), [f"{fan_out:,}" for fan_out in fan_outs])
         axis.set_xlabel("matches a probe row")
         axis.set_title(f"{size:,} build rows a join")
         axis.grid(axis="y", alpha=0.3)
     axes[0].set_ylabel("million result rows a second")
-    axes[0].legend(frameon=False, fontsize=8)
+    figure.legend(*axes[0].get_legend_handles_labels(), frameon=False, fontsize=8, loc="upper right")
     figure.suptitle("Threads of one task")
     _save(figure, path)
 

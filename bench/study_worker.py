@@ -89,8 +89,8 @@ def expected(configuration: dict[str, Any]) -> tuple[int, int]:
     """Rows, and the sum of the first build side's row numbers, by arithmetic."""
     each = max(1, int(configuration["fan_out"]))
     keys = configuration["build_rows"] // each
-    matching = _matching(configuration["probe_rows"], configuration["fan_out"])
-    key = np.arange(configuration["probe_rows"], dtype=np.int64)[matching] % keys
+    ids = np.arange(configuration["probe_rows"], dtype=np.int64)
+    key = ids[_matching(ids, configuration["fan_out"])] % keys
     return int(key.size * each), int(np.sum(key * each * each + each * (each - 1) // 2, dtype=np.int64))
 
 
@@ -98,14 +98,14 @@ def _probe_side(rows: int, build_rows: int, fan_out: float) -> Iterator[pa.Recor
     keys = build_rows // max(1, int(fan_out))
     for start in range(0, rows, BATCH_ROWS):
         ids = np.arange(start, min(start + BATCH_ROWS, rows), dtype=np.int64)
-        first = np.where(_matching(rows, fan_out)[ids], ids % keys, -1 - ids)
+        first = np.where(_matching(ids, fan_out), ids % keys, -1 - ids)
         columns = [_spread(first), *(_spread(ids * 7919 % build_rows) for _ in range(JOINS - 1))]
         yield pa.RecordBatch.from_arrays([pa.array(column) for column in columns], names=["k0", "k1", "k2"])
 
 
-def _matching(rows: int, fan_out: float) -> np.ndarray:
-    """Tell which probe rows have a match: all of them, or a tenth where the fan-out is a tenth."""
-    return np.arange(rows) % 10 == 0 if fan_out < 1 else np.ones(rows, dtype=bool)
+def _matching(ids: np.ndarray, fan_out: float) -> np.ndarray:
+    """Tell which of these probe rows have a match: all of them, or a tenth where the fan-out is a tenth."""
+    return ids % 10 == 0 if fan_out < 1 else np.ones(ids.size, dtype=bool)
 
 
 def _spread(keys: np.ndarray) -> np.ndarray:
