@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from bench.in_memory import Shared, merged, pipeline_spec
+from bench.in_memory import bench_settings, pipeline_spec
 from bench.workloads import Workload
 from sparkext.build_file import contiguous
-from sparkext.config import Settings, read_settings
+from sparkext.config import Settings
 from sparkext.index_store import BuildSide, index_in_memory
 from sparkext.memory import MemoryProbe
 from sparkext.metrics import ScanMetrics
@@ -24,22 +24,15 @@ _SPLIT_BYTES = 4 << 20
 
 
 def run(workload: Workload, folder: Path, threads: int) -> Iterator[pa.RecordBatch]:
-    """Read and index every build side, then read the probe side's row groups into a pipeline per thread."""
-    settings = read_settings(lambda key: None, {})
+    """Read and index every build side, then join the probe side's row groups, which threads take in turn."""
+    settings = bench_settings()
     spec = pipeline_spec(workload)
     builds = _build_sides(workload, folder, spec, settings, threads)
-    file = _file(folder, workload.probe)
-    splits = Shared(split for part in plan_splits([file], 1, _SPLIT_BYTES, 0) for split in part)
-    schema = workload.tables[workload.probe].schema
-    streams = []
-    for _ in range(threads):
-        scan = _scan(schema, settings.morsel_max_rows)
-        scan.bounds = probe_bounds(spec, builds)
-        pipeline = Pipeline(
-            spec, builds, workload.schema, settings, MemoryProbe().headroom, tasks=lambda limit: threads
-        )
-        streams.append(pipeline.run_scanned(scan, splits))
-    return merged(streams)
+    scan = _scan(workload.tables[workload.probe].schema, settings.morsel_max_rows)
+    scan.bounds = probe_bounds(spec, builds)
+    pipeline = Pipeline(spec, builds, workload.schema, settings, MemoryProbe().headroom, cores=threads)
+    parts = plan_splits([_file(folder, workload.probe)], 1, _SPLIT_BYTES, 0)
+    return pipeline.run_scanned(scan, [split for part in parts for split in part])
 
 
 def _build_sides(

@@ -1,16 +1,14 @@
 """Our side of the in-memory comparison: a pipeline over Arrow tables in this process, without Spark and without files.
 
-Indexes are built side by side, then every thread runs a pipeline of its own over the batches that it takes from a
-shared iterator. Kernels and Arrow release the interpreter lock, so threads do run side by side.
+Indexes are built side by side, then every thread takes a batch and sees it through the pipeline. Kernels and Arrow
+release the interpreter lock, so threads do run side by side.
 """
 
 from __future__ import annotations
 
-import queue
-import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import Generic, TypeVar
+from dataclasses import replace
 
 import pyarrow as pa
 
@@ -21,9 +19,6 @@ from sparkext.memory import MemoryProbe
 from sparkext.pipeline import Pipeline, index_recipe
 from sparkext.plans.spec import PROBE, ColumnRef, JoinSpec, KeyPair, PipelineSpec
 
-T = TypeVar("T")
-
-_QUEUED_PER_THREAD = 2
 _KEY_TYPES = {pa.int64(): "int64", pa.int32(): "int32", pa.string(): "string"}
 
 
@@ -48,15 +43,16 @@ def _key_pair(probe: pa.Schema, build: pa.Schema, probe_key: str, build_key: str
 
 def run(workload: Workload, threads: int, algorithm: str = "auto") -> Iterator[pa.RecordBatch]:
     """Build every index, then stream the probe table through all joins."""
-    settings = read_settings(lambda key: None, {})
+    settings = bench_settings()
     spec = pipeline_spec(workload, algorithm)
     builds = build_sides(workload, spec, settings, threads)
-    batches = workload.tables[workload.probe].to_batches()
-    if threads == 1:
-        return _pipeline(spec, builds, workload.schema, settings, 1).run(batches)
-    shared = Shared(batches)
-    pipelines = [_pipeline(spec, builds, workload.schema, settings, threads) for _ in range(threads)]
-    return merged([pipeline.run(shared) for pipeline in pipelines])
+    pipeline = Pipeline(spec, builds, workload.schema, settings, MemoryProbe().headroom, cores=threads)
+    return pipeline.run(workload.tables[workload.probe].to_batches())
+
+
+def bench_settings() -> Settings:
+    """The defaults, with a morsel of its own for each thread: threads stand for Spark's tasks here."""
+    return replace(read_settings(lambda key: None, {}), threads="independent")
 
 
 def build_sides(workload: Workload, spec: PipelineSpec, settings: Settings, threads: int) -> list[BuildSide]:
@@ -71,49 +67,3 @@ def build_sides(workload: Workload, spec: PipelineSpec, settings: Settings, thre
     with ThreadPoolExecutor(threads) as pool:
         futures = {number: pool.submit(build, number) for number in order}
         return [futures[number].result() for number in range(len(spec.joins))]
-
-
-def _pipeline(
-    spec: PipelineSpec, builds: Sequence[BuildSide], schema: pa.Schema, settings: Settings, threads: int
-) -> Pipeline:
-    return Pipeline(spec, builds, schema, settings, MemoryProbe().headroom, tasks=lambda limit: threads)
-
-
-class Shared(Generic[T]):
-    """One iterator that several threads draw from."""
-
-    def __init__(self, items: Iterable[T]) -> None:
-        self._items = iter(items)
-        self._lock = threading.Lock()
-
-    def __iter__(self) -> Iterator[T]:
-        return self
-
-    def __next__(self) -> T:
-        with self._lock:
-            return next(self._items)
-
-
-def merged(streams: Sequence[Iterator[pa.RecordBatch]]) -> Iterator[pa.RecordBatch]:
-    """Run every stream in a thread of its own and yield what they produce, through a short queue."""
-    output: queue.Queue[pa.RecordBatch | BaseException | None] = queue.Queue(_QUEUED_PER_THREAD * len(streams))
-
-    def drain(stream: Iterator[pa.RecordBatch]) -> None:
-        try:
-            for batch in stream:
-                output.put(batch)
-            output.put(None)
-        except BaseException as error:
-            output.put(error)
-
-    for stream in streams:
-        threading.Thread(target=drain, args=(stream,), daemon=True).start()
-    running = len(streams)
-    while running:
-        item = output.get()
-        if isinstance(item, BaseException):
-            raise item
-        if item is None:
-            running -= 1
-        else:
-            yield item

@@ -68,7 +68,7 @@ def run(folder: Path, configuration: dict[str, Any]) -> dict[str, Any]:
     pipeline = Pipeline(spec, builds, schema, settings, process_probe().headroom, cores=configuration["cores"])
     started = time.perf_counter()
     rows = total = 0
-    sink = pa.ipc.new_stream(_Nothing(), schema)
+    sink = pa.ipc.new_stream(pa.MockOutputStream(), schema)  # which forgets, as the socket to the JVM does
     for batch in pipeline.run(_probe_side(configuration["probe_rows"], keys, fan_out)):
         sink.write_batch(batch)
         rows += batch.num_rows
@@ -111,30 +111,6 @@ def _matching(ids: np.ndarray, fan_out: float) -> np.ndarray:
 def _spread(keys: np.ndarray) -> np.ndarray:
     """Keys over all 64 bits, so that their index is a hash table."""
     return (keys.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)).view(np.int64)
-
-
-class _Nothing:
-    """A file that forgets, as the socket to the JVM does."""
-
-    closed = False
-
-    def write(self, data: Any) -> int:
-        return memoryview(data).nbytes
-
-    def flush(self) -> None:
-        """Have nothing to do."""
-
-    def close(self) -> None:
-        """Have nothing to do."""
-
-    def writable(self) -> bool:
-        return True
-
-    def readable(self) -> bool:
-        return False
-
-    def seekable(self) -> bool:
-        return False
 
 
 if __name__ == "__main__":
