@@ -297,10 +297,12 @@ class OutputSizeController:
         headroom = self._headroom()
         with self._turn:
             usable = self._usable(headroom)
-            if self._fitting_rows(operator, usable) < self._most_rows(operator) and self._reclaim():
+            fitting = self._fitting_rows(operator, usable)
+            if fitting < self._most_rows(operator) and self._reclaim():
                 headroom = self._headroom()
                 usable = self._usable(headroom)
-            budget = self._bounded(operator, usable)
+                fitting = self._fitting_rows(operator, usable)
+            budget = Budget(self._bounded(operator, fitting), self._bytes(operator, usable))
             self._records[operator].decided(self._clock(), headroom, budget.rows)
         return budget
 
@@ -333,25 +335,25 @@ class OutputSizeController:
         """The aggregates of every operator, along the chain."""
         return [record.summary() for record in self._records]
 
-    def _bounded(self, operator: int, usable: float) -> Budget:
-        """Bring what fits within the bounds, and let it grow back in steps where memory has cut it."""
+    def _bounded(self, operator: int, fitting: float) -> int:
+        """Bring the rows that fit within the bounds, and let them grow back in steps where memory has cut them."""
         limits = self._limits
         if limits.fixed_rows is not None:
-            return Budget(limits.fixed_rows, self._bytes(operator, usable))
-        size = self._costs[operator] / self._copies[operator]
+            return limits.fixed_rows
         most = self._most_rows(operator)
-        least = max(1, min(limits.min_rows, most, int(_LEAST_OUTPUT_BYTES / size)))
-        fitting = self._fitting_rows(operator, usable)
+        least = max(1, min(limits.min_rows, most, int(_LEAST_OUTPUT_BYTES / self._row_size(operator))))
         rows = most if fitting >= most else max(int(fitting), least)
         before = self._cut[operator]
         if before is not None:
             rows = min(rows, max(before * _GROWTH, least))
         self._cut[operator] = rows if rows < most else None
-        return Budget(rows, self._bytes(operator, usable))
+        return rows
 
     def _most_rows(self, operator: int) -> int:
-        size = self._costs[operator] / self._copies[operator]
-        return max(1, min(self._limits.max_rows, int(self._limits.max_bytes / size)))
+        return max(1, min(self._limits.max_rows, int(self._limits.max_bytes / self._row_size(operator))))
+
+    def _row_size(self, operator: int) -> float:
+        return self._costs[operator] / self._copies[operator]
 
     def _bytes(self, operator: int, usable: float) -> int:
         if self._limits.fixed_rows is not None:

@@ -19,7 +19,9 @@ Identity = tuple[int | str, ...]
 """What changes when a file is replaced."""
 
 _REMOTE = re.compile(r"([a-z][a-z0-9+.-]*)://([^/]+)/(.+)", re.DOTALL)
-_AWS_ENDPOINT = re.compile(r"(?:https?://)?s3(?:[.-]([a-z]{2}(?:-[a-z]+)+-\d))?\.amazonaws\.com/?")
+AWS_ENDPOINT = re.compile(r"(?:https?://)?s3(?:[.-]([a-z]{2}(?:-[a-z]+)+-\d))?\.amazonaws\.com/?")
+"""AWS's endpoint of a region, which it names, or of all."""
+
 
 _IDENTITY = ("ETag", "Content-Length", "Last-Modified")
 
@@ -90,7 +92,7 @@ class Bucket:
         """Read S3A's settings under the names of the fields here. Endpoints of AWS's tell no more than a region."""
         fields = {name: value for name, value in data.items() if value not in (None, "")}
         endpoint = fields.pop("endpoint", "")
-        aws = _AWS_ENDPOINT.fullmatch(endpoint)
+        aws = AWS_ENDPOINT.fullmatch(endpoint)
         if aws is None and endpoint:
             scheme, _, host = endpoint.rpartition("://")
             fields["endpoint"] = host.rstrip("/")

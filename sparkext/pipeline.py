@@ -448,7 +448,7 @@ class Pipeline:
             budget = self._controller.budget(gather)
             started = time.perf_counter()
             piece = rows.slice(start, min(budget.rows, rows.length - start))
-            piece = piece.slice(0, piece.within(self._spec.outputs, budget.bytes)[0])
+            piece = piece.slice(0, next(piece.within(self._spec.outputs, budget.bytes)))
             batch = self._output_batch(piece)
             self._spent(gather, started)
             self._controller.observe(gather, piece.length, piece.length, batch.nbytes)

@@ -112,26 +112,25 @@ class RowSet:
         edges = [self.length * number // count for number in range(count + 1)]
         return [self.slice(start, stop - start) for start, stop in pairwise(edges) if stop > start]
 
-    def within(self, references: Iterable[ColumnRef], most_bytes: int) -> list[int]:
+    def within(self, references: Iterable[ColumnRef], most_bytes: int) -> Iterator[int]:
         """Part the rows so that each part's columns are gathered into at most `most_bytes`, or it is a single row.
 
-        Return where each part ends. Columns that are given out as they are, without a copy, count nothing.
+        Yield where each part ends. Columns that are given out as they are, without a copy, count nothing.
         """
         gathered = [(self.columns[ref.source][ref.column], self.rows[ref.source]) for ref in _plain(references)]
         copied = [(column, rows.ids, rows.missing) for column, rows in gathered if rows.ids is not None]
         if sum(column.most_row_bytes for column, _, _ in copied) * self.length <= most_bytes:
-            return [self.length]
+            yield self.length
+            return
         sizes = np.zeros(self.length, dtype=np.int64)
         for column, ids, missing in copied:
             column.add_sizes(ids, missing, sizes)
         total = np.cumsum(sizes)
-        ends: list[int] = []
         start = 0
         while start < self.length:
             before = int(total[start - 1]) if start else 0
             start = max(start + 1, int(np.searchsorted(total, before + most_bytes, side="right")))
-            ends.append(start)
-        return ends
+            yield start
 
     def gather(self, reference: ColumnRef) -> pa.Array:
         """Fetch one column for these rows.

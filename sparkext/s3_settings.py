@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from sparkext.file_stores import Bucket
+from sparkext.file_stores import AWS_ENDPOINT, Bucket
 
 Setting = Callable[[str], "str | None"]
 """Gives the value of a Hadoop key, None if it has none."""
@@ -30,7 +30,6 @@ _UNMAPPED = {
 """Settings that change what is read, or how it is reached; and the values that do not."""
 
 _ENDPOINT = re.compile(r"((https?://)?[^/]+/?)?")
-_AWS_ENDPOINT = re.compile(r"(https?://)?s3([.-][a-z]{2}(-[a-z]+)+-\d)?\.amazonaws\.com/?")
 
 _DEFAULT_PROVIDERS = (
     "TemporaryAWSCredentialsProvider",
@@ -88,7 +87,7 @@ def _is_plain(endpoint: str, region: str | None) -> bool:
     """Tell whether an endpoint is a host, and one of AWS's only if its region is told, by itself or by a setting."""
     if _ENDPOINT.fullmatch(endpoint) is None:
         return False
-    return "amazonaws." not in endpoint or region is not None or _AWS_ENDPOINT.fullmatch(endpoint) is not None
+    return "amazonaws." not in endpoint or region is not None or AWS_ENDPOINT.fullmatch(endpoint) is not None
 
 
 def _credentials(setting: Setting) -> dict[str, str | bool] | str:

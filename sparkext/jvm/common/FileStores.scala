@@ -22,8 +22,9 @@ object FileStores {
     if (uri.getScheme == Local) uri.getPath else s"${uri.getScheme}://${uri.getAuthority}${uri.getPath}"
   }
 
-  /** Python's `Bucket`s that these files lie in; or why workers do not read them. */
-  def buckets(files: Seq[Path], hadoop: Configuration): Either[String, Seq[JObject]] = {
+  /** Python's `Bucket`s that these files lie in; or why workers do not read them. Local files need no settings. */
+  def buckets(files: Seq[Path], settings: => Configuration): Either[String, Seq[JObject]] = {
+    lazy val hadoop = settings
     val remote = files.map(_.toUri).filter(_.getScheme != Local).map(uri => (uri.getScheme, uri.getAuthority)).distinct
     val found = remote.map { case (scheme, authority) =>
       // Hosts and ports beside a bucket's name are no matter of S3A.

@@ -2,7 +2,6 @@ package org.apache.spark.sql.sparkext
 
 import scala.util.control.NonFatal
 
-import org.apache.hadoop.conf.Configuration
 import org.json4s.JsonAST._
 import org.json4s.JsonDSL._
 
@@ -86,7 +85,7 @@ object FusedScan {
         filter = peeled.filters.reduceOption(And)
         _ <- filter.flatMap(uncovered).map(part => s"a filter that only Spark evaluates: $part").toLeft(())
         partitions <- partitionsOf(peeled.scan)
-        buckets <- FileStores.buckets(partitions.flatMap(_.files).map(_.toPath), hadoopOf(peeled.scan.relation))
+        buckets <- FileStores.buckets(partitions.flatMap(_.files).map(_.toPath), ParquetFiles.hadoopOf(peeled.scan.relation))
         _ <- ParquetFiles.check(peeled.scan.relation, columns.filter(_.partition.isEmpty).map(_.attribute), partitions)
       } yield FusedScan(
         columns,
@@ -179,9 +178,6 @@ object FusedScan {
     }
     columns.collectFirst { case Left(reason) => reason }.toLeft(columns.collect { case Right(column) => column })
   }
-
-  private def hadoopOf(relation: HadoopFsRelation): Configuration =
-    relation.sparkSession.sessionState.newHadoopConfWithOptions(relation.options)
 
   private def uncovered(condition: Expression): Option[String] =
     WorkerCondition.of(condition, _ => ColumnRef(0, 0)).left.toOption

@@ -184,8 +184,12 @@ object ParquetFiles {
       }
     })
 
+  /** Hadoop's settings with which Spark reads the relation's files. */
+  def hadoopOf(relation: HadoopFsRelation): Configuration =
+    relation.sparkSession.sessionState.newHadoopConfWithOptions(relation.options)
+
   private def read(files: Seq[Listed], relation: HadoopFsRelation): Either[String, Seq[Footer]] = {
-    val hadoop = relation.sparkSession.sessionState.newHadoopConfWithOptions(relation.options)
+    val hadoop = hadoopOf(relation)
     try {
       val tasks = files.map { file =>
         readers.submit(new Callable[Footer] {
