@@ -4,8 +4,6 @@ import java.util.UUID
 import java.util.concurrent.{CompletableFuture, CompletionException, ExecutionException}
 import java.util.concurrent.atomic.AtomicReference
 
-import scala.jdk.CollectionConverters._
-
 import org.json4s.jackson.JsonMethods.{compact, render}
 
 import org.apache.spark.{InterruptibleIterator, TaskContext}
@@ -30,6 +28,8 @@ import org.apache.spark.sql.vectorized.ColumnarBatch
   * is known of the join's.
   *
   * It gives out rows: as columns, for code that Spark generates to read, measured no faster, with or without an aggregate above.
+  *
+  * `inPlace`: set by [[RowsInPlace]] where rows need not be copied.
   */
 case class PipelinedJoinExec(
     probe: SparkPlan,
@@ -37,7 +37,8 @@ case class PipelinedJoinExec(
     joins: Seq[PlannedJoin],
     output: Seq[Attribute],
     origins: Seq[ColumnRef],
-    parts: Option[Parts])
+    parts: Option[Parts],
+    inPlace: Boolean = false)
     extends SparkPlan {
 
   override def nodeName: String = "PipelinedJoin"
@@ -104,9 +105,11 @@ case class PipelinedJoinExec(
 
   override protected def doExecute(): RDD[InternalRow] = {
     val columns = output
+    val copied = !inPlace
     batches().mapPartitionsInternal { batches =>
-      val row = UnsafeProjection.create(columns, columns)
-      batches.flatMap(_.rowIterator().asScala).map(row)
+      val copy = UnsafeProjection.create(columns, columns)
+      val rows = RowInPlace.rows(batches, copy)
+      if (copied) rows.map(copy) else rows
     }
   }
 
@@ -228,7 +231,7 @@ case class PipelinedJoinExec(
     val stages = joins.zip(buildScans).map { case (join, scan) =>
       s"${join.kind}: ${join.label}${if (scan.isRight) " (fused)" else ""}"
     }
-    s"$nodeName ${stages.mkString("[", "; ", "]")} scan=${scanned(probeScan, probeColumns)}"
+    s"$nodeName ${stages.mkString("[", "; ", "]")} scan=${scanned(probeScan, probeColumns)}${if (inPlace) " rows=in place" else ""}"
   }
 
   override def verboseStringWithOperatorId(): String = {
@@ -237,6 +240,7 @@ case class PipelinedJoinExec(
        |$formattedNodeName
        |${lines.mkString("\n")}
        |Scan: ${scanned(probeScan, probeColumns)}
+       |Rows: ${if (inPlace) "in place" else "copied"}
        |Output [${output.length}]: ${output.mkString("[", ", ", "]")}
        |""".stripMargin
   }

@@ -1,7 +1,7 @@
 package io.sparkext
 
 import org.apache.spark.sql.SparkSessionExtensions
-import org.apache.spark.sql.sparkext.{CoalesceProbeSides, PipelinedJoinStrategy, PlanAsOfJoins, ResolvePipelinedJoinHint}
+import org.apache.spark.sql.sparkext.{CoalesceProbeSides, PipelinedJoinStrategy, PlanAsOfJoins, ResolvePipelinedJoinHint, RowsInPlace}
 
 /** The entry point: `spark.sql.extensions=io.sparkext.SparkExtensions`. */
 class SparkExtensions extends (SparkSessionExtensions => Unit) {
@@ -9,6 +9,7 @@ class SparkExtensions extends (SparkSessionExtensions => Unit) {
     extensions.injectHintResolutionRule(_ => ResolvePipelinedJoinHint)
     extensions.injectPlanNormalizationRule(new PlanAsOfJoins(_))
     extensions.injectPlannerStrategy(new PipelinedJoinStrategy(_))
+    extensions.injectColumnar(_ => RowsInPlace)
     extensions.injectQueryStageOptimizerRule(new CoalesceProbeSides(_))
   }
 }

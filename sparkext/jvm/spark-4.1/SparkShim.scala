@@ -2,10 +2,13 @@ package org.apache.spark.sql.sparkext
 
 import org.apache.spark.JobArtifactSet
 import org.apache.spark.api.python.{ChainedPythonFunctions, PythonEvalType}
+import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.execution.metric.SQLMetric
 import org.apache.spark.sql.execution.python.ArrowPythonRunner
 import org.apache.spark.sql.internal.SQLConf
 import org.apache.spark.sql.types.StructType
+import org.apache.spark.sql.vectorized.ColumnVector
+import org.apache.spark.unsafe.types.{GeographyVal, GeometryVal}
 
 /** Everything that differs between Spark's minor versions. This one is for 4.1. */
 object SparkShim extends CommonShim {
@@ -34,3 +37,11 @@ class PythonRunner(
       artifacts,
       None,
       None)
+
+/** What rows give out in this version and not in every other. `row` is the number of the one that is read. */
+abstract class VersionedRow(columns: Array[ColumnVector]) extends InternalRow {
+  protected var row = 0
+
+  override def getGeography(column: Int): GeographyVal = columns(column).getGeography(row)
+  override def getGeometry(column: Int): GeometryVal = columns(column).getGeometry(row)
+}

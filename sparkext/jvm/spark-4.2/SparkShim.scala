@@ -2,10 +2,13 @@ package org.apache.spark.sql.sparkext
 
 import org.apache.spark.JobArtifactSet
 import org.apache.spark.api.python.{ChainedPythonFunctions, PythonEvalType}
+import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.execution.metric.SQLMetric
 import org.apache.spark.sql.execution.python.ArrowPythonRunner
 import org.apache.spark.sql.internal.SQLConf
 import org.apache.spark.sql.types.StructType
+import org.apache.spark.sql.vectorized.ColumnVector
+import org.apache.spark.unsafe.types.BinaryView
 
 /** Everything that differs between Spark's minor versions. This one is for 4.2. */
 object SparkShim extends CommonShim {
@@ -33,3 +36,10 @@ class PythonRunner(
       metrics,
       artifacts,
       None)
+
+/** What rows give out in this version and not in every other. `row` is the number of the one that is read. */
+abstract class VersionedRow(columns: Array[ColumnVector]) extends InternalRow {
+  protected var row = 0
+
+  override def getBinaryView(column: Int): BinaryView = columns(column).getBinaryView(row)
+}

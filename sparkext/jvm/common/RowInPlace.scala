@@ -1,0 +1,50 @@
+package org.apache.spark.sql.sparkext
+
+import org.apache.spark.sql.catalyst.InternalRow
+import org.apache.spark.sql.catalyst.expressions.{SpecializedGettersReader, UnsafeProjection}
+import org.apache.spark.sql.types.{DataType, Decimal}
+import org.apache.spark.sql.vectorized.{ColumnarArray, ColumnarBatch, ColumnarMap, ColumnarRow, ColumnVector}
+import org.apache.spark.unsafe.types.{CalendarInterval, UTF8String, VariantVal}
+
+/** A row of a batch, read where it lies. It lives until the next one is asked for; `copied` makes rows that stay.
+  *
+  * Spark's own such row, `ColumnarBatchRow`, takes null for a number when it is asked by type, and does not know all types.
+  */
+private[sparkext] final class RowInPlace(columns: Array[ColumnVector], copied: UnsafeProjection) extends VersionedRow(columns) {
+  def at(number: Int): RowInPlace = {
+    row = number
+    this
+  }
+
+  override def numFields: Int = columns.length
+  override def isNullAt(column: Int): Boolean = columns(column).isNullAt(row)
+  override def getBoolean(column: Int): Boolean = columns(column).getBoolean(row)
+  override def getByte(column: Int): Byte = columns(column).getByte(row)
+  override def getShort(column: Int): Short = columns(column).getShort(row)
+  override def getInt(column: Int): Int = columns(column).getInt(row)
+  override def getLong(column: Int): Long = columns(column).getLong(row)
+  override def getFloat(column: Int): Float = columns(column).getFloat(row)
+  override def getDouble(column: Int): Double = columns(column).getDouble(row)
+  override def getDecimal(column: Int, precision: Int, scale: Int): Decimal = columns(column).getDecimal(row, precision, scale)
+  override def getUTF8String(column: Int): UTF8String = columns(column).getUTF8String(row)
+  override def getBinary(column: Int): Array[Byte] = columns(column).getBinary(row)
+  override def getInterval(column: Int): CalendarInterval = columns(column).getInterval(row)
+  override def getVariant(column: Int): VariantVal = columns(column).getVariant(row)
+  override def getStruct(column: Int, fields: Int): ColumnarRow = columns(column).getStruct(row)
+  override def getArray(column: Int): ColumnarArray = columns(column).getArray(row)
+  override def getMap(column: Int): ColumnarMap = columns(column).getMap(row)
+  override def get(column: Int, dataType: DataType): AnyRef = SpecializedGettersReader.read(this, column, dataType, true, true)
+
+  override def copy(): InternalRow = copied(this).copy()
+  override def setNullAt(column: Int): Unit = throw new UnsupportedOperationException("rows of a batch do not change")
+  override def update(column: Int, value: Any): Unit = throw new UnsupportedOperationException("rows of a batch do not change")
+}
+
+private[sparkext] object RowInPlace {
+
+  /** The rows of batches, one after the other, all of them the same object. */
+  def rows(batches: Iterator[ColumnarBatch], copied: UnsafeProjection): Iterator[InternalRow] = batches.flatMap { batch =>
+    val row = new RowInPlace(Array.tabulate(batch.numCols)(batch.column), copied)
+    Iterator.range(0, batch.numRows).map(row.at)
+  }
+}
