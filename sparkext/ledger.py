@@ -3,11 +3,13 @@
 Every worker reads the same headroom, and tasks that decide at the same moment would all spend it. So each divides it
 among those that run: counted here, as executors and applications know nothing of each other. A slot holds
 
-    process id │ when that process started │ its memory control group │ (unused)
+    process id │ when that process started │ its memory control group │ the one above │ … │ 0
 
-as int64 numbers. The file is mapped, and a count is a look at it. Slots are taken and given back under a lock; those of
-processes that have died are free: whoever looks next finds them. A file per PID namespace, as processes of another have
-other numbers; other users' tasks, and what is no task, show in the headroom only.
+as int64 numbers. Where a group's limit binds, those count that are in it or below it: executors with groups of
+their own share what the one above them leaves. The file is mapped, and a count is a look at it. Slots are taken and
+given back under a lock; those of processes that have died are free: whoever looks next finds them. A file per PID
+namespace, as processes of another have other numbers; other users' tasks, and what is no task, show in the headroom
+only.
 """
 
 from __future__ import annotations
@@ -18,18 +20,18 @@ import os
 import stat
 import tempfile
 import time
-import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from threading import Lock
 
 import numpy as np
 
-from sparkext.memory import LimitName
+from sparkext.memory import LimitName, process_probe
 
 _SLOTS = 1024
-_FIELDS = 4
+_FIELDS = 8
+_FIRST_GROUP = 2
 _SWEEP_SECONDS = 1.0
 _SHARED_MEMORY = Path("/dev/shm")
 
@@ -44,7 +46,9 @@ def task_entered(otherwise: int) -> Iterator[Tasks]:
     Where no ledger can be kept (a read-only machine, a file that is not ours), `otherwise` are taken to run.
     """
     try:
-        ledger = Ledger(_folder() / f"sparkext-{os.getuid()}-{_pid_namespace()}.tasks")
+        probe = process_probe()
+        path = _folder() / f"sparkext-{os.getuid()}-{_pid_namespace()}.tasks"
+        ledger = Ledger(path, probe.groups, lambda: probe.binding_group)
     except OSError:
         yield lambda limit: otherwise if _is_shared(limit) else 1
         return
@@ -55,14 +59,18 @@ def task_entered(otherwise: int) -> Iterator[Tasks]:
 class Ledger:
     """One task's hold of the file at `path`: a slot of its own, and the view of all others.
 
+    `groups` are the memory control groups of its process, by numbers, the innermost first; `binding` tells whose limit
+    it is that leaves no more.
+
     Raises OSError if the file cannot be had, or is anything but a file of this user's that no other may write.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, groups: Sequence[int], binding: Callable[[], int]) -> None:
         """Open the file, making it if need be, and take a slot."""
         self._descriptor = _open_private(path)
         self._own: int | None = None
-        self._group = _memory_group()
+        self._groups = groups[: _FIELDS - _FIRST_GROUP]
+        self._binding = binding
         self._swept = 0.0
         self._turn = Lock()
         try:
@@ -81,7 +89,8 @@ class Ledger:
             free = np.flatnonzero(self._slots[:, 0] == 0)
             if free.size:
                 self._own = int(free[0])
-                self._slots[self._own] = (os.getpid(), _started(os.getpid()) or 0, self._group, 0)
+                fields = (os.getpid(), _started(os.getpid()) or 0, *self._groups)
+                self._slots[self._own, : len(fields)] = fields
 
     def __enter__(self) -> Ledger:
         """Hold the slot."""
@@ -103,10 +112,10 @@ class Ledger:
         if time.monotonic() > self._swept + _SWEEP_SECONDS:
             with self._locked():
                 self._sweep()
-        taken = self._slots[:, 0] != 0
+        taken = np.flatnonzero(self._slots[:, 0])
         if limit == "cgroup":
-            taken = taken & (self._slots[:, 2] == self._group)
-        return max(1, int(np.count_nonzero(taken)))
+            taken = taken[(self._slots[taken, _FIRST_GROUP:] == self._binding()).any(axis=1)]
+        return max(1, taken.size)
 
     def _sweep(self) -> None:
         """Free the slots of processes that are no more."""
@@ -158,11 +167,3 @@ def _started(process: int) -> int | None:
 
 def _pid_namespace() -> int:
     return os.stat("/proc/self/ns/pid").st_ino  # noqa: PTH116
-
-
-def _memory_group() -> int:
-    """A number for the control groups of this process: those of its memory are among them."""
-    try:
-        return zlib.crc32(Path("/proc/self/cgroup").read_bytes())
-    except OSError:
-        return 0

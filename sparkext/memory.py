@@ -1,9 +1,9 @@
 """The memory probe: how many bytes this worker process could still take before something breaks.
 
-Three limits are looked at, and the tightest counts: the control group's (version 1 or 2, every ancestor
-too), the address space (`RLIMIT_AS`, which `spark.executor.pyspark.memory` sets) and the machine's available
-memory. Swap is never counted: to reach it is what the probe is there to prevent. Where nothing is readable,
-as on anything but Linux, the headroom is unknown and not guessed.
+Four limits are looked at, and the tightest counts: the control group's (version 1 or 2, every ancestor
+too), the address space (`RLIMIT_AS`, which `spark.executor.pyspark.memory` sets), the machine's available
+memory, and what a task is configured to keep within. Swap is never counted: to reach it is what the probe is
+there to prevent. Where nothing is readable, as on anything but Linux, the headroom is unknown and not guessed.
 """
 
 from __future__ import annotations
@@ -112,6 +112,7 @@ class _Level:
 
     def __init__(self, folder: Path, layout: _Layout) -> None:
         self.folder = folder
+        self.number = folder.stat().st_ino if folder.is_dir() else 0
         self.name = layout.name
         self.limit: int | None = None
         self.reclaimable = 0
@@ -157,6 +158,9 @@ class MemoryProbe:
 
     Descriptors are opened once. They belong to the process that opened them: after a fork the child needs a
     probe of its own, see `process_probe`.
+
+    Control groups have numbers that are the same for all processes: `groups` are those of this process, the innermost
+    first, `binding_group` is the one with the least headroom when that was last asked for.
     """
 
     def __init__(
@@ -176,6 +180,17 @@ class MemoryProbe:
         self._limited: list[_Level] = []
         self._address_space: int | None = None
         self._available: int | None = None
+        self._own_limit = 0
+        self.binding_group = 0
+
+    @contextlib.contextmanager
+    def limited(self, own_bytes: int) -> Iterator[None]:
+        """Hold the process's own memory (see `own_bytes`) against a limit meanwhile; 0 for none."""
+        before, self._own_limit = self._own_limit, own_bytes
+        try:
+            yield
+        finally:
+            self._own_limit = before
 
     def headroom(self) -> Headroom | None:
         """Bytes that this process may still take, never negative; None if no limit is known.
@@ -183,6 +198,14 @@ class MemoryProbe:
         Usage of the control group and of the address space is current; what is reclaimable or available is at
         most `_STALE_SECONDS` old.
         """
+        found = self.of_system()
+        own = self.own_bytes() if self._own_limit else None
+        if own is None or (found is not None and found.bytes <= self._own_limit - own):
+            return found
+        return Headroom(max(0, self._own_limit - own), "configured")
+
+    def of_system(self) -> Headroom | None:
+        """The same without the limit of `limited`, which pages of files do not count against."""
         if self._clock() >= self._due:
             self._refresh()
         tightest: int | None = self._available
@@ -191,11 +214,17 @@ class MemoryProbe:
             free = level.free()
             if free is not None and (tightest is None or free < tightest):
                 tightest, limit = free, "cgroup"
+                self.binding_group = level.number
         if self._address_space is not None:
             mapped = self._mapped()
             if mapped is not None and (tightest is None or self._address_space - mapped < tightest):
                 tightest, limit = self._address_space - mapped, "rlimit_as"
         return None if tightest is None else Headroom(max(0, tightest), limit)
+
+    @property
+    def groups(self) -> list[int]:
+        """Numbers of the control groups that account for this process's memory."""
+        return [level.number for level in self._levels]
 
     def expire(self) -> None:
         """Read everything again when asked next: memory has just been given back."""
@@ -250,22 +279,6 @@ class MemoryProbe:
         """Bytes of address space in use: the first field of statm, in pages."""
         pages = _number(self._statm.read().partition(b" ")[0])
         return None if pages is None else pages * self._page_bytes
-
-
-class CappedProbe:
-    """A probe that also holds this process's own memory, mapped files aside, against a limit in bytes."""
-
-    def __init__(self, probe: MemoryProbe, max_bytes: int) -> None:
-        """Ask `probe` for everything else."""
-        self._probe = probe
-        self._max_bytes = max_bytes
-
-    def headroom(self) -> Headroom | None:
-        """Return the headroom of `probe`, or what the limit leaves if that is less."""
-        found = self._probe.headroom()
-        own = self._probe.own_bytes()
-        left = None if own is None else max(0, self._max_bytes - own)
-        return found if left is None or (found is not None and found.bytes <= left) else Headroom(left, "configured")
 
 
 _current: tuple[int, MemoryProbe] | None = None

@@ -16,7 +16,7 @@ from sparkext import freed_memory
 from sparkext.config import Settings
 from sparkext.index_store import BuildSide
 from sparkext.ledger import Tasks, task_entered
-from sparkext.memory import CappedProbe, MemoryProbe, process_probe
+from sparkext.memory import process_probe
 from sparkext.metrics import NO_TASK, ScanMetrics, TaskId
 from sparkext.parquet_scan import ParquetScan
 from sparkext.pipeline import Pipeline, index_recipe, probe_bounds
@@ -49,7 +49,8 @@ class PipelineTask:
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Join one partition."""
         _settle()
-        with task_entered(self.tasks_sharing or len(os.sched_getaffinity(0))) as tasks:
+        otherwise = self.tasks_sharing or len(os.sched_getaffinity(0))
+        with process_probe().limited(self.settings.memory_max_bytes), task_entered(otherwise) as tasks:
             yield from self._joined(batches, tasks)
 
     def _joined(self, batches: Iterable[pa.RecordBatch], tasks: Tasks) -> Iterator[pa.RecordBatch]:
@@ -60,7 +61,7 @@ class PipelineTask:
             builds,
             self.output_schema,
             self.settings,
-            _probe(self.settings.memory_max_bytes).headroom,
+            process_probe().headroom,
             tasks,
             freed_memory.reclaim,
             _cores(),
@@ -132,11 +133,6 @@ def _settle() -> None:
     Without the extension's daemon, which has done so before it forked, that takes 60 ms with numba loaded.
     """
     gc.freeze()
-
-
-def _probe(max_bytes: int) -> MemoryProbe | CappedProbe:
-    probe = process_probe()
-    return CappedProbe(probe, max_bytes) if max_bytes else probe
 
 
 def _cores() -> int:
