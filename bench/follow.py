@@ -29,7 +29,7 @@ ROOM = 640 << 20
 """Address space beyond what is mapped when the pipeline begins; a quarter of it while it is cut."""
 
 PHASE_SECONDS = 2.0
-SETTLING_SECONDS = 0.3
+SETTLING_SECONDS = 0.5
 """What a phase begins with: the neighbour needs time to take its memory, and budgets to grow."""
 
 TIMEOUT = 120
@@ -73,7 +73,7 @@ class Script:
             name, take = self._steps[0]
             if not take():
                 return
-            self.trace.events.append((time.monotonic(), name))
+            self.trace.events.append((now, name))
             del self._steps[0]
 
     @property

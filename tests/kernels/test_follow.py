@@ -30,7 +30,7 @@ def test_phases_count_what_the_payload_was_given_once_they_have_settled() -> Non
     events = [(10.0, "begins"), (12.0, "limit halved")]
     decisions = [
         *((10.0 + step / 10, 3, 1000, 8, 8) for step in range(20)),
-        *((12.0 + step / 10, 3, 100, 8 if step < 3 else 4, 4) for step in range(20)),
+        *((12.0 + step / 10, 3, 100, 8 if step < 5 else 4, 4) for step in range(20)),
         (11.0, 0, 5, 1, 1),
     ]
     first, second = phases_of(events, sorted(decisions))
