@@ -6,10 +6,10 @@ among those that run: counted here, as executors and applications know nothing o
     process id │ when that process started │ its memory control group │ the one above │ … │ 0
 
 as int64 numbers. Where a group's limit binds, those count that are in it or below it: executors with groups of
-their own share what the one above them leaves. The file is mapped, and a count is a look at it. Slots are taken and
-given back under a lock; those of processes that have died are free: whoever looks next finds them. A file per PID
-namespace, as processes of another have other numbers; other users' tasks, and what is no task, show in the headroom
-only.
+their own share what the one above them leaves. The file is mapped; behind the slots is how often they changed, and
+until that changes a count holds. Slots are taken and given back under a lock; those of processes that have died are
+free: whoever looks next finds them. A file per PID namespace, as processes of another have other numbers; other
+users' tasks, and what is no task, show in the headroom only.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ from sparkext.memory import LimitName, process_probe
 _SLOTS = 1024
 _FIELDS = 8
 _FIRST_GROUP = 2
+_FILE_BYTES = (_SLOTS + 1) * _FIELDS * 8
 _SWEEP_SECONDS = 1.0
 _SHARED_MEMORY = Path("/dev/shm")
 
@@ -72,12 +73,15 @@ class Ledger:
         self._groups = groups[: _FIELDS - _FIRST_GROUP]
         self._binding = binding
         self._swept = 0.0
+        self._counted: tuple[tuple[int, int], int] | None = None
         self._turn = Lock()
         try:
             # Not only named as large: a page that a full disk cannot give would end the process when it is touched.
-            os.posix_fallocate(self._descriptor, 0, _SLOTS * _FIELDS * 8)
-            self._mapped = mmap.mmap(self._descriptor, _SLOTS * _FIELDS * 8)
-            self._slots = np.frombuffer(self._mapped, dtype=np.int64).reshape(_SLOTS, _FIELDS)
+            os.posix_fallocate(self._descriptor, 0, _FILE_BYTES)
+            self._mapped = mmap.mmap(self._descriptor, _FILE_BYTES)
+            whole = np.frombuffer(self._mapped, dtype=np.int64).reshape(_SLOTS + 1, _FIELDS)
+            self._slots, self._changes = whole[:_SLOTS], whole[_SLOTS]
+            del whole
             self._enter()
         except BaseException:
             os.close(self._descriptor)
@@ -91,6 +95,7 @@ class Ledger:
                 self._own = int(free[0])
                 fields = (os.getpid(), _started(os.getpid()) or 0, *self._groups)
                 self._slots[self._own, : len(fields)] = fields
+                self._changes[0] += 1
 
     def __enter__(self) -> Ledger:
         """Hold the slot."""
@@ -101,7 +106,8 @@ class Ledger:
         with self._locked():
             if self._own is not None:
                 self._slots[self._own] = 0
-        del self._slots
+                self._changes[0] += 1
+        del self._slots, self._changes
         self._mapped.close()
         os.close(self._descriptor)
 
@@ -112,9 +118,16 @@ class Ledger:
         if time.monotonic() > self._swept + _SWEEP_SECONDS:
             with self._locked():
                 self._sweep()
+        asked = (self._binding() if limit == "cgroup" else 0, int(self._changes[0]))
+        if self._counted is None or self._counted[0] != asked:
+            self._counted = (asked, self._count(asked[0]))
+        return self._counted[1]
+
+    def _count(self, group: int) -> int:
+        """Count the tasks within a control group, in any if 0."""
         taken = np.flatnonzero(self._slots[:, 0])
-        if limit == "cgroup":
-            taken = taken[(self._slots[taken, _FIRST_GROUP:] == self._binding()).any(axis=1)]
+        if group:
+            taken = taken[(self._slots[taken, _FIRST_GROUP:] == group).any(axis=1)]
         return max(1, taken.size)
 
     def _sweep(self) -> None:
@@ -124,6 +137,7 @@ class Ledger:
             process, started = (int(value) for value in self._slots[number, :2])
             if _started(process) != started:
                 self._slots[number] = 0
+                self._changes[0] += 1
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
