@@ -77,8 +77,17 @@ def run(folder: Path, configuration: dict[str, Any]) -> dict[str, Any]:
     rows = total = 0
     sink = pa.ipc.new_stream(pa.MockOutputStream(), schema)  # which forgets, as the socket to the JVM does
     with task_entered(1) as tasks:
-        headroom, cores = process_probe().headroom, configuration["cores"]
-        pipeline = Pipeline(spec, builds, schema, settings, headroom, tasks, freed_memory.reclaim, cores)
+        probe = process_probe()
+        pipeline = Pipeline(
+            spec,
+            builds,
+            schema,
+            settings,
+            lambda: probe.headroom(tasks),
+            lambda limit: tasks(limit, probe.binding_group),
+            freed_memory.reclaim,
+            configuration["cores"],
+        )
         started, before = time.perf_counter(), misses()
         for batch in pipeline.run(_probe_side(configuration["probe_rows"], keys, fan_out)):
             sink.write_batch(batch)

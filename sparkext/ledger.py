@@ -20,14 +20,14 @@ import os
 import stat
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from threading import Lock
 
 import numpy as np
 
-from sparkext.memory import LimitName, process_probe
+from sparkext.memory import Tasks, process_probe
 
 _SLOTS = 1024
 _FIELDS = 8
@@ -35,9 +35,6 @@ _FIRST_GROUP = 2
 _FILE_BYTES = (_SLOTS + 1) * _FIELDS * 8
 _SWEEP_SECONDS = 1.0
 _SHARED_MEMORY = Path("/dev/shm")
-
-Tasks = Callable[[str], int]
-"""Counts the tasks that draw on a limit, by its name."""
 
 
 @contextmanager
@@ -47,11 +44,10 @@ def task_entered(otherwise: int) -> Iterator[Tasks]:
     Where no ledger can be kept (a read-only machine, a file that is not ours), `otherwise` are taken to run.
     """
     try:
-        probe = process_probe()
         path = _folder() / f"sparkext-{os.getuid()}-{_pid_namespace()}.tasks"
-        ledger = Ledger(path, probe.groups, lambda: probe.binding_group)
+        ledger = Ledger(path, process_probe().groups)
     except OSError:
-        yield lambda limit: otherwise if _is_shared(limit) else 1
+        yield lambda limit, group: otherwise if _is_shared(limit) else 1
         return
     with ledger:
         yield ledger.tasks
@@ -60,20 +56,19 @@ def task_entered(otherwise: int) -> Iterator[Tasks]:
 class Ledger:
     """One task's hold of the file at `path`: a slot of its own, and the view of all others.
 
-    `groups` are the memory control groups of its process, by numbers, the innermost first; `binding` tells whose limit
-    it is that leaves no more.
+    `groups` are the memory control groups of its process, by numbers, the innermost first.
 
     Raises OSError if the file cannot be had, or is anything but a file of this user's that no other may write.
     """
 
-    def __init__(self, path: Path, groups: Sequence[int], binding: Callable[[], int]) -> None:
+    def __init__(self, path: Path, groups: Sequence[int]) -> None:
         """Open the file, making it if need be, and take a slot."""
         self._descriptor = _open_private(path)
         self._own: int | None = None
         self._groups = groups[: _FIELDS - _FIRST_GROUP]
-        self._binding = binding
         self._swept = 0.0
-        self._counted: tuple[tuple[int, int], int] | None = None
+        self._counted_at = -1
+        self._counts: dict[int, int] = {}
         self._turn = Lock()
         try:
             # Not only named as large: a page that a full disk cannot give would end the process when it is touched.
@@ -111,17 +106,19 @@ class Ledger:
         self._mapped.close()
         os.close(self._descriptor)
 
-    def tasks(self, limit: str) -> int:
-        """Count the tasks, this one included, that draw on what a limit leaves."""
+    def tasks(self, limit: str, group: int) -> int:
+        """Count the tasks, this one included, that draw on what a limit leaves. `group`: that of a control group."""
         if not _is_shared(limit):
             return 1
         if time.monotonic() > self._swept + _SWEEP_SECONDS:
             with self._locked():
                 self._sweep()
-        asked = (self._binding() if limit == "cgroup" else 0, int(self._changes[0]))
-        if self._counted is None or self._counted[0] != asked:
-            self._counted = (asked, self._count(asked[0]))
-        return self._counted[1]
+        changes = int(self._changes[0])
+        if changes != self._counted_at:
+            self._counts, self._counted_at = {}, changes
+        if group not in self._counts:
+            self._counts[group] = self._count(group)
+        return self._counts[group]
 
     def _count(self, group: int) -> int:
         """Count the tasks within a control group, in any if 0."""
@@ -149,7 +146,7 @@ class Ledger:
                 fcntl.flock(self._descriptor, fcntl.LOCK_UN)
 
 
-def _is_shared(limit: LimitName | str) -> bool:
+def _is_shared(limit: str) -> bool:
     """Tell whether a limit is that of several processes together."""
     return limit in ("cgroup", "available")
 

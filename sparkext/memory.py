@@ -17,6 +17,8 @@ from pathlib import Path, PurePosixPath
 from typing import Literal, NamedTuple
 
 LimitName = Literal["cgroup", "rlimit_as", "available", "configured"]
+Tasks = Callable[[str, int], int]
+"""Counts the tasks that share what a limit leaves, by its name and the number of its control group, if it has one."""
 
 # Larger than any file read here (memory.stat and meminfo stay below 4 KiB): one read gets a file whole.
 _READ_BYTES = 16_384
@@ -32,6 +34,10 @@ _UNLIMITED = 1 << 60
 _FRESH_SECONDS = 0.005
 _STALE_SECONDS = 0.050
 _PAUSE_FACTOR = 200
+
+
+def _alone(limit: str, group: int) -> int:
+    return 1
 
 
 class Headroom(NamedTuple):
@@ -160,7 +166,7 @@ class MemoryProbe:
     probe of its own, see `process_probe`.
 
     Control groups have numbers that are the same for all processes: `groups` are those of this process, the innermost
-    first, `binding_group` is the one with the least headroom when that was last asked for.
+    first, `binding_group` is the one whose limit was the tightest when that was last asked for, 0 if another was.
     """
 
     def __init__(
@@ -192,34 +198,47 @@ class MemoryProbe:
         finally:
             self._own_limit = before
 
-    def headroom(self) -> Headroom | None:
+    def headroom(self, tasks: Tasks = _alone) -> Headroom | None:
         """Bytes that this process may still take, never negative; None if no limit is known.
 
-        Usage of the control group and of the address space is current; what is reclaimable or available is at
-        most `_STALE_SECONDS` old.
+        Of several limits it is the one that leaves each of the `tasks` that share it the least. Usage of the control
+        group and of the address space is current; what is reclaimable or available is at most `_STALE_SECONDS` old.
         """
-        found = self.of_system()
+        readings = self._readings()
         own = self.own_bytes() if self._own_limit else None
-        if own is None or (found is not None and found.bytes <= self._own_limit - own):
-            return found
-        return Headroom(max(0, self._own_limit - own), "configured")
+        if own is not None:
+            readings.append((self._own_limit - own, "configured", 0))
+        return self._tightest(readings, tasks)
 
     def of_system(self) -> Headroom | None:
         """The same without the limit of `limited`, which pages of files do not count against."""
+        return self._tightest(self._readings(), _alone)
+
+    def _tightest(self, readings: list[tuple[int, LimitName, int]], tasks: Tasks) -> Headroom | None:
+        found, least = None, float("inf")
+        for free, limit, group in readings:
+            share = max(0, free) / tasks(limit, group)
+            if found is None or share < least:
+                found, least = Headroom(max(0, free), limit), share
+                self.binding_group = group
+        return found
+
+    def _readings(self) -> list[tuple[int, LimitName, int]]:
+        """Return of each limit what it leaves, its name, and the number of its control group or 0."""
         if self._clock() >= self._due:
             self._refresh()
-        tightest: int | None = self._available
-        limit: LimitName = "available"
+        readings: list[tuple[int, LimitName, int]] = []
+        if self._available is not None:
+            readings.append((self._available, "available", 0))
         for level in self._limited:
             free = level.free()
-            if free is not None and (tightest is None or free < tightest):
-                tightest, limit = free, "cgroup"
-                self.binding_group = level.number
+            if free is not None:
+                readings.append((free, "cgroup", level.number))
         if self._address_space is not None:
             mapped = self._mapped()
-            if mapped is not None and (tightest is None or self._address_space - mapped < tightest):
-                tightest, limit = self._address_space - mapped, "rlimit_as"
-        return None if tightest is None else Headroom(max(0, tightest), limit)
+            if mapped is not None:
+                readings.append((self._address_space - mapped, "rlimit_as", 0))
+        return readings
 
     @property
     def groups(self) -> list[int]:

@@ -15,8 +15,8 @@ import pyarrow as pa
 from sparkext import freed_memory
 from sparkext.config import Settings
 from sparkext.index_store import BuildSide
-from sparkext.ledger import Tasks, task_entered
-from sparkext.memory import process_probe
+from sparkext.ledger import task_entered
+from sparkext.memory import Tasks, process_probe
 from sparkext.metrics import NO_TASK, ScanMetrics, TaskId
 from sparkext.parquet_scan import ParquetScan
 from sparkext.pipeline import Pipeline, index_recipe, probe_bounds
@@ -56,13 +56,14 @@ class PipelineTask:
     def _joined(self, batches: Iterable[pa.RecordBatch], tasks: Tasks) -> Iterator[pa.RecordBatch]:
         spec = PipelineSpec.from_json(self.spec_json)
         builds = self._open(spec)
+        probe = process_probe()
         pipeline = Pipeline(
             spec,
             builds,
             self.output_schema,
             self.settings,
-            process_probe().headroom,
-            tasks,
+            lambda: probe.headroom(tasks),
+            lambda limit: tasks(limit, probe.binding_group),
             freed_memory.reclaim,
             _cores(),
             _task_id(),

@@ -420,6 +420,18 @@ def test_the_group_that_binds_is_told_from_those_it_lies_in(machine: Machine) ->
     assert probe.binding_group == folders[0].stat().st_ino
 
 
+def test_the_limit_that_leaves_each_task_the_least_binds(machine: Machine) -> None:
+    """Eight executors in groups of their own, of 2 GiB each, on a machine with 8 GiB: none may plan with its 2."""
+    machine.member_of("0::/jobs/one")
+    machine.v2("jobs", "max", 0)
+    machine.v2("jobs/one", 3 << 30, 1 << 30)
+    probe = machine.probe()
+    assert probe.headroom() == Headroom(2 << 30, "cgroup")
+    for sharing, expected in {3: Headroom(2 << 30, "cgroup"), 8: Headroom(8 << 30, "available")}.items():
+        assert probe.headroom(lambda limit, group, n=sharing: n if limit == "available" else 1) == expected  # type: ignore[misc]
+        assert bool(probe.binding_group) == (expected.limit == "cgroup")
+
+
 def test_a_configured_limit_is_held_against_this_process_alone(tmp_path: Path) -> None:
     machine = Machine(tmp_path)  # 435 pages are resident, 407 of them shared
     own = 28 * PAGE
