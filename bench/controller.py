@@ -1,4 +1,5 @@
-"""The output-size controller where memory is ample: what it costs, and whether a fixed size would have been better."""
+"""The output-size controller: what it costs and whether a fixed size would have been better where memory is ample, and
+whether it follows memory that is not."""
 
 from __future__ import annotations
 
@@ -17,14 +18,20 @@ from bench.workloads import Workload
 NOTES = """\
 Measured: three TPC-H joins, and 10 matches for each of 2 M rows, over Arrow tables in memory on one thread, indexes
 built within. best-size: adaptive budgets against outputs of fixed sizes, from 1,024 rows to 1 M. cost: the time within
-calls of the controller, reading the headroom included, as a share of the whole."""
+calls of the controller, reading the headroom included, as a share of the whole. follow: an exploding join in a process
+of its own, whose memory limit is cut and restored while it runs, with every decision (--json; bench.follow_plot)."""
 
 SIZES = tuple(1 << power for power in range(10, 21, 2))
 
 
 def cases() -> list[Case]:
-    """Both questions, on two workloads."""
-    found = []
+    """The questions, the first two of them on two workloads."""
+    from bench import follow
+
+    found = [
+        Case("controller.follow.group", "the limit falls, a neighbour takes memory", follow.run_group, scaled=False),
+        Case("controller.follow.address-space", "the limit falls", follow.run_address_space, scaled=False),
+    ]
     for name in ("clustered", "many-to-many"):
         found.append(
             Case(f"controller.best-size.{name}", "adaptive against fixed sizes", partial(_sizes, name), threads=1)

@@ -2,7 +2,8 @@
 
 The former are held against DuckDB, the latter against Spark's own joins and DuckDB. Rows are compared as multisets.
 
-Exit status: 0, 1 if any case differed or failed. Every one that did is printed with the command that runs it alone.
+Exit status: 0, 1 if any case differed or failed. Every one that did is printed with the command that runs it alone, and
+once more with as few joins, columns and rows as still go wrong.
 """
 
 from __future__ import annotations
@@ -20,8 +21,9 @@ from typing import TYPE_CHECKING
 
 import duckdb
 
-from bench.fuzz_cases import COMBINATIONS, Case, make_case
+from bench.fuzz_cases import COMBINATIONS, Case, in_sql, make_case
 from bench.fuzz_pipeline import Outcome, difference, run_duckdb, run_pipeline
+from bench.fuzz_shrinking import shrunk
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -88,10 +90,14 @@ def run(way: str, seed: int, numbers: Iterable[int], check: Check, show: bool = 
         case = make_case(seed, number)
         if show:
             print(case.describe(), flush=True)
-        for problem in _problems(tally, case, check):
+        problems = _problems(tally, case, check)
+        if problems:
             alone = f"python -m bench.fuzz --seed {seed} --through {way} --case {number}"
-            print(f"WRONG, alone: {alone}\n{problem}\n{case.describe()}\n", flush=True)
+            print("\n".join([f"WRONG, alone: {alone}", *problems, case.describe()]), flush=True)
             tally.problems.append(alone)
+            smaller = shrunk(case, lambda other: bool(_problems(Tally(way), other, check)))
+            problems = _problems(Tally(way), smaller, check)
+            print("\n".join(["the same, shrunk:", *problems, smaller.describe()]) + "\n", flush=True)
         if tally.cases % _PROGRESS_EVERY == 0:
             seconds = time.perf_counter() - started
             print(f"  {way}: {tally.cases:,} cases in {seconds:.0f} s", file=sys.stderr, flush=True)
@@ -146,9 +152,10 @@ def checked_by_spark(spark: SparkSession, folder: Path) -> Iterator[Check]:
     runner = SparkRunner(spark, folder)
     with _duckdb() as connection:
 
-        def check(case: Case) -> tuple[Outcome, list[str]]:
+        def check(drawn: Case) -> tuple[Outcome, list[str]]:
+            case = in_sql(drawn)
             outcome, own = runner.run(case)
-            problems = _told("Spark's own joins", difference(case, outcome.table, own))
+            problems = [] if own is None else _told("Spark's own joins", difference(case, outcome.table, own))
             problems += _told("DuckDB", difference(case, outcome.table, run_duckdb(case, connection)))
             return outcome, problems
 

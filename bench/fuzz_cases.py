@@ -11,17 +11,23 @@ import itertools
 import math
 import random
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from decimal import Context, Decimal
 from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from sparkext.plans.key_types import KeyType, common_key_type
-from sparkext.plans.spec import BUILD_PRESERVING, MOST_COMPARED, RANGE_OPERATORS
+from bench.fuzz_formulas import FormulaMaker, formula_sql
+from sparkext.plans.formula import MOST_DIGITS, Formula, number_type
+from sparkext.plans.key_types import KeyType, common_key_type, parse_key_type
+from sparkext.plans.spec import BUILD_PRESERVING, DIRECTIONS, MOST_COMPARED, RANGE_OPERATORS
 from sparkext.types import arrow_key_type
 
-KINDS = ("inner", "left", "right", "full", "semi", "anti")
+KINDS = ("inner", "left", "right", "full", "semi", "anti", "existence", "as of", "formula")
+"""What the first join of a case is: of one of Spark's kinds, or of one of the other forms, whose kind is drawn."""
+
+_KINDS_OF_FORM = {"as of": ("inner", "left"), "formula": ("inner", "left", "semi", "anti", "existence")}
+_WITHOUT_COLUMNS = ("semi", "anti", "existence")
 ALGORITHMS = ("auto", "hash", "sort_merge")
 DELIVERIES = ("adaptive", "morsel", "block", "tuple", "materialize", "materialize_parallel")
 BUDGETS = {"one row": 1, "tiny": 7, "ample": 131_072}
@@ -105,6 +111,21 @@ FAMILIES = {
 }
 
 
+_FAMILIES_OF_FORM = {
+    "as of": (
+        "dense integers",
+        "sparse integers",
+        "wide integers",
+        "decimals",
+        "decimals and integers",
+        "dates",
+        "timestamps",
+        "local times",
+    ),
+    "formula": ("dense integers", "sparse integers", "wide integers", "floats", "doubles", "numbers"),
+}
+
+
 def typed(value: Any, to: KeyType, generator: random.Random) -> Any:
     """Bring a value of a family's pool to one of the family's types."""
     bits = _BITS.get(to.name)
@@ -149,16 +170,34 @@ class Comparison:
 
 
 @dataclass(frozen=True)
+class Nearest:
+    """Of the rows with equal keys, the one whose column is nearest (see `plans.spec.AsOf`)."""
+
+    left: Column
+    right: Column
+    type: str
+    direction: str
+    exact: bool
+    tolerance: int | None
+
+
+@dataclass(frozen=True)
 class Join:
-    """One join of the chain."""
+    """One join of the chain. `condition` and `formula` have to hold beside the rest."""
 
     kind: str
     keys: tuple[Comparison, ...]
-    ranges: tuple[Comparison, ...]
+    ranges: tuple[Comparison, ...] = ()
+    condition: tuple[Comparison, ...] = ()
+    as_of: Nearest | None = None
+    formula: Formula | None = None
 
     def sql(self) -> str:
-        """Return its condition."""
-        return " AND ".join(comparison.sql() for comparison in (*self.keys, *self.ranges))
+        """Return its condition, but for that of an as-of join."""
+        parts = [comparison.sql() for comparison in (*self.keys, *self.ranges, *self.condition)]
+        if self.formula is not None:
+            parts.append(formula_sql(self.formula, lambda node: Column(node.source, node.column).name))
+        return " AND ".join(parts) or "true"
 
 
 @dataclass
@@ -176,19 +215,32 @@ class Case:
     settings: dict[str, Any]
     switches: dict[str, Any] = field(default_factory=dict)
 
-    def visible(self, joins: int) -> list[int]:
-        """Return the sources whose columns are there after so many joins."""
-        return [0, *(number for number, join in enumerate(self.joins[:joins], 1) if join.kind not in ("semi", "anti"))]
+    def columns(self, joins: int) -> dict[str, pa.DataType]:
+        """Return names and types of the columns that are there after so many joins."""
+        found = dict(zip(self.tables[0].schema.names, self.tables[0].schema.types, strict=True))
+        for number, join in enumerate(self.joins[:joins], 1):
+            schema = self.tables[number].schema
+            if join.kind == "existence":
+                found[found_name(number)] = pa.bool_()
+            elif join.kind not in _WITHOUT_COLUMNS:
+                found |= dict(zip(schema.names, schema.types, strict=True))
+        return found
 
     def describe(self) -> str:
         """Lay out everything that a reader needs to write the case down by hand."""
         lines = [f"case {self.name}: {self.combination}", spark_sql(self), f"settings {self.settings}"]
+        lines += [f"join {number}: {join.as_of}" for number, join in enumerate(self.joins, 1) if join.as_of]
         lines.append(f"switches {self.switches}")
         for number, table in enumerate(self.tables):
             types = ", ".join(f"{column.name}: {column.type}" for column in table.schema)
             lines.append(f"t{number} ({types}), {table.num_rows} rows")
             lines += [f"    {tuple(row.values())}" for row in table.slice(0, 12).to_pylist()]
         return "\n".join(lines)
+
+
+def found_name(source: int) -> str:
+    """Return the name of the column in which an existence join with this table tells whether there is a match."""
+    return f"s{source}_found"
 
 
 def make_case(seed: int, number: int) -> Case:
@@ -206,6 +258,8 @@ class _Maker:
         self.r = generator
         self.combination = combination
         self.families = [generator.choice(sorted(FAMILIES)) for _ in range(generator.choice((1, 1, 2, 3)))]
+        if combination.kind in _FAMILIES_OF_FORM:
+            self.families[0] = generator.choice(_FAMILIES_OF_FORM[combination.kind])
         self.types: list[list[KeyType]] = []
         self.joins: list[Join] = []
 
@@ -217,18 +271,72 @@ class _Maker:
         for source in range(1, count + 1):
             kind = self.combination.kind if source == 1 else r.choice(KINDS)
             self.joins.append(self._join(kind, visible, source))
-            if kind not in ("semi", "anti"):
+            if self.joins[-1].kind not in _WITHOUT_COLUMNS:
                 visible.append(source)
         traits = [(self.combination.null_rate, self.combination.duplication)] * 2
         traits += [(r.choice(NULL_RATES[:3]), r.choice(DUPLICATION)) for _ in range(count - 1)]
         rows = self._fitting(r.choices(ROWS, _ROWS_WEIGHTS, k=count + 1), traits)
         pools = [self._pool(family, max(rows)) for family in self.families]
         tables = [self._table(source, rows[source], *traits[source], pools) for source in range(count + 1)]
-        others = [column for source in visible for column in tables[source].column_names[1:]]
-        outputs = [f"s{source}_id" for source in visible] + r.sample(others, min(len(others), r.randrange(5)))
-        return Case(name, self.combination, tables, self.joins, outputs, self._settings(), self._switches())
+        case = Case(name, self.combination, tables, self.joins, [], self._settings(), self._switches())
+        others = [column for column in case.columns(count) if not column.endswith("_id")]
+        case.outputs = [f"s{source}_id" for source in visible] + r.sample(others, min(len(others), r.randrange(5)))
+        case.outputs += [column for column in others if column.endswith("_found") and column not in case.outputs]
+        return case
 
-    def _join(self, kind: str, visible: Sequence[int], source: int) -> Join:
+    def _join(self, form: str, visible: Sequence[int], source: int) -> Join:
+        r = self.r
+        kind = r.choice(_KINDS_OF_FORM.get(form, (form,)))
+        if form == "as of" and (as_of := self._as_of(visible, source)) is not None:
+            return Join(kind, self._some_keys(visible, source), as_of=as_of)
+        if form == "formula" and (formula := self._formula(visible, source)) is not None:
+            return Join(kind, self._some_keys(visible, source) if r.random() < 0.4 else (), formula=formula)
+        join = self._compared_join(kind, visible, source)
+        if kind in BUILD_PRESERVING or r.random() < 0.8:
+            return join
+        return replace(join, condition=self._condition(visible, source))
+
+    def _some_keys(self, visible: Sequence[int], source: int) -> tuple[Comparison, ...]:
+        numbers = [number for number in range(len(self.families)) if self.r.random() < 0.5]
+        keys = [self._compared(visible, source, number, self.r.choice(("=", "=", "<=>"))) for number in numbers]
+        return tuple(key for key in keys if key is not None)
+
+    def _as_of(self, visible: Sequence[int], source: int) -> Nearest | None:
+        r = self.r
+        number = r.randrange(len(self.families)) if source > 1 else 0
+        left = r.choice(visible)
+        common = self._type(left, source, number)
+        if common is None or self.families[number] not in _FAMILIES_OF_FORM["as of"]:
+            return None
+        if common.name == "decimal" and common.precision > MOST_DIGITS:
+            return None
+        tolerance = r.choice((None, None, 0, 3, 250, 90_000_000, 1 << 50))
+        places = Column(left, number), Column(source, number)
+        return Nearest(*places, str(common), r.choice(DIRECTIONS), r.random() < 0.7, tolerance)
+
+    def _formula(self, visible: Sequence[int], source: int) -> Formula | None:
+        """Return a formula over columns of numbers of both sides, if there are any."""
+        sides = [
+            [
+                Formula(
+                    "column", str(number_type(self.types[side][n])), source=side, column=n, key=str(self.types[side][n])
+                )
+                for side in sources
+                for n, family in enumerate(self.families)
+                if family in _FAMILIES_OF_FORM["formula"] and self.types[side][n].name != "decimal"
+            ]
+            for sources in (visible, [source])
+        ]
+        return FormulaMaker(self.r, *sides).make() if all(sides) else None
+
+    def _condition(self, visible: Sequence[int], source: int) -> tuple[Comparison, ...]:
+        """Return a comparison to be evaluated on pairs, of a type that is covered there."""
+        number = self.r.randrange(len(self.families))
+        found = self._compared(visible, source, number, self.r.choice(RANGE_OPERATORS))
+        covered = found is not None and parse_key_type(found.type).name not in ("float32", "float64", "bool")
+        return (found,) if found is not None and covered else ()
+
+    def _compared_join(self, kind: str, visible: Sequence[int], source: int) -> Join:
         r = self.r
         ranged = r.random() < 0.2
         share = 0.5 if ranged else 0.8
@@ -276,7 +384,7 @@ class _Maker:
             if any(key.op == "<=>" for key in join.keys):
                 share = max(share, null_rate)
             fan_out = count * share if join.keys else count
-            if join.kind not in ("semi", "anti"):
+            if join.kind not in _WITHOUT_COLUMNS:
                 result = max(result, 1.0) * max(1.0, fan_out) + (count if join.kind in BUILD_PRESERVING else 0)
         return result
 
@@ -340,25 +448,88 @@ class _Maker:
 
 
 _SPARK_WORDS = {"semi": "LEFT SEMI", "anti": "LEFT ANTI"}
+_ASOF_OPERATORS = {("backward", True): ">=", ("backward", False): ">", ("forward", True): "<=", ("forward", False): "<"}
+
+
+def in_sql(case: Case) -> Case:
+    """Return the case with as-of joins that Spark's SQL has words for: without tolerance, and in one direction."""
+
+    def join_in_sql(join: Join) -> Join:
+        as_of = join.as_of
+        if as_of is None:
+            return join
+        direction = "backward" if as_of.direction == "nearest" else as_of.direction
+        return replace(join, as_of=replace(as_of, tolerance=None, direction=direction))
+
+    return replace(case, joins=list(map(join_in_sql, case.joins)))
 
 
 def spark_sql(case: Case) -> str:
-    """Return the query as Spark reads it, with every table but the first as a build side."""
-    builds = ", ".join(f"t{number}" for number in range(1, len(case.tables)))
-    joins = [
-        f"{_SPARK_WORDS.get(join.kind, join.kind.upper())} JOIN t{number} ON {join.sql()}"
-        for number, join in enumerate(case.joins, 1)
-    ]
-    return f"SELECT /*+ PIPELINED_JOIN({builds}) */ {', '.join(case.outputs)} FROM t0 {' '.join(joins)}"
+    """Return the query as Spark reads it, with every table but the first as a build side (see `in_sql`)."""
+    query = "t0"
+    for number, join in enumerate(case.joins, 1):
+        hint = f"/*+ PIPELINED_JOIN(t{number}) */"
+        if join.kind == "existence":
+            exists = f"EXISTS (SELECT {hint} 1 FROM t{number} WHERE {join.sql()})"
+            query = f"(SELECT *, {exists} AS {found_name(number)} FROM {query})"
+        else:
+            query = f"(SELECT {hint} * FROM {query} {_spark_join(join, number)})"
+    return f"SELECT {', '.join(case.outputs)} FROM {query}"
+
+
+def _spark_join(join: Join, number: int) -> str:
+    words = _SPARK_WORDS.get(join.kind, join.kind.upper())
+    if join.as_of is None:
+        return f"{words} JOIN t{number} ON {join.sql()}"
+    near = join.as_of
+    match = f"{near.left.name} {_ASOF_OPERATORS.get((near.direction, near.exact), 'is nearest to')} {near.right.name}"
+    on = f" ON {join.sql()}" if join.keys else ""
+    return f"{'LEFT ' * (join.kind == 'left')}ASOF JOIN t{number} MATCH_CONDITION ({match}){on}"
 
 
 def duckdb_sql(case: Case) -> str:
     """Return the query as DuckDB reads it: semi and anti joins as EXISTS, as its SEMI JOIN loses rows of ranges."""
     query = "SELECT * FROM t0"
     for number, join in enumerate(case.joins, 1):
-        if join.kind in ("semi", "anti"):
-            word = "EXISTS" if join.kind == "semi" else "NOT EXISTS"
-            query = f"SELECT * FROM ({query}) WHERE {word} (SELECT 1 FROM t{number} WHERE {join.sql()})"
+        exists = f"EXISTS (SELECT 1 FROM t{number} WHERE {join.sql()})"
+        if join.as_of is not None:
+            query = _nearest_sql(query, number, join, join.as_of)
+        elif join.kind == "existence":
+            query = f"SELECT *, {exists} AS {found_name(number)} FROM ({query})"
+        elif join.kind in _WITHOUT_COLUMNS:
+            query = f"SELECT * FROM ({query}) WHERE {'NOT ' * (join.kind == 'anti')}{exists}"
         else:
             query = f"SELECT * FROM ({query}) {join.kind.upper()} JOIN t{number} ON {join.sql()}"
     return f"SELECT {', '.join(case.outputs)} FROM ({query})"
+
+
+def _nearest_sql(query: str, number: int, join: Join, near: Nearest) -> str:
+    """Say it in plain SQL: DuckDB's own ASOF JOIN has no tolerance, and takes any of rows that are equally near."""
+    distance = f"{_ordinal(near.left, near.type)} - {_ordinal(near.right, near.type)}"
+    side = {"backward": "away >= 0", "forward": "away <= 0", "nearest": "true"}[near.direction]
+    wanted = ["away IS NOT NULL", side] + ["away <> 0"] * (not near.exact)
+    if near.tolerance is not None:
+        wanted.append(f"abs(away) <= {near.tolerance}")
+    last_first = {"backward": "-near", "forward": "near", "nearest": "CASE WHEN away >= 0 THEN -near ELSE near END"}
+    return f"""SELECT * EXCLUDE (row_{number}, of_row_{number}) FROM (
+        WITH so_far AS MATERIALIZED (SELECT *, row_number() OVER () AS row_{number} FROM ({query})),
+        pairs AS (SELECT row_{number} AS of_row, s{number}_id AS near, {distance} AS away
+                  FROM so_far JOIN t{number} ON {join.sql()}),
+        ranked AS (SELECT of_row, near, row_number() OVER (PARTITION BY of_row ORDER BY abs(away), away < 0,
+                   {last_first[near.direction]}) AS place FROM pairs WHERE {" AND ".join(wanted)}),
+        picked AS (SELECT of_row AS of_row_{number}, t{number}.*
+                   FROM ranked JOIN t{number} ON near = s{number}_id AND place = 1)
+        SELECT * FROM so_far {join.kind.upper()} JOIN picked ON row_{number} = of_row_{number})"""
+
+
+def _ordinal(column: Column, key_type: str) -> str:
+    """Return a column as a number in the units of its type: days, microseconds, unscaled digits."""
+    common = parse_key_type(key_type)
+    if common.name == "date":
+        return f"CAST({column.name} - DATE '1970-01-01' AS HUGEINT)"
+    if common.name.startswith("timestamp"):
+        return f"CAST(epoch_us({column.name}) AS HUGEINT)"
+    if common.name == "decimal":
+        digits = f"DECIMAL({common.precision}, {common.scale})"
+        return f"CAST(CAST({column.name} AS {digits}) * {10**common.scale} AS HUGEINT)"
+    return f"CAST({column.name} AS HUGEINT)"

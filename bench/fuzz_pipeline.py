@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import random
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -14,7 +14,8 @@ import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from bench.fuzz_cases import Case, Comparison, Join, duckdb_sql
+from bench.fuzz_cases import Case, Column, Comparison, Join, duckdb_sql, found_name
+from bench.fuzz_formulas import with_columns
 from sparkext import pipeline as pipeline_module
 from sparkext.config import read_settings
 from sparkext.index_store import BuildSide, index_in_memory
@@ -22,9 +23,11 @@ from sparkext.kernels import row_ids
 from sparkext.pipeline import Pipeline, index_recipe
 from sparkext.plans import algorithm as plans_algorithm
 from sparkext.plans.delivery import DELIVERIES
-from sparkext.plans.spec import BUILD_PRESERVING, ColumnRef, JoinSpec, KeyPair, PipelineSpec, RangePair
+from sparkext.plans.formula import Formula, number_type
+from sparkext.plans.key_types import parse_key_type
+from sparkext.plans.predicate import Operand, Predicate
+from sparkext.plans.spec import BUILD_PRESERVING, AsOf, ColumnRef, JoinSpec, KeyPair, PipelineSpec, RangePair
 
-Schema = Mapping[str, pa.DataType]
 _INDEXES = {"auto": {"hash", "dense"}, "hash": {"hash", "dense"}, "sort_merge": {"ordered"}}
 
 
@@ -46,8 +49,7 @@ def run_pipeline(case: Case) -> Outcome:
     paths: Counter[str] = Counter()
     with _switched(case):
         for first, stop in _segments(case):
-            last = stop == len(case.joins)
-            names = case.outputs if last else [name for s in case.visible(stop) for name in case.tables[s].column_names]
+            names = case.outputs if stop == len(case.joins) else list(case.columns(stop))
             rows = _Segment(case, rows, first, stop, names).run(paths)
     return Outcome(rows, paths)
 
@@ -81,12 +83,15 @@ class _Segment:
             for source, table in enumerate([probe, *self.builds])
             for column, name in enumerate(table.column_names)
         }
-        types: Schema = {column.name: column.type for table in (probe, *self.builds) for column in table.schema}
+        for source, join in enumerate(self.joins, 1):
+            if join.kind == "existence":
+                self.places[found_name(first + source)] = ColumnRef(source, 0)
+        types = case.columns(stop)
         self.schema = pa.schema([(name, types[name]) for name in outputs])
         preserving = self.joins[0].kind in BUILD_PRESERVING
         self.spec = PipelineSpec(
             probe.num_columns,
-            tuple(map(self._join, self.joins)),
+            tuple(self._join(source, join) for source, join in enumerate(self.joins, 1)),
             tuple(self.places[name] for name in outputs),
             2 if preserving else 0,
         )
@@ -113,7 +118,8 @@ class _Segment:
         paths["batches"] += len(batches)
         return pa.Table.from_batches(batches, self.schema)
 
-    def _join(self, join: Join) -> JoinSpec:
+    def _join(self, source: int, join: Join) -> JoinSpec:
+        near = join.as_of
         return JoinSpec(
             join.kind,
             tuple(
@@ -122,11 +128,36 @@ class _Segment:
             ),
             self.settings.algorithm,
             join.sql(),
-            ranges=tuple(
+            self._condition(join.condition),
+            tuple(
                 RangePair(self.places[pair.left.name], pair.op, self._build_column(pair), pair.type)
                 for pair in join.ranges
             ),
+            None
+            if near is None
+            else AsOf(
+                self.places[near.left.name],
+                self.places[near.right.name].column,
+                near.type,
+                near.direction,
+                near.exact,
+                near.tolerance,
+            ),
+            None if join.formula is None else with_columns(join.formula, self._number),
         )
+
+    def _condition(self, compared: Sequence[Comparison]) -> Predicate | None:
+        leaves = []
+        for pair in compared:
+            places = (self.places[column.name] for column in (pair.left, pair.right))
+            operands = tuple(Operand(place.source, place.column) for place in places)
+            leaves.append(Predicate(pair.op, operands=operands, type=pair.type))
+        return Predicate("and", tuple(leaves)) if leaves else None
+
+    def _number(self, node: Formula) -> Formula:
+        place = self.places[Column(node.source, node.column).name]
+        kind = number_type(parse_key_type(node.key))
+        return Formula("column", str(kind), source=place.source, column=place.column, key=node.key)
 
     def _build_column(self, comparison: Comparison) -> int:
         return self.places[comparison.right.name].column
@@ -135,7 +166,10 @@ class _Segment:
         table = self.builds[number].combine_chunks()
         arrays = [_whole(column) for column in table.columns]
         build = index_in_memory(table.num_rows, arrays, index_recipe(spec, number, self.settings.debug_hash_mask))
-        expected = {"range"} if self.joins[number].ranges else _INDEXES[self.settings.algorithm]
+        join = self.joins[number]
+        expected = _INDEXES[self.settings.algorithm] if join.keys else {"all rows"}
+        if join.ranges or join.as_of:
+            expected = {"range"}
         if build.index.kind not in expected:
             raise BrokenPromiseError(f"join {number} has an index {build.index.kind}, expected one of {expected}")
         return build

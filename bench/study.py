@@ -2,7 +2,7 @@
 
 Every run is a process of its own, with a pipeline of three joins as a Spark worker runs it, in a control group of its
 own: delivery × fan-out × memory limit, then threads × index size. Answers are held against arithmetic. Results go to a
-JSON lines file; `python -m bench.study_plots FILE FOLDER` draws them.
+JSON lines file; `python -m bench.study_plots FILE... FOLDER` draws them.
 """
 
 from __future__ import annotations
@@ -16,12 +16,14 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from bench.cache_misses import NoCountersError, cache_misses
 from bench.control_groups import NoControlGroupsError, Outcome, python, run_limited
 from bench.facts import facts, header
 from bench.harness import step
 from bench.study_worker import expected
 
 DELIVERIES = ("adaptive", "morsel", "block", "tuple", "materialize", "materialize_parallel")
+PARTS = ("delivery", "threads")
 FAN_OUTS = (0.1, 1, 10, 1_000, 100_000)
 LIMITS = (None, 1 << 30, 400 << 20)
 OUTPUT_ROWS = 4_000_000
@@ -39,18 +41,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m bench.study", description=__doc__)
     parser.add_argument("--out", type=Path, default=Path("bench/results/study.jsonl"))
     parser.add_argument("--runs", type=int, default=3, help="of each configuration; alternating")
+    parser.add_argument("--part", choices=PARTS, help="only this one")
     parser.add_argument("--quick", action="store_true", help="a tenth of the rows, one run: whether it works")
     given = parser.parse_args(arguments)
     found = facts()
     print(header(found), flush=True)
     scale = 10 if given.quick else 1
-    configurations = list(_configurations(scale))
+    configurations = [each for each in _configurations(scale) if given.part in (None, each["part"])]
     given.out.parent.mkdir(parents=True, exist_ok=True)
     wrong = 0
     with tempfile.TemporaryDirectory() as folder, given.out.open("w") as results:
-        results.write(
-            json.dumps({"facts": found, "cache_misses": "not counted: no counters of the processor here"}) + "\n"
-        )
+        results.write(json.dumps({"facts": found, "cache_misses": _counted()}) + "\n")
         _prepare(Path(folder), configurations)
         for number in range(1 if given.quick else given.runs):
             for configuration in configurations:
@@ -59,6 +60,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 results.write(json.dumps({**configuration, "run": number, **result}) + "\n")
                 results.flush()
     return 1 if wrong else 0
+
+
+def _counted() -> str:
+    try:
+        cache_misses()
+    except NoCountersError as reason:
+        return f"not counted: {reason}"
+    return "counted"
 
 
 def _configurations(scale: int) -> Iterator[dict[str, Any]]:

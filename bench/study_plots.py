@@ -16,13 +16,15 @@ COLOURS = dict(zip(DELIVERIES, ("#1b6ca8", "#e07b39", "#6a994e", "#b5179e", "#8d
 Key = tuple[Any, ...]
 
 
-def main(source: Path, folder: Path) -> None:
-    """Write one picture per question."""
-    results = [json.loads(line) for line in source.read_text().splitlines()[1:]]
+def main(sources: Sequence[Path], folder: Path) -> None:
+    """Write one picture per question that the results answer."""
+    results = [json.loads(line) for source in sources for line in source.read_text().splitlines()[1:]]
     folder.mkdir(parents=True, exist_ok=True)
-    _rates(results, folder / "study-rates.png")
-    _peaks(results, folder / "study-peaks.png")
-    if any(result["part"] == "threads" for result in results):
+    parts = {result["part"] for result in results}
+    if "delivery" in parts:
+        _rates(results, folder / "study-rates.png")
+        _peaks(results, folder / "study-peaks.png")
+    if "threads" in parts:
         _threads(results, folder / "study-threads.png")
 
 
@@ -170,4 +172,4 @@ if __name__ == "__main__":
     import matplotlib
 
     matplotlib.use("Agg")
-    main(Path(sys.argv[1]), Path(sys.argv[2]))
+    main([Path(source) for source in sys.argv[1:-1]], Path(sys.argv[-1]))

@@ -10,7 +10,7 @@ import json
 import resource
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+
+from bench.cache_misses import NoCountersError, cache_misses
+
+RUNNING = "running"
+"""The file of the folder that comes to be when a run begins to join, for who watches it."""
 
 JOINS = 3
 PAYLOAD_BYTES = 100
@@ -35,9 +40,11 @@ def prepare(folder: Path, rows: int, fan_out: int) -> None:
 
 
 def run(folder: Path, configuration: dict[str, Any]) -> dict[str, Any]:
-    """Join; return seconds, rows, the sum of an output column, the budgets given and the process's peak."""
+    """Join; return seconds, rows, the sum of an output column, budgets, cache misses and the process's peak."""
+    from sparkext import freed_memory
     from sparkext.config import read_settings
     from sparkext.index_store import open_build_side
+    from sparkext.ledger import task_entered
     from sparkext.memory import process_probe
     from sparkext.pipeline import Pipeline, index_recipe
     from sparkext.plans.spec import PROBE, ColumnRef, JoinSpec, KeyPair, PipelineSpec
@@ -65,24 +72,45 @@ def run(folder: Path, configuration: dict[str, Any]) -> dict[str, Any]:
         [("probe", pa.int64())]
         + [field for n in range(JOINS) for field in ((f"id{n}", pa.int64()), (f"text{n}", pa.string()))]
     )
-    pipeline = Pipeline(spec, builds, schema, settings, process_probe().headroom, cores=configuration["cores"])
-    started = time.perf_counter()
+    misses = _cache_misses()
+    (folder / RUNNING).touch()
     rows = total = 0
     sink = pa.ipc.new_stream(pa.MockOutputStream(), schema)  # which forgets, as the socket to the JVM does
-    for batch in pipeline.run(_probe_side(configuration["probe_rows"], keys, fan_out)):
-        sink.write_batch(batch)
-        rows += batch.num_rows
-        total += int(np.sum(batch.column(1).to_numpy(), dtype=np.int64))
-    seconds = time.perf_counter() - started
+    with task_entered(1) as tasks:
+        probe = process_probe()
+        pipeline = Pipeline(
+            spec,
+            builds,
+            schema,
+            settings,
+            lambda: probe.headroom(tasks),
+            lambda limit: tasks(limit, probe.binding_group),
+            freed_memory.reclaim,
+            configuration["cores"],
+        )
+        started, before = time.perf_counter(), misses()
+        for batch in pipeline.run(_probe_side(configuration["probe_rows"], keys, fan_out)):
+            sink.write_batch(batch)
+            rows += batch.num_rows
+            total += int(np.sum(batch.column(1).to_numpy(), dtype=np.int64))
+        seconds, missed = time.perf_counter() - started, misses()
     return {
         "seconds": seconds,
         "rows": rows,
         "total": total,
+        "cache_misses": None if missed is None or before is None else missed - before,
         "peak": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10,
         "decisions": pipeline.metrics.decisions,
         "budgets": [(one["budget_min"], one["budget_median"], one["budget_max"]) for one in pipeline.metrics.operators],
         "calls": [one["calls"] for one in pipeline.metrics.operators],
     }
+
+
+def _cache_misses() -> Callable[[], int | None]:
+    try:
+        return cache_misses()
+    except NoCountersError:
+        return lambda: None
 
 
 def expected(configuration: dict[str, Any]) -> tuple[int, int]:

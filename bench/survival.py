@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import tempfile
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from bench.control_groups import NoControlGroupsError, python, run_limited
 from bench.harness import Bench, Case, WrongAnswerError, step
-from bench.survival_job import EXPECTED_ROWS, QUERIES, WAYS, expected, write_tables
+from bench.survival_job import CONCURRENT, EXPECTED_ROWS, QUERIES, WAYS, expected, write_tables
 from bench.text_table import mib, text_table
 
 NOTES = """\
@@ -30,8 +31,14 @@ def cases() -> list[Case]:
             Case(f"survival.{sink}", f"an exploding join in 1.5 GiB, to {title}", _runner(sink), scaled=False)
             for sink, title in {"noop": "a sink that drops every row", "parquet": "Parquet"}.items()
         ),
-        Case(
-            "survival.concurrent", f"{QUERIES} exploding joins at the same time in 1.5 GiB", _concurrent, scaled=False
+        *(
+            Case(
+                f"survival.{way}",
+                f"{QUERIES} exploding joins at the same time in 1.5 GiB, {slots} tasks at a time",
+                partial(_concurrent, way),
+                scaled=False,
+            )
+            for way, slots in CONCURRENT.items()
         ),
     ]
 
@@ -40,12 +47,12 @@ def _runner(sink: str) -> Callable[[Bench], None]:
     return lambda bench: _run(bench, sink)
 
 
-def _concurrent(bench: Bench) -> None:
+def _concurrent(way: str, bench: Bench) -> None:
     with tempfile.TemporaryDirectory() as folder:
         write_tables(Path(folder))
         with step(f"{QUERIES} queries"):
             try:
-                command = python("-m", "bench.survival_job", WAYS[0], "concurrent", folder)
+                command = python("-m", "bench.survival_job", WAYS[0], way, folder)
                 found = run_limited(command, LIMIT, 2 * TIMEOUT)
             except NoControlGroupsError as problem:
                 print(f"skipped: {problem}")

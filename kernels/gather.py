@@ -6,6 +6,7 @@ A row id of -1 stands for "no row" (an outer join's missing side) and becomes a 
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,6 +22,7 @@ from sparkext.kernels.buffers import (
     raw_var_bytes,
     values_view,
 )
+from sparkext.kernels.extents import fixed_bytes, row_bytes
 from sparkext.kernels.intrinsics import copy_bytes, load_u64, prefetch, store_u64
 from sparkext.kernels.jit import AnyArray, frozen, inlined, kernel
 from sparkext.kernels.row_ids import RowIds
@@ -76,15 +78,18 @@ class Column:
 
     @property
     def most_row_bytes(self) -> float:
-        """Bytes that no row exceeds when it is gathered; of nested columns what an average row takes."""
+        """Bytes that no row exceeds when it is gathered; infinite where rows of a nested column differ."""
         if self.values is None:
-            return self.value_bytes
+            width = fixed_bytes(self.array.type)
+            return math.inf if width is None else width
         return float(self.values.itemsize if self.offsets is None else self.longest + self.offsets.itemsize)
 
     def add_sizes(self, rows: RowIds, missing: bool, sizes: Int64Array) -> None:
         """Add to int64[k] `sizes` the bytes that each of `rows` (RowIds[k]) takes when it is gathered."""
-        if self.values is None or self.offsets is None:
-            sizes += int(np.ceil(self.most_row_bytes))
+        if self.values is None:
+            sizes += row_bytes(self.array, rows, missing)
+        elif self.offsets is None:
+            sizes += self.values.itemsize
         else:
             _add_lengths(self.offsets, rows, missing, sizes)
 

@@ -52,7 +52,7 @@ class PairTest:
     """A compiled test. Functions are compiled when they are first called with arrays of new types.
 
     `load` and `holds` are plain functions that numba compiles; `holds` returns a verdict as uint8. They are compiled
-    into loops of this object's own, so that machine code goes when the object does.
+    into loops of this object's own.
     """
 
     def __init__(self, load: Callable[..., Any], holds: Callable[..., Any]) -> None:

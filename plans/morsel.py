@@ -298,7 +298,8 @@ class OutputSizeController:
         with self._turn:
             usable = self._usable(headroom)
             fitting = self._fitting_rows(operator, usable)
-            if fitting < self._most_rows(operator) and self._reclaim():
+            adapts = self._limits.fixed_rows is None
+            if adapts and fitting < self._most_rows(operator) and self._reclaim():
                 headroom = self._headroom()
                 usable = self._usable(headroom)
                 fitting = self._fitting_rows(operator, usable)

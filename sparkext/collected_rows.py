@@ -17,6 +17,7 @@ from types import TracebackType
 
 import pyarrow as pa
 
+from sparkext.freed_memory import release
 from sparkext.morsels import MAX_MORSEL_BYTES
 from sparkext.paced_writes import PacedWriter
 
@@ -70,7 +71,7 @@ class CollectedRows:
             yield
         finally:
             if self.spilled:
-                pa.default_memory_pool().release_unused()  # which each thread has to do for itself
+                release()
             with self._lock:
                 self._readers -= 1
                 self._lock.notify_all()

@@ -33,21 +33,25 @@ def release_unless_ample() -> None:
     import pyarrow as pa
 
     headroom = process_probe().headroom()
-    pool = pa.default_memory_pool()
-    if headroom is None or headroom.bytes < _AMPLE * pool.max_memory():
-        pool.release_unused()
+    if headroom is None or headroom.bytes < _AMPLE * pa.default_memory_pool().max_memory():
+        release()
+
+
+def release() -> None:
+    """Return what this thread has freed to the system: allocators keep it by thread."""
+    import pyarrow as pa
+
+    pa.default_memory_pool().release_unused()
+    process_probe().expire()
 
 
 def reclaim() -> bool:
     """Return freed memory to the system, unless that was done a moment ago; tell whether it was done now."""
-    import pyarrow as pa
-
     global _reclaimed
     now = time.monotonic()
     if now < _reclaimed + _RECLAIM_SECONDS:
         return False
-    pa.default_memory_pool().release_unused()
-    process_probe().expire()
+    release()
     _reclaimed = now
     return True
 

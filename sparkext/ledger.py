@@ -3,11 +3,13 @@
 Every worker reads the same headroom, and tasks that decide at the same moment would all spend it. So each divides it
 among those that run: counted here, as executors and applications know nothing of each other. A slot holds
 
-    process id │ when that process started │ its memory control group │ (unused)
+    process id │ when that process started │ its memory control group │ the one above │ … │ 0
 
-as int64 numbers. The file is mapped, and a count is a look at it. Slots are taken and given back under a lock; those of
-processes that have died are free: whoever looks next finds them. A file per PID namespace, as processes of another have
-other numbers; other users' tasks, and what is no task, show in the headroom only.
+as int64 numbers. Where a group's limit binds, those count that are in it or below it: executors with groups of
+their own share what the one above them leaves. The file is mapped; behind the slots is how often they changed, and
+until that changes a count holds. Slots are taken and given back under a lock; those of processes that have died are
+free: whoever looks next finds them. A file per PID namespace, as processes of another have other numbers; other
+users' tasks, and what is no task, show in the headroom only.
 """
 
 from __future__ import annotations
@@ -18,23 +20,21 @@ import os
 import stat
 import tempfile
 import time
-import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from threading import Lock
 
 import numpy as np
 
-from sparkext.memory import LimitName
+from sparkext.memory import Tasks, process_probe
 
 _SLOTS = 1024
-_FIELDS = 4
+_FIELDS = 8
+_FIRST_GROUP = 2
+_FILE_BYTES = (_SLOTS + 1) * _FIELDS * 8
 _SWEEP_SECONDS = 1.0
 _SHARED_MEMORY = Path("/dev/shm")
-
-Tasks = Callable[[str], int]
-"""Counts the tasks that draw on a limit, by its name."""
 
 
 @contextmanager
@@ -44,9 +44,10 @@ def task_entered(otherwise: int) -> Iterator[Tasks]:
     Where no ledger can be kept (a read-only machine, a file that is not ours), `otherwise` are taken to run.
     """
     try:
-        ledger = Ledger(_folder() / f"sparkext-{os.getuid()}-{_pid_namespace()}.tasks")
+        path = _folder() / f"sparkext-{os.getuid()}-{_pid_namespace()}.tasks"
+        ledger = Ledger(path, process_probe().groups)
     except OSError:
-        yield lambda limit: otherwise if _is_shared(limit) else 1
+        yield lambda limit, group: otherwise if _is_shared(limit) else 1
         return
     with ledger:
         yield ledger.tasks
@@ -55,21 +56,27 @@ def task_entered(otherwise: int) -> Iterator[Tasks]:
 class Ledger:
     """One task's hold of the file at `path`: a slot of its own, and the view of all others.
 
+    `groups` are the memory control groups of its process, by numbers, the innermost first.
+
     Raises OSError if the file cannot be had, or is anything but a file of this user's that no other may write.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, groups: Sequence[int]) -> None:
         """Open the file, making it if need be, and take a slot."""
         self._descriptor = _open_private(path)
         self._own: int | None = None
-        self._group = _memory_group()
+        self._groups = groups[: _FIELDS - _FIRST_GROUP]
         self._swept = 0.0
+        self._counted_at = -1
+        self._counts: dict[int, int] = {}
         self._turn = Lock()
         try:
             # Not only named as large: a page that a full disk cannot give would end the process when it is touched.
-            os.posix_fallocate(self._descriptor, 0, _SLOTS * _FIELDS * 8)
-            self._mapped = mmap.mmap(self._descriptor, _SLOTS * _FIELDS * 8)
-            self._slots = np.frombuffer(self._mapped, dtype=np.int64).reshape(_SLOTS, _FIELDS)
+            os.posix_fallocate(self._descriptor, 0, _FILE_BYTES)
+            self._mapped = mmap.mmap(self._descriptor, _FILE_BYTES)
+            whole = np.frombuffer(self._mapped, dtype=np.int64).reshape(_SLOTS + 1, _FIELDS)
+            self._slots, self._changes = whole[:_SLOTS], whole[_SLOTS]
+            del whole
             self._enter()
         except BaseException:
             os.close(self._descriptor)
@@ -81,7 +88,9 @@ class Ledger:
             free = np.flatnonzero(self._slots[:, 0] == 0)
             if free.size:
                 self._own = int(free[0])
-                self._slots[self._own] = (os.getpid(), _started(os.getpid()) or 0, self._group, 0)
+                fields = (os.getpid(), _started(os.getpid()) or 0, *self._groups)
+                self._slots[self._own, : len(fields)] = fields
+                self._changes[0] += 1
 
     def __enter__(self) -> Ledger:
         """Hold the slot."""
@@ -92,21 +101,31 @@ class Ledger:
         with self._locked():
             if self._own is not None:
                 self._slots[self._own] = 0
-        del self._slots
+                self._changes[0] += 1
+        del self._slots, self._changes
         self._mapped.close()
         os.close(self._descriptor)
 
-    def tasks(self, limit: str) -> int:
-        """Count the tasks, this one included, that draw on what a limit leaves."""
+    def tasks(self, limit: str, group: int) -> int:
+        """Count the tasks, this one included, that draw on what a limit leaves. `group`: that of a control group."""
         if not _is_shared(limit):
             return 1
         if time.monotonic() > self._swept + _SWEEP_SECONDS:
             with self._locked():
                 self._sweep()
-        taken = self._slots[:, 0] != 0
-        if limit == "cgroup":
-            taken = taken & (self._slots[:, 2] == self._group)
-        return max(1, int(np.count_nonzero(taken)))
+        changes = int(self._changes[0])
+        if changes != self._counted_at:
+            self._counts, self._counted_at = {}, changes
+        if group not in self._counts:
+            self._counts[group] = self._count(group)
+        return self._counts[group]
+
+    def _count(self, group: int) -> int:
+        """Count the tasks within a control group, in any if 0."""
+        taken = np.flatnonzero(self._slots[:, 0])
+        if group:
+            taken = taken[(self._slots[taken, _FIRST_GROUP:] == group).any(axis=1)]
+        return max(1, taken.size)
 
     def _sweep(self) -> None:
         """Free the slots of processes that are no more."""
@@ -115,6 +134,7 @@ class Ledger:
             process, started = (int(value) for value in self._slots[number, :2])
             if _started(process) != started:
                 self._slots[number] = 0
+                self._changes[0] += 1
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
@@ -126,7 +146,7 @@ class Ledger:
                 fcntl.flock(self._descriptor, fcntl.LOCK_UN)
 
 
-def _is_shared(limit: LimitName | str) -> bool:
+def _is_shared(limit: str) -> bool:
     """Tell whether a limit is that of several processes together."""
     return limit in ("cgroup", "available")
 
@@ -158,11 +178,3 @@ def _started(process: int) -> int | None:
 
 def _pid_namespace() -> int:
     return os.stat("/proc/self/ns/pid").st_ino  # noqa: PTH116
-
-
-def _memory_group() -> int:
-    """A number for the control groups of this process: those of its memory are among them."""
-    try:
-        return zlib.crc32(Path("/proc/self/cgroup").read_bytes())
-    except OSError:
-        return 0

@@ -1,9 +1,9 @@
 """The memory probe: how many bytes this worker process could still take before something breaks.
 
-Three limits are looked at, and the tightest counts: the control group's (version 1 or 2, every ancestor
-too), the address space (`RLIMIT_AS`, which `spark.executor.pyspark.memory` sets) and the machine's available
-memory. Swap is never counted: to reach it is what the probe is there to prevent. Where nothing is readable,
-as on anything but Linux, the headroom is unknown and not guessed.
+Four limits are looked at, and the tightest counts: the control group's (version 1 or 2, every ancestor
+too), the address space (`RLIMIT_AS`, which `spark.executor.pyspark.memory` sets), the machine's available
+memory, and what a task is configured to keep within. Swap is never counted: to reach it is what the probe is
+there to prevent. Where nothing is readable, as on anything but Linux, the headroom is unknown and not guessed.
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ from pathlib import Path, PurePosixPath
 from typing import Literal, NamedTuple
 
 LimitName = Literal["cgroup", "rlimit_as", "available", "configured"]
+Tasks = Callable[[str, int], int]
+"""Counts the tasks that share what a limit leaves, by its name and the number of its control group, if it has one."""
 
 # Larger than any file read here (memory.stat and meminfo stay below 4 KiB): one read gets a file whole.
 _READ_BYTES = 16_384
@@ -32,6 +34,10 @@ _UNLIMITED = 1 << 60
 _FRESH_SECONDS = 0.005
 _STALE_SECONDS = 0.050
 _PAUSE_FACTOR = 200
+
+
+def _alone(limit: str, group: int) -> int:
+    return 1
 
 
 class Headroom(NamedTuple):
@@ -112,6 +118,7 @@ class _Level:
 
     def __init__(self, folder: Path, layout: _Layout) -> None:
         self.folder = folder
+        self.number = folder.stat().st_ino if folder.is_dir() else 0
         self.name = layout.name
         self.limit: int | None = None
         self.reclaimable = 0
@@ -157,6 +164,9 @@ class MemoryProbe:
 
     Descriptors are opened once. They belong to the process that opened them: after a fork the child needs a
     probe of its own, see `process_probe`.
+
+    Control groups have numbers that are the same for all processes: `groups` are those of this process, the innermost
+    first, `binding_group` is the one whose limit was the tightest when that was last asked for, 0 if another was.
     """
 
     def __init__(
@@ -176,26 +186,64 @@ class MemoryProbe:
         self._limited: list[_Level] = []
         self._address_space: int | None = None
         self._available: int | None = None
+        self._own_limit = 0
+        self.binding_group = 0
 
-    def headroom(self) -> Headroom | None:
+    @contextlib.contextmanager
+    def limited(self, own_bytes: int) -> Iterator[None]:
+        """Hold the process's own memory (see `own_bytes`) against a limit meanwhile; 0 for none."""
+        before, self._own_limit = self._own_limit, own_bytes
+        try:
+            yield
+        finally:
+            self._own_limit = before
+
+    def headroom(self, tasks: Tasks = _alone) -> Headroom | None:
         """Bytes that this process may still take, never negative; None if no limit is known.
 
-        Usage of the control group and of the address space is current; what is reclaimable or available is at
-        most `_STALE_SECONDS` old.
+        Of several limits it is the one that leaves each of the `tasks` that share it the least. Usage of the control
+        group and of the address space is current; what is reclaimable or available is at most `_STALE_SECONDS` old.
         """
+        readings = self._readings()
+        own = self.own_bytes() if self._own_limit else None
+        if own is not None:
+            readings.append((self._own_limit - own, "configured", 0))
+        return self._tightest(readings, tasks)
+
+    def of_system(self) -> Headroom | None:
+        """The same without the limit of `limited`, which pages of files do not count against."""
+        return self._tightest(self._readings(), _alone)
+
+    def _tightest(self, readings: list[tuple[int, LimitName, int]], tasks: Tasks) -> Headroom | None:
+        found, least = None, float("inf")
+        for free, limit, group in readings:
+            share = max(0, free) / tasks(limit, group)
+            if found is None or share < least:
+                found, least = Headroom(max(0, free), limit), share
+                self.binding_group = group
+        return found
+
+    def _readings(self) -> list[tuple[int, LimitName, int]]:
+        """Return of each limit what it leaves, its name, and the number of its control group or 0."""
         if self._clock() >= self._due:
             self._refresh()
-        tightest: int | None = self._available
-        limit: LimitName = "available"
+        readings: list[tuple[int, LimitName, int]] = []
+        if self._available is not None:
+            readings.append((self._available, "available", 0))
         for level in self._limited:
             free = level.free()
-            if free is not None and (tightest is None or free < tightest):
-                tightest, limit = free, "cgroup"
+            if free is not None:
+                readings.append((free, "cgroup", level.number))
         if self._address_space is not None:
             mapped = self._mapped()
-            if mapped is not None and (tightest is None or self._address_space - mapped < tightest):
-                tightest, limit = self._address_space - mapped, "rlimit_as"
-        return None if tightest is None else Headroom(max(0, tightest), limit)
+            if mapped is not None:
+                readings.append((self._address_space - mapped, "rlimit_as", 0))
+        return readings
+
+    @property
+    def groups(self) -> list[int]:
+        """Numbers of the control groups that account for this process's memory."""
+        return [level.number for level in self._levels]
 
     def expire(self) -> None:
         """Read everything again when asked next: memory has just been given back."""
@@ -250,22 +298,6 @@ class MemoryProbe:
         """Bytes of address space in use: the first field of statm, in pages."""
         pages = _number(self._statm.read().partition(b" ")[0])
         return None if pages is None else pages * self._page_bytes
-
-
-class CappedProbe:
-    """A probe that also holds this process's own memory, mapped files aside, against a limit in bytes."""
-
-    def __init__(self, probe: MemoryProbe, max_bytes: int) -> None:
-        """Ask `probe` for everything else."""
-        self._probe = probe
-        self._max_bytes = max_bytes
-
-    def headroom(self) -> Headroom | None:
-        """Return the headroom of `probe`, or what the limit leaves if that is less."""
-        found = self._probe.headroom()
-        own = self._probe.own_bytes()
-        left = None if own is None else max(0, self._max_bytes - own)
-        return found if left is None or (found is not None and found.bytes <= left) else Headroom(left, "configured")
 
 
 _current: tuple[int, MemoryProbe] | None = None

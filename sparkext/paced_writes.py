@@ -38,6 +38,6 @@ class PacedWriter(io.BufferedWriter):
         self._waiting = 0
 
     def _pace(self) -> None:
-        headroom = process_probe().headroom()
+        headroom = process_probe().of_system()
         if headroom is not None and self._waiting > headroom.bytes * _SHARE:
             self.sync()

@@ -49,7 +49,7 @@ class SourceColumn(Protocol):
 
     @property
     def most_row_bytes(self) -> float:
-        """Bytes that no row exceeds when it is gathered."""
+        """Bytes that no row exceeds when it is gathered, infinite if not known."""
         ...
 
     def add_sizes(self, rows: RowIds, missing: bool, sizes: Int64Array) -> None:
@@ -119,7 +119,7 @@ class RowSet:
         """
         gathered = [(self.columns[ref.source][ref.column], self.rows[ref.source]) for ref in _plain(references)]
         copied = [(column, rows.ids, rows.missing) for column, rows in gathered if rows.ids is not None]
-        if sum(column.most_row_bytes for column, _, _ in copied) * self.length <= most_bytes:
+        if not self.length or sum(column.most_row_bytes for column, _, _ in copied) * self.length <= most_bytes:
             yield self.length
             return
         sizes = np.zeros(self.length, dtype=np.int64)

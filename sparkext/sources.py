@@ -27,6 +27,7 @@ from sparkext.build_file import (
 from sparkext.collected_rows import CollectedRows, mapped, unnamed_file
 from sparkext.container import FORMAT_VERSION, atomic_file, checked, file_identity, map_checked, map_file
 from sparkext.errors import BuildFileError, BuildSideTooLargeError
+from sparkext.freed_memory import headroom_for, release
 from sparkext.index_builder import BuiltIndex, IndexRecipe, index_columns
 from sparkext.index_cache import evict, local_folder, touch
 from sparkext.index_store import (
@@ -232,7 +233,7 @@ class ScannedFiles:
             table = self._scan().collect(self.splits, self.threads, collected)
         rows, columns = table.num_rows, table.columns
         if collected.spilled:
-            pa.default_memory_pool().release_unused()
+            release()
             for number, column in zip(recipe.indexed, _on_disk(table.select(recipe.indexed), folder), strict=True):
                 columns[number] = column
         del table  # its columns are let go one by one
@@ -262,11 +263,11 @@ def _check_memory(rows: int, size: int) -> None:
     Raises:
         BuildSideTooLargeError: there is less.
     """
-    headroom = process_probe().headroom()
-    if headroom is not None and size > headroom.bytes:
+    free = headroom_for(size)
+    if free is not None and size > free:
         raise BuildSideTooLargeError(
             f"the build side does not fit the memory: its first {rows:,} rows take {size:,} bytes,"
-            f" {headroom.bytes:,} are free to make them contiguous, and they cannot be kept on disk. {WAYS_OUT}"
+            f" {free:,} are free to make them contiguous, and they cannot be kept on disk. {WAYS_OUT}"
         )
 
 

@@ -15,8 +15,8 @@ import pyarrow as pa
 from sparkext import freed_memory
 from sparkext.config import Settings
 from sparkext.index_store import BuildSide
-from sparkext.ledger import Tasks, task_entered
-from sparkext.memory import CappedProbe, MemoryProbe, process_probe
+from sparkext.ledger import task_entered
+from sparkext.memory import Tasks, process_probe
 from sparkext.metrics import NO_TASK, ScanMetrics, TaskId
 from sparkext.parquet_scan import ParquetScan
 from sparkext.pipeline import Pipeline, index_recipe, probe_bounds
@@ -49,19 +49,21 @@ class PipelineTask:
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Join one partition."""
         _settle()
-        with task_entered(self.tasks_sharing or len(os.sched_getaffinity(0))) as tasks:
+        otherwise = self.tasks_sharing or len(os.sched_getaffinity(0))
+        with process_probe().limited(self.settings.memory_max_bytes), task_entered(otherwise) as tasks:
             yield from self._joined(batches, tasks)
 
     def _joined(self, batches: Iterable[pa.RecordBatch], tasks: Tasks) -> Iterator[pa.RecordBatch]:
         spec = PipelineSpec.from_json(self.spec_json)
         builds = self._open(spec)
+        probe = process_probe()
         pipeline = Pipeline(
             spec,
             builds,
             self.output_schema,
             self.settings,
-            _probe(self.settings.memory_max_bytes).headroom,
-            tasks,
+            lambda: probe.headroom(tasks),
+            lambda limit: tasks(limit, probe.binding_group),
             freed_memory.reclaim,
             _cores(),
             _task_id(),
@@ -132,11 +134,6 @@ def _settle() -> None:
     Without the extension's daemon, which has done so before it forked, that takes 60 ms with numba loaded.
     """
     gc.freeze()
-
-
-def _probe(max_bytes: int) -> MemoryProbe | CappedProbe:
-    probe = process_probe()
-    return CappedProbe(probe, max_bytes) if max_bytes else probe
 
 
 def _cores() -> int:

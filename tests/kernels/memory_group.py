@@ -54,9 +54,13 @@ def _remove(group: Path) -> None:
 
 def run_in_group(group: Path, code: str, *arguments: object) -> subprocess.CompletedProcess[str]:
     """Run Python code in a process that enters the group before it loads anything."""
-    enter = f"open({str(group / 'cgroup.procs')!r}, 'w').write('0')\n"
+    return run_python(f"open({str(group / 'cgroup.procs')!r}, 'w').write('0')\n{code}", *arguments)
+
+
+def run_python(code: str, *arguments: object) -> subprocess.CompletedProcess[str]:
+    """Run Python code in a process of its own."""
     return subprocess.run(
-        [sys.executable, "-c", enter + code, *map(str, arguments)],
+        [sys.executable, "-c", code, *map(str, arguments)],
         capture_output=True,
         text=True,
         timeout=120,

@@ -361,6 +361,7 @@ def wide_rows(rows: int) -> pa.Table:
 def scarce(monkeypatch: pytest.MonkeyPatch, size: int) -> None:
     reading = Headroom(size, "cgroup")
     monkeypatch.setattr(sources, "process_probe", lambda: SimpleNamespace(headroom=lambda: reading))
+    monkeypatch.setattr(sources, "headroom_for", lambda needed: size)
 
 
 @pytest.mark.parametrize("headroom", [1 << 40, 1 << 24], ids=["ample", "scarce"])

@@ -32,7 +32,8 @@ def allocate():
 allocate()
 after = resident()
 for headroom in (1 << 50, 1 << 20):
-    freed_memory.process_probe = lambda: SimpleNamespace(headroom=lambda: memory.Headroom(headroom, "available"))
+    read = lambda: memory.Headroom(headroom, "available")
+    freed_memory.process_probe = lambda: SimpleNamespace(headroom=read, expire=lambda: None)
     freed_memory.release_unless_ample()
     after = [*(after if isinstance(after, list) else [after]), resident()]
 print(json.dumps({"pool": pa.default_memory_pool().backend_name, "resident": after}))

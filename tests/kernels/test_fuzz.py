@@ -9,8 +9,9 @@ import pyarrow as pa
 import pytest
 
 from bench.fuzz import Check, pipeline_check, run
-from bench.fuzz_cases import COMBINATIONS, KINDS, make_case
-from bench.fuzz_pipeline import Outcome, difference
+from bench.fuzz_cases import COMBINATIONS, KINDS, Case, make_case
+from bench.fuzz_pipeline import Outcome, difference, run_pipeline
+from bench.fuzz_shrinking import shrunk
 
 SEED = 6
 CASES = 60
@@ -27,9 +28,9 @@ def test_random_chains(check: Check, capsys: pytest.CaptureFixture[str]) -> None
     assert not tally.problems, capsys.readouterr().out
     assert tally.cases == len(tally.combinations) == CASES
     assert {combination.kind for combination in tally.combinations} == set(KINDS)
-    for kind in ("hash", "dense", "ordered", "range"):
+    for kind in ("hash", "dense", "ordered", "range", "all rows"):
         assert tally.paths[f"index {kind}"], tally.paths
-        assert tally.paths[f"index {kind} clustered"] or kind == "range", tally.paths
+        assert tally.paths[f"index {kind} clustered"] or kind in ("range", "all rows"), tally.paths
     assert tally.cases - tally.empty > CASES / 2 and tally.rows > 1_000
 
 
@@ -55,4 +56,28 @@ def test_what_is_wrong_is_told(capsys: pytest.CaptureFixture[str]) -> None:
 
     alone = f"python -m bench.fuzz --seed {SEED} --through pipeline --case 4"
     assert run("pipeline", SEED, [4], wrong).problems == [alone]
-    assert "ValueError: no such luck" in capsys.readouterr().out
+    told, _, shrunk_told = capsys.readouterr().out.partition("the same, shrunk:")
+    assert "ValueError: no such luck" in told and "ValueError: no such luck" in shrunk_told
+
+
+def test_what_is_wrong_is_shrunk() -> None:
+    """As long as a row of the probe side is there, and one of the last output."""
+    case = next(case for case in (make_case(SEED, number) for number in range(300)) if _is_large(case))
+    row = case.tables[0].num_rows // 2
+
+    def is_wrong(smaller: Case) -> bool:
+        return row in smaller.tables[0].column("s0_id").to_pylist() and case.outputs[-1] in smaller.outputs
+
+    small = shrunk(case, is_wrong)
+    assert small.tables[0].column("s0_id").to_pylist() == [row]
+    assert [table.num_rows for table in small.tables[1:]] == [0] * len(small.joins)
+    assert [name for name in small.outputs if not name.endswith("_id")] == [case.outputs[-1]]
+    assert small.settings == {} and small.switches["cores"] == 1
+    assert all(len(join.keys) + len(join.ranges) == 1 for join in small.joins)
+    assert run_pipeline(small).table.num_rows <= 1
+
+
+def _is_large(case: Case) -> bool:
+    plain = all(join.as_of is None and join.formula is None for join in case.joins)
+    is_payload = case.outputs[-1].startswith("s0") and not case.outputs[-1].endswith("_id")
+    return plain and is_payload and len(case.joins) == 2 and case.tables[0].num_rows > 30

@@ -13,16 +13,15 @@ import pytest
 
 from sparkext import ledger
 from sparkext.ledger import Ledger, task_entered
+from sparkext.memory import LimitName, process_probe
 
 HOLDER = """
 import sys, time
 from pathlib import Path
-from sparkext import ledger
 from sparkext.ledger import Ledger
-if len(sys.argv) > 2:
-    ledger._memory_group = lambda: int(sys.argv[2])
-with Ledger(Path(sys.argv[1])) as held:
-    print(held.tasks("available"), held.tasks("cgroup"), flush=True)
+own, above = map(int, sys.argv[2:])
+with Ledger(Path(sys.argv[1]), [own, above]) as held:
+    print(held.tasks("available", 0), held.tasks("cgroup", own), flush=True)
     time.sleep(60)
 """
 
@@ -32,66 +31,75 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "tasks"
 
 
-def holder(path: Path, *group: str) -> tuple[subprocess.Popen[str], str]:
+OWN, ABOVE, OTHER = 7, 1, 8
+
+
+def entered(path: Path) -> Ledger:
+    return Ledger(path, [OWN, ABOVE])
+
+
+def holder(path: Path, group: int = OWN) -> tuple[subprocess.Popen[str], str]:
     """Another process that holds a slot, and what it counted."""
-    process = subprocess.Popen([sys.executable, "-c", HOLDER, str(path), *group], stdout=subprocess.PIPE, text=True)
+    command = [sys.executable, "-c", HOLDER, str(path), str(group), str(ABOVE)]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
     return process, process.stdout.readline().strip()
 
 
 def test_tasks_count_each_other_while_they_run(path: Path) -> None:
-    with Ledger(path) as first:
-        assert [first.tasks(limit) for limit in ("available", "cgroup")] == [1, 1]
-        with Ledger(path) as second:
-            assert first.tasks("available") == second.tasks("available") == 2
-        assert first.tasks("available") == 1
+    with entered(path) as first:
+        assert [first.tasks("available", 0), first.tasks("cgroup", OWN)] == [1, 1]
+        with entered(path) as second:
+            assert first.tasks("available", 0) == second.tasks("available", 0) == 2
+        assert first.tasks("available", 0) == 1
     assert path.stat().st_mode & 0o777 == 0o600
 
 
 @pytest.mark.parametrize("limit", ["rlimit_as", "configured"])
-def test_a_limit_of_one_process_is_shared_with_nobody(path: Path, limit: str) -> None:
-    with Ledger(path) as first, Ledger(path):
-        assert first.tasks(limit) == 1
+def test_a_limit_of_one_process_is_shared_with_nobody(path: Path, limit: LimitName) -> None:
+    with entered(path) as first, entered(path):
+        assert first.tasks(limit, 0) == 1
 
 
 def test_a_process_that_was_killed_counts_no_more(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with Ledger(path) as own:
+    with entered(path) as own:
         process, counted = holder(path)
         assert counted == "2 2"
-        assert own.tasks("available") == 2
+        assert own.tasks("available", 0) == 2
         process.send_signal(signal.SIGKILL)
         process.wait()
         monkeypatch.setattr(ledger, "_SWEEP_SECONDS", 0)
-        assert own.tasks("available") == 1
-    with Ledger(path) as next_one:
-        assert next_one.tasks("available") == 1
+        assert own.tasks("available", 0) == 1
+    with entered(path) as next_one:
+        assert next_one.tasks("available", 0) == 1
 
 
 def test_a_number_that_another_process_got_since_does_not_keep_the_slot(path: Path) -> None:
     """Process ids come around: it is the time when the process started that tells."""
-    with Ledger(path) as own:
-        own._slots[500] = (os.getppid(), 12345, own._group, 0)
-        assert own.tasks("available") == 2
+    with entered(path) as own:
+        own._slots[500, :2] = (os.getppid(), 12345)
+        assert own.tasks("available", 0) == 2
         own._sweep()
-        assert own.tasks("available") == 1
+        assert own.tasks("available", 0) == 1
 
 
-def test_tasks_of_another_control_group_share_the_machine_only(path: Path) -> None:
-    with Ledger(path) as own:
-        process, counted = holder(path, "42")
+def test_tasks_of_another_control_group_share_the_machine_and_the_group_above(path: Path) -> None:
+    with entered(path) as own:
+        process, counted = holder(path, OTHER)
         try:
             assert counted == "2 1"
-            assert (own.tasks("available"), own.tasks("cgroup")) == (2, 1)
+            assert own.tasks("available", 0) == own.tasks("cgroup", ABOVE) == 2
+            assert own.tasks("cgroup", OWN) == own.tasks("cgroup", OTHER) == 1
         finally:
             process.kill()
             process.wait()
 
 
 def test_a_full_ledger_still_counts(path: Path) -> None:
-    with Ledger(path) as own:
+    with entered(path) as own:
         own._slots[:, :2] = (os.getpid(), ledger._started(os.getpid()))
-        with Ledger(path) as late:
-            assert late.tasks("available") == ledger._SLOTS
+        with entered(path) as late:
+            assert late.tasks("available", 0) == ledger._SLOTS
         assert int(np.count_nonzero(own._slots[:, 0])) == ledger._SLOTS
 
 
@@ -103,9 +111,10 @@ def test_a_full_disk_leaves_no_ledger(path: Path, monkeypatch: pytest.MonkeyPatc
 
     monkeypatch.setattr(ledger, "_SHARED_MEMORY", path.parent)
     monkeypatch.setattr(os, "posix_fallocate", full)
+    process_probe()  # which opens files of its own
     before = len(os.listdir("/proc/self/fd"))  # noqa: PTH208
     with task_entered(otherwise=3) as tasks:
-        assert tasks("available") == 3
+        assert tasks("available", 0) == 3
     assert len(os.listdir("/proc/self/fd")) == before  # noqa: PTH208
 
 
@@ -115,13 +124,13 @@ def test_what_is_not_a_private_file_is_left_alone(tmp_path: Path, monkeypatch: p
     (tmp_path / "elsewhere").write_bytes(b"theirs")
     (tmp_path / name).symlink_to(tmp_path / "elsewhere")
     with task_entered(otherwise=3) as tasks:
-        assert (tasks("cgroup"), tasks("rlimit_as")) == (3, 1)
+        assert (tasks("cgroup", 0), tasks("rlimit_as", 0)) == (3, 1)
     assert (tmp_path / "elsewhere").read_bytes() == b"theirs"
     (tmp_path / name).unlink()
     (tmp_path / name).write_bytes(b"")
     (tmp_path / name).chmod(0o644)
     with task_entered(otherwise=3) as tasks:
-        assert tasks("cgroup") == 3
+        assert tasks("cgroup", OWN) == 3
     (tmp_path / name).chmod(0o600)
     with task_entered(otherwise=3) as tasks:
-        assert tasks("cgroup") == 1
+        assert tasks("cgroup", OWN) == 1

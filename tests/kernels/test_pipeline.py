@@ -23,6 +23,7 @@ from sparkext.kernels.jit import JIT_ENABLED
 from sparkext.kernels.matches import Pairs
 from sparkext.pipeline import Pipeline, index_recipe
 from sparkext.plans import algorithm as plans_algorithm
+from sparkext.plans import morsel
 from sparkext.plans.delivery import DELIVERIES
 from sparkext.plans.spec import RANGE_OPERATORS, ColumnRef, JoinSpec, KeyPair, PipelineSpec, RangePair
 from tests.kernels.support import FULL_MASK, examples
@@ -566,6 +567,36 @@ def test_wide_rows_stay_within_what_memory_allows(free: int) -> None:
         assert output.num_rows == 1 or output.nbytes <= most
         count += output.num_rows
     assert count == len(payload)
+
+
+NESTED: dict[str, tuple[pa.DataType, Callable[[bytes], Any]]] = {
+    "list": (pa.list_(pa.binary()), lambda value: [value[:1], value[1:]]),
+    "struct": (pa.struct([("x", pa.int64()), ("y", pa.list_(pa.binary()))]), lambda value: {"x": 1, "y": [value]}),
+    "map": (pa.map_(pa.string(), pa.binary()), lambda value: [("a", b""), ("b", value)]),
+}
+
+
+@pytest.mark.parametrize("kind", NESTED)
+def test_a_nested_value_of_100_mb_stays_within_what_memory_allows(kind: str) -> None:
+    """Among tiny ones, whose average says nothing of it: it comes alone, and they by the budget."""
+    arrow_type, made = NESTED[kind]
+    payload = pa.array([made(b"tiny" * (row % 5)) for row in range(3_000)], arrow_type)
+    payload = pa.concat_arrays([payload, pa.array([made(b"x" * 100_000_000)], arrow_type), payload])
+    pipeline, batch = one_join(arrow_type, payload, headroom=lambda: (0, "cgroup"))
+    rows = []
+    for output in pipeline.run([batch]):
+        assert output.num_rows == 1 or output.nbytes <= 1 << 20
+        rows.append(output.num_rows)
+    assert sum(rows) == len(payload) and 1 in rows
+
+
+def test_fixed_morsels_of_nested_values_stay_below_two_gibibytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody asks for the memory there, but offsets end: with 30 values of 100 MB each, after 21 of them."""
+    payload = pa.array([[b""]] * 98 + [[b"x" * 1_000_000]] * 2, pa.list_(pa.binary()))
+    monkeypatch.setattr(morsel, "ARRAY_BYTES", morsel.ARRAY_BYTES // 100)
+    pipeline, _ = one_join(payload.type, payload, with_settings=settings(delivery="morsel"))
+    rows = [output.num_rows for output in pipeline.run([pa.record_batch({"key": [98, 99] * 15})])]
+    assert rows == [21, 9]
 
 
 def test_a_row_that_no_batch_can_hold_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -194,6 +194,12 @@ def test_freed_memory_is_given_back_before_a_budget_is_cut() -> None:
     assert asked == [15_000_000, 15_000_000]
 
 
+def test_fixed_outputs_do_not_ask_for_freed_memory() -> None:
+    limits = BudgetLimits(1, MAX_ROWS, 1 << 30, 1.0, fixed_rows=1_000)
+    subject = OutputSizeController([100], limits, Memory(0), reclaim=lambda: pytest.fail("it was asked for"))
+    assert subject.budget(0).rows == 1_000
+
+
 def test_a_budget_of_one_row_grows_back() -> None:
     memory = Memory(0)
     subject = OutputSizeController([1 << 30], BudgetLimits(64, 64, 1 << 50, 1.0), memory)

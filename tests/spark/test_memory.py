@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from sparkext.memory import CappedProbe, Headroom, MemoryProbe
+from sparkext.memory import Headroom, MemoryProbe
 
 MIB = 1 << 20
 PAGE = os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 4096
@@ -405,12 +405,48 @@ print(process_probe() is parent, parent.headroom() is not None)
     assert lines == ["True", "True True"]
 
 
+def test_the_group_that_binds_is_told_from_those_it_lies_in(machine: Machine) -> None:
+    machine.member_of("4:memory:/jobs/one")
+    machine.v1("", V1_UNLIMITED, 5000)
+    machine.v1("jobs", 1000 * MIB, 900 * MIB)
+    machine.v1("jobs/one", 500 * MIB, 100 * MIB)
+    probe = machine.probe()
+    folders = [machine.cgroup / "memory" / path for path in ("jobs/one", "jobs", "")]
+    assert probe.groups == [folder.stat().st_ino for folder in folders]
+    assert probe.headroom() == Headroom(100 * MIB, "cgroup")
+    assert probe.binding_group == folders[1].stat().st_ino
+    machine.v1("jobs/one", 500 * MIB, 450 * MIB)
+    assert probe.headroom() == Headroom(50 * MIB, "cgroup")
+    assert probe.binding_group == folders[0].stat().st_ino
+
+
+def test_the_limit_that_leaves_each_task_the_least_binds(machine: Machine) -> None:
+    """Eight executors in groups of their own, of 2 GiB each, on a machine with 8 GiB: none may plan with its 2."""
+    machine.member_of("0::/jobs/one")
+    machine.v2("jobs", "max", 0)
+    machine.v2("jobs/one", 3 << 30, 1 << 30)
+    probe = machine.probe()
+    assert probe.headroom() == Headroom(2 << 30, "cgroup")
+    for sharing, expected in {3: Headroom(2 << 30, "cgroup"), 8: Headroom(8 << 30, "available")}.items():
+        assert probe.headroom(lambda limit, group, n=sharing: n if limit == "available" else 1) == expected  # type: ignore[misc]
+        assert bool(probe.binding_group) == (expected.limit == "cgroup")
+
+
 def test_a_configured_limit_is_held_against_this_process_alone(tmp_path: Path) -> None:
     machine = Machine(tmp_path)  # 435 pages are resident, 407 of them shared
     own = 28 * PAGE
     probe = MemoryProbe(machine.proc, machine.cgroup)
-    assert CappedProbe(probe, own + 5 * MIB).headroom() == Headroom(5 * MIB, "configured")
-    assert CappedProbe(probe, own - 1).headroom() == Headroom(0, "configured")
-    assert CappedProbe(probe, 1 << 50).headroom() == probe.headroom() == Headroom(8 << 30, "available")
+    unlimited = Headroom(8 << 30, "available")
+    for limit, expected in {
+        own + 5 * MIB: Headroom(5 * MIB, "configured"),
+        own - 1: Headroom(0, "configured"),
+        1 << 50: unlimited,
+        0: unlimited,
+    }.items():
+        with probe.limited(limit):
+            assert probe.headroom() == expected
+            assert probe.of_system() == unlimited, "what pages of files do not count against"
+        assert probe.headroom() == unlimited
     probe.close()
-    assert CappedProbe(probe, 1 << 30).headroom() is None
+    with probe.limited(1 << 30):
+        assert probe.headroom() is None
