@@ -76,8 +76,8 @@ def text_keys(bench: Bench) -> Mapping[str, Columns]:
     rows, customers, products = bench.sized(4_000_000), bench.sized(600_000), bench.sized(200_000)
     return {
         "bought": {
-            "by": _text("customer", generator.integers(0, customers, rows)),
-            "what": _text("product/number", generator.integers(0, products, rows)),
+            "buyer": _text("customer", generator.integers(0, customers, rows)),
+            "ware": _text("product/number", generator.integers(0, products, rows)),
             "pieces": generator.integers(1, 10, rows),
         },
         "customers": {
@@ -121,7 +121,7 @@ WORKLOADS = {
         "4 M orders, 600 K customers, 200 K products: keys that are text",
         Chain(
             "bought",
-            [("customers", "by", "customer"), ("products", "what", "product")],
+            [("customers", "buyer", "customer"), ("products", "ware", "product")],
             ["pieces", "age", "weight"],
         ),
         text_keys,

@@ -197,6 +197,8 @@ def record(bench: Bench, timings: Sequence[Timing], rows: int, **values: Any) ->
 def report(bench: Bench, timings: Sequence[Timing], rows: int, cpu: bool = True, **values: Any) -> None:
     """Print the table of one case, fastest first, and record it. `cpu`: all the work was done in this process."""
     record(bench, timings, rows, **values)
+    if bench.tiny:  # who is fastest on so little data says nothing
+        return
     fastest = min(timing.median for timing in timings if not timing.contestant.floor)
     ours = min((timing.median for timing in timings if timing.contestant.ours), default=fastest)
     header = ["contestant", "median s", "min - max s", "Mrow/s", "x fastest", "x ours", "cpu s"]
