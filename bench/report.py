@@ -121,15 +121,15 @@ def plots(tables: Mapping[Key, Sequence[Timed]], others: Sequence[Mapping[str, A
                 lambda theme: growth_plot(growing, theme),
             )
         )
-    following = [line for line in others if line.get("case") == BUDGETS]
+    following = {line["case"]: line for line in others if line.get("case", "").startswith(BUDGETS)}
     if following:
         made.append(
             Plot(
                 "budgets",
                 "How the budgets followed the memory",
-                "A join while another process takes memory away and gives it back: what was free, and how many rows an"
-                " operator was allowed to make.",
-                lambda theme: budget_plot(following[-1], theme),
+                "An exploding join whose memory limit is cut and restored while it runs, and whose neighbour takes"
+                " memory and returns it: what was free, and how many rows an operator was allowed to make.",
+                lambda theme: budget_plot(list(following.values()), theme),
             )
         )
     peaks = [line for line in others if line.get("case") == "memory.fan-out"]

@@ -76,11 +76,10 @@ def read(path: Path) -> Results:
             line = json.loads(text)
         except json.JSONDecodeError as error:
             raise ValueError(f"{path}, line {number}: {error}") from None
-        if "case" not in line and "facts" in line:
-            results.facts.update(line["facts"])
-        elif "contestant" in line and isinstance(line.get("seconds"), list):
+        results.facts.update(line.pop("facts", {}))
+        if "contestant" in line and isinstance(line.get("seconds"), list):
             results.timed.append(_timed(line))
-        else:
+        elif "case" in line:
             results.others.append(line)
     if not results.facts:
         raise ValueError(f"{path} does not begin with the facts of machine and versions")

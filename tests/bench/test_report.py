@@ -96,6 +96,21 @@ def test_the_page_holds_everything_and_its_losses(tmp_path: Path) -> None:
     ]
 
 
+def test_the_trace_of_budgets_is_drawn(tmp_path: Path) -> None:
+    trace = {
+        "case": "controller.follow.group",
+        "events": [[10.0, "begins"], [12.0, "limit halved"]],
+        "samples": [[10.0, 600 << 20, 100 << 20], [12.0, 300 << 20, 200 << 20]],
+        "decisions": [[10.0 + step / 1000, step % 4, (500 - step // 10) << 20, 1000, 900] for step in range(4000)],
+    }
+    write(tmp_path / "a.jsonl", [])
+    with (tmp_path / "a.jsonl").open("a") as stream:
+        stream.write(json.dumps(trace) + "\n")
+    assert report.main([str(tmp_path / "a.jsonl"), "--out", str(tmp_path / "out")]) == 0
+    assert (tmp_path / "out" / "budgets.png").exists()
+    assert "How the budgets followed the memory" in (tmp_path / "out" / "report.html").read_text()
+
+
 def test_only_files_with_a_name_are_taken_by_themselves(tmp_path: Path) -> None:
     for name in ("run-20260101-100000", "xeon"):
         write(tmp_path / f"{name}.jsonl", SCAN)
