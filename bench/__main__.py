@@ -58,7 +58,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     cases = all_cases()
     if arguments.list:
         width = max(map(len, cases))
-        print("\n".join(f"{name:<{width}}  {case.title}" for name, case in cases.items()))
+        marks = {name: "*" if case.named else " " for name, case in cases.items()}
+        print("\n".join(f"{name:<{width}} {marks[name]} {case.title}" for name, case in cases.items()))
+        print("* only when it is named, by itself or with its suite")
         return 0
     unknown = [name for name in arguments.cases if name not in SUITES and name not in cases]
     if unknown:
@@ -191,9 +193,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="bench", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument(
-        "cases", nargs="*", metavar="case", help="a suite or a case (default: all but comet and tpch.aggregates)"
-    )
+    parser.add_argument("cases", nargs="*", metavar="case", help="a suite or a case (default: all but those marked *)")
     parser.add_argument("--list", action="store_true", help="show the cases and stop")
     parser.add_argument(
         "--quick", action="store_true", help="some cases of every suite, or those that are named, on tiny data, one run"

@@ -13,6 +13,7 @@ from bench.harness import Bench, Case, Contestant, measure, report, step, verify
 from bench.workloads import Workload
 
 OURS = "sparkext"
+NAMED = ("sparse-shuffled", "composite-int32", "many-to-many-sparse")
 NOTES = """\
 Measured: from the Arrow tables in memory to the last Arrow record batch of the result: building every hash table or
 index, all joins, and the payload of all columns of all tables. One consumer takes the batches one by one, counts
@@ -38,7 +39,10 @@ def cases() -> list[Case]:
         "many-to-many-sparse": "the same, keys spread over 64 bits: hash index",
     }
     return [
-        *(Case(f"engines.{name}", title, _runner(name), threaded=all_cores) for name, title in titles.items()),
+        *(
+            Case(f"engines.{name}", title, _runner(name), threaded=all_cores, named=name in NAMED)
+            for name, title in titles.items()
+        ),
         Case("engines.files", "the same as clustered, from Parquet files", _run_from_files, threaded=all_cores),
     ]
 

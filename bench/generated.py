@@ -19,7 +19,10 @@ SEED = 20_240_607
 def written(
     bench: Bench, name: str, tables: Callable[[], Mapping[str, Columns]], row_group: int = 1 << 20
 ) -> dict[str, Path]:
-    """Write the tables as Parquet, if they are not there, under this name; return a file for each."""
+    """Write the tables as Parquet under this name, if no earlier run has; return a file for each.
+
+    Whoever changes what is generated removes the folder, or gives it another name.
+    """
     folder = bench.folder(name)
     folder.mkdir(parents=True, exist_ok=True)
     made = folder / "complete"

@@ -40,8 +40,8 @@ class Workload:
 
 def graph(bench: Bench) -> Mapping[str, Columns]:
     """Edges twice, so that paths of two edges are a join; degrees fall with the square root of the rank."""
-    edges = bench.sized(3_000_000)
-    source, target = power_law_edges(edges, bench.sized(400_000), 0.5)
+    edges = bench.sized(2_000_000)
+    source, target = power_law_edges(edges, bench.sized(250_000), 0.5)
     number = np.arange(edges, dtype=np.int64)
     return {
         "hop1": {"from1": source, "to1": target, "edge1": number % 1000},
@@ -52,7 +52,7 @@ def graph(bench: Bench) -> Mapping[str, Columns]:
 def skewed(bench: Bench) -> Mapping[str, Columns]:
     """Sales whose items and shops follow Zipf's law: one item is a tenth of all sales."""
     generator = np.random.default_rng(SEED)
-    sales, items, shops = bench.sized(8_000_000), bench.sized(1_000_000), bench.sized(100_000)
+    sales, items, shops = bench.sized(6_000_000), bench.sized(1_000_000), bench.sized(100_000)
     return {
         "sales": {
             "sale_item": _spread(_zipf(generator, sales, items)),
@@ -108,12 +108,12 @@ def _text(prefix: str, numbers: np.ndarray) -> pa.Array:
 
 WORKLOADS = {
     "graph": Workload(
-        "paths of two edges: 3 M edges, degrees by a power law, many to many",
+        "paths of two edges: 2 M edges, degrees by a power law, many to many",
         Chain("hop1", [("hop2", "to1", "from2")], ["edge1", "edge2"]),
         graph,
     ),
     "skew": Workload(
-        "8 M sales, 1 M items, 100 K shops: keys by Zipf's law, over 64 bits",
+        "6 M sales, 1 M items, 100 K shops: keys by Zipf's law, over 64 bits",
         Chain("sales", [("items", "sale_item", "item"), ("shops", "sale_shop", "shop")], ["amount", "price", "region"]),
         skewed,
     ),

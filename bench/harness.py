@@ -69,7 +69,8 @@ class Case:
     """What `python -m bench --list` shows and `python -m bench NAME` runs.
 
     `scaled`: once per scale factor of TPC-H; `threaded`: once per number of threads, these if none are asked for; else
-    on `threads` cores (None: on all). What takes long, or has to be fetched, is run only when it is `named`.
+    on `threads` cores (None: on all). What has to be fetched, takes long, or says little more than
+    its neighbours is run only when it is `named`.
     """
 
     name: str
