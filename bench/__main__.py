@@ -23,6 +23,7 @@ from typing import Any
 from bench.facts import facts, header
 from bench.harness import Bench, Case, WrongAnswerError
 from bench.quick import QUICK, SCALE_FACTOR
+from bench.result_files import TINY
 from bench.text_table import text_table
 from sparkext.errors import SparkExtError
 from sparkext.tpch import DEFAULT_ROOT
@@ -115,7 +116,7 @@ def _results_file(arguments: argparse.Namespace, found: Mapping[str, str]) -> Pa
         path = RESULTS / f"run-{datetime.now(timezone.utc):%Y%m%d-%H%M%S}.jsonl"
     path.parent.mkdir(parents=True, exist_ok=True)
     if not path.exists():
-        path.write_text(json.dumps({"facts": dict(found)}) + "\n")
+        path.write_text(json.dumps({"facts": {**found, "data": TINY if arguments.quick else "full"}}) + "\n")
     return path
 
 

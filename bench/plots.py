@@ -24,7 +24,7 @@ MARKS = {
     "Polars": "^",
     "DataFusion": "v",
     "Acero": "P",
-    "Comet": "*",
+    "Comet": "h",
 }
 _TICKS = (0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100, 200, 500)
 _WIDTH = 9.6

@@ -18,7 +18,7 @@ from bench.names import NAMES
 from bench.plots import Plot, growth_plot, memory_plot, ratio_plot
 from bench.ratios import HINTED, SPARK, Row, compared
 from bench.report_page import page
-from bench.result_files import Key, Results, Timed, merged, read
+from bench.result_files import TINY, Key, Results, Timed, merged, read
 from bench.theme import DARK, LIGHT, PAGE, drawn_in, in_page
 
 if TYPE_CHECKING:
@@ -48,6 +48,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         files = sorted((read(path) for path in paths), key=lambda results: results.facts.get("date", ""))
     except (OSError, ValueError) as error:
         print(error, file=sys.stderr)
+        return 2
+    tiny = [results.name for results in files if results.facts.get("data") == TINY]
+    if tiny or not files:
+        print(f"{', '.join(tiny)}: times of quick runs mean nothing" if tiny else "no result files", file=sys.stderr)
         return 2
     write(files, given.out)
     return 0

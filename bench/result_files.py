@@ -8,6 +8,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
+TINY = "tiny: shows that cases work, and no times"
+"""What the facts of a quick run say about its data."""
+
 
 class Key(NamedTuple):
     """One table of results: contestants of one key did the same work."""

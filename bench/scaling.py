@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 
 NOTES = """\
 Measured: a fact table with random keys of its dimensions, which have a tenth of its rows. data: three joins, once,
-twice, four and eight times 300 K facts; joins: one to six joins of 600 K facts. In memory: from Arrow tables to the
-last Arrow batch of all columns, as in engines. scan: from Parquet files to one row of a count and sums, in Spark with
+twice, four and eight times 1 M facts; joins: one to six joins of 1 M facts. In memory: from Arrow tables to the last
+Arrow batch of all columns, as in engines. scan: from Parquet files to one row of a count and sums, in Spark with
 the extension, build sides read and indexed anew. Left out: what the other suites leave out."""
 
 FACTORS = (1, 2, 4, 8)
 JOINS = (1, 2, 3, 4, 5, 6)
-BASE_ROWS = 300_000
-JOINED_ROWS = 600_000
+BASE_ROWS = 1_000_000
+JOINED_ROWS = 1_000_000
 _DATA, _CHAIN = "times the data", "joins"
 
 

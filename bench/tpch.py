@@ -59,11 +59,12 @@ def print_comparison(rows: Sequence[Sequence[str]]) -> None:
 
 
 def compare(bench: Bench, spark: SparkSession, name: str, text: str) -> list[str]:
-    """Time one query in both modes; return its line of the table."""
+    """Time one query in both modes; return its line of the table.
+
+    The estimates leave tiny tables to Spark: then the same plan is tried in both modes.
+    """
     joins = _planned_joins(spark, text)
-    if (
-        not joins and not bench.tiny
-    ):  # tiny tables are left to Spark by the estimates: only the rest of the way is tried
+    if not joins and not bench.tiny:
         return [name, "none", "", "", "same plan"]
 
     def contestant(mode: str) -> Contestant:

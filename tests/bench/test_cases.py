@@ -14,7 +14,7 @@ from bench.__main__ import all_cases
 from bench.harness import Bench, Contestant, WrongAnswerError, measure, report, verify
 from bench.names import NAMES
 from bench.quick import QUICK
-from bench.result_files import read
+from bench.result_files import TINY, read
 
 ROOT = Path(__file__).parents[2]
 
@@ -66,6 +66,7 @@ def test_cases_without_spark_run_on_tiny_data(tmp_path: Path) -> None:
     ]
     ran = subprocess.run(command, cwd=ROOT, env=os.environ, capture_output=True, text=True, timeout=300, check=False)
     assert ran.returncode == 0, ran.stdout[-2000:] + ran.stderr[-2000:]
+    assert read(results).facts["data"] == TINY
     found = {(key.case, timed.engine) for key, table in read(results).tables().items() for timed in table}
     assert {engine for case, engine in found if case == "engines.strings"} == {
         "sparkext",

@@ -12,7 +12,7 @@ import pytest
 from bench import report
 from bench.fit import exponent
 from bench.ratios import HINTED, SPARK, compared
-from bench.result_files import Key, merged, read
+from bench.result_files import TINY, Key, merged, read
 
 FACTS = {"date": "2026-01-01 10:00 UTC", "processor": "made up <fast>", "cores": "2", "packages": "pyspark 4.3.0"}
 
@@ -109,6 +109,13 @@ def test_the_trace_of_budgets_is_drawn(tmp_path: Path) -> None:
     assert report.main([str(tmp_path / "a.jsonl"), "--out", str(tmp_path / "out")]) == 0
     assert (tmp_path / "out" / "budgets.png").exists()
     assert "How the budgets followed the memory" in (tmp_path / "out" / "report.html").read_text()
+
+
+def test_times_of_a_quick_run_become_no_picture(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    quick = write(tmp_path / "quick.jsonl", SCAN, data=TINY)
+    assert report.main([str(quick), "--out", str(tmp_path / "out")]) == 2
+    assert "quick" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
 
 
 def test_only_files_with_a_name_are_taken_by_themselves(tmp_path: Path) -> None:
