@@ -17,7 +17,7 @@ _TITLES = {
     "controller.follow.address-space": "In a limited address space",
 }
 _OPERATORS = ("first join", "second join", "third join", "payload")
-_MOST_POINTS = 1500
+_MOST_POINTS = 400
 _MIB = 2**20
 
 

@@ -49,9 +49,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     except (OSError, ValueError) as error:
         print(error, file=sys.stderr)
         return 2
+    files = [results for results in files if results.timed or results.others]
     tiny = [results.name for results in files if results.facts.get("data") == TINY]
+    if tiny:
+        print(f"{', '.join(tiny)}: times of quick runs mean nothing", file=sys.stderr)
+    if not files:
+        print("there are no results to draw", file=sys.stderr)
     if tiny or not files:
-        print(f"{', '.join(tiny)}: times of quick runs mean nothing" if tiny else "no result files", file=sys.stderr)
         return 2
     write(files, given.out)
     return 0
@@ -105,8 +109,8 @@ def plots(tables: Mapping[Key, Sequence[Timed]], others: Sequence[Mapping[str, A
         _ratios(
             "against-engines",
             "Against other engines",
-            "DuckDB, Polars, DataFusion and Acero run without Spark, sparkext within it, but for the lines that begin"
-            " with “engines”: there all of them join Arrow tables, or files, in one process.",
+            "DuckDB, Polars, DataFusion and Acero run without Spark, sparkext within it. Lines that begin with “in"
+            " memory” or “from files” have no Spark on either side: all join the same tables in one process.",
             _only(beside, lambda name: name not in _IN_SPARK),
         ),
     ]
