@@ -2,7 +2,11 @@
 #
 #   make demo [SF=1]   join TPC-H tables with sparkext and with Spark, verify that they agree, time both
 #   make test          lint, then every test
-#   make bench         the benchmarks
+#   make bench         every benchmark, under an hour; results in bench/results/run-….jsonl, which git ignores
+#   make bench-quick   that they work, on tiny data, in two minutes; no times
+#   make bench-report  docs/plots: a page and pictures of the results that have a name [RESULTS="file …"]
+#   make bench-compare OLD=file NEW=file   what has become slower or faster by more than noise
+#   make bench-comet   fetch Apache DataFusion Comet and a Spark that it runs in, and compare: 450 MB
 #   make study         how operators hand on their rows, under real memory limits: half an hour
 #   make lint          ruff, and mypy on the package as it installs
 #   make wheel         dist/*.whl and dist/*.tar.gz
@@ -18,7 +22,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 python  = $(or $(wildcard $(BIN)/python),$(PYTHON))
 
-.PHONY: demo test bench study lint wheel clean java python
+.PHONY: demo test bench bench-quick bench-report bench-compare bench-comet study lint wheel clean java python
 .NOTPARALLEL:
 .DEFAULT_GOAL := help
 .PHONY: help
@@ -40,6 +44,19 @@ test: java lint
 
 bench: java $(VENV)/.has-bench
 	$(BIN)/python -m bench
+
+bench-quick: java $(VENV)/.has-bench
+	$(BIN)/python -m bench --quick
+
+bench-report: $(VENV)/.has-bench
+	$(BIN)/python -m bench report $(RESULTS)
+
+bench-compare: $(VENV)/.has-bench
+	$(BIN)/python -m bench compare $(OLD) $(NEW)
+
+bench-comet: java $(VENV)/.has-bench
+	$(BIN)/python -m bench.comet --install
+	$(BIN)/python -m bench comet
 
 study: $(VENV)/.has-bench
 	$(BIN)/python -m bench.study --out bench/results/study.jsonl

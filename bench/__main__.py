@@ -1,5 +1,6 @@
 """`python -m bench [case …]`: checks answers, then times; every case in a process of its own.
 
+`python -m bench compare OLD NEW` tells what has become slower, `python -m bench report` draws a page of results.
 Exit status: 0, 1 if any answer was wrong or a case failed, 2 for a bad call.
 """
 
@@ -12,73 +13,132 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Sequence
+import time
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timezone
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 from bench.facts import facts, header
 from bench.harness import Bench, Case, WrongAnswerError
+from bench.quick import QUICK, SCALE_FACTOR
+from bench.result_files import TINY
+from bench.text_table import text_table
 from sparkext.errors import SparkExtError
 from sparkext.tpch import DEFAULT_ROOT
 
-SUITES = ("kernels", "engines", "end_to_end", "scan", "ordered", "tpch", "memory", "controller", "survival")
+SUITES = (
+    "micro",
+    "kernels",
+    "engines",
+    "end_to_end",
+    "scan",
+    "ordered",
+    "hard",
+    "tpch",
+    "tpcds",
+    "scaling",
+    "memory",
+    "controller",
+    "survival",
+    "comet",
+)
+RESULTS = Path(__file__).parent / "results"
 _CHILD = "SPARKEXT_BENCH_CHILD"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the cases that `argv` names."""
+    given = list(sys.argv[1:] if argv is None else argv)
     if _CHILD in os.environ:
-        return _run_one(Bench(**_decoded(os.environ[_CHILD])))
-    arguments = _parser().parse_args(argv)
-    cases = {case.name: case for suite in SUITES for case in _suite(suite).cases()}
+        return _run_here([Bench(**values) for values in _decoded(os.environ.pop(_CHILD))])
+    if given[:1] in (["compare"], ["report"]):
+        return int(importlib.import_module(f"bench.{given[0]}").main(given[1:]))
+    arguments = _parser().parse_args(given)
+    cases = all_cases()
     if arguments.list:
         width = max(map(len, cases))
-        print("\n".join(f"{name:<{width}}  {case.title}" for name, case in cases.items()))
+        marks = {name: "*" if case.named else " " for name, case in cases.items()}
+        print("\n".join(f"{name:<{width}} {marks[name]} {case.title}" for name, case in cases.items()))
+        print("* only when it is named, by itself or with its suite")
         return 0
     unknown = [name for name in arguments.cases if name not in SUITES and name not in cases]
     if unknown:
         print(f"no such case: {', '.join(unknown)}; see python -m bench --list", file=sys.stderr)
         return 2
-    chosen = [
-        case
-        for case in cases.values()
-        if not arguments.cases or {case.name, case.name.split(".")[0]} & set(arguments.cases)
-    ]
-    return _run_all(chosen, arguments)
+    return _run_all(_chosen(cases, arguments), arguments)
+
+
+def all_cases() -> dict[str, Case]:
+    """Every case of every suite, by name."""
+    return {case.name: case for suite in SUITES for case in _suite(suite).cases()}
+
+
+def _chosen(cases: Mapping[str, Case], arguments: argparse.Namespace) -> list[Case]:
+    if not arguments.cases:
+        return [cases[name] for name in QUICK] if arguments.quick else [c for c in cases.values() if not c.named]
+    return [case for case in cases.values() if {case.name, case.name.split(".")[0]} & set(arguments.cases)]
 
 
 def _run_all(cases: Sequence[Case], arguments: argparse.Namespace) -> int:
     found = facts()
-    print(f"{header(found)}\n\n{arguments.runs} runs each, alternating, after the check and one warm-up", flush=True)
-    failed = []
+    results = _results_file(arguments, found)
+    print(header(found), flush=True)
+    if arguments.quick:
+        benches = [bench for case in cases for bench in _benches(case, arguments, results)]
+        return _spawn(benches, _cores())
+    print(f"\n{arguments.runs} runs each, alternating, after the check and one warm-up; {results}", flush=True)
+    failed, took = [], {}
     suite = ""
     for case in cases:
         if suite != (suite := case.name.split(".")[0]):
             print(f"\n{'=' * 100}\n{suite}\n\n{_suite(suite).NOTES}", flush=True)
-        for bench in _benches(case, arguments, found):
+        for bench in _benches(case, arguments, results):
             print(f"\n{'-' * 100}\n{_title(case, bench)}\n", flush=True)
-            if _spawn(bench):
+            started = time.monotonic()
+            if _spawn([bench], bench.threads):
                 failed.append(_title(case, bench))
+            took[suite] = took.get(suite, 0.0) + time.monotonic() - started
+    times = [[name, f"{seconds / 60:.1f}"] for name, seconds in [*took.items(), ("all", sum(took.values()))]]
+    print(f"\n{text_table(['suite', 'minutes'], times)}\nresults: {results}", flush=True)
     if failed:
         print("\nFAILED:\n" + "\n".join(failed), flush=True)
     return 1 if failed else 0
 
 
-def _benches(case: Case, arguments: argparse.Namespace, found: dict[str, str]) -> list[Bench]:
+def _results_file(arguments: argparse.Namespace, found: Mapping[str, str]) -> Path | None:
+    """Begin the file of this run with the facts; none for a quick run that was not asked to write one."""
+    path: Path | None = arguments.json and arguments.json.absolute()
+    if path is None and arguments.quick:
+        return None
+    if path is None:
+        path = RESULTS / f"run-{datetime.now(timezone.utc):%Y%m%d-%H%M%S}.jsonl"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if not path.exists():
+        path.write_text(json.dumps({"facts": {**found, "data": TINY if arguments.quick else "full"}}) + "\n")
+    return path
+
+
+def _benches(case: Case, arguments: argparse.Namespace, results: Path | None) -> list[Bench]:
     """Return one run per scale factor and number of threads, as far as the case depends on them."""
+    factors = [SCALE_FACTOR] if arguments.quick else arguments.sf
+    if arguments.quick:
+        threads = [case.threads or _cores()]
+    else:
+        threads = (arguments.threads or case.threaded) if case.threaded else [case.threads or _cores()]
     return [
         Bench(
             case.name,
             scale_factor,
-            threads,
-            arguments.runs,
+            number,
+            1 if arguments.quick else arguments.runs,
             arguments.data.absolute(),
-            arguments.json and arguments.json.absolute(),
-            found,
+            results,
+            arguments.quick,
         )
-        for scale_factor in (arguments.sf if case.scaled else arguments.sf[:1])
-        for threads in (arguments.threads if case.threaded else [case.threads or _cores()])
+        for scale_factor in (factors if case.scaled else factors[:1])
+        for number in threads
     ]
 
 
@@ -87,37 +147,43 @@ def _title(case: Case, bench: Bench) -> str:
     return f"{case.name}: {case.title}{scale}, {bench.threads} thread{'s' * (bench.threads > 1)}"
 
 
-def _spawn(bench: Bench) -> int:
-    """Run one case in a process of its own, with thread pools and cores limited before anything is imported."""
-    values = dataclasses.asdict(bench)
-    values.update(data=str(bench.data), json=bench.json and str(bench.json))
-    threads = str(bench.threads)
+def _spawn(benches: Sequence[Bench], threads: int) -> int:
+    """Run cases in a process of their own, with thread pools and cores limited before anything is imported."""
     limits = dict.fromkeys(
-        ("POLARS_MAX_THREADS", "TOKIO_WORKER_THREADS", "RAYON_NUM_THREADS", "OMP_NUM_THREADS"), threads
+        ("POLARS_MAX_THREADS", "TOKIO_WORKER_THREADS", "RAYON_NUM_THREADS", "OMP_NUM_THREADS"), str(threads)
     )
-    environment = {**os.environ, **limits, _CHILD: json.dumps(values)}
+    environment = {**os.environ, **limits, _CHILD: json.dumps([dataclasses.asdict(b) for b in benches], default=str)}
     return subprocess.run([sys.executable, "-m", "bench"], env=environment, check=False).returncode
 
 
-def _run_one(bench: Bench) -> int:
-    case = next(case for case in _suite(bench.case.split(".")[0]).cases() if case.name == bench.case)
-    del os.environ[_CHILD]
-    os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[: bench.threads])
-    try:
-        case.run(bench)
-    except (WrongAnswerError, SparkExtError) as error:
-        print(f"FAILED: {error}", flush=True)
-        return 1
-    return 0
+def _run_here(benches: Sequence[Bench]) -> int:
+    """Run cases in this process; 1 if any failed."""
+    cores = sorted(os.sched_getaffinity(0))
+    failed = 0
+    for bench in benches:
+        case = next(case for case in _suite(bench.case.split(".")[0]).cases() if case.name == bench.case)
+        if len(benches) > 1:
+            print(f"\n{'-' * 100}\n{_title(case, bench)}\n", flush=True)
+        os.sched_setaffinity(0, cores[: bench.threads])
+        try:
+            case.run(bench)
+        except (WrongAnswerError, SparkExtError) as error:
+            print(f"FAILED: {error}", flush=True)
+            failed = 1
+        finally:
+            os.sched_setaffinity(0, cores)
+    return failed
 
 
 def _suite(name: str) -> ModuleType:
     return importlib.import_module(f"bench.{name}")
 
 
-def _decoded(text: str) -> dict[str, Any]:
-    values = json.loads(text)
-    return {**values, "data": Path(values["data"]), "json": values["json"] and Path(values["json"])}
+def _decoded(text: str) -> list[dict[str, Any]]:
+    return [
+        {**values, "data": Path(values["data"]), "results": values["results"] and Path(values["results"])}
+        for values in json.loads(text)
+    ]
 
 
 def _cores() -> int:
@@ -125,19 +191,28 @@ def _cores() -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="bench", description=__doc__)
-    parser.add_argument("cases", nargs="*", metavar="case", help="a suite or a case; all if left out")
+    parser = argparse.ArgumentParser(
+        prog="bench", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("cases", nargs="*", metavar="case", help="a suite or a case (default: all but those marked *)")
     parser.add_argument("--list", action="store_true", help="show the cases and stop")
-    parser.add_argument("--sf", type=float, nargs="+", default=[3.0], help="TPC-H scale factors (default: 3)")
-    parser.add_argument("--runs", type=int, default=5, help="timed runs of each contestant (default: 5)")
-    parser.add_argument("--threads", type=int, nargs="+", default=[1, 2], help="for the engines suite (default: 1 2)")
+    parser.add_argument(
+        "--quick", action="store_true", help="some cases of every suite, or those that are named, on tiny data, one run"
+    )
+    parser.add_argument("--sf", type=float, nargs="+", default=[1.0], help="TPC-H scale factors (default: 1)")
+    parser.add_argument("--runs", type=int, default=3, help="timed runs of each contestant (default: 3)")
+    parser.add_argument(
+        "--threads", type=int, nargs="+", help="for engines and scaling in memory (default: what the case has)"
+    )
     parser.add_argument(
         "--data",
         type=Path,
         default=DEFAULT_ROOT,
         help="folder that holds one sub-folder of tables per scale factor (default: %(default)s)",
     )
-    parser.add_argument("--json", type=Path, help="append results to this file as JSON lines")
+    parser.add_argument(
+        "--json", type=Path, help="append results to this file as JSON lines (default: a new one in bench/results)"
+    )
     return parser
 
 

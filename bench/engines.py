@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -12,6 +13,7 @@ from bench.harness import Bench, Case, Contestant, measure, report, step, verify
 from bench.workloads import Workload
 
 OURS = "sparkext"
+NAMED = ("sparse-shuffled", "composite-int32", "many-to-many-sparse")
 NOTES = """\
 Measured: from the Arrow tables in memory to the last Arrow record batch of the result: building every hash table or
 index, all joins, and the payload of all columns of all tables. One consumer takes the batches one by one, counts
@@ -23,7 +25,8 @@ that was fastest in the warm-up is timed. cpu s: median processor time of all th
 
 
 def cases() -> list[Case]:
-    """One case per workload, each on every number of threads."""
+    """One case per workload, each on all cores, or on every number of threads that is asked for."""
+    all_cores = (len(os.sched_getaffinity(0)),)
     titles = {
         "clustered": "lineitem, orders, supplier, part: keys as TPC-H generates them",
         "shuffled": "the same, lineitem in random order",
@@ -36,8 +39,11 @@ def cases() -> list[Case]:
         "many-to-many-sparse": "the same, keys spread over 64 bits: hash index",
     }
     return [
-        *(Case(f"engines.{name}", title, _runner(name), threaded=True) for name, title in titles.items()),
-        Case("engines.files", "the same as clustered, from Parquet files", _run_from_files, threaded=True),
+        *(
+            Case(f"engines.{name}", title, _runner(name), threaded=all_cores, named=name in NAMED)
+            for name, title in titles.items()
+        ),
+        Case("engines.files", "the same as clustered, from Parquet files", _run_from_files, threaded=all_cores),
     ]
 
 
@@ -50,7 +56,7 @@ def _workload(name: str, bench: Bench) -> Workload:
 
     with step("loading"):
         if name.startswith("many-to-many"):
-            synthetic = workloads.many_to_many(2_000_000, 200_000, 10)
+            synthetic = workloads.many_to_many(bench.sized(2_000_000), bench.sized(200_000), 10)
             return workloads.with_keys(synthetic, workloads.sparse) if "sparse" in name else synthetic
         tables = workloads.tpch(bench.scale_factor, bench.data)
         if name.startswith("composite"):

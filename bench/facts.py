@@ -7,7 +7,11 @@ import os
 import platform
 import re
 import subprocess
+from datetime import datetime, timezone
 from pathlib import Path
+
+from sparkext.errors import EnvironmentProblemError
+from sparkext.java import require_java
 
 PACKAGES = (
     "numpy",
@@ -17,12 +21,14 @@ PACKAGES = (
     "duckdb",
     "polars",
     "datafusion",
+    "sparkext",
 )
 
 
 def facts() -> dict[str, str]:
     """Name and value of everything that is worth stating above a table."""
     return {
+        "date": f"{datetime.now(timezone.utc):%Y-%m-%d %H:%M} UTC",
         "processor": _first(r"model name\s*:\s*(.+)", "/proc/cpuinfo") or platform.processor() or "unknown",
         "cores": str(len(os.sched_getaffinity(0))),
         "last-level cache": _cache(),
@@ -30,6 +36,7 @@ def facts() -> dict[str, str]:
         "load": " ".join(f"{load:.1f}" for load in os.getloadavg()),
         "system": f"{platform.system()} {platform.release()}, {' '.join(platform.libc_ver())}",
         "python": platform.python_version(),
+        "java": _java(),
         "packages": ", ".join(f"{name} {_version(name)}" for name in PACKAGES),
         "commit": _commit(),
     }
@@ -59,6 +66,13 @@ def _memory() -> str:
     return "unknown" if kib is None else f"{int(kib) / 2**20:.1f} GiB"
 
 
+def _java() -> str:
+    try:
+        return require_java()[1]
+    except EnvironmentProblemError:
+        return "absent"
+
+
 def _version(package: str) -> str:
     try:
         return importlib.metadata.version(package)
@@ -69,7 +83,9 @@ def _version(package: str) -> str:
 def _commit() -> str:
     try:
         named = _git("rev-parse", "--short", "HEAD")
-        return f"{named}, with uncommitted changes" if _git("status", "--porcelain") else named
+        # Results of earlier runs are no change of what is measured.
+        changed = _git("status", "--porcelain", "--", ":/", ":(exclude,top)bench/results", ":(exclude,top)docs/plots")
+        return f"{named}, with uncommitted changes" if changed else named
     except (OSError, subprocess.CalledProcessError):
         return "unknown"
 

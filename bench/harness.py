@@ -25,30 +25,42 @@ class WrongAnswerError(Exception):
     """Contestants disagree: nothing is timed."""
 
 
+TINY = 100
+"""By how much less there is of everything in a run that only shows that a case works."""
+
+
 @dataclass(frozen=True)
 class Bench:
-    """One run of one case: at a scale factor, on a number of threads."""
+    """One run of one case: at a scale factor, on a number of threads. `tiny`: only to see that the case works."""
 
     case: str
     scale_factor: float
     threads: int
     runs: int
     data: Path
-    json: Path | None = None
-    facts: dict[str, str] = field(default_factory=dict)
+    results: Path | None = None
+    tiny: bool = False
+
+    def sized(self, rows: int) -> int:
+        """The rows of a generated table: as many as given, or a small part of them."""
+        return max(1, rows // TINY) if self.tiny else rows
+
+    def folder(self, name: str) -> Path:
+        """Where tables that are generated under this name are kept, beside those of TPC-H."""
+        return self.data.parent / (f"{name}-tiny" if self.tiny else name)
 
     def record(self, **values: Any) -> None:
-        """Append one result to the JSON lines file, if one was asked for."""
-        if self.json is None:
+        """Append one result to the file of the run, if there is one. That begins with the facts."""
+        if self.results is None:
             return
         line = {
+            "suite": self.case.split(".")[0],
             "case": self.case,
             "scale_factor": self.scale_factor,
             "threads": self.threads,
             **values,
-            "facts": self.facts,
         }
-        with self.json.open("a") as stream:
+        with self.results.open("a") as stream:
             stream.write(json.dumps(line) + "\n")
 
 
@@ -56,16 +68,18 @@ class Bench:
 class Case:
     """What `python -m bench --list` shows and `python -m bench NAME` runs.
 
-    `scaled`: once per scale factor of TPC-H; `threaded`: once per number of threads, else on `threads` cores (None:
-    on all).
+    `scaled`: once per scale factor of TPC-H; `threaded`: once per number of threads, these if none are asked for; else
+    on `threads` cores (None: on all). What has to be fetched, takes long, or says little more than
+    its neighbours is run only when it is `named`.
     """
 
     name: str
     title: str
     run: Callable[[Bench], None]
     scaled: bool = True
-    threaded: bool = False
+    threaded: tuple[int, ...] = ()
     threads: int | None = None
+    named: bool = False
 
 
 @dataclass(frozen=True)
@@ -121,9 +135,14 @@ def verify(contestants: Sequence[Contestant]) -> object:
 
 
 def measure(contestants: Sequence[Contestant], runs: int) -> list[Timing]:
-    """Time everyone `runs` times, taking turns, after one more warm-up each, which also picks the form of a group."""
+    """Time everyone `runs` times, taking turns, after a warm-up, which also picks the form of a group.
+
+    Who is compared by what it answers when it is timed has been warmed up by `verify`.
+    """
     warm = {}
     for contestant in contestants:
+        if contestant.run is contestant.answer and not contestant.group:
+            continue
         with step(f"warming up: {contestant.name}"):
             warm[contestant.name], _ = _timed(contestant.run)
     timings = [Timing(contestant) for contestant in _fastest_forms(contestants, warm)]
@@ -142,6 +161,9 @@ def _fastest_forms(contestants: Sequence[Contestant], warm: Mapping[str, float])
         groups.setdefault(contestant.group or contestant.name, []).append(contestant)
     fastest = []
     for forms in groups.values():
+        if len(forms) == 1:
+            fastest += forms
+            continue
         first, *others = sorted(forms, key=lambda form: warm[form.name])
         fastest.append(first)
         for other in others:
@@ -159,11 +181,12 @@ def _timed(run: Callable[[], object]) -> tuple[float, float]:
 
 
 def record(bench: Bench, timings: Sequence[Timing], rows: int, **values: Any) -> None:
-    """Write the timings of one table as JSON lines. `rows` is what rates count."""
+    """Write the timings of one table as JSON lines. `rows` is what rates count; `part` names one of several tables."""
     for timing in timings:
         bench.record(
             contestant=timing.contestant.name,
             ours=timing.contestant.ours,
+            floor=timing.contestant.floor,
             rows=rows,
             seconds=timing.wall,
             cpu_seconds=timing.cpu,
@@ -172,9 +195,11 @@ def record(bench: Bench, timings: Sequence[Timing], rows: int, **values: Any) ->
         )
 
 
-def report(bench: Bench, timings: Sequence[Timing], rows: int, cpu: bool = True) -> None:
+def report(bench: Bench, timings: Sequence[Timing], rows: int, cpu: bool = True, **values: Any) -> None:
     """Print the table of one case, fastest first, and record it. `cpu`: all the work was done in this process."""
-    record(bench, timings, rows)
+    record(bench, timings, rows, **values)
+    if bench.tiny:  # who is fastest on so little data says nothing
+        return
     fastest = min(timing.median for timing in timings if not timing.contestant.floor)
     ours = min((timing.median for timing in timings if timing.contestant.ours), default=fastest)
     header = ["contestant", "median s", "min - max s", "Mrow/s", "x fastest", "x ours", "cpu s"]

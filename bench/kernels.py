@@ -47,16 +47,16 @@ def _run(bench: Bench, build: str) -> None:
     building = [Contestant(kind, make, partial(_built, make)) for kind, make in builders.items()]
     verify(building)
     built = measure(building, bench.runs)
-    record(bench, built, rows, table="build")
+    record(bench, built, rows, part="build")
     indexes = {kind: make() for kind, make in builders.items()}
     print(f"\nbuilding: {rows:,} rows\n\n{_build_table(built, indexes, rows)}")
     for kind, index in indexes.items():
-        bench.record(table="size", contestant=kind, bytes=index_bytes(index), bytes_per_row=index_bytes(index) / rows)
+        bench.record(part="size", contestant=kind, bytes=index_bytes(index), bytes_per_row=index_bytes(index) / rows)
 
     rates = {}
     for order, keys in probes.items():
         timings = _probe(bench, indexes, keys, build_keys)
-        record(bench, timings, len(keys), table="probe", order=order)
+        record(bench, timings, len(keys), part=f"probe, {order}")
         rates.update({(timing.contestant.name, order): _Rate.of(timing, len(keys)) for timing in timings})
     print(f"\nprobing: {len(probes['clustered']):,} rows\n\n{_probe_table(build, rates)}", flush=True)
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from bench.harness import step
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 
 @contextmanager
@@ -30,7 +30,7 @@ def spark_session(
 
     require_java()
     os.environ["PYSPARK_PYTHON"] = sys.executable
-    configured = {"spark.master": f"local[{tasks}]", "spark.driver.memory": f"{_heap_mib()}m", **settings}
+    configured = {"spark.master": f"local[{tasks}]", "spark.driver.memory": f"{heap_mib()}m", **settings}
     with step(f"starting Spark, {configured['spark.driver.memory']} of heap"):
         context = local_session("sparkext bench", configured, configure)
         spark = context.__enter__()
@@ -46,7 +46,15 @@ def make_look_changed(path: Path) -> None:
     os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns + 1_000_000))
 
 
-def _heap_mib() -> int:
+def assert_pipelined(frame: DataFrame) -> None:
+    """Raise if the plan has no pipeline: what is timed would not be this package."""
+    plan = str(frame._jdf.queryExecution().executedPlan())  # type: ignore[operator]
+    if "PipelinedJoin [" not in plan:
+        raise AssertionError(f"a pipeline was to run:\n{plan}")
+
+
+def heap_mib() -> int:
+    """The heap of a session: a third of what is free, within limits."""
     from sparkext.memory import process_probe
 
     free = process_probe().headroom()

@@ -1,0 +1,126 @@
+"""Chains of inner joins over Parquet files under an aggregate, as every engine is asked for them.
+
+The sink is the same for all: one row of a count and sums over all rows of the result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+Answer = tuple[int, ...]
+Paths = Mapping[str, Path]
+
+
+@dataclass(frozen=True)
+class Chain:
+    """`joins` are (build table, probe key, build key); `sums` are integer columns of any of the tables."""
+
+    probe: str
+    joins: Sequence[tuple[str, str, str]]
+    sums: Sequence[str]
+
+    def sql(self, hint: str = "") -> str:
+        """The query, with this hint of Spark's on every build side."""
+        names = ", ".join(build for build, _, _ in self.joins)
+        hints = f"/*+ {hint}({names}) */ " if hint else ""
+        sums = ", ".join(f"sum({column}) AS sum_{column}" for column in self.sums)
+        joins = "".join(f" JOIN {build} ON {probe} = {key}" for build, probe, key in self.joins)
+        return f"SELECT {hints}count(*) AS n, {sums} FROM {self.probe}{joins}"
+
+    @property
+    def tables(self) -> list[str]:
+        """All tables, the probe side first."""
+        return [self.probe, *(build for build, _, _ in self.joins)]
+
+
+def engines(chain: Chain, paths: Paths, threads: int) -> dict[str, Callable[[], Answer]]:
+    """The other engines by name. Each reads the files anew whenever it is asked."""
+    return {
+        "DuckDB": lambda: duckdb(chain, paths, threads),
+        "Polars": lambda: polars(chain, paths),
+        "DataFusion": lambda: datafusion(chain, paths, threads),
+        "Acero": lambda: acero(chain, paths, threads),
+    }
+
+
+def duckdb(chain: Chain, paths: Paths, threads: int) -> Answer:
+    """DuckDB, as it is."""
+    import duckdb as engine
+
+    with engine.connect() as connection:
+        connection.execute(f"SET threads = {threads}")
+        for name in chain.tables:
+            connection.execute(f"CREATE VIEW {name} AS SELECT * FROM read_parquet('{paths[name]}')")
+        [row] = connection.execute(chain.sql()).fetchall()
+    return tuple(map(int, row))
+
+
+def polars(chain: Chain, paths: Paths) -> Answer:
+    """Polars' streaming engine; build sides are those that are named, order is not maintained."""
+    import polars as engine
+
+    query = engine.scan_parquet(paths[chain.probe])
+    for build, probe_key, build_key in chain.joins:
+        query = query.join(
+            engine.scan_parquet(paths[build]),
+            left_on=probe_key,
+            right_on=build_key,
+            coalesce=False,
+            maintain_order="none",
+            build_side="force_right",
+        )
+    sums = [engine.col(column).sum().alias(f"sum_{column}") for column in chain.sums]
+    [row] = query.select(engine.len().alias("n"), *sums).collect(engine="streaming").rows()
+    return tuple(row)
+
+
+def datafusion(chain: Chain, paths: Paths, threads: int) -> Answer:
+    """DataFusion with as many partitions as threads, and filters pushed into its reader of Parquet."""
+    import datafusion as engine
+
+    config = (
+        engine.SessionConfig()
+        .with_target_partitions(threads)
+        .set("datafusion.execution.parquet.pushdown_filters", "true")
+    )
+    context = engine.SessionContext(config)
+    for name in chain.tables:
+        context.register_parquet(name, str(paths[name]))
+    [batch] = [batch for batch in context.sql(chain.sql()).collect() if batch.num_rows]
+    return tuple(int(column[0].as_py()) for column in batch.columns)
+
+
+def acero(chain: Chain, paths: Paths, threads: int) -> Answer:
+    """pyarrow's Acero: one declaration over scans of the columns that are needed."""
+    import pyarrow as pa
+    import pyarrow.dataset as ds
+    from pyarrow import acero as engine
+
+    pa.set_cpu_count(threads)
+    needed = {*chain.sums, *(key for _, *keys in chain.joins for key in keys)}
+
+    def scan(name: str) -> engine.Declaration:
+        source = ds.dataset(paths[name])
+        columns = {column: ds.field(column) for column in source.schema.names if column in needed}
+        return engine.Declaration("scan", engine.ScanNodeOptions(source, columns=columns))
+
+    def kept(plan: engine.Declaration, columns: Sequence[str]) -> engine.Declaration:
+        fields = [ds.field(column) for column in columns]
+        return engine.Declaration("project", engine.ProjectNodeOptions(fields, list(columns)), inputs=[plan])
+
+    def columns_of(name: str) -> list[str]:
+        return [column for column in ds.dataset(paths[name]).schema.names if column in needed]
+
+    columns = columns_of(chain.probe)
+    plan = kept(scan(chain.probe), columns)
+    for name, probe_key, build_key in chain.joins:
+        build = columns_of(name)
+        options = engine.HashJoinNodeOptions("inner", [probe_key], [build_key])
+        plan = engine.Declaration("hashjoin", options, inputs=[plan, kept(scan(name), build)])
+        columns += build
+    aggregates = [([], "count_all", None, "n"), *((column, "sum", None, f"sum_{column}") for column in chain.sums)]
+    plan = engine.Declaration("aggregate", engine.AggregateNodeOptions(aggregates), inputs=[plan])
+    table = plan.to_table(use_threads=threads > 1)
+    return tuple(table.column(name)[0].as_py() for name in table.column_names)

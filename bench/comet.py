@@ -1,0 +1,208 @@
+"""Apache DataFusion Comet, a native accelerator for Spark, in a Spark that it supports, beside this package in its own.
+
+`python -m bench.comet --install` makes the environment for it in .data/comet: a virtual environment with PySpark 3.5
+and Comet's jar from Maven Central, 450 MB. Nothing is fetched otherwise, and without it the cases are skipped.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import subprocess
+import sys
+import urllib.request
+import venv
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from bench import hard
+from bench.chains import Chain, Paths
+from bench.end_to_end import AGGREGATE_COLUMNS, SUMMED
+from bench.generated import written
+from bench.harness import Bench, Case, Contestant, measure, report, step, verify
+from bench.spark_session import heap_mib, spark_session
+
+COMET, SPARK = "0.12.0", "3.5.7"
+HOME = Path(__file__).parents[1] / ".data" / "comet"
+_JAR = f"comet-spark-spark3.5_2.12-{COMET}.jar"
+_URL = f"https://repo1.maven.org/maven2/org/apache/datafusion/comet-spark-spark3.5_2.12/{COMET}/{_JAR}"
+
+NOTES = f"""\
+Measured: as in hard. Comet {COMET} has no jar for Spark 4.1 or later, so it runs in PySpark {SPARK} and this package in
+the installed one: two sessions in two processes that take turns, with the same files, cores and heap. Comet's settings
+are those of its guides: its plugin and shuffle manager, as much memory off the heap as on it, and sort-merge joins
+replaced by hash joins where that was faster in the warm-up. That its operators run is checked. The same session with
+Comet switched off shows what the other version of Spark makes of it.
+`python -m bench.comet --install` fetches what is needed; these cases run only when they are named."""
+
+SETTINGS = {
+    "spark.plugins": "org.apache.spark.CometPlugin",
+    "spark.shuffle.manager": "org.apache.spark.sql.comet.execution.shuffle.CometShuffleManager",
+    "spark.comet.enabled": "true",
+    "spark.comet.exec.enabled": "true",
+    "spark.comet.exec.shuffle.enabled": "true",
+    "spark.memory.offHeap.enabled": "true",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+}
+
+
+@dataclass(frozen=True)
+class _Form:
+    """One way to ask the other session."""
+
+    name: str
+    hint: str
+    conf: Mapping[str, str]
+    group: str
+
+    @property
+    def uses_comet(self) -> bool:
+        return self.conf["spark.comet.enabled"] == "true"
+
+
+_ON = {"spark.comet.enabled": "true", "spark.comet.exec.replaceSortMergeJoin": "false"}
+_REPLACED = {**_ON, "spark.comet.exec.replaceSortMergeJoin": "true"}
+_OFF = {**_ON, "spark.comet.enabled": "false"}
+FORMS = (
+    _Form("Comet, default plan", "", _ON, "Comet"),
+    _Form("Comet, hash for sort-merge joins", "", _REPLACED, "Comet"),
+    _Form("Comet, broadcast hints", "BROADCAST", _ON, "Comet"),
+    _Form("Spark 3.5, default plan", "", _OFF, ""),
+)
+
+
+def cases() -> list[Case]:
+    """The hard joins, and three joins of TPC-H."""
+    return [
+        Case("comet.three-joins", "lineitem, orders, supplier, part; a count and four sums", _run_tpch, named=True),
+        *(
+            Case(f"comet.{name}", workload.title, partial(_run_hard, name), scaled=False, named=True)
+            for name, workload in hard.WORKLOADS.items()
+        ),
+    ]
+
+
+def _run_tpch(bench: Bench) -> None:
+    from sparkext.demo import JOINS
+    from sparkext.tpch import ensure_tables
+
+    folder = ensure_tables(bench.scale_factor, bench.data)
+    joins = [(table, probe, build) for table, probe, build in JOINS]
+    _compete(bench, Chain("lineitem", joins, SUMMED), {name: folder / f"{name}.parquet" for name in AGGREGATE_COLUMNS})
+
+
+def _run_hard(name: str, bench: Bench) -> None:
+    workload = hard.WORKLOADS[name]
+    _compete(bench, workload.chain, written(bench, f"hard.{name}", lambda: workload.tables(bench)))
+
+
+def _compete(bench: Bench, chain: Chain, paths: Paths) -> None:
+    from sparkext import configure
+
+    if not installed(HOME):
+        print("skipped: `python -m bench.comet --install` fetches Comet and the Spark that it runs in")
+        return
+    with (
+        spark_session(bench.threads, configure, **{"spark.sparkext.mode": "hint"}) as spark,
+        _comet_session(bench, {name: str(paths[name]) for name in chain.tables}) as ask,
+    ):
+        others = [_contestant(form, chain, ask) for form in FORMS]
+        contestants = [*hard.spark_contestants(spark, chain, paths, ("BROADCAST",)), *others]
+        print(f"all agree on {verify(contestants)}")
+        rows = spark.read.parquet(str(paths[chain.probe])).count()
+        versions = {"comet": COMET, "comet_spark": SPARK}
+        report(bench, measure(contestants, bench.runs), rows, cpu=False, **versions)
+
+
+def _contestant(form: _Form, chain: Chain, ask: Callable[[dict[str, Any]], Any]) -> Contestant:
+    def run() -> object:
+        answer = ask({"sql": chain.sql(form.hint), "conf": form.conf})
+        if answer["comet"] != form.uses_comet:
+            raise AssertionError(f"{form.name} has another plan:\n{answer['plan']}")
+        return tuple(answer["row"])
+
+    return Contestant(form.name, run, run, group=form.group)
+
+
+@contextmanager
+def _comet_session(bench: Bench, tables: Mapping[str, str]) -> Iterator[Callable[[dict[str, Any]], Any]]:
+    """Start the other Spark; yields a function that sends it a query and returns what it answers."""
+    heap = f"{heap_mib()}m"
+    settings = {
+        **SETTINGS,
+        "spark.master": f"local[{bench.threads}]",
+        "spark.driver.memory": heap,
+        "spark.memory.offHeap.size": heap,
+        "spark.jars": str(HOME / _JAR),
+        "spark.driver.extraClassPath": str(HOME / _JAR),
+    }
+    script = Path(__file__).with_name("comet_session.py")
+    with (HOME / "session.log").open("w") as log:
+        process = subprocess.Popen(
+            [str(_python(HOME)), str(script)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True
+        )
+    assert process.stdin is not None and process.stdout is not None
+    stdin, stdout = process.stdin, process.stdout
+
+    def ask(question: dict[str, Any]) -> Any:
+        stdin.write(json.dumps(question) + "\n")
+        stdin.flush()
+        line = stdout.readline()
+        if not line:
+            raise RuntimeError(f"the session of Comet ended; see {HOME / 'session.log'}")
+        return json.loads(line)
+
+    try:
+        with step(f"starting Spark {SPARK} with Comet {COMET}"):
+            ask({"settings": settings, "tables": tables})
+        yield ask
+    finally:
+        stdin.close()
+        process.wait(60)
+
+
+def installed(home: Path) -> bool:
+    """Whether everything is there."""
+    return (home / _JAR).exists() and _python(home).exists()
+
+
+def _python(home: Path) -> Path:
+    return home / "venv" / "bin" / "python"
+
+
+def install(home: Path) -> None:
+    """Make the environment, and fetch the jar, whose checksum has to be Maven Central's."""
+    home.mkdir(parents=True, exist_ok=True)
+    if not _python(home).exists():
+        venv.create(home / "venv", with_pip=True)
+    # PySpark 3.5 still needs distutils from setuptools where Python has none.
+    packages = [f"pyspark=={SPARK}", "setuptools<81"]
+    subprocess.run([str(_python(home)), "-m", "pip", "install", "--quiet", *packages], check=True)
+    if not (home / _JAR).exists():
+        with urllib.request.urlopen(_URL, timeout=300) as found, urllib.request.urlopen(f"{_URL}.sha1") as stated:
+            content, checksum = found.read(), stated.read().decode().split()[0]
+        if hashlib.sha1(content).hexdigest() != checksum:
+            raise RuntimeError(f"{_URL} arrived damaged")
+        (home / _JAR).write_bytes(content)
+
+
+def main() -> int:
+    """Install, if asked to."""
+    parser = argparse.ArgumentParser(prog="python -m bench.comet", description=__doc__)
+    parser.add_argument("--install", action="store_true", required=True, help="fetch PySpark 3.5 and Comet's jar")
+    parser.parse_args()
+    install(HOME)
+    print(f"{HOME} is ready: python -m bench comet")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,60 @@
+"""The other Spark of the comet suite, in a process of its own: queries come in as JSON lines, answers go out as such.
+
+It runs in an environment that has PySpark 3.5 and nothing of this package.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def main() -> None:
+    """Start Spark with the settings of the first line; answer every line until there is none."""
+    # What else writes to stdout must not come between the answers.
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
+    first = json.loads(sys.stdin.readline())
+    spark = _started(first["settings"])
+    _say(answers, {"version": spark.version})
+    for line in sys.stdin:
+        _say(answers, _answered(spark, json.loads(line), first["tables"]))
+    spark.stop()
+
+
+def _started(settings: dict[str, str]) -> SparkSession:
+    from pyspark.sql import SparkSession
+
+    builder = SparkSession.builder.appName("comet")
+    for key, value in settings.items():
+        builder = builder.config(key, value)
+    spark = builder.getOrCreate()
+    spark.sparkContext.setLogLevel("ERROR")
+    return spark
+
+
+def _answered(spark: SparkSession, question: dict[str, Any], tables: dict[str, str]) -> dict[str, Any]:
+    for key, value in question["conf"].items():
+        spark.conf.set(key, value)
+    for name, path in tables.items():
+        spark.read.parquet(path).createOrReplaceTempView(name)
+    frame = spark.sql(question["sql"])
+    [row] = frame.collect()
+    plan = str(frame._jdf.queryExecution().executedPlan().toString())
+    joins = [line for line in plan.splitlines() if "Join" in line]
+    native = bool(joins) and all("Comet" in line for line in joins)
+    return {"row": [int(value) for value in row], "comet": native, "plan": plan}
+
+
+def _say(stream: Any, answer: dict[str, Any]) -> None:
+    stream.write(json.dumps(answer) + "\n")
+    stream.flush()
+
+
+if __name__ == "__main__":
+    main()

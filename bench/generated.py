@@ -1,0 +1,61 @@
+"""Generated tables as Parquet files, kept for the next run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from bench.harness import Bench, step
+
+Columns = Mapping[str, Any]
+SEED = 20_240_607
+
+
+def written(
+    bench: Bench, name: str, tables: Callable[[], Mapping[str, Columns]], row_group: int = 1 << 20
+) -> dict[str, Path]:
+    """Write the tables as Parquet under this name, if no earlier run has; return a file for each.
+
+    Whoever changes what is generated removes the folder, or gives it another name.
+    """
+    folder = bench.folder(name)
+    folder.mkdir(parents=True, exist_ok=True)
+    made = folder / "complete"
+    if not made.exists():
+        with step(f"writing {folder}"):
+            for table, columns in tables().items():
+                pq.write_table(pa.table(dict(columns)), folder / f"{table}.parquet", row_group_size=row_group)
+            made.touch()
+    return {path.stem: path for path in sorted(folder.glob("*.parquet"))}
+
+
+def star(rows: int, dimension_rows: int, dimensions: int) -> dict[str, Columns]:
+    """A fact table with a random key of each dimension; dimensions in random order, each with one number."""
+    generator = np.random.default_rng(SEED)
+    fact: dict[str, Any] = {"f_value": generator.integers(0, 1000, rows)}
+    tables: dict[str, Columns] = {"fact": fact}
+    for number in range(1, dimensions + 1):
+        fact[f"f_key{number}"] = generator.integers(0, dimension_rows, rows)
+        tables[f"dim{number}"] = {
+            f"d{number}_key": generator.permutation(dimension_rows),
+            f"d{number}_value": generator.integers(0, 1000, dimension_rows),
+        }
+    return tables
+
+
+def power_law_edges(edges: int, nodes: int, power: float) -> tuple[np.ndarray, np.ndarray]:
+    """Ends of random edges; the nodes' expected degrees fall with the given power of their rank, in both directions."""
+    generator = np.random.default_rng(SEED)
+    weights = np.arange(1, nodes + 1) ** -power
+    shares = np.cumsum(weights / weights.sum())
+    numbers = generator.permutation(nodes)
+    # Another order of nodes for each direction: who follows many is not who is followed by many.
+    other = generator.permutation(nodes)
+    source = numbers[np.searchsorted(shares, generator.random(edges)).clip(max=nodes - 1)]
+    target = other[np.searchsorted(shares, generator.random(edges)).clip(max=nodes - 1)]
+    return source, target

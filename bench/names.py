@@ -1,0 +1,38 @@
+"""What the cases are called where people look at them, and in which order suites come."""
+
+from __future__ import annotations
+
+NAMES = {
+    "end_to_end.one-join": "lineitem ⋈ orders, without the jar",
+    "end_to_end.three-joins": "three TPC-H joins, without the jar",
+    "end_to_end.aggregate": "three TPC-H joins, sums, without the jar",
+    "scan.one-join": "lineitem ⋈ orders",
+    "scan.three-joins": "three TPC-H joins",
+    "scan.aggregate": "three TPC-H joins, sums",
+    "ordered.points": "1 M points in 20 K intervals",
+    "ordered.many-points": "20 M points in 1 M intervals",
+    "ordered.overlap": "overlaps of 2 M and 2 M intervals",
+    "ordered.theta": "200 K points near 20 K lines",
+    "ordered.asof": "2 M rows as of 1 M",
+    "ordered.many-asof": "10 M rows as of 5 M",
+    "hard.graph": "paths in a power-law graph",
+    "hard.skew": "keys by Zipf's law",
+    "hard.strings": "keys that are text",
+    "comet.three-joins": "beside Comet: three TPC-H joins, sums",
+    "comet.graph": "beside Comet: paths in a power-law graph",
+    "comet.skew": "beside Comet: keys by Zipf's law",
+    "comet.strings": "beside Comet: keys that are text",
+    "engines.clustered": "in memory: three TPC-H joins",
+    "engines.shuffled": "in memory: the same, shuffled",
+    "engines.sparse": "in memory: keys over 64 bits",
+    "engines.sparse-shuffled": "in memory: keys over 64 bits, shuffled",
+    "engines.strings": "in memory: keys that are text",
+    "engines.composite": "in memory: two int64 keys",
+    "engines.composite-int32": "in memory: two int32 keys",
+    "engines.many-to-many": "in memory: ten matches a row",
+    "engines.many-to-many-sparse": "in memory: ten matches, keys over 64 bits",
+    "engines.files": "from files: three TPC-H joins",
+    "tpch.queries": "TPC-H",
+    "tpch.aggregates": "TPC-H, aggregated",
+    "tpcds.queries": "TPC-DS",
+}

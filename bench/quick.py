@@ -1,0 +1,29 @@
+"""What `python -m bench --quick` runs: cases of every suite that tiny data can show to work, in one process.
+
+Sessions with the extension come first: a JVM that was started without it cannot load it any more.
+"""
+
+from __future__ import annotations
+
+SCALE_FACTOR = 0.01
+
+QUICK = (
+    "scan.aggregate",
+    "ordered.points",
+    "ordered.asof",
+    "hard.graph",
+    "hard.strings",
+    "tpch.queries",
+    "tpcds.queries",
+    "end_to_end.one-join",
+    "memory.one-copy",
+    "memory.index-bytes",
+    "micro.kernels",
+    "kernels.orders",
+    "engines.clustered",
+    "engines.strings",
+    "engines.composite",
+    "engines.files",
+    "scaling.joins",
+    "controller.cost.clustered",
+)

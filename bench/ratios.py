@@ -1,0 +1,79 @@
+"""How many times as long the others take: what the report draws and lists."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from statistics import median
+
+from bench.result_files import Key, Timed
+
+SPARK, HINTED = "Spark, default plan", "Spark, hinted"
+
+
+@dataclass(frozen=True)
+class Ratio:
+    """One competitor beside one of our contestants: over 1 is our win."""
+
+    engine: str
+    contestant: str
+    value: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class Row:
+    """One of our contestants in one table, and the fastest form of every competitor."""
+
+    key: Key
+    ours: Timed
+    ratios: tuple[Ratio, ...]
+
+    @property
+    def nearest(self) -> Ratio:
+        """The competitor that is fastest."""
+        return min(self.ratios, key=lambda ratio: ratio.value)
+
+    def against(self, engine: str) -> Ratio | None:
+        """The ratio to one competitor, if it took part."""
+        return next((ratio for ratio in self.ratios if ratio.engine == engine), None)
+
+
+def engine(timed: Timed) -> str:
+    """Name the competitor: Spark's hinted plans are one of their own, as a user has to write the hints."""
+    if timed.engine != "Spark":
+        return timed.engine
+    return HINTED if "hint" in timed.contestant or "bins" in timed.contestant else SPARK
+
+
+def compared(tables: Mapping[Key, Sequence[Timed]]) -> list[Row]:
+    """The rows that stand for themselves: not the steps of a series, nor sizes of this package against each other."""
+    return [row for row in rows(tables) if row.key.suite not in ("scaling", "controller")]
+
+
+def rows(tables: Mapping[Key, Sequence[Timed]]) -> list[Row]:
+    """A row for each of our contestants that has a competitor."""
+    found = []
+    for key, table in tables.items():
+        fastest: dict[str, Timed] = {}
+        for timed in table:
+            if not timed.ours and not timed.floor:
+                known = fastest.get(engine(timed))
+                if known is None or median(timed.seconds) < median(known.seconds):
+                    fastest[engine(timed)] = timed
+        for ours in (timed for timed in table if timed.ours):
+            ratios = tuple(_ratio(name, timed, ours) for name, timed in fastest.items())
+            if ratios:
+                found.append(Row(key, ours, ratios))
+    return found
+
+
+def _ratio(name: str, other: Timed, ours: Timed) -> Ratio:
+    return Ratio(
+        name,
+        other.contestant,
+        median(other.seconds) / median(ours.seconds),
+        min(other.seconds) / max(ours.seconds),
+        max(other.seconds) / min(ours.seconds),
+    )

@@ -1,0 +1,109 @@
+"""Result files: a first line with the facts of machine and versions, then a line for each contestant of each table."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+TINY = "tiny: shows that cases work, and no times"
+"""What the facts of a quick run say about its data."""
+
+
+class Key(NamedTuple):
+    """One table of results: contestants of one key did the same work."""
+
+    case: str
+    part: str
+    scale_factor: float
+    threads: int
+
+    @property
+    def suite(self) -> str:
+        """The suite of the case."""
+        return self.case.split(".")[0]
+
+    def __str__(self) -> str:
+        part = f", {self.part}" if self.part else ""
+        return f"{self.case}{part}, sf {self.scale_factor:g}, {self.threads} thread{'s' * (self.threads > 1)}"
+
+
+@dataclass(frozen=True)
+class Timed:
+    """All runs of one contestant, in seconds; `ours` did it with this package, a `floor` did less than the job."""
+
+    key: Key
+    contestant: str
+    ours: bool
+    floor: bool
+    rows: int
+    seconds: tuple[float, ...]
+    values: dict[str, Any]
+
+    @property
+    def engine(self) -> str:
+        """The contestant without the form that it ran in."""
+        return self.contestant.split(",")[0]
+
+
+@dataclass(frozen=True)
+class Results:
+    """One file: the facts, what was timed, and all other lines as they are."""
+
+    name: str
+    facts: dict[str, str]
+    timed: list[Timed] = field(default_factory=list)
+    others: list[dict[str, Any]] = field(default_factory=list)
+
+    def tables(self) -> dict[Key, list[Timed]]:
+        """The contestants of each table, in the order of the file; the last of several runs of one counts."""
+        found: dict[Key, dict[str, Timed]] = {}
+        for timed in self.timed:
+            found.setdefault(timed.key, {})[timed.contestant] = timed
+        return {key: list(each.values()) for key, each in found.items()}
+
+
+def read(path: Path) -> Results:
+    """Read a file of the harness.
+
+    Raises
+    ------
+    ValueError
+        Names the line that is none of it.
+    """
+    results = Results(path.stem, {})
+    for number, text in enumerate(path.read_text().splitlines(), start=1):
+        try:
+            line = json.loads(text)
+        except json.JSONDecodeError as error:
+            raise ValueError(f"{path}, line {number}: {error}") from None
+        results.facts.update(line.pop("facts", {}))
+        if "contestant" in line and isinstance(line.get("seconds"), list):
+            results.timed.append(_timed(line))
+        elif "case" in line:
+            results.others.append(line)
+    if not results.facts:
+        raise ValueError(f"{path} does not begin with the facts of machine and versions")
+    return results
+
+
+def _timed(line: dict[str, Any]) -> Timed:
+    return Timed(
+        Key(line["case"], line.get("part", ""), line["scale_factor"], line["threads"]),
+        line["contestant"],
+        line["ours"],
+        line.get("floor", False),
+        line["rows"],
+        tuple(line["seconds"]),
+        line,
+    )
+
+
+def merged(files: Sequence[Results]) -> dict[Key, list[Timed]]:
+    """The tables of several files; where two have the same, the later one's counts."""
+    found: dict[Key, list[Timed]] = {}
+    for results in files:
+        found.update(results.tables())
+    return found

@@ -1,0 +1,73 @@
+"""TPC-DS queries with hard joins, planned by the session extension in auto mode against the mode off."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+from bench.harness import Bench, Case, step
+from bench.tpch import compare, print_comparison
+from sparkext.errors import EnvironmentProblemError
+
+NOTES = """\
+Measured: as in tpch. Of the 99 queries those whose joins are hard: 72 (inventory by item alone, a week compared
+afterwards), 93 and 24 (sales with their returns, on two keys), 16 and 95 (EXISTS, and a join of web sales with
+themselves, many to many), and 7, a star. Parameters are the specification's; tables are made by tpcgen-cli."""
+
+QUERIES = (7, 16, 24, 72, 93, 95)
+TINY_QUERIES = (7, 93)
+_FOLDER = Path(__file__).parent / "tpcds_queries"
+
+
+def cases() -> list[Case]:
+    """All queries in one table."""
+    return [Case("tpcds.queries", "six queries with hard joins, auto mode against off", _run)]
+
+
+def _run(bench: Bench) -> None:
+    from bench.spark_session import spark_session
+    from sparkext import configure
+
+    folder = ensure_tables(bench)
+    with spark_session(bench.threads, configure) as spark:
+        for path in sorted(folder.glob("*.parquet")):
+            spark.read.parquet(str(path)).createOrReplaceTempView(path.stem)
+        numbers = TINY_QUERIES if bench.tiny else QUERIES
+        rows = [compare(bench, spark, f"q{number:02}", query(number)) for number in numbers]
+    print_comparison(rows)
+
+
+def query(number: int) -> str:
+    """The text of a query."""
+    return (_FOLDER / f"q{number:02}.sql").read_text()
+
+
+def ensure_tables(bench: Bench) -> Path:
+    """Return the folder with a Parquet file for each table, which is made if it is not there.
+
+    Raises
+    ------
+    EnvironmentProblemError
+        There is no tpcgen-cli, or it failed.
+    """
+    folder = bench.data.parent / "tpcds" / f"sf{bench.scale_factor:g}"
+    if folder.is_dir():
+        return folder
+    beside = Path(sys.executable).parent / "tpcgen-cli"
+    generator = str(beside) if os.access(beside, os.X_OK) else shutil.which("tpcgen-cli")
+    if generator is None:
+        raise EnvironmentProblemError('tpcgen-cli, which makes the tables, is missing: pip install "sparkext[bench]"')
+    partial = folder.with_name(f".{folder.name}.{os.getpid()}")
+    try:
+        with step(f"generating TPC-DS tables, scale factor {bench.scale_factor:g}"):
+            command = [generator, "tpcds", "parquet", "-s", f"{bench.scale_factor:g}", f"--output-dir={partial}"]
+            ended = subprocess.run(command, capture_output=True, text=True, check=False)
+        if ended.returncode:
+            raise EnvironmentProblemError(f"tpcgen-cli failed: {ended.stderr[-500:]}")
+        partial.rename(folder)
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+    return folder

@@ -1,0 +1,78 @@
+"""The harness: what is listed, what is chosen, and that a wrong answer is never timed."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from bench.__main__ import all_cases
+from bench.harness import Bench, Contestant, WrongAnswerError, measure, report, verify
+from bench.names import NAMES
+from bench.quick import QUICK
+from bench.result_files import TINY, read
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_what_is_quick_and_what_is_named_exists() -> None:
+    cases = all_cases()
+    assert set(QUICK) | set(NAMES) <= set(cases)
+    assert not any(cases[name].named for name in QUICK)
+
+
+def test_a_wrong_answer_is_not_timed() -> None:
+    right, wrong = (
+        Contestant(name, lambda: None, lambda answer=answer: answer) for name, answer in [("a", 1), ("b", 2)]
+    )
+    with pytest.raises(WrongAnswerError, match=r"a  1\n +b  2"):
+        verify([right, wrong])
+
+
+def test_contestants_take_turns_and_are_recorded(tmp_path: Path) -> None:
+    said: list[str] = []
+    contestants = [Contestant(name, lambda name=name: said.append(name), lambda: 0) for name in ("sparkext", "b")]
+    results = tmp_path / "results.jsonl"
+    results.write_text(json.dumps({"facts": {"cores": "2"}}) + "\n")
+    bench = Bench("engines.clustered", 1.0, 2, 3, tmp_path, results)
+    timings = measure(contestants, bench.runs)
+    assert said == ["sparkext", "b"] * 4  # a warm-up, then three runs
+    report(bench, timings, 10, part="first")
+    [table] = read(results).tables().values()
+    assert [(timed.contestant, len(timed.seconds), timed.key.part) for timed in table] == [
+        ("sparkext", 3, "first"),
+        ("b", 3, "first"),
+    ]
+
+
+def test_cases_without_spark_run_on_tiny_data(tmp_path: Path) -> None:
+    """All engines on one thread pool of their own: a process that is limited to two threads before it imports them."""
+    results = tmp_path / "results.jsonl"
+    names = ["kernels.supplier", "engines.many-to-many-sparse", "engines.strings", "scaling.joins"]
+    command = [
+        sys.executable,
+        "-m",
+        "bench",
+        "--quick",
+        *names,
+        "--json",
+        str(results),
+        "--data",
+        str(tmp_path / "tpch"),
+    ]
+    ran = subprocess.run(command, cwd=ROOT, env=os.environ, capture_output=True, text=True, timeout=300, check=False)
+    assert ran.returncode == 0, ran.stdout[-2000:] + ran.stderr[-2000:]
+    assert read(results).facts["data"] == TINY
+    found = {(key.case, timed.engine) for key, table in read(results).tables().items() for timed in table}
+    assert {engine for case, engine in found if case == "engines.strings"} == {
+        "sparkext",
+        "DuckDB",
+        "Polars",
+        "Acero",
+        "DataFusion",
+    }
+    assert {case for case, _ in found} == set(names)

@@ -1,0 +1,129 @@
+"""The report tells wins from losses, keeps the latest of two results, and needs nothing beside itself."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bench import report
+from bench.fit import exponent
+from bench.ratios import HINTED, SPARK, compared
+from bench.result_files import TINY, Key, merged, read
+
+FACTS = {"date": "2026-01-01 10:00 UTC", "processor": "made up <fast>", "cores": "2", "packages": "pyspark 4.3.0"}
+
+
+def line(case: str, contestant: str, seconds: list[float], **values: Any) -> dict[str, Any]:
+    return {
+        "suite": case.split(".")[0],
+        "case": case,
+        "scale_factor": 1.0,
+        "threads": 2,
+        "contestant": contestant,
+        "ours": contestant.startswith("sparkext"),
+        "rows": 10,
+        "seconds": seconds,
+        **values,
+    }
+
+
+def write(path: Path, lines: list[dict[str, Any]], **facts: str) -> Path:
+    path.write_text("".join(json.dumps(each) + "\n" for each in [{"facts": {**FACTS, **facts}}, *lines]))
+    return path
+
+
+SCAN = [
+    line("scan.one-join", "sparkext, cold", [2.0, 2.2, 1.8]),
+    line("scan.one-join", "Spark, default plan", [6.0, 5.0, 7.0]),
+    line("scan.one-join", "Spark, merge hints", [5.0]),
+    line("scan.one-join", "Spark, broadcast hints", [1.0]),
+    line("scan.one-join", "(floor: nothing)", [0.5], floor=True),
+]
+GROWTH = [
+    line("scaling.data", "sparkext", [0.1 * size], part=f"{size} times the data", size=size, of="times the data")
+    for size in (1, 2, 4, 8)
+]
+
+
+def test_spark_and_its_hinted_plans_are_two_competitors_and_a_floor_is_none(tmp_path: Path) -> None:
+    [row] = compared(merged([read(write(tmp_path / "a.jsonl", SCAN))]))
+    assert {ratio.engine: ratio.value for ratio in row.ratios} == {SPARK: 3.0, HINTED: 0.5}
+    assert row.nearest.contestant == "Spark, broadcast hints"
+    assert row.against(SPARK).low == pytest.approx(5.0 / 2.2)
+
+
+def test_series_are_no_comparisons_of_their_own(tmp_path: Path) -> None:
+    lines = [*GROWTH, line("scaling.data", "DuckDB", [1.0], part="1 times the data", size=1, of="times the data")]
+    assert compared(merged([read(write(tmp_path / "a.jsonl", lines))])) == []
+
+
+def test_the_later_file_counts_whatever_the_order(tmp_path: Path) -> None:
+    later = write(tmp_path / "a.jsonl", [line("scan.one-join", "sparkext, cold", [9.0])], date="2026-02-01 10:00 UTC")
+    earlier = write(tmp_path / "b.jsonl", SCAN)
+    report.main([str(later), str(earlier), "--out", str(tmp_path / "out")])
+    page = (tmp_path / "out" / "report.html").read_text()
+    assert "Nowhere in these files" in page
+    tables = merged([read(earlier), read(later)])
+    assert [timed.seconds for timed in tables[Key("scan.one-join", "", 1.0, 2)]] == [(9.0,)]
+
+
+def test_the_page_holds_everything_and_its_losses(tmp_path: Path) -> None:
+    memory = [
+        {
+            "case": "memory.fan-out",
+            "scale_factor": 1.0,
+            "threads": 2,
+            "fan_out": fan_out,
+            "peak": 4 << 28,
+            "baseline": 1,
+        }
+        for fan_out in (1, 1000)
+    ]
+    out = tmp_path / "out"
+    assert report.main([str(write(tmp_path / "a.jsonl", [*SCAN, *GROWTH, *memory])), "--out", str(out)]) == 0
+    page = (out / "report.html").read_text()
+    assert not re.search(r'(?:src|href)="(?!#)|@import|<script', page)
+    assert "made up &lt;fast&gt;" in page
+    assert 'class="lose">0.50×' in page
+    assert page.count("<svg") == 3
+    assert "#0000" not in page  # every placeholder of a colour is a variable of the page
+    assert sorted(path.name for path in out.glob("*.png")) == [
+        f"{name}{suffix}.png" for name in ("against-spark", "growth", "memory") for suffix in ("-dark", "")
+    ]
+
+
+def test_the_trace_of_budgets_is_drawn(tmp_path: Path) -> None:
+    trace = {
+        "case": "controller.follow.group",
+        "events": [[10.0, "begins"], [12.0, "limit halved"]],
+        "samples": [[10.0, 600 << 20, 100 << 20], [12.0, 300 << 20, 200 << 20]],
+        "decisions": [[10.0 + step / 1000, step % 4, (500 - step // 10) << 20, 1000, 900] for step in range(4000)],
+    }
+    write(tmp_path / "a.jsonl", [])
+    with (tmp_path / "a.jsonl").open("a") as stream:
+        stream.write(json.dumps(trace) + "\n")
+    assert report.main([str(tmp_path / "a.jsonl"), "--out", str(tmp_path / "out")]) == 0
+    assert (tmp_path / "out" / "budgets.png").exists()
+    assert "How the budgets followed the memory" in (tmp_path / "out" / "report.html").read_text()
+
+
+def test_times_of_a_quick_run_become_no_picture(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    quick = write(tmp_path / "quick.jsonl", SCAN, data=TINY)
+    assert report.main([str(quick), "--out", str(tmp_path / "out")]) == 2
+    assert "quick" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
+def test_only_files_with_a_name_are_taken_by_themselves(tmp_path: Path) -> None:
+    for name in ("run-20260101-100000", "xeon"):
+        write(tmp_path / f"{name}.jsonl", SCAN)
+    assert [path.name for path in report.named_files(tmp_path)] == ["xeon.jsonl"]
+
+
+@pytest.mark.parametrize("power", [0.5, 1.0, 1.3])
+def test_exponents_are_found(power: float) -> None:
+    assert exponent([1, 2, 4, 8], [3 * size**power for size in (1, 2, 4, 8)]) == pytest.approx(power)
