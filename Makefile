@@ -4,6 +4,7 @@
 #   make test          lint, then every test
 #   make bench         the benchmarks
 #   make study         how operators hand on their rows, under real memory limits: half an hour
+#   make notebook      examples/tour.ipynb from examples/tour.py, with the results of a run
 #   make lint          ruff, and mypy on the package as it installs
 #   make wheel         dist/*.whl and dist/*.tar.gz
 #   make clean         remove what make made, except the generated TPC-H data in .data
@@ -18,7 +19,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 python  = $(or $(wildcard $(BIN)/python),$(PYTHON))
 
-.PHONY: demo test bench study lint wheel clean java python
+.PHONY: demo test bench study notebook lint wheel clean java python
 .NOTPARALLEL:
 .DEFAULT_GOAL := help
 .PHONY: help
@@ -44,6 +45,9 @@ bench: java $(VENV)/.has-bench
 study: $(VENV)/.has-bench
 	$(BIN)/python -m bench.study --out bench/results/study.jsonl
 	$(BIN)/python -m bench.study_plots bench/results/study.jsonl docs
+
+notebook: java $(VENV)/.has-dev
+	$(BIN)/python examples/make_notebook.py
 
 # mypy cannot see through an editable install whose folders lie side by side, so it reads an installed copy.
 lint: $(VENV)/.has-dev
