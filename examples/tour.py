@@ -36,7 +36,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 import sparkext
 
-builder = SparkSession.builder.master("local[2]").config("spark.sparkext.memory.maxBytes", "288m")
+builder = SparkSession.builder.master("local[2]").config("spark.sparkext.memory.maxBytes", "220m")
 spark = sparkext.configure(builder.config("spark.ui.enabled", "false")).getOrCreate()
 show = getattr(builtins, "display", print)  # a notebook has a richer way to show things than a script
 
@@ -87,7 +87,7 @@ print(f"{ours[1]:,} rows, the same from both. Spark's own plan: {sparks[0]:.2f} 
 # ## An explosion, under a memory limit
 #
 # A join is as large as its keys say, and a few frequent keys can make billions of rows of it. Here each of 1,000 events
-# finds 12,000 notes of a hundred bytes: 12 million rows, well over a gigabyte. Each worker may take 288 MiB,
+# finds 12,000 notes of a hundred bytes: 12 million rows, well over a gigabyte. Each worker may take 220 MiB,
 # of which Python and the kernels need most before a single row is joined.
 #
 # Before each call an operator is given a budget of rows, from the memory that is free just then. It stops when that is

@@ -122,12 +122,12 @@ def _headroom_panel(columns: list[_Column], span: float, joins: Sequence[JoinRep
 def _budget_panel(operators: list[list[_Column]], span: float, joins: Sequence[JoinReport]) -> list[str]:
     top, bottom = _BUDGET_PANEL
     every = [column for columns in operators for column in columns]
-    low = math.floor(math.log10(max(min(column.low for column in every), 1)))
-    high = max(math.log10(max(column.high for column in every)) + 0.1, low + 1)
-    panel = _Panel(top, bottom, span, lambda value: (math.log10(max(value, 1)) - low) / (high - low))
+    most = max(column.high for column in every) * 1.2
+    least = min(min(column.low for column in every) / 1.2, most / 4)
+    panel = _Panel(top, bottom, span, lambda value: math.log(value / least) / math.log(most / least))
     parts = [_text(_LEFT - 70, top - 16, "Budget: rows that an operator might produce in its next call", weight=600)]
-    for power in range(low, math.floor(high) + 1):
-        parts += _grid_line(panel.y(10**power), short(10**power))
+    for tick in _log_ticks(least, most):
+        parts += _grid_line(panel.y(tick), short(tick))
     ends = []
     for number, (columns, join) in enumerate(zip(operators, joins, strict=True)):
         if not columns:
@@ -173,6 +173,13 @@ def _decimal_step(span: float) -> float:
     """A round number, of which four to ten fit into the span."""
     magnitude = 10.0 ** math.floor(math.log10(span / 4))
     return max(factor * magnitude for factor in (1, 2, 5) if factor * magnitude <= span / 4)
+
+
+def _log_ticks(least: float, most: float) -> list[float]:
+    """Powers of ten between the two, with twice and five times these where there are few."""
+    powers = [10.0**power for power in range(math.floor(math.log10(least)), math.floor(math.log10(most)) + 1)]
+    factors = (1, 2, 5) if most / least < 50 else (1,)
+    return [factor * power for power in powers for factor in factors if least <= factor * power <= most]
 
 
 def _byte_steps(highest: float) -> tuple[float, int]:
