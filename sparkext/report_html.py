@@ -71,7 +71,7 @@ def _row(number: int, join: JoinReport, share: float) -> str:
         _cell(operator, "text-align:left;white-space:normal;min-width:230px;max-width:420px"),
         _cell("" if join.build_rows is None else f"{join.build_rows:,}{_aside(size(join.build_bytes or 0))}"),
         _cell(_index(join)),
-        _cell(f"{join.rows_in:,}{_aside(f'→ {join.rows_out:,}')}"),
+        _cell(f"{join.rows_in:,}{_aside(f'→ {join.rows_out:,}')}{_tried(join)}"),
         _cell(ratio(join.fan_out)),
         _cell(_budgets(join)),
         _cell(_headroom(join)),
@@ -96,6 +96,10 @@ def _index(join: JoinReport) -> str:
         return ""
     built = "reused" if join.index_reused else f"built in {join.build_seconds or 0:.3f} s"
     return f"{escape(join.index)}{_aside(f'{size(join.index_bytes or 0)}, {built}')}"
+
+
+def _tried(join: JoinReport) -> str:
+    return "" if join.pairs_tried is None else _aside(f"{join.pairs_tried:,} pairs tried")
 
 
 def _budgets(join: JoinReport) -> str:

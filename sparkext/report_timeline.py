@@ -107,15 +107,18 @@ def _headroom_panel(columns: list[_Column], span: float, joins: Sequence[JoinRep
     step, count = _byte_steps(max(column.high for column in columns))
     panel = _Panel(top, bottom, span, lambda value: value / (step * count))
     lowest = min(columns, key=lambda column: column.low)
-    parts = [_text(_LEFT - 70, top - 16, f"Free memory (headroom); the tightest limit was {limit}", weight=600)]
+    least = size(tightest.lowest_headroom or 0)
+    title = f"Free memory (headroom): never below {least}; the tightest limit was {limit}"
+    parts = [_text(_LEFT - 70, top - 16, title, weight=600)]
     for number in range(count + 1):
         parts += _grid_line(panel.y(step * number), size(step * number).replace(".0 ", " ") if number else "0")
     parts.append(_band(panel, columns, _HEADROOM_COLOR))
     parts.append(_line(panel, [(column.seconds, column.low) for column in columns], _HEADROOM_COLOR, "free memory"))
-    x, y = panel.x(lowest.seconds), panel.y(lowest.low)
-    parts.append(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="4" fill="{_HEADROOM_COLOR}"/>')
-    # Nothing lies below the lowest point.
-    parts.append(_text(min(max(x, _LEFT + 40), _RIGHT - 40), y + 17, f"lowest {size(lowest.low)}", "middle"))
+    if size(lowest.low) == least:  # and not one of the decisions that were not kept
+        x, y = panel.x(lowest.seconds), panel.y(lowest.low)
+        parts.append(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="4" fill="{_HEADROOM_COLOR}"/>')
+        # Nothing lies below the lowest point.
+        parts.append(_text(min(max(x, _LEFT + 40), _RIGHT - 40), y + 17, f"lowest {least}", "middle"))
     return parts
 
 

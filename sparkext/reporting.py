@@ -20,14 +20,17 @@ if TYPE_CHECKING:
 class JoinReport:
     """One operator of the chain. Bytes, rows and seconds; None where it does not apply or is not known.
 
-    `build_bytes` is the Arrow size of the build side's columns, `index_bytes` what the index over them takes.
-    `build_seconds`: what the builder of the index took, the longest on any node. `index_reused`: an earlier query had
-    left it in the cache. `seconds`: time in the join's kernels, added up over the tasks, which ran side by side.
+    `rows_out` are the rows that the next operator was given. `pairs_tried`: about how many pairs of rows a condition
+    beside the keys was tried on, None without one. `build_bytes` is the Arrow size of the build side's columns,
+    `index_bytes` what the index over them takes. `build_seconds`: what building the index took, the longest on any
+    node. `index_reused`: an earlier query had left it in the cache. `seconds`: time in the operator's kernels, added up
+    over the tasks, which ran side by side.
     """
 
     operator: str
     rows_in: int
     rows_out: int
+    pairs_tried: int | None
     index: str | None
     reason: str | None
     build_rows: int | None
@@ -184,6 +187,7 @@ def summarise(labels: list[str], tasks: list[TaskMetrics], notes: tuple[str, ...
             _entry(
                 label,
                 operators[number],
+                operators[number + 1]["rows_in"],
                 seconds[number],
                 index=info["kind"],
                 reason=info["reason"],
@@ -194,13 +198,14 @@ def summarise(labels: list[str], tasks: list[TaskMetrics], notes: tuple[str, ...
                 index_reused=all(task.indexes[number]["reused"] for task in tasks),
             )
         )
-    joins.append(_entry("gather payload", operators[-1], seconds[-1]))
+    joins.append(_entry("gather payload", operators[-1], operators[-1]["rows_out"], seconds[-1]))
     return Report(tuple(joins), tuple(tasks), notes)
 
 
 def _entry(
     operator: str,
     summary: OperatorSummary,
+    rows_out: int,
     seconds: float,
     *,
     index: str | None = None,
@@ -214,7 +219,9 @@ def _entry(
     return JoinReport(
         operator=operator,
         rows_in=summary["rows_in"],
-        rows_out=summary["rows_out"],
+        rows_out=rows_out,
+        # The controller bounds what a join finds, before a condition drops some of it.
+        pairs_tried=summary["rows_out"] if summary["rows_out"] > rows_out else None,
         index=index,
         reason=reason,
         build_rows=build_rows,

@@ -83,7 +83,7 @@ def test_the_page_of_a_run() -> None:
 def test_the_timeline_of_a_run() -> None:
     svg = next(page_of(summarise(LABELS, [task(0, falling), task(1, falling, begins=0.5)])).iter("svg"))
     texts = [words_of(text) for text in svg.iter("text")]
-    assert "Free memory (headroom); the tightest limit was spark.sparkext.memory.maxBytes" in texts
+    assert "Free memory (headroom): never below 4.0 MiB; the tightest limit was spark.sparkext.memory.maxBytes" in texts
     assert "lowest 4.0 MiB" in texts
     assert {"0", "32 MiB", "96 MiB", "10k", "0 s", "4 s", "1", "2", "3"} <= set(texts)
     titles = [title.text for title in svg.iter("title")]
@@ -121,6 +121,24 @@ def test_a_run_without_a_timeline() -> None:
     assert report.decisions_to_pandas().empty
     idle = summarise(LABELS, [task(0, falling, calls=0)])
     assert "No timeline" in words_of(page_of(idle))
+
+
+def test_a_lowest_point_that_was_not_kept_is_not_pointed_at() -> None:
+    one = task(0, falling)
+    one.decisions = [decision for decision in one.decisions if decision[2] != 4 << 20]
+    words = words_of(page_of(summarise(LABELS, [one])))
+    assert "never below 4.0 MiB" in words and "lowest 4" not in words
+
+
+def test_pairs_that_a_condition_drops() -> None:
+    """The next operator gets fewer rows than were found: the condition was tried on more pairs."""
+    one = task(0, falling)
+    for operator, (rows_in, rows_out) in zip(one.operators, [(100, 5_000), (30, 30), (30, 30)], strict=True):
+        operator["rows_in"], operator["rows_out"] = rows_in, rows_out
+    report = summarise(LABELS, [one])
+    assert [(join.rows_out, join.pairs_tried) for join in report.joins] == [(30, 5_000), (30, None), (30, None)]
+    assert report.joins[0].fan_out == 0.3
+    assert "100→ 305,000 pairs tried" in words_of(page_of(report))
 
 
 def test_unknown_headroom() -> None:

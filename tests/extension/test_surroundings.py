@@ -613,6 +613,16 @@ def test_a_report(spark: SparkSession) -> None:
         sparkext.report(spark.sql(JOINED.replace(HINT, "")))
 
 
+def test_a_report_of_a_join_with_a_condition(spark: SparkSession) -> None:
+    """What the condition drops is not counted as a result."""
+    frame = spark.sql(JOINED.replace("JOIN dims", "LEFT JOIN dims") + " AND v <> w")
+    assert_pipelined(frame, 1)
+    assert len(frame.collect()) == 20
+    join, gather = sparkext.report(frame).joins
+    assert join.rows_out == gather.rows_in == 20
+    assert join.pairs_tried == 16 + 8  # of 16 pairs 4 are dropped, and 8 rows come out without a partner
+
+
 def test_a_report_of_one_of_two_pipelines(spark: SparkSession) -> None:
     """Between them lies an aggregate: the report is that of the upper one, and says that there are two."""
     counts = f"SELECT {HINT} k, count(*) AS n FROM facts JOIN dims ON k = dk GROUP BY k"

@@ -375,6 +375,7 @@ COLUMNS = [
     "operator",
     "rows_in",
     "rows_out",
+    "pairs_tried",
     "index",
     "reason",
     "build_rows",
