@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree
 
 import pandas as pd
@@ -16,7 +18,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from spark_checks import assert_pipelined, configured, table
 
-from sparkext import SparkExtError, pipelined_join, report
+from sparkext import SparkExtError, build_side, pipelined_join, report
 from sparkext.errors import ReportUnavailableError
 from sparkext.lineage import remembered
 from sparkext.metrics import TaskId, TaskMetrics, last_run
@@ -340,6 +342,33 @@ def test_a_run_that_a_limit_cuts_short_leaves_no_report(spark: SparkSession) -> 
     assert len(out.limit(3).collect()) == 3
     with pytest.raises(ReportUnavailableError, match="limit, show or take"):
         report(out)
+
+
+# Before the run: progress on the driver.
+
+
+def test_progress_is_told_of_a_build_side(
+    spark: SparkSession, facts: DataFrame, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: dict[str, list[Any]] = {}
+
+    @contextmanager
+    def recorded(step: str, unit: str, total: int | None = None, *, shown: bool) -> Iterator[Callable[[int], None]]:
+        told[step] = [unit, total, shown, 0]
+
+        def advance(count: int) -> None:
+            told[step][3] += count
+
+        yield advance
+
+    monkeypatch.setattr(build_side, "progress", recorded)
+    for how in ("inner", "right"):
+        for switch in ("true", "false"):
+            with configured(spark, {"spark.sparkext.progress": switch}):
+                facts.transform(pipelined_join(every_third(spark), [("a", "x")], how))
+            assert told.pop("collecting a build side") == ["rows", None, switch == "true", 68]
+            unit, total, shown, written = told.pop("publishing a build side")
+            assert (unit, shown) == ("B", switch == "true") and written >= total > 0
 
 
 # No report.
