@@ -8,6 +8,7 @@
 #   make bench-compare OLD=file NEW=file   what has become slower or faster by more than noise
 #   make bench-comet   fetch Apache DataFusion Comet and a Spark that it runs in, and compare: 450 MB
 #   make study         how operators hand on their rows, under real memory limits: half an hour
+#   make notebook      examples/tour.ipynb from examples/tour.py, with the results of a run
 #   make lint          ruff, and mypy on the package as it installs
 #   make wheel         dist/*.whl and dist/*.tar.gz
 #   make clean         remove what make made, except the generated TPC-H data in .data
@@ -22,7 +23,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 python  = $(or $(wildcard $(BIN)/python),$(PYTHON))
 
-.PHONY: demo test bench bench-quick bench-report bench-compare bench-comet study lint wheel clean java python
+.PHONY: demo test bench bench-quick bench-report bench-compare bench-comet study notebook lint wheel clean java python
 .NOTPARALLEL:
 .DEFAULT_GOAL := help
 .PHONY: help
@@ -61,6 +62,9 @@ bench-comet: java $(VENV)/.has-bench
 study: $(VENV)/.has-bench
 	$(BIN)/python -m bench.study --out bench/results/study.jsonl
 	$(BIN)/python -m bench.study_plots bench/results/study.jsonl docs
+
+notebook: java $(VENV)/.has-dev
+	$(BIN)/python examples/make_notebook.py
 
 # mypy cannot see through an editable install whose folders lie side by side, so it reads an installed copy.
 lint: $(VENV)/.has-dev

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any, cast
 
 import pyarrow as pa
 
@@ -13,6 +12,7 @@ from sparkext import spark_bridge
 from sparkext.build_file import check_build_size, collect_batches, write_build_file
 from sparkext.config import Settings
 from sparkext.lineage import remembered
+from sparkext.progress import CountingStream, counted_rows, on_terminal, progress
 from sparkext.scanned_table import ProbeScan
 from sparkext.sources import BuildSource, ScannedFiles
 
@@ -23,22 +23,21 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class DriverBuildSide:
-    """`schema` is Spark's; `collect(positions, max_bytes)` gives those columns in Spark's Arrow types.
+    """`schema` is Spark's; `collect(positions, settings)` gives those columns in Spark's Arrow types.
 
     No positions: one constant column, as the number of rows still matters. `collect` raises `BuildSideTooLargeError`.
     `frame` gives all of it as a Spark DataFrame, for Spark to plan. `scan`: files that workers read themselves.
     """
 
     schema: StructType
-    collect: Callable[[tuple[int, ...], int], pa.Table]
+    collect: Callable[[tuple[int, ...], Settings], pa.Table]
     frame: Callable[[], DataFrame]
     scan: ProbeScan | None = None
 
     def source(self, session: SparkSession, positions: tuple[int, ...], settings: Settings) -> BuildSource:
         """Tell where workers find these columns: in the files, or in what this collects and publishes."""
         if self.scan is None or spark_bridge.encrypts_files(session):
-            table = self.collect(positions, settings.build_side_max_bytes)
-            return spark_bridge.publish(session, partial(write_build_file, table))
+            return publish(session, self.collect(positions, settings), settings)
         files = self.scan.table
         columns = [self.scan.columns[position] for position in positions or (0,)]
         return ScannedFiles(
@@ -47,6 +46,14 @@ class DriverBuildSide:
             settings.build_side_max_bytes,
             settings.index_cache_max_bytes,
             spark_bridge.tasks_per_executor(session) or 1,
+        )
+
+
+def publish(session: SparkSession, table: pa.Table, settings: Settings) -> BuildSource:
+    """Write a build file and make it known to every node."""
+    with progress("publishing a build side", "B", table.nbytes, shown=settings.progress) as advance:
+        return spark_bridge.publish(
+            session, lambda stream: write_build_file(table, cast(IO[bytes], CountingStream(stream, advance)))
         )
 
 
@@ -73,11 +80,14 @@ def _from_spark(session: SparkSession, other: DataFrame, problems: list[str]) ->
         problems.append("other is a streaming DataFrame: a build side must end. Use Spark's own join for streams")
         return None
 
-    def collect(positions: tuple[int, ...], max_bytes: int) -> pa.Table:
+    def collect(positions: tuple[int, ...], settings: Settings) -> pa.Table:
         picked = spark_bridge.pick(other, positions)
         arrow = spark_bridge.arrow_schema(picked.schema)
         order: list[int] = []
-        return collect_batches(spark_bridge.collect_as_arrow(picked, order), arrow, max_bytes, order)
+        shown = settings.progress and not (on_terminal() and spark_bridge.draws_jobs(session))
+        with progress("collecting a build side", "rows", shown=shown) as advance:
+            batches = counted_rows(spark_bridge.collect_as_arrow(picked, order), advance)
+            return collect_batches(batches, arrow, settings.build_side_max_bytes, order)
 
     made_by = remembered(other)
     scan = None if made_by is None or made_by.spec.joins or spark_bridge.is_cached(other) else made_by.scan
@@ -95,9 +105,9 @@ def _from_local(session: SparkSession, other: Any, problems: list[str]) -> Drive
 
     rows = len(other)  # which a table without columns does not keep
 
-    def collect(positions: tuple[int, ...], max_bytes: int) -> pa.Table:
+    def collect(positions: tuple[int, ...], settings: Settings) -> pa.Table:
         picked = table.select(list(positions)) if positions else pa.table({"c0": pa.nulls(rows)})
-        check_build_size(picked.num_rows, picked.nbytes, max_bytes)
+        check_build_size(picked.num_rows, picked.nbytes, settings.build_side_max_bytes)
         return picked
 
     def frame() -> DataFrame:

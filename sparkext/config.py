@@ -273,6 +273,17 @@ REPORT_DECISIONS = ConfigKey(
     expected="an integer of at least 0",
     accepts=_at_least(0),
 )
+PROGRESS = ConfigKey(
+    name=PREFIX + "progress",
+    attribute="progress",
+    type=BOOLEAN,
+    unit="",
+    default=True,
+    doc="Whether a driver that collects or publishes a build side for more than two seconds shows a progress bar, in"
+    " notebooks and on terminals, if tqdm is installed.",
+    expected="true or false",
+    accepts=lambda value: True,
+)
 DEBUG_HASH_MASK = ConfigKey(
     name=PREFIX + "debug.hashMask",
     attribute="debug_hash_mask",
@@ -300,6 +311,7 @@ REGISTRY: tuple[ConfigKey[Any], ...] = (
     THREADS,
     ALGORITHM,
     REPORT_DECISIONS,
+    PROGRESS,
     DEBUG_HASH_MASK,
 )
 """Every key, in the order of the README's table."""
@@ -324,6 +336,7 @@ class Settings:
     threads: ThreadsName
     algorithm: AlgorithmName
     report_decisions: int
+    progress: bool
     debug_hash_mask: int
 
 

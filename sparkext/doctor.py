@@ -1,4 +1,4 @@
-"""`python -m sparkext doctor`: one line per check of what sparkext needs, with the remedy for what is wrong.
+"""`python -m sparkext doctor`: one line per check: what was found, what it is held against, and what to do about it.
 
 The checks of `LOCAL_CHECKS` need nothing but this Python, so they can run before anything is installed.
 The others look at a small local Spark session and at one of its Python workers.
@@ -15,13 +15,17 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
+from sparkext import __version__
 from sparkext.errors import EnvironmentProblemError
-from sparkext.java import require_java
+from sparkext.jar import installed_pyspark, jar_path, minor_version, supported_minors
+from sparkext.java import OLDEST_JAVA, require_java
 from sparkext.local_session import first_line, local_session
+from sparkext.wording import LIMITS, counted, size
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -31,6 +35,7 @@ OLDEST_PYTHON = (3, 10)
 OLDEST_PACKAGES = {"numpy": (1, 26), "pandas": (2, 2), "pyarrow": (18, 0), "numba": (0, 61)}
 
 _ENOUGH_DISK = 10 << 30
+_ENOUGH_MEMORY = 512 << 20
 
 
 class Status(Enum):
@@ -43,17 +48,19 @@ class Status(Enum):
 
 @dataclass(frozen=True)
 class Finding:
-    """What one check found, and what to do about it when it is not as it should be."""
+    """What one check found, and what to do about it when it is not as it should be. `more`: what that follows from."""
 
     status: Status
     title: str
     detail: str
     advice: str = ""
+    more: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        """Status, title, detail and advice on one line."""
+        """Status, title, detail and advice on one line, the rest below it."""
         line = f"{self.status.value:<4}  {self.title:<14}  {self.detail}"
-        return f"{line} -> {self.advice}" if self.advice else line
+        lines = [f"{line} -> {self.advice}" if self.advice else line, *self.more]
+        return f"\n{'':<22}".join(lines)
 
 
 def run(only: Sequence[str] = ()) -> int:
@@ -61,14 +68,24 @@ def run(only: Sequence[str] = ()) -> int:
 
     `only` names some of `LOCAL_CHECKS`; without it, all of them and the session's checks run.
     """
-    failed: list[str] = []
+    if not only:
+        print(f"sparkext {__version__}: what it needs, and what is here. An arrow (->) says what to do.\n")
+    told: list[Finding] = []
     for finding in findings(only):
         print(finding, flush=True)
-        if finding.status is Status.FAIL:
-            failed.append(finding.title)
-    if failed:
-        print(f"\n{len(failed)} of the checks failed: {', '.join(failed)}.")
+        told.append(finding)
+    failed = [finding.title for finding in told if finding.status is Status.FAIL]
+    if failed or not only:
+        print(f"\n{_verdict(failed, [finding.title for finding in told if finding.status is Status.WARN])}")
     return 1 if failed else 0
+
+
+def _verdict(failed: Sequence[str], doubtful: Sequence[str]) -> str:
+    if failed:
+        return f"{counted(len(failed), 'check')} failed: {', '.join(failed)}. Joins cannot run before that is mended."
+    if doubtful:
+        return f"Joins can run here. {counted(len(doubtful), 'warning')}: {', '.join(doubtful)}."
+    return "Joins can run here: all is as it should be."
 
 
 def findings(only: Sequence[str] = ()) -> Iterator[Finding]:
@@ -105,7 +122,7 @@ def check_python() -> Finding:
     found = ".".join(map(str, sys.version_info[:3]))
     if sys.version_info < OLDEST_PYTHON:
         return Finding(Status.FAIL, "python", found, f"use Python {_dotted(OLDEST_PYTHON)} or later")
-    return Finding(Status.OK, "python", f"{found} ({sys.executable})")
+    return Finding(Status.OK, "python", f"{found}, {_dotted(OLDEST_PYTHON)} or later will do ({sys.executable})")
 
 
 def check_java() -> Finding:
@@ -115,7 +132,7 @@ def check_java() -> Finding:
     except EnvironmentProblemError as error:
         detail, _, advice = str(error).partition(". ")
         return Finding(Status.FAIL, "java", detail, advice)
-    return Finding(Status.OK, "java", f"{version} ({java})")
+    return Finding(Status.OK, "java", f"{version}, {OLDEST_JAVA} or later will do ({java})")
 
 
 def check_pyspark() -> Finding:
@@ -126,8 +143,32 @@ def check_pyspark() -> Finding:
     except ImportError as error:
         return Finding(Status.FAIL, "pyspark", f"cannot be imported: {error}", 'pip install "sparkext[spark]"')
     if _release(version) != REFERENCE_PYSPARK:
-        return Finding(Status.WARN, "pyspark", version, f"untested: sparkext is tested with {reference}")
-    return Finding(Status.OK, "pyspark", version)
+        advice = f'pip install "pyspark=={reference}.*", or compare results with those of Spark\'s own joins first'
+        return Finding(Status.WARN, "pyspark", f"{version}: sparkext is tested with {reference}", advice)
+    return Finding(Status.OK, "pyspark", f"{version}, of the {reference} that sparkext is tested with")
+
+
+def check_jar() -> Finding:
+    """The session extension's jar for this PySpark. Only SQL and plain joins need it."""
+    try:
+        minor = minor_version(installed_pyspark())
+    except EnvironmentProblemError as error:
+        return Finding(Status.WARN, "extension jar", f"not looked for: {error}")
+    with suppress(EnvironmentProblemError):
+        return Finding(Status.OK, "extension jar", f"{jar_path()}, which sparkext.configure adds to a session")
+    detail = f"none for PySpark {minor}: transforms (pipelined_join) work, plain joins and SQL stay Spark's own"
+    if minor in supported_minors():
+        return Finding(Status.WARN, "extension jar", detail, "python -m sparkext jar --build")
+    return Finding(Status.WARN, "extension jar", detail, f"a PySpark of {', '.join(supported_minors())} has one")
+
+
+def check_progress() -> Finding:
+    """The library that draws progress bars, which nothing else needs."""
+    try:
+        version = importlib.import_module("tqdm").__version__
+    except ImportError:
+        return Finding(Status.OK, "progress bars", "none without tqdm, which is optional", "pip install tqdm")
+    return Finding(Status.OK, "progress bars", f"in notebooks and on terminals, by tqdm {version}")
 
 
 def check_package(name: str) -> Finding:
@@ -142,7 +183,7 @@ def check_package(name: str) -> Finding:
         return Finding(Status.FAIL, name, f"{version} is too old", remedy)
     if name == "pandas" and _release(version) >= (3, 0):
         return Finding(Status.WARN, name, f"{version}: PySpark {_dotted(REFERENCE_PYSPARK)} expects pandas 2", remedy)
-    return Finding(Status.OK, name, version)
+    return Finding(Status.OK, name, f"{version}, {_dotted(oldest)} or later will do")
 
 
 LOCAL_CHECKS: Mapping[str, Callable[[], Finding]] = {
@@ -150,6 +191,8 @@ LOCAL_CHECKS: Mapping[str, Callable[[], Finding]] = {
     "java": check_java,
     "pyspark": check_pyspark,
     **{name: lambda name=name: check_package(name) for name in OLDEST_PACKAGES},  # type: ignore[misc]
+    "extension jar": check_jar,
+    "progress bars": check_progress,
 }
 
 
@@ -178,15 +221,16 @@ def check_session(version: str, seconds: float) -> Finding:
         home = os.environ.get("SPARK_HOME", "unset")
         detail = f"the JVM runs Spark {version}, the package is pyspark {package} (SPARK_HOME is {home})"
         return Finding(Status.WARN, "session", detail, "unset SPARK_HOME, or install the pyspark of that Spark")
-    return Finding(Status.OK, "session", f"Spark {version} started in {seconds:.1f} s")
+    return Finding(Status.OK, "session", f"a local Spark {version} started in {seconds:.1f} s")
 
 
 def check_io_encryption(spark: SparkSession) -> Finding:
     """Whether Spark encrypts what it writes to local disks, broadcasts included."""
     if spark.sparkContext.getConf().get("spark.io.encryption.enabled", "false") == "true":
-        advice = "every worker holds its own copy; spark.io.encryption.enabled=false lets them share one"
-        return Finding(Status.WARN, "io encryption", "on: build sides cannot be mapped from disk", advice)
-    return Finding(Status.OK, "io encryption", "off: build sides are mapped, one copy per node")
+        advice = "set spark.io.encryption.enabled=false where that is allowed, or keep build sides small"
+        detail = "on: each worker process holds its own copy of a build side, and the session extension plans no join"
+        return Finding(Status.WARN, "io encryption", detail, advice)
+    return Finding(Status.OK, "io encryption", "off: the workers of a node share one copy of a build side")
 
 
 def check_local_dirs(spark: SparkSession) -> Finding:
@@ -198,12 +242,11 @@ def check_local_dirs(spark: SparkSession) -> Finding:
         advice = "create it, or set SPARK_LOCAL_DIRS to folders that can be written"
         return Finding(Status.FAIL, "local dirs", f"not writable: {', '.join(locked)}", advice)
     free = {folder: shutil.disk_usage(folder).free for folder in folders}
-    detail = ", ".join(f"{folder}: {size / 2**30:,.1f} GiB free" for folder, size in free.items())
+    room = ", ".join(f"{size(space)} free in {folder}" for folder, space in free.items())
     if min(free.values()) < _ENOUGH_DISK:
-        return Finding(
-            Status.WARN, "local dirs", detail, "build sides live here: set SPARK_LOCAL_DIRS to a roomier disk"
-        )
-    return Finding(Status.OK, "local dirs", detail)
+        advice = f"set SPARK_LOCAL_DIRS to a disk with {size(_ENOUGH_DISK)}, or keep build sides small"
+        return Finding(Status.WARN, "local dirs", f"{room}: little for build sides and their indexes", advice)
+    return Finding(Status.OK, "local dirs", f"{room}, for build sides and their indexes")
 
 
 # --- what a worker can tell -----------------------------------------------------------------------
@@ -213,7 +256,8 @@ def worker_facts(spark: SparkSession) -> dict[str, Any]:
     """Ask one Python worker what it is and sees.
 
     `python` and `executable`; `imports`: names to versions; `cache`: the folder where numba keeps compiled
-    kernels; `memory`: pairs of name and value. What could not be found out is `!` and the error.
+    kernels; `headroom`: bytes that the worker may take, and what binds them, or nothing; `memory`: pairs of name and
+    value, from what the headroom follows. What could not be found out is `!` and the error.
     """
 
     def probe(batches: Iterator[Any]) -> Iterator[Any]:
@@ -238,6 +282,9 @@ def worker_facts(spark: SparkSession) -> dict[str, Any]:
             jit = importlib.import_module("sparkext.kernels.jit")
             return jit.kernel(jit.frozen).stats.cache_path
 
+        def headroom() -> Any:
+            return importlib.import_module("sparkext.memory").process_probe().headroom() or ()
+
         def memory() -> Any:
             return importlib.import_module("sparkext.memory").process_probe().describe()
 
@@ -249,6 +296,7 @@ def worker_facts(spark: SparkSession) -> dict[str, Any]:
             "executable": sys.executable,
             "imports": {name: attempt(lambda name=name: version(name)) for name in names},  # type: ignore[misc]
             "cache": attempt(cache),
+            "headroom": attempt(headroom),
             "memory": attempt(memory),
         }
         yield pyarrow.RecordBatch.from_pydict({"facts": [json.dumps(facts)]})
@@ -273,7 +321,7 @@ def check_worker_python(facts: Mapping[str, Any]) -> Finding:
     if _release(facts["python"]) != sys.version_info[:2]:
         advice = f"export PYSPARK_PYTHON={sys.executable}"
         return Finding(Status.FAIL, "worker python", f"{detail}, but this is {_dotted(sys.version_info[:2])}", advice)
-    return Finding(Status.OK, "worker python", detail)
+    return Finding(Status.OK, "worker python", f"{detail}, the driver's is of the same release")
 
 
 def check_worker_imports(facts: Mapping[str, Any]) -> Finding:
@@ -282,7 +330,7 @@ def check_worker_imports(facts: Mapping[str, Any]) -> Finding:
     if any(found.startswith("!") for found in facts["imports"].values()):
         advice = f"install sparkext for {facts['executable']}, or point PYSPARK_PYTHON at a Python that has it"
         return Finding(Status.FAIL, "worker imports", detail, advice)
-    return Finding(Status.OK, "worker imports", detail)
+    return Finding(Status.OK, "worker imports", f"{detail}: a worker can load what joins run on")
 
 
 def check_numba_cache(facts: Mapping[str, Any]) -> Finding:
@@ -290,16 +338,24 @@ def check_numba_cache(facts: Mapping[str, Any]) -> Finding:
     if facts["cache"].startswith("!"):
         advice = "set NUMBA_CACHE_DIR (or spark.executorEnv.NUMBA_CACHE_DIR) to a folder that workers can write"
         return Finding(Status.FAIL, "numba cache", facts["cache"].lstrip("!"), advice)
-    return Finding(Status.OK, "numba cache", facts["cache"])
+    return Finding(Status.OK, "numba cache", f"compiled kernels are kept in {facts['cache']}")
 
 
 def check_memory(facts: Mapping[str, Any]) -> Finding:
     """The limits from which a worker chooses the size of its output."""
-    if isinstance(facts["memory"], str):
-        return Finding(Status.FAIL, "memory", facts["memory"].lstrip("!"), "this is a fault in sparkext: report it")
-    *limits, (_, headroom) = facts["memory"]
-    lines = [f"headroom {headroom}", *(f"{name}: {value}" for name, value in limits)]
-    return Finding(Status.OK, "memory", f"\n{'':<22}".join(lines))
+    broken = [found for found in (facts["memory"], facts["headroom"]) if isinstance(found, str)]
+    if broken:
+        return Finding(Status.FAIL, "memory", broken[0].lstrip("!"), "this is a fault in sparkext: report it")
+    looked_at = tuple(f"{name}: {value}" for name, value in facts["memory"][:-1])
+    if not facts["headroom"]:
+        detail = "no limit is known, so budgets do not follow memory"
+        return Finding(Status.WARN, "memory", detail, "set spark.sparkext.memory.maxBytes", looked_at)
+    free, limit = facts["headroom"]
+    detail = f"{size(free)} free for a worker, bound by {LIMITS[limit]}"
+    if free < _ENOUGH_MEMORY:
+        advice = f"free some: a worker takes a quarter of a GiB before it joins, {size(_ENOUGH_MEMORY)} is comfortable"
+        return Finding(Status.WARN, "memory", detail, advice, looked_at)
+    return Finding(Status.OK, "memory", detail, more=looked_at)
 
 
 WORKER_CHECKS: Mapping[str, Callable[[Mapping[str, Any]], Finding]] = {

@@ -146,8 +146,10 @@ def build_index(
 ) -> tuple[AnyIndex, IndexInfo]:
     """Choose and build the index of a build side in this process. The columns that it reads are contiguous."""
     started = time.perf_counter()
+    size = sum(column.nbytes for column in columns)
     if not recipe.key_columns and not recipe.bounds:
-        return _described(AllRowsIndex(rows), "the join has no key", rows, started)
+        every_row, info = _described(AllRowsIndex(rows), "the join has no key", rows, started)
+        return every_row, replace(info, build_bytes=size)
     key_columns = [
         cast_key(columns[column], key_type)
         for column, key_type in zip(recipe.key_columns, recipe.key_types, strict=True)
@@ -176,7 +178,6 @@ def build_index(
         reason = f"{reason}; many rows a key: payload copied in the order of keys"
     index, info = _described(index, reason, rows, started)
     bounds = key_bounds(key_columns, recipe.null_safe)
-    size = sum(column.nbytes for column in columns)
     return index, replace(info, key_ranges=ranges, key_bounds=bounds, build_bytes=size, clustered=clustered)
 
 

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from sparkext import planned, spark_bridge
 from sparkext.arguments import check_travel, read_or_default, refuse
-from sparkext.build_file import write_build_file
-from sparkext.build_side import build_side
+from sparkext.build_side import build_side, publish
 from sparkext.config import ALGORITHM, BUILD_SIDE_MAX_BYTES
 from sparkext.errors import InvalidJoinError
 from sparkext.join_shape import JoinShape, check_left_names, read_condition, shape_join
@@ -132,6 +131,6 @@ def _apply(frame: DataFrame, other: Any, on: Any, how: Any, overrides: dict[str,
         return planned.join_by_names(frame, build, condition, shape, overrides)
     if kind not in BUILD_PRESERVING:
         return lineage.then(shape, build.source(session, shape.published, settings), settings)
-    table = build.collect(shape.published, settings.build_side_max_bytes)
-    source = spark_bridge.publish(session, partial(write_build_file, table))
+    table = build.collect(shape.published, settings)
+    source = publish(session, table, settings)
     return lineage.reading(*shuffle_with_build_rows(frame, shape, source, table)).then(shape, source, settings)

@@ -40,7 +40,8 @@ class TaskMetrics:
     `operators` has one summary per join and one for the payload gather; `seconds` likewise, time spent in each.
     `indexes` describes the index of each join (see `index_file.IndexInfo`), and whether it was `reused`. `scan` tells
     what a task that reads files itself has read.
-    `decisions` are (time, operator, headroom, budget, produced).
+    `decisions` are (time, operator, headroom, budget, produced). Times, and `started`, are seconds since the epoch by
+    the node's clock: tasks of several workers share an axis as far as their clocks agree.
     """
 
     task: TaskId
@@ -53,6 +54,7 @@ class TaskMetrics:
     morsels: int = 0
     batches_out: int = 0
     peak_rss_bytes: int = 0
+    started: float = 0.0
     elapsed_seconds: float = 0.0
     scan: ScanMetrics | None = None
 

@@ -505,12 +505,15 @@ class Pipeline:
     def _finish_metrics(self, started: float) -> None:
         self.metrics.operators = self._controller.summaries()
         self.metrics.seconds = self._seconds
+        # Decisions are timed by the clock that never jumps; it is set by the other one here, once, when all are made.
+        epoch = time.time() - time.monotonic()
         self.metrics.decisions = [
-            (decision.time, decision.operator, decision.headroom, decision.budget, decision.produced)
+            (epoch + decision.time, decision.operator, decision.headroom, decision.budget, decision.produced)
             for decision in self._controller.decisions
         ]
         self.metrics.indexes = [{**vars(join.build.info), "reused": join.build.reused} for join in self._joins]
         self.metrics.elapsed_seconds = time.perf_counter() - started
+        self.metrics.started = time.time() - self.metrics.elapsed_seconds
 
 
 def _parts(rows: RowSet, threads: int) -> list[RowSet]:

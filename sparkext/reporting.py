@@ -20,15 +20,21 @@ if TYPE_CHECKING:
 class JoinReport:
     """One operator of the chain. Bytes, rows and seconds; None where it does not apply or is not known.
 
-    `index_reused`: an earlier query had left the index in the cache.
+    `rows_out` are the rows that the next operator was given. `pairs_tried`: about how many pairs of rows a condition
+    beside the keys was tried on, None without one. `build_bytes` is the Arrow size of the build side's columns,
+    `index_bytes` what the index over them takes. `build_seconds`: what building the index took, the longest on any
+    node. `index_reused`: an earlier query had left it in the cache. `seconds`: time in the operator's kernels, added up
+    over the tasks, which ran side by side.
     """
 
     operator: str
     rows_in: int
     rows_out: int
+    pairs_tried: int | None
     index: str | None
     reason: str | None
     build_rows: int | None
+    build_bytes: int | None
     index_bytes: int | None
     build_seconds: float | None
     index_reused: bool | None
@@ -46,16 +52,17 @@ class JoinReport:
         return self.rows_out / self.rows_in if self.rows_in else None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Report:
     """The last run: one entry per join, and one for the payload gather.
 
-    Print it for a table; `to_pandas` gives the same as a DataFrame; `tasks` holds everything each task told.
-    `build_seconds` is what the one builder of the index took; `seconds` adds up the tasks, which ran side by side.
+    Printed it is a table; a notebook shows it with a timeline of budgets and headroom; `to_pandas` and
+    `decisions_to_pandas` give DataFrames. `tasks` holds everything each task told, `notes` what the report lacks.
     """
 
     joins: tuple[JoinReport, ...]
     tasks: tuple[TaskMetrics, ...]
+    notes: tuple[str, ...] = ()
 
     @property
     def scan(self) -> ScanMetrics | None:
@@ -63,27 +70,54 @@ class Report:
         scans = [task.scan for task in self.tasks if task.scan is not None]
         return merged_scans(scans) if scans else None
 
+    @property
+    def started(self) -> float:
+        """When the first task had its build sides and began to join, in seconds since the epoch."""
+        return min(task.started for task in self.tasks)
+
+    @property
+    def elapsed_seconds(self) -> float:
+        """From then until the last task ended."""
+        return max(task.started + task.elapsed_seconds for task in self.tasks) - self.started
+
     def to_pandas(self) -> pd.DataFrame:
         """One row per operator, the columns of `JoinReport` and `fan_out`."""
         import pandas as pd
 
         return pd.DataFrame([{**vars(join), "fan_out": join.fan_out} for join in self.joins])
 
+    def decisions_to_pandas(self) -> pd.DataFrame:
+        """One row per budget decision that a task has kept, in order of time: what the timeline is drawn from.
+
+        Columns: `time` (UTC), `partition` (the task's), `operator` (its place in `joins`), `headroom` in bytes,
+        `budget` and `produced` in rows. A task keeps up to `spark.sparkext.report.decisions`.
+        """
+        import pandas as pd
+
+        names = ["time", "partition", "operator", "headroom", "budget", "produced"]
+        told = sorted(
+            (time, task.task.partition, operator, -1 if headroom is None else headroom, budget, produced)
+            for task in self.tasks
+            for time, operator, headroom, budget, produced in task.decisions
+        )
+        frame = pd.DataFrame(told, columns=names)
+        frame["time"] = pd.to_datetime(frame["time"], unit="s", utc=True)
+        frame["headroom"] = frame["headroom"].astype("Int64").mask(frame["headroom"] == -1)
+        return frame
+
     def __str__(self) -> str:
         """Lay the report out for a terminal."""
-        rows = [_HEADER, *(_cells(join) for join in self.joins)]
-        widths = [max(len(row[column]) for row in rows) for column in range(len(_HEADER))]
-        lines = [_line(row, widths) for row in rows]
-        lines.insert(1, "  ".join("-" * width for width in widths))
-        rows_in = sum(task.rows_in for task in self.tasks)
-        peak = max((task.peak_rss_bytes for task in self.tasks), default=0)
-        lines.append(f"{len(self.tasks)} tasks, {rows_in:,} rows in, peak worker memory {_size(peak)}")
-        if self.scan is not None:
-            lines.append(
-                f"workers read {_size(self.scan.bytes)}: {self.scan.rows:,} rows in {self.scan.row_groups} row groups,"
-                f" {self.scan.row_groups_pruned} more were ruled out by statistics"
-            )
-        return "\n".join(lines)
+        from sparkext.report_text import laid_out
+
+        return laid_out(self)
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        """Lay the report out for a notebook."""
+        from sparkext.report_html import laid_out
+
+        return laid_out(self)
 
 
 def report(frame: DataFrame) -> Report:
@@ -101,30 +135,46 @@ def report(frame: DataFrame) -> Report:
     lineage = remembered(frame)
     if lineage is not None and lineage.reporter is not None:
         labels = [join.label for join in lineage.spec.joins]
-        return _told(labels, lineage.reporter.collect(frame.sparkSession))
-    if not spark_bridge.is_dataframe(frame) or not spark_bridge.has_extension(frame.sparkSession):
-        raise ReportUnavailableError(
-            "report needs the DataFrame that transform(pipelined_join(...)) returned; keep it before you derive others"
-        )
+        notes = (_SPOOLED,) if spark_bridge.is_connect(frame.sparkSession) else ()
+        return _told(labels, lineage.reporter.collect(frame.sparkSession), notes)
+    if not spark_bridge.is_dataframe(frame):
+        raise ReportUnavailableError(f"{_NOT_OURS}; got {type(frame).__name__}")
+    if spark_bridge.is_connect(frame.sparkSession):
+        raise ReportUnavailableError(f"{_NOT_OURS}. {_BEHIND_CONNECT}")
+    if not spark_bridge.has_extension(frame.sparkSession):
+        raise ReportUnavailableError(_NOT_OURS)
     runs = spark_bridge.planned_runs(frame)
     if not runs:
         raise ReportUnavailableError(
             "the plan of this DataFrame has no pipelined join; sparkext.declined(df) tells why"
         )
     labels, reports = runs[0]
-    return _told(labels, last_run(TaskMetrics.from_json(text) for text in reports))
+    notes = (_TOPMOST.format(len(runs)),) if len(runs) > 1 else ()
+    return _told(labels, list(last_run(TaskMetrics.from_json(text) for text in reports)), notes)
 
 
-def _told(labels: list[str], tasks: list[TaskMetrics]) -> Report:
+_NOT_OURS = "report needs the DataFrame that transform(pipelined_join(...)) returned; keep it before you derive others"
+_BEHIND_CONNECT = (
+    "Joins that a Connect server's session extension has planned tell nothing to its clients: look at the operator"
+    " PipelinedJoin in Spark's UI"
+)
+_SPOOLED = (
+    "Through Spark Connect tasks leave their metrics on their nodes, where a small job collects them: on a cluster,"
+    " those of nodes that the job did not reach are missing."
+)
+_TOPMOST = "The plan has {} pipelines, and this is the topmost. Spark's UI shows each, at the operator PipelinedJoin."
+
+
+def _told(labels: list[str], tasks: list[TaskMetrics], notes: tuple[str, ...]) -> Report:
     if not any(task.operators for task in tasks):
         raise ReportUnavailableError(
             "this pipeline has not run yet: run an action on the DataFrame, then ask again. A run without any task, or"
             " one that a limit, show or take cut short in a classic session, leaves no report either"
         )
-    return summarise(labels, tasks)
+    return summarise(labels, tasks, notes)
 
 
-def summarise(labels: list[str], tasks: list[TaskMetrics]) -> Report:
+def summarise(labels: list[str], tasks: list[TaskMetrics], notes: tuple[str, ...] = ()) -> Report:
     """Add up the tasks of one run; a task that told nothing of its operators is left out."""
     tasks = [task for task in tasks if task.operators]
     operators = merged_operators(tasks)
@@ -137,27 +187,31 @@ def summarise(labels: list[str], tasks: list[TaskMetrics]) -> Report:
             _entry(
                 label,
                 operators[number],
+                operators[number + 1]["rows_in"],
                 seconds[number],
                 index=info["kind"],
                 reason=info["reason"],
                 build_rows=info["build_rows"],
+                build_bytes=info["build_bytes"],
                 index_bytes=info["bytes"],
                 build_seconds=built,
                 index_reused=all(task.indexes[number]["reused"] for task in tasks),
             )
         )
-    joins.append(_entry("gather payload", operators[-1], seconds[-1]))
-    return Report(tuple(joins), tuple(tasks))
+    joins.append(_entry("gather payload", operators[-1], operators[-1]["rows_out"], seconds[-1]))
+    return Report(tuple(joins), tuple(tasks), notes)
 
 
 def _entry(
     operator: str,
     summary: OperatorSummary,
+    rows_out: int,
     seconds: float,
     *,
     index: str | None = None,
     reason: str | None = None,
     build_rows: int | None = None,
+    build_bytes: int | None = None,
     index_bytes: int | None = None,
     build_seconds: float | None = None,
     index_reused: bool | None = None,
@@ -165,10 +219,13 @@ def _entry(
     return JoinReport(
         operator=operator,
         rows_in=summary["rows_in"],
-        rows_out=summary["rows_out"],
+        rows_out=rows_out,
+        # The controller bounds what a join finds, before a condition drops some of it.
+        pairs_tried=summary["rows_out"] if summary["rows_out"] > rows_out else None,
         index=index,
         reason=reason,
         build_rows=build_rows,
+        build_bytes=build_bytes,
         index_bytes=index_bytes,
         build_seconds=build_seconds,
         index_reused=index_reused,
@@ -180,60 +237,3 @@ def _entry(
         headroom_limit=summary["headroom_limit"],
         seconds=seconds,
     )
-
-
-_HEADER = (
-    "operator",
-    "rows in",
-    "rows out",
-    "fan-out",
-    "index",
-    "build rows",
-    "size",
-    "built in",
-    "morsels",
-    "budget min/med/max",
-    "lowest headroom",
-    "task time",
-)
-_LEFT_ALIGNED = (0, 4)
-
-
-def _cells(join: JoinReport) -> tuple[str, ...]:
-    budgets = (join.budget_min, join.budget_median, join.budget_max)
-    return (
-        join.operator,
-        f"{join.rows_in:,}",
-        f"{join.rows_out:,}",
-        "" if join.fan_out is None else f"{join.fan_out:.3g}",
-        join.index or "",
-        "" if join.build_rows is None else f"{join.build_rows:,}",
-        "" if join.index_bytes is None else _size(join.index_bytes),
-        _built(join),
-        f"{join.morsels:,}",
-        "" if None in budgets else "/".join(str(budget) for budget in budgets),
-        "" if join.lowest_headroom is None else f"{_size(join.lowest_headroom)} ({join.headroom_limit})",
-        f"{join.seconds:.3f} s",
-    )
-
-
-def _built(join: JoinReport) -> str:
-    if join.build_seconds is None:
-        return ""
-    return "(reused)" if join.index_reused else f"{join.build_seconds:.3f} s"
-
-
-def _line(cells: tuple[str, ...], widths: list[int]) -> str:
-    padded = [
-        cell.ljust(width) if column in _LEFT_ALIGNED else cell.rjust(width)
-        for column, (cell, width) in enumerate(zip(cells, widths, strict=True))
-    ]
-    return "  ".join(padded).rstrip()
-
-
-def _size(count: float) -> str:
-    for unit in ("B", "KiB", "MiB", "GiB"):
-        if count < 1024 or unit == "GiB":
-            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
-        count /= 1024
-    raise AssertionError("unreachable")

@@ -252,6 +252,11 @@ def byte_setting(session: SparkSession, key: str) -> int:
     return parse_bytes(str(session.conf.get(key)))
 
 
+def draws_jobs(session: SparkSession) -> bool:
+    """Tell whether Spark draws bars of its running jobs on this process's terminal."""
+    return not is_connect(session) and session.conf.get("spark.ui.showConsoleProgress", "false") == "true"
+
+
 def encrypts_files(session: SparkSession) -> bool:
     """Tell whether Spark encrypts what it writes to local disks."""
     return (session.conf.get("spark.io.encryption.enabled", None) or "false").lower() == "true"

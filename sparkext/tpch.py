@@ -19,8 +19,20 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from sparkext.errors import EnvironmentProblemError
+from sparkext.progress import in_notebook, on_terminal, progress
 
-TABLES = ("lineitem", "orders", "partsupp", "part", "customer", "supplier", "nation", "region")
+_ROWS = {
+    "lineitem": 6_001_215,
+    "orders": 1_500_000,
+    "partsupp": 800_000,
+    "part": 200_000,
+    "customer": 150_000,
+    "supplier": 10_000,
+    "nation": 25,
+    "region": 5,
+}
+"""At scale factor 1."""
+TABLES = tuple(_ROWS)
 DEFAULT_ROOT = Path(".data") / "tpch"
 
 _INSTALL = 'pip install "sparkext[demo]"'
@@ -82,18 +94,28 @@ def _generate(generator: Path, scale_factor: float, folder: Path, lock: int) -> 
     partial = folder.with_name(f".{folder.name}.partial")
     shutil.rmtree(partial, ignore_errors=True)  # we hold the lock: what lies here was left by a killed run
     _say(f"generating TPC-H tables, scale factor {scale_factor:g}, in {folder}")
-    on_terminal = sys.stderr.isatty()
     try:
         # On a terminal the generator draws its own progress bars; elsewhere it is silent, so we speak for it.
-        for tables in [TABLES] if on_terminal else [(table,) for table in TABLES]:
-            started = time.perf_counter()
-            size = _run(generator, scale_factor, tables, partial, lock)
-            if not on_terminal:
-                _say(f"  {tables[0]:<8}  {size / 1e6:8,.1f} MB  {time.perf_counter() - started:5.1f} s")
+        if on_terminal():
+            _run(generator, scale_factor, TABLES, partial, lock)
+        else:
+            _run_by_table(generator, scale_factor, partial, lock)
         shutil.rmtree(folder, ignore_errors=True)  # someone took a table out of it, or it would not be remade
         partial.rename(folder)
     finally:
         shutil.rmtree(partial, ignore_errors=True)
+
+
+def _run_by_table(generator: Path, scale_factor: float, partial: Path, lock: int) -> None:
+    """Generate one table after the other, and tell of each: with a bar in a notebook, else in lines."""
+    total = int(sum(_ROWS.values()) * scale_factor)
+    with progress("generating TPC-H tables", "rows", total, shown=in_notebook()) as advance:
+        for table in TABLES:
+            started = time.perf_counter()
+            size = _run(generator, scale_factor, (table,), partial, lock)
+            advance(int(_ROWS[table] * scale_factor))
+            if not in_notebook():
+                _say(f"  {table:<8}  {size / 1e6:8,.1f} MB  {time.perf_counter() - started:5.1f} s")
 
 
 def _run(generator: Path, scale_factor: float, tables: Sequence[str], partial: Path, lock: int) -> int:

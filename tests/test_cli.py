@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from sparkext import demo, doctor, tpch
+from sparkext import demo, doctor, jar, tpch
 from sparkext.__main__ import main
 from sparkext.doctor import Finding, Status
 from sparkext.errors import EnvironmentProblemError
@@ -118,6 +118,8 @@ def test_no_java_at_all(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys:
 
 def test_a_finding_is_one_line() -> None:
     assert str(Finding(Status.OK, "java", "17.0.15")) == "ok    java            17.0.15"
+    told = str(Finding(Status.WARN, "memory", "little", "get more", ("a", "b"))).splitlines()
+    assert told == ["warn  memory          little -> get more", f"{'':<22}a", f"{'':<22}b"]
     assert str(Finding(Status.FAIL, "numba", "gone", "get it")) == "FAIL  numba           gone -> get it"
 
 
@@ -130,15 +132,37 @@ def test_a_check_that_raises_hides_no_other(
     monkeypatch.setattr(doctor, "LOCAL_CHECKS", {"broken": broken, "python": doctor.check_python})
     assert doctor.run() == 1
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0] == "FAIL  broken          RuntimeError: first line"
-    assert lines[1].startswith("ok    python")
-    assert lines[2] == "warn  session         not started -> mend first: broken"
-    assert lines[-1] == "1 of the checks failed: broken."
+    assert lines[0].startswith("sparkext ")
+    assert lines[2] == "FAIL  broken          RuntimeError: first line"
+    assert lines[3].startswith("ok    python")
+    assert lines[4] == "warn  session         not started -> mend first: broken"
+    assert lines[-1] == "1 check failed: broken. Joins cannot run before that is mended."
 
 
-def test_a_warning_is_no_failure(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(doctor, "LOCAL_CHECKS", {"x": lambda: Finding(Status.WARN, "x", "so-so")})
-    assert doctor.run(["x"]) == 0
+def test_a_warning_is_no_failure(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    told = [Finding(Status.WARN, "x", "so-so"), Finding(Status.OK, "y", "fine")]
+    monkeypatch.setattr(doctor, "findings", lambda only: iter(told))
+    assert doctor.run() == 0
+    assert capsys.readouterr().out.splitlines()[-1] == "Joins can run here. 1 warning: x."
+    assert doctor.run(["x"]) == 0  # a part of the checks gives no verdict on the whole
+    assert "Joins" not in capsys.readouterr().out
+    del told[0]
+    assert doctor.run() == 0
+    assert capsys.readouterr().out.splitlines()[-1] == "Joins can run here: all is as it should be."
+
+
+@pytest.mark.parametrize(("minor", "advice"), [("4.2", "jar --build"), ("3.5", "a PySpark of 4.1")])
+def test_no_jar(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, minor: str, advice: str) -> None:
+    (tmp_path / "version.py").write_text(f"__version__: str = '{minor}.0'\n")
+    (tmp_path / "jars").mkdir()
+    monkeypatch.setattr(doctor, "installed_pyspark", lambda: tmp_path)
+    monkeypatch.setattr(jar, "installed_pyspark", lambda: tmp_path)
+    monkeypatch.setattr(jar, "JAR_FOLDER", tmp_path)
+    finding = doctor.check_jar()
+    assert finding.status is Status.WARN and advice in finding.advice
+    assert "transforms (pipelined_join) work" in finding.detail
+    (tmp_path / jar.jar_name(minor)).touch()
+    assert doctor.check_jar().status is Status.OK
 
 
 class Module:
@@ -184,6 +208,7 @@ FACTS = {
     "executable": "/usr/bin/python3",
     "imports": {"sparkext": "0.1.0", "pyarrow": "18.0.0", "numba": "0.61.0"},
     "cache": "/somewhere/__pycache__",
+    "headroom": [3 << 30, "cgroup"],
     "memory": [["cgroup", "no limit"], ["headroom", "3.0 GiB"]],
 }
 
@@ -205,6 +230,13 @@ def test_what_a_worker_tells(check: Callable[..., Finding], spoilt: dict[str, ob
     finding = check({**FACTS, **spoilt})
     assert finding.status is Status.FAIL and finding.advice
     assert "!" not in finding.detail
+
+
+@pytest.mark.parametrize(("headroom", "said"), [([], "no limit is known"), ([200 << 20, "cgroup"], "200.0 MiB free")])
+def test_memory_that_is_short_or_unknown(headroom: list[object], said: str) -> None:
+    finding = doctor.check_memory({**FACTS, "headroom": headroom})
+    assert finding.status is Status.WARN and finding.advice
+    assert said in finding.detail and finding.more == ("cgroup: no limit",)
 
 
 def test_a_dead_worker_is_explained() -> None:

@@ -235,6 +235,7 @@ def test_auto_mode_leaves_small_build_sides_to_spark(spark: SparkSession) -> Non
         ("morsel.minRows", "many", "an integer of at least 1"),
         ("memory.fraction", "1.5", "a number above 0 and at most 1"),
         ("report.decisions", "-1", "an integer of at least 0"),
+        ("progress", "sometimes", "true or false"),
         ("debug.hashMask", "0x10000000000000000", "an integer from 0 to 0xffffffffffffffff, decimal or hexadecimal"),
     ],
 )
@@ -518,6 +519,7 @@ def test_explain(spark: SparkSession) -> None:
         "Join 1: inner, facts.k = dims.dk, algorithm auto",
         "Join 2: left, facts.j = more.ek, algorithm auto",
         "Scan: rows from Spark (",
+        "The rows of child 1 stream through all joins in one pass",
     ):
         assert part in formatted, formatted
     declined = f"SELECT {HINT} id, name FROM facts FULL JOIN dims ON k = dk AND v <> w"
@@ -606,5 +608,29 @@ def test_a_report(spark: SparkSession) -> None:
             ("gather payload", 16, 16),
         ]
         assert "inner reported.k = dims.dk" in str(told)
+        assert "<svg" in told._repr_html_() and not told.notes
     with pytest.raises(sparkext.SparkExtError, match="has no pipelined join"):
         sparkext.report(spark.sql(JOINED.replace(HINT, "")))
+
+
+def test_a_report_of_a_join_with_a_condition(spark: SparkSession) -> None:
+    """What the condition drops is not counted as a result."""
+    frame = spark.sql(JOINED.replace("JOIN dims", "LEFT JOIN dims") + " AND v <> w")
+    assert_pipelined(frame, 1)
+    assert len(frame.collect()) == 20
+    join, gather = sparkext.report(frame).joins
+    assert join.rows_out == gather.rows_in == 20
+    assert join.pairs_tried == 16 + 8  # of 16 pairs 4 are dropped, and 8 rows come out without a partner
+
+
+def test_a_report_of_one_of_two_pipelines(spark: SparkSession) -> None:
+    """Between them lies an aggregate: the report is that of the upper one, and says that there are two."""
+    counts = f"SELECT {HINT} k, count(*) AS n FROM facts JOIN dims ON k = dk GROUP BY k"
+    frame = spark.sql(f"SELECT /*+ PIPELINED_JOIN(more) */ n, label FROM ({counts}) c JOIN more ON c.k = ek")
+    frame.collect()
+    told = sparkext.report(frame)
+    assert [join.operator for join in told.joins] == ["inner c.k = more.ek", "gather payload"]
+    assert told.notes == (
+        "The plan has 2 pipelines, and this is the topmost. Spark's UI shows each, at the operator PipelinedJoin.",
+    )
+    assert told.notes[0] in str(told)

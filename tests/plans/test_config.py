@@ -52,6 +52,7 @@ def test_defaults() -> None:
         threads="cooperative",
         algorithm="auto",
         report_decisions=256,
+        progress=True,
         debug_hash_mask=0xFFFF_FFFF_FFFF_FFFF,
     )
 

@@ -148,7 +148,9 @@ def test_the_report_tells_what_happened(spark: SparkSession) -> None:
         assert len({(task.task.stage, task.task.partition) for task in told.tasks}) == len(told.tasks)
     assert list(told.to_pandas()["rows_out"]) == [5, 5]
     assert "inner on k" in str(told)
-    with pytest.raises(ReportUnavailableError):
+    assert str(told).endswith(told.notes[0]) and "Spark Connect" in told.notes[0]
+    assert "<svg" in told._repr_html_() and told.notes[0] in told._repr_html_()
+    with pytest.raises(ReportUnavailableError, match="Connect server's session extension"):
         report(out.select("k"))
 
 

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
 
 import pandas as pd
 import pyarrow as pa
@@ -14,7 +18,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from spark_checks import assert_pipelined, configured, table
 
-from sparkext import SparkExtError, pipelined_join, report
+from sparkext import SparkExtError, build_side, pipelined_join, report
 from sparkext.errors import ReportUnavailableError
 from sparkext.lineage import remembered
 from sparkext.metrics import TaskId, TaskMetrics, last_run
@@ -75,6 +79,7 @@ def test_rows_fan_out_and_indexes(spark: SparkSession, facts: DataFrame) -> None
     assert third.reason == "sort-merge was asked for"
     assert fourth.reason == "the join has no key"
     assert (gather.index, gather.reason, gather.index_bytes, gather.build_seconds) == (None,) * 4
+    assert [join.build_bytes for join in told.joins[1:]] == [4 * (8 + 8) + 1, 3 * 8, 2 * 4 + 6, None]
     for join in (first, second, third):
         assert join.index_bytes is not None and join.index_bytes > 0
         assert join.build_seconds is not None and 0 < join.build_seconds < 60
@@ -152,6 +157,24 @@ def test_decisions_that_are_kept(spark: SparkSession, facts: DataFrame) -> None:
         told = ran(out)
         assert [len(task.decisions) for task in told.tasks] == [0 if keep == 0 else 2] * PARTS
         assert told.joins[0].rows_out == 544
+
+
+def test_decisions_tell_when_they_were_made(spark: SparkSession, facts: DataFrame) -> None:
+    """By the clock on the wall, which workers share, between the start and the end of their task."""
+    before = time.time()
+    told = ran(facts.transform(pipelined_join(every_third(spark), [("a", "x")])))
+    after = time.time()
+    assert before < told.started < told.started + told.elapsed_seconds < after
+    for task in told.tasks:
+        times = [decision[0] for decision in task.decisions]
+        assert times == sorted(times)
+        # Start and end are measured once more by the other clock: they agree to a thousandth of a second or so.
+        assert task.started - 0.1 < times[0] <= times[-1] < task.started + task.elapsed_seconds + 0.1
+    kept = told.decisions_to_pandas()
+    assert list(kept.columns) == ["time", "partition", "operator", "headroom", "budget", "produced"]
+    assert len(kept) == 2 * PARTS and kept["time"].is_monotonic_increasing
+    assert kept.groupby("operator")["produced"].sum().tolist() == [544, 544]
+    assert sorted(set(kept["partition"])) == list(range(PARTS)) and (kept["headroom"] > 0).all()
 
 
 # Many tasks.
@@ -321,6 +344,33 @@ def test_a_run_that_a_limit_cuts_short_leaves_no_report(spark: SparkSession) -> 
         report(out)
 
 
+# Before the run: progress on the driver.
+
+
+def test_progress_is_told_of_a_build_side(
+    spark: SparkSession, facts: DataFrame, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: dict[str, list[Any]] = {}
+
+    @contextmanager
+    def recorded(step: str, unit: str, total: int | None = None, *, shown: bool) -> Iterator[Callable[[int], None]]:
+        told[step] = [unit, total, shown, 0]
+
+        def advance(count: int) -> None:
+            told[step][3] += count
+
+        yield advance
+
+    monkeypatch.setattr(build_side, "progress", recorded)
+    for how in ("inner", "right"):
+        for switch in ("true", "false"):
+            with configured(spark, {"spark.sparkext.progress": switch}):
+                facts.transform(pipelined_join(every_third(spark), [("a", "x")], how))
+            assert told.pop("collecting a build side") == ["rows", None, switch == "true", 68]
+            unit, total, shown, written = told.pop("publishing a build side")
+            assert (unit, shown) == ("B", switch == "true") and written >= total > 0
+
+
 # No report.
 
 
@@ -354,9 +404,11 @@ COLUMNS = [
     "operator",
     "rows_in",
     "rows_out",
+    "pairs_tried",
     "index",
     "reason",
     "build_rows",
+    "build_bytes",
     "index_bytes",
     "build_seconds",
     "index_reused",
@@ -401,15 +453,33 @@ def test_the_printed_report_of_a_run(spark: SparkSession, facts: DataFrame) -> N
     assert len({len(line) for line in text.splitlines()[:2]}) == 1, text
     for pattern, mask in MASKS:
         text = re.sub(pattern, mask, text)
-    header = "operator | rows in | rows out | fan-out | index | build rows | size | built in | morsels"
+    header = (
+        "operator | rows in | rows out | fan-out | index | build rows | build size | index size | built in | morsels"
+    )
     assert text.splitlines() == [
-        f"{header} | budget min/med/max | lowest headroom | task time",
-        " | ".join(["---"] * 12),
-        "inner on a = x | 800 | 544 | 0.68 | dense | 68 | SIZE | T | 8 | 100/100/100 | HEADROOM | T",
-        "anti on b = z | 544 | 384 | 0.706 | dense | 3 | SIZE | T | 8 | 100/100/100 | HEADROOM | T",
+        f"{header} | budget min/med/max | lowest headroom | in kernels",
+        " | ".join(["---"] * 13),
+        "inner on a = x | 800 | 544 | 0.68 | dense | 68 | SIZE | SIZE | T | 8 | 100/100/100 | HEADROOM | T",
+        "anti on b = z | 544 | 384 | 0.706 | dense | 3 | SIZE | SIZE | T | 8 | 100/100/100 | HEADROOM | T",
         "gather payload | 384 | 384 | 1 | 8 | 100/100/100 | HEADROOM | T",
         "8 tasks, 800 rows in, peak worker memory M",
     ]
+
+
+def test_the_report_in_a_notebook(spark: SparkSession, facts: DataFrame) -> None:
+    """Columns may be called anything; what notebooks show is well-formed, and has no element but its own."""
+    name = "<script>alert('x')</script>&\""
+    build = every_third(spark).withColumnRenamed("x", name)
+    told = ran(facts.transform(pipelined_join(build, [("a", name)])))
+    page = told._repr_html_()
+    tree = ElementTree.fromstring(page)
+    assert "script" not in {element.tag for element in tree.iter()}
+    assert name in "".join(tree.itertext())
+    assert repr(told) == str(told)
+    cells = ["".join(cell.itertext()) for cell in tree.iter("td")]
+    assert cells[0].startswith("1") and "keys span 100 values" in cells[0]
+    assert cells[1].startswith("68") and cells[3] == "800→ 544" and cells[4] == "0.68"
+    assert [title.text for title in tree.iter("title")][-2].startswith(f"1: inner on a = {name}, 8 budgets")
 
 
 def operator(
@@ -438,7 +508,15 @@ def metrics(
         operators=[operator(0, rows, 2 * rows, budget, headroom), operator(1, 2 * rows, 2 * rows, budget, headroom)],
         seconds=[0.25, 0.5],
         indexes=[
-            {"kind": "hash", "reason": "sparse", "bytes": 2048, "build_rows": 1234, "seconds": 0.125, "reused": False}
+            {
+                "kind": "hash",
+                "reason": "sparse",
+                "bytes": 2048,
+                "build_rows": 1234,
+                "build_bytes": 9872,
+                "seconds": 0.125,
+                "reused": False,
+            }
         ],
         decisions=[(0.5, 0, 3 << 30, 4096, 2 * rows), (0.75, 1, None, 4096, 2 * rows)],
         rows_in=rows,
@@ -456,14 +534,14 @@ LABELS = ["inner on k"]
 def test_the_printed_report_of_made_up_tasks() -> None:
     told = summarise(LABELS, [metrics(1, 0, 0, 1_000_000), metrics(1, 1, 0, 500_000, 8192, 512)])
     assert str(told).splitlines() == [
-        "operator          rows in   rows out  fan-out  index  build rows     size  built in  morsels"
-        "  budget min/med/max  lowest headroom  task time",
-        "--------------  ---------  ---------  -------  -----  ----------  -------  --------  -------"
-        "  ------------------  ---------------  ---------",
-        "inner on k      1,500,000  3,000,000        2  hash        1,234  2.0 KiB   0.125 s        6"
-        "      4096/4096/8192   512 B (cgroup)    0.500 s",
-        "gather payload  3,000,000  3,000,000        1                                              6"
-        "      4096/4096/8192   512 B (cgroup)    1.000 s",
+        "operator          rows in   rows out  fan-out  index  build rows  build size  index size  built in  morsels"
+        "  budget min/med/max  lowest headroom  in kernels",
+        "--------------  ---------  ---------  -------  -----  ----------  ----------  ----------  --------  -------"
+        "  ------------------  ---------------  ----------",
+        "inner on k      1,500,000  3,000,000        2  hash        1,234     9.6 KiB     2.0 KiB   0.125 s        6"
+        "      4096/4096/8192   512 B (cgroup)     0.500 s",
+        "gather payload  3,000,000  3,000,000        1                                                             6"
+        "      4096/4096/8192   512 B (cgroup)     1.000 s",
         "2 tasks, 1,500,000 rows in, peak worker memory 101.0 MiB",
     ]
 
@@ -471,7 +549,7 @@ def test_the_printed_report_of_made_up_tasks() -> None:
 def test_the_printed_report_of_tasks_that_decided_nothing() -> None:
     told = summarise(LABELS, [metrics(1, 0, 0, 0, budget=None, headroom=None)])
     assert str(told).splitlines()[2].split() == [
-        *("inner", "on", "k", "0", "0", "hash", "1,234", "2.0", "KiB", "0.125", "s", "0", "0.250", "s")
+        *("inner", "on", "k", "0", "0", "hash", "1,234", "9.6", "KiB", "2.0", "KiB", "0.125", "s", "0", "0.250", "s")
     ]
 
 

@@ -40,7 +40,11 @@ object Acceptance {
       val costs = new Costs(chain, settings)
       val (ours, sparks) = (costs.pipeline, costs.spark)
       if (ours <= sparks * WorthIt && ours + LeastGain <= sparks) Right(())
-      else Left(f"by the estimates it is not clearly cheaper than Spark's own joins ($ours%.3f against $sparks%.3f)")
+      else {
+        Left(
+          f"by the estimates it is not clearly cheaper than Spark's own joins ($ours%.3f s against $sparks%.3f s; a hint" +
+            " overrules this)")
+      }
     }
 
   /** Whether build sides may lie in plain files, for workers to map. */

@@ -238,6 +238,8 @@ case class PipelinedJoinExec(
     val lines = joins.indices.map(number => s"Join ${number + 1}: ${described(number)}")
     s"""
        |$formattedNodeName
+       |The rows of child 1 stream through all joins in one pass, in Python workers; the others are indexed first. A fused
+       |scan is done by the workers themselves; one from Spark is not, for the reason that is given.
        |${lines.mkString("\n")}
        |Scan: ${scanned(probeScan, probeColumns)}
        |Rows: ${if (inPlace) "in place" else "copied"}

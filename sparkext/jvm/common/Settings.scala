@@ -37,6 +37,7 @@ class Settings(conf: SQLConf) {
   read("spark.sparkext.memory.fraction")(_.toDoubleOption.filter(share => share > 0 && share <= 1))
   read("spark.sparkext.indexCache.maxBytes")(bytesFrom(0, Long.MaxValue))
   read("spark.sparkext.report.decisions")(_.toLongOption.filter(_ >= 0))
+  read("spark.sparkext.progress")(_.toLowerCase(Locale.ROOT).toBooleanOption)
   read("spark.sparkext.debug.hashMask") { value =>
     val mask = if (value.toLowerCase(Locale.ROOT).startsWith("0x")) Try(BigInt(value.drop(2), 16)) else Try(BigInt(value))
     mask.toOption.filter(number => number >= 0 && number.bitLength <= 64)

@@ -1,0 +1,46 @@
+"""Make `tour.ipynb` of `tour.py`, with the results of a run: `python examples/make_notebook.py`.
+
+The script is the source. The notebook is kept beside it with its results, for readers who do not run it.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import jupytext
+import nbformat
+from nbclient import NotebookClient
+
+HERE = Path(__file__).parent
+SCRIPT, NOTEBOOK = HERE / "tour.py", HERE / "tour.ipynb"
+
+
+def converted() -> nbformat.NotebookNode:
+    """The script as a notebook, without results. Cells are named by their place, the same each time."""
+    notebook = jupytext.read(SCRIPT, fmt="py:percent")
+    for number, cell in enumerate(notebook.cells, 1):
+        cell.id = f"cell-{number}"
+        cell.metadata = nbformat.NotebookNode()
+    notebook.metadata = nbformat.from_dict(
+        {
+            "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
+            "language_info": {"name": "python"},
+        }
+    )
+    return notebook
+
+
+def run(notebook: nbformat.NotebookNode) -> None:
+    """Run all cells in a kernel of this Python, and keep their results but not what Spark logs."""
+    NotebookClient(notebook, timeout=300, kernel_name="python3", record_timing=False, coalesce_streams=True).execute()
+    for cell in notebook.cells:
+        if cell.cell_type == "code":
+            cell.outputs = [output for output in cell.outputs if output.get("name") != "stderr"]
+    notebook.metadata.language_info = nbformat.from_dict({"name": "python"})
+
+
+if __name__ == "__main__":
+    made = converted()
+    run(made)
+    nbformat.write(made, NOTEBOOK)
+    print(f"{NOTEBOOK}: {NOTEBOOK.stat().st_size / 1024:.0f} KiB")

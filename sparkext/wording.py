@@ -1,0 +1,44 @@
+"""Numbers and limits as people read them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+LIMITS: Mapping[str, str] = {
+    "cgroup": "the container's limit (control group)",
+    "rlimit_as": "the worker's address space (RLIMIT_AS, set by spark.executor.pyspark.memory)",
+    "available": "what the machine has left (MemAvailable)",
+    "configured": "spark.sparkext.memory.maxBytes",
+}
+"""What binds the headroom, by the names that `memory.Headroom` gives its limits."""
+
+_UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
+
+
+def size(count: float) -> str:
+    """Bytes in the largest unit that leaves at least one."""
+    unit = 0
+    while abs(count) >= 1024 and unit < len(_UNITS) - 1:
+        count /= 1024
+        unit += 1
+    return f"{count:.1f} {_UNITS[unit]}" if unit else f"{count:.0f} {_UNITS[unit]}"
+
+
+def ratio(value: float | None) -> str:
+    """Three digits, or all that stand before the point; nothing for None."""
+    if value is None:
+        return ""
+    return f"{value:,.0f}" if value >= 1000 else f"{value:.3g}"
+
+
+def counted(number: int, thing: str) -> str:
+    """`1 task`, `2 tasks`: `thing` is a word with a regular plural."""
+    return f"{number:,} {thing}{'' if number == 1 else 's'}"
+
+
+def short(number: float) -> str:
+    """A number for an axis: 20, 1k, 2.5M."""
+    for factor, letter in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if number >= factor:
+            return f"{number / factor:g}{letter}"
+    return f"{number:g}"
