@@ -5,6 +5,7 @@
 #   make bench         the benchmarks
 #   make study         how operators hand on their rows, under real memory limits: half an hour
 #   make lint          ruff, and mypy on the package as it installs
+#   make docs          the documentation as a site in build/site; warnings are errors
 #   make wheel         dist/*.whl and dist/*.tar.gz
 #   make clean         remove what make made, except the generated TPC-H data in .data
 
@@ -18,7 +19,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 python  = $(or $(wildcard $(BIN)/python),$(PYTHON))
 
-.PHONY: demo test bench study lint wheel clean java python
+.PHONY: demo test bench study lint docs wheel clean java python
 .NOTPARALLEL:
 .DEFAULT_GOAL := help
 .PHONY: help
@@ -53,9 +54,15 @@ lint: $(VENV)/.has-dev
 	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --target build/typed .
 	cd build/typed && $(CURDIR)/$(BIN)/mypy --config-file $(CURDIR)/pyproject.toml --cache-dir $(CURDIR)/.mypy_cache
 
+# Says what is generated from the code first; links and names that lead nowhere are errors.
+docs: $(VENV)/.has-dev
+	$(BIN)/python docs/tools/generate.py
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet --strict
+
+# The same commit gives the same bytes.
 wheel: $(VENV)/.has-dev
 	rm -rf build dist
-	$(BIN)/python -m build --no-isolation
+	SOURCE_DATE_EPOCH=$${SOURCE_DATE_EPOCH:-$$(git log -1 --format=%ct)} $(BIN)/python -m build --no-isolation
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info sparkext/jars .mypy_cache .pytest_cache .ruff_cache .hypothesis spark-warehouse
