@@ -33,7 +33,7 @@ demo: java $(VENV)/.has-demo
 # The transform is tested twice: as it runs without the session extension, and as it is planned with it.
 # Two processes at a time, each with sessions of its own, first that of the extension: a JVM that was started without it
 # cannot load it any more. Tests go to whichever is free, in their order, one by one.
-test: java lint
+test: java lint docs
 	@$(BIN)/python -c "from sparkext.warm_up import warm_up; warm_up()"  # or both would compile the same kernels
 	$(BIN)/pytest -n 2 --dist loadgroup --no-loadscope-reorder
 	SPARKEXT_TEST_EXTENSION=1 $(BIN)/pytest -n 2 --dist loadgroup --no-loadscope-reorder \
