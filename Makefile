@@ -1,7 +1,7 @@
 # Everything sets itself up in .venv on its first run; a change of pyproject.toml sets it up again.
 #
 #   make demo [SF=1]   join TPC-H tables with sparkext and with Spark, verify that they agree, time both
-#   make test          lint, then every test
+#   make test          lint, the documentation, then every test
 #   make bench         the benchmarks
 #   make study         how operators hand on their rows, under real memory limits: half an hour
 #   make lint          ruff, and mypy on the package as it installs
@@ -54,9 +54,8 @@ lint: $(VENV)/.has-dev
 	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --target build/typed .
 	cd build/typed && $(CURDIR)/$(BIN)/mypy --config-file $(CURDIR)/pyproject.toml --cache-dir $(CURDIR)/.mypy_cache
 
-# Says what is generated from the code first; links and names that lead nowhere are errors.
+# Links and names that lead nowhere are errors. What pages take from the code, docs/tools/generate.py writes; a test asks.
 docs: $(VENV)/.has-dev
-	$(BIN)/python docs/tools/generate.py
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet --strict
 
 # The same commit gives the same bytes.
