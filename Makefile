@@ -1,7 +1,7 @@
 # Everything sets itself up in .venv on its first run; a change of pyproject.toml sets it up again.
 #
 #   make demo [SF=1]   join TPC-H tables with sparkext and with Spark, verify that they agree, time both
-#   make test          lint, then every test
+#   make test          lint, the documentation, then every test
 #   make bench         every benchmark, under an hour; results in bench/results/run-….jsonl, which git ignores
 #   make bench-quick   that they work, on tiny data, in two minutes; no times
 #   make bench-report  docs/plots: a page and pictures of the results that have a name [RESULTS="file …"]
@@ -10,6 +10,7 @@
 #   make study         how operators hand on their rows, under real memory limits: half an hour
 #   make notebook      examples/tour.ipynb from examples/tour.py, with the results of a run
 #   make lint          ruff, and mypy on the package as it installs
+#   make docs          the documentation as a site in build/site; warnings are errors
 #   make wheel         dist/*.whl and dist/*.tar.gz
 #   make clean         remove what make made, except the generated TPC-H data in .data
 
@@ -23,7 +24,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 python  = $(or $(wildcard $(BIN)/python),$(PYTHON))
 
-.PHONY: demo test bench bench-quick bench-report bench-compare bench-comet study notebook lint wheel clean java python
+.PHONY: demo test bench bench-quick bench-report bench-compare bench-comet study notebook lint docs wheel clean java python
 .NOTPARALLEL:
 .DEFAULT_GOAL := help
 .PHONY: help
@@ -37,7 +38,7 @@ demo: java $(VENV)/.has-demo
 # The transform is tested twice: as it runs without the session extension, and as it is planned with it.
 # Two processes at a time, each with sessions of its own, first that of the extension: a JVM that was started without it
 # cannot load it any more. Tests go to whichever is free, in their order, one by one.
-test: java lint
+test: java lint docs
 	@$(BIN)/python -c "from sparkext.warm_up import warm_up; warm_up()"  # or both would compile the same kernels
 	$(BIN)/pytest -n 2 --dist loadgroup --no-loadscope-reorder
 	SPARKEXT_TEST_EXTENSION=1 $(BIN)/pytest -n 2 --dist loadgroup --no-loadscope-reorder \
@@ -74,9 +75,14 @@ lint: $(VENV)/.has-dev
 	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --target build/typed .
 	cd build/typed && $(CURDIR)/$(BIN)/mypy --config-file $(CURDIR)/pyproject.toml --cache-dir $(CURDIR)/.mypy_cache
 
+# Links and names that lead nowhere are errors. What pages take from the code, docs/tools/generate.py writes; a test asks.
+docs: $(VENV)/.has-dev
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet --strict
+
+# The same commit gives the same bytes.
 wheel: $(VENV)/.has-dev
 	rm -rf build dist
-	$(BIN)/python -m build --no-isolation
+	SOURCE_DATE_EPOCH=$${SOURCE_DATE_EPOCH:-$$(git log -1 --format=%ct)} $(BIN)/python -m build --no-isolation
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info sparkext/jars .mypy_cache .pytest_cache .ruff_cache .hypothesis spark-warehouse

@@ -1,11 +1,16 @@
-"""The one step that setuptools does not know: compiling the Scala shim into a jar, which the wheel carries."""
+"""What setuptools does not do: compile the Scala shim into a jar for the wheel, and pack the same sdist twice."""
 
+import gzip
+import io
 import os
 import sys
+import tarfile
 from pathlib import Path
+from typing import Any
 
 from setuptools import setup
 from setuptools.command.build_py import build_py
+from setuptools.command.sdist import sdist
 
 ROOT = Path(__file__).parent
 
@@ -32,4 +37,31 @@ class BuildWithJar(build_py):
             self.copy_file(str(jar), str(target))
 
 
-setup(cmdclass={"build_py": BuildWithJar})
+class ReproducibleSdist(sdist):
+    """With SOURCE_DATE_EPOCH, the same sources give the same bytes, as setuptools' wheels do by themselves."""
+
+    def make_archive(self, *args: Any, **options: Any) -> str:
+        """Pack, then pack anew without times, users and the order of a file system."""
+        path = str(super().make_archive(*args, **options))
+        epoch = os.environ.get("SOURCE_DATE_EPOCH")
+        if epoch and path.endswith(".tar.gz"):
+            _repack(Path(path), int(epoch))
+        return path
+
+
+def _repack(path: Path, epoch: int) -> None:
+    with tarfile.open(path) as archive:
+        found = [(member, archive.extractfile(member)) for member in archive.getmembers()]
+        members = [(member, stream.read() if stream else b"") for member, stream in found]
+    with (
+        path.open("wb") as raw,
+        gzip.GzipFile("", "wb", fileobj=raw, mtime=epoch) as zipped,
+        tarfile.open(fileobj=zipped, mode="w") as archive,
+    ):
+        for member, content in sorted(members, key=lambda entry: entry[0].name):
+            packed = tarfile.TarInfo(member.name)
+            packed.type, packed.mode, packed.mtime, packed.size = member.type, member.mode, epoch, len(content)
+            archive.addfile(packed, io.BytesIO(content))
+
+
+setup(cmdclass={"build_py": BuildWithJar, "sdist": ReproducibleSdist})

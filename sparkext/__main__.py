@@ -73,7 +73,7 @@ def _parser() -> argparse.ArgumentParser:
     jar = commands.add_parser("jar", help="print the path of the session extension's jar for the installed PySpark")
     jar.add_argument("--build", action="store_true", help="build it first if it is missing or older than its sources")
 
-    commands.add_parser("options", help="print the configuration keys as the table of the README")
+    commands.add_parser("options", help="print the configuration keys as a Markdown table")
     commands.add_parser("version", help="print the version of sparkext")
     return parser
 

@@ -48,6 +48,9 @@ def asof_join(
     a zone with summer time), `other` is run when the transform is applied; transforms that follow each other directly
     are one pipeline.
 
+    Among rows of `other` with equal values, backward takes the last and forward the first, in the order in which Spark
+    gives its rows; at equal distances nearest goes backward. A null in `on` has no match, and NaN is after all else.
+
     Parameters
     ----------
     other:
@@ -67,9 +70,6 @@ def asof_join(
         `left` keeps rows without a match, as pandas does; `inner` drops them.
     max_build_bytes:
         Largest Arrow size of the build side; `spark.sparkext.buildSide.maxBytes` if left out.
-
-    Among rows of `other` with equal values, backward takes the last and forward the first, in the order in which Spark
-    gives its rows; at equal distances nearest goes backward. A null in `on` has no match, and NaN is after all else.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""The configuration keys: one typed registry that settings, error messages and the README's table come from.
+"""The configuration keys: one typed registry that settings, errors and the table of the documentation come from.
 
 Every key lives under `spark.sparkext.` and is read from Spark's configuration, where all values are strings.
 A call may override any of them by its full name. Both ways go through the same parser.
@@ -314,7 +314,7 @@ REGISTRY: tuple[ConfigKey[Any], ...] = (
     PROGRESS,
     DEBUG_HASH_MASK,
 )
-"""Every key, in the order of the README's table."""
+"""Every key, in the order of the documentation's table."""
 
 
 @dataclass(frozen=True)
@@ -394,9 +394,9 @@ def _unknown(name: str) -> str:
 
 
 def markdown_table() -> str:
-    """The registry as the Markdown table of the README, one row per key, without a trailing newline."""
+    """The registry as the Markdown table of `docs/options.md`, one row per key, without a trailing newline."""
     rows = [("key", "type", "unit", "default", "meaning"), ("---",) * 5]
-    rows += [
-        (f"`{key.name}`", key.type.name, key.unit, f"`{key.type.render(key.default)}`", key.doc) for key in REGISTRY
-    ]
+    for key in REGISTRY:
+        default = key.type.render(key.default)
+        rows.append((f"`{key.name}`", key.type.name, key.unit, f"`{default}`" if default else "", key.doc))
     return "\n".join(f"| {' | '.join(row)} |" for row in rows)

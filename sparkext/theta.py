@@ -29,8 +29,8 @@ def theta_join(
 ) -> Callable[[DataFrame], DataFrame]:
     """Join each row with the rows of `other` for which a Python function says so; for `DataFrame.transform`.
 
-        def near(left, right):
-            return (left.x - right.x) ** 2 + (left.y - right.y) ** 2 < right.radius ** 2
+        def near(point, circle):
+            return (point.x - circle.cx) ** 2 + (point.y - circle.cy) ** 2 < circle.radius ** 2
 
         out = points.transform(theta_join(circles, near))
 
@@ -44,13 +44,13 @@ def theta_join(
         The build side: a Spark DataFrame, a pandas DataFrame or a pyarrow Table. It is run when the transform is
         applied, and published once per node.
     predicate:
-        A function of two records, `left` and `right`, that have the columns as attributes, and returns a bool. It is
-        compiled by numba: numbers, `math`, `numpy` functions of numbers, conditions and loops; it may call functions
-        that `numba.njit` has compiled. Integers and floats come as they are, booleans as bool, dates as days and
-        timestamps as microseconds since 1970 (UTC), intervals as microseconds. Other columns, and those whose names are
-        no Python names, are not there. As with UDFs, what it imports has to be importable in the workers. An integer
-        that overflows has no value to rely on; a division of floats by zero gives infinity or NaN. Rows that have a
-        null in a column that the function names match nothing: it is not called for them.
+        A function of two records, of the left and of the right side, that have the columns as attributes, and returns a
+        bool. It is compiled by numba: numbers, `math`, `numpy` functions of numbers, conditions and loops; it may call
+        functions that `numba.njit` has compiled. Integers and floats come as they are, booleans as bool, dates as days
+        and timestamps as microseconds since 1970 (UTC), intervals as microseconds. Other columns, and those whose names
+        are no Python names, are not there. As with UDFs, what it imports has to be importable in the workers. An
+        integer that overflows has no value to rely on; a division of floats by zero gives infinity or NaN. Rows that
+        have a null in a column that the function names match nothing: it is not called for them.
     how:
         `inner`, `left`, `semi` or `anti`.
     max_build_bytes:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -14,24 +16,37 @@ from pathlib import Path
 
 import pytest
 
+from sparkext.jar import build_jar, installed_pyspark
+
 ROOT = Path(__file__).parents[1]
+
+
+EPOCH = "1700000000"
 
 
 @pytest.fixture(scope="module")
 def dist(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with the sdist and the wheel made from that sdist, built from a copy of the sources.
+    """A folder with the sdist and the wheel made from that sdist, and `said.txt`, what their build said."""
+    return built(checkout(tmp_path_factory.mktemp("checkout")))
 
-    A copy, because setuptools packs whatever an earlier build left in `build/`.
-    """
-    copy = tmp_path_factory.mktemp("checkout")
+
+def checkout(copy: Path) -> Path:
+    """Copy the sources without the jars: setuptools packs whatever an earlier build left in `build/`."""
     for name in ("sparkext", "kernels", "plans", "tests", "bench"):
-        shutil.copytree(ROOT / name, copy / name, ignore=shutil.ignore_patterns("__pycache__", "jars"))
-    for name in ("pyproject.toml", "setup.py", "README.md", "LICENSE"):
+        ignored = shutil.ignore_patterns("__pycache__", "jars")
+        shutil.copytree(ROOT / name, copy / name, ignore=ignored, copy_function=shutil.copy)  # times are those of now
+    for name in ("pyproject.toml", "setup.py", "MANIFEST.in", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, copy)
+    return copy
+
+
+def built(copy: Path, *options: str) -> Path:
     isolation = ["--no-isolation"] if find_spec("setuptools") else []
-    command = [sys.executable, "-m", "build", *isolation, "--outdir", str(copy / "dist"), str(copy)]
-    built = subprocess.run(command, capture_output=True, text=True)
-    assert built.returncode == 0, built.stdout + built.stderr
+    command = [sys.executable, "-m", "build", *isolation, *options, "--outdir", str(copy / "dist"), str(copy)]
+    environment = os.environ | {"SOURCE_DATE_EPOCH": EPOCH}
+    ran = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment)
+    assert ran.returncode == 0, ran.stdout
+    (copy / "dist" / "said.txt").write_text(ran.stdout)
     return copy / "dist"
 
 
@@ -72,12 +87,50 @@ def test_the_wheel_names_its_license_and_command(wheel: Path) -> None:
     assert "Apache License" in license_text and license_text.rstrip().endswith("limitations under the License.")
 
 
+def test_the_wheel_leaves_the_users_pyspark_alone(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        [metadata] = [
+            archive.read(name).decode() for name in archive.namelist() if name.endswith(".dist-info/METADATA")
+        ]
+    required = re.findall(r"^Requires-Dist: ([\w-]+)(?!.*; extra)", metadata, re.MULTILINE)
+    assert sorted(required) == ["numba", "numpy", "pandas", "pyarrow"]
+
+
 def test_the_sdist_holds_the_sources(dist: Path) -> None:
     [path] = dist.glob("*.tar.gz")
     with tarfile.open(path) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
     assert {"setup.py", "sparkext/jvm/common/SparkExtensions.scala", "sparkext/tpch_queries/q01.sql"} <= names
     assert {"pyproject.toml", "README.md", "LICENSE", "sparkext/py.typed", "kernels/__init__.py"} <= names
+
+
+def test_the_same_sources_give_the_same_jar(wheel: Path) -> None:
+    """That of the wheel was compiled from the sdist, that of this checkout beside its sources."""
+    jar = build_jar(installed_pyspark())
+    with zipfile.ZipFile(wheel) as archive:
+        assert digest(archive.read(f"sparkext/jars/{jar.name}")) == digest(jar.read_bytes())
+
+
+def test_the_same_sources_give_the_same_bytes(dist: Path, wheel: Path, tmp_path: Path) -> None:
+    again = checkout(tmp_path / "again")
+    with zipfile.ZipFile(wheel) as archive:  # its jar, as another checkout may have it: compiling takes long
+        archive.extractall(again, [name for name in archive.namelist() if name.startswith("sparkext/jars/")])
+    built(again, "--sdist", "--wheel")
+    first, second = (
+        {path.name: digest(path.read_bytes()) for path in folder.glob("sparkext-*")}
+        for folder in (dist, again / "dist")
+    )
+    assert len(first) == 2 and first == second
+
+
+def digest(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
+
+
+def test_the_build_has_nothing_to_warn_of(dist: Path) -> None:
+    said = (dist / "said.txt").read_text()
+    assert "Successfully built" in said
+    assert "Warning" not in said and "would be ignored" not in said, said
 
 
 def test_the_installed_wheel_works_without_the_checkout(wheel: Path, tmp_path: Path) -> None:

@@ -74,7 +74,7 @@ class Costs(chain: JoinChain, settings: Settings) {
 }
 
 object Costs {
-  // Seconds per million rows (and column): see the figures for the crossing, scans, Spark's joins and the output in the README.
+  // Seconds per million rows (and column): see docs/benchmarks.md for the crossing, scans, Spark's joins and the output.
   private val ReadRow = 0.005
   private val ReadColumn = 0.006
   private val ReadText = 0.03

@@ -1,0 +1,108 @@
+"""What the package says when it refuses a call or fails: read from its sources, by error class.
+
+Messages are found where they are raised (`raise SomeError(…)`) and where problems of a call are collected
+(`problems.append(…)`), through helpers and constants of the same module. A message that cannot be found so is an error.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+PACKAGE = Path(__file__).parents[2] / "sparkext"
+OPEN = "…"
+
+_COLLECTED_IN = {"scan.py": "InvalidScanError", "scan_filter.py": "InvalidScanError", "config.py": "ConfigError"}
+# What has been said elsewhere.
+_PASSED_ON = ("problems", "'\\n'.join(problems)", "str(error)", "misconfigured", "str(misconfigured).splitlines()")
+# Collects pairs of names and types, which the caller makes messages of.
+_SILENT = ("spark_bridge.py",)
+
+
+def messages() -> dict[str, list[str]]:
+    """Return the messages of every error class, in the order of modules and lines."""
+    classes = _error_classes()
+    found: dict[str, dict[str, None]] = {name: {} for name in classes}
+    for path in sorted(PACKAGE.glob("*.py")):
+        if path.name not in _SILENT:
+            for error, message in _Module(path).messages(classes):
+                found[error][message] = None
+    return {error: list(texts) for error, texts in found.items()}
+
+
+def page() -> str:
+    """Return the messages as Markdown, under the classes and what these say of themselves."""
+    classes = _error_classes()
+    sections = []
+    for error, texts in messages().items():
+        if texts:
+            lines = [f"### {error}", "", classes[error], ""]
+            sections.append("\n".join([*lines, *(f"- {_code(text)}" for text in texts)]))
+    return "\n\n".join(sections)
+
+
+def _code(text: str) -> str:
+    spaced = " ".join(text.split())
+    return f"`` {spaced} ``" if "`" in spaced else f"`{spaced}`"
+
+
+def _error_classes() -> dict[str, str]:
+    tree = ast.parse((PACKAGE / "errors.py").read_text(encoding="utf-8"))
+    return {
+        node.name: " ".join((ast.get_docstring(node) or "").split())
+        for node in tree.body
+        if isinstance(node, ast.ClassDef)
+    }
+
+
+class _Module:
+    def __init__(self, path: Path) -> None:
+        self._name = path.name
+        self._tree = ast.parse(path.read_text(encoding="utf-8"))
+        self._functions = {node.name: node for node in ast.walk(self._tree) if isinstance(node, ast.FunctionDef)}
+        self._collected = _COLLECTED_IN.get(path.name, "InvalidJoinError")
+
+    def messages(self, classes: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+        """Yield error class and message of everything that the module says."""
+        for node in ast.walk(self._tree):
+            for error, said in self._told(node, classes):
+                for text in self._texts(said):
+                    yield error, text
+
+    def _told(self, node: ast.AST, classes: Mapping[str, str]) -> Iterator[tuple[str, ast.expr]]:
+        """Yield the error class and the expression of its message, where this node makes one or collects problems."""
+        match node:
+            case ast.Call(func=ast.Name(id=name), args=[said, *_]) if name in classes:
+                yield name, said
+            case ast.Call(func=ast.Name(id="cls"), args=[said]) if self._name == "errors.py":
+                yield "FileReadError", said
+            case ast.Call(func=ast.Attribute(value=ast.Name(id="problems"), attr="append" | "extend"), args=[said]):
+                yield self._collected, said
+            case ast.Assign(targets=[ast.Name(id="problems")], value=said):
+                yield self._collected, said
+            case ast.AugAssign(target=ast.Name(id="problems"), value=said):
+                yield self._collected, said
+
+    def _texts(self, node: ast.expr) -> list[str]:
+        """Return what an expression may say."""
+        match node:
+            case ast.Constant(value=str(text)):
+                return [text]
+            case ast.JoinedStr(values=parts):
+                text = "".join(str(part.value) if isinstance(part, ast.Constant) else OPEN for part in parts)
+                return [text.replace(OPEN + OPEN, OPEN)]
+            case ast.BinOp(left=left, op=ast.Add(), right=right):
+                return [one + other for one in self._texts(left) for other in self._texts(right)]
+            case ast.IfExp(body=body, orelse=otherwise):
+                return self._texts(body) + self._texts(otherwise)
+            case ast.List(elts=items) | ast.Tuple(elts=items):
+                return [text for item in items for text in self._texts(item)]
+            case ast.GeneratorExp(elt=item) | ast.ListComp(elt=item) | ast.Starred(value=item):
+                return self._texts(item)
+            case ast.Call(func=ast.Name(id=name)) if name in self._functions:
+                returned = [part.value for part in ast.walk(self._functions[name]) if isinstance(part, ast.Return)]
+                return [text for value in returned if value is not None for text in self._texts(value)]
+        if ast.unparse(node) in _PASSED_ON:
+            return []
+        raise ValueError(f"{self._name}, line {node.lineno}: cannot tell what is said by {ast.unparse(node)}")

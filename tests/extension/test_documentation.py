@@ -1,0 +1,111 @@
+"""Every Python and SQL example of the README and of the pages runs, those of a page one after the other.
+
+An example with a comment `<!-- not run: why -->` before it does not; a text block with `<!-- output -->` before it is
+what the example above it prints.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import redirect_stdout
+from io import StringIO
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+ROOT = Path(__file__).parents[2]
+_BLOCK = re.compile(r"^(?:<!-- (not run: .+|output) -->\n)?```(python|sql|text)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_TABLES = {
+    "lineitem": "id AS l_orderkey; id % 3 AS l_suppkey; id % 5 AS l_partkey; id * 2 AS l_quantity; id % 2 AS l_tax",
+    "orders": "id AS o_orderkey; date_add(date'1995-01-01', cast(id AS int)) AS o_orderdate",
+    "supplier": "id AS s_suppkey; concat('supplier ', id) AS s_name",
+    "part": "id AS p_partkey; concat('part ', id) AS p_name",
+    "visits": "id % 3 AS item; id AS day",
+    "prices": "id % 3 AS item; id AS first_day; id + 5 AS last_day; id AS price",
+    "a": "id AS start; id + 3 AS stop",
+    "b": "2 * id AS start; 2 * id + 1 AS stop",
+    "dots": "cast(id AS double) AS x; cast(id % 4 AS double) AS y",
+    "lines": "cast(id AS double) AS u; 1.0D AS v; 3.0D AS c",
+    "trades": "concat('s', id % 2) AS symbol; timestamp_seconds(10 * id) AS time; id AS amount",
+    "quotes": "concat('s', id % 2) AS symbol; timestamp_seconds(10 * id - 1) AS time; id AS bid",
+    "points": "cast(id AS double) AS x; cast(id % 4 AS double) AS y",
+    "circles": "cast(id AS double) AS cx; 1.0D AS cy; 0.5D + id AS radius",
+}
+_ROWS = 20
+
+
+class Block(NamedTuple):
+    """A block of code or text: what a comment before it says, its language, and its lines."""
+
+    note: str
+    language: str
+    code: str
+
+
+def blocks(page: str) -> list[Block]:
+    return [Block(*found) for found in _BLOCK.findall((ROOT / page).read_text(encoding="utf-8"))]
+
+
+PAGES = {
+    page: blocks(page)
+    for page in ("README.md", *(path.relative_to(ROOT).as_posix() for path in sorted((ROOT / "docs").glob("*.md"))))
+    if any(block.language != "text" for block in blocks(page))
+}
+
+
+@pytest.fixture
+def tables(spark: SparkSession) -> Iterator[dict[str, DataFrame]]:
+    """Small tables that examples join, as DataFrames and as views, in a session whose mode is the default."""
+    mode = spark.conf.get("spark.sparkext.mode")
+    spark.conf.set("spark.sparkext.mode", "auto")
+    found = {name: spark.range(_ROWS).selectExpr(*columns.split("; ")) for name, columns in _TABLES.items()}
+    for name, frame in found.items():
+        frame.createOrReplaceTempView(name)
+    yield found
+    for view in spark.catalog.listTables():
+        spark.catalog.dropTempView(view.name)
+    spark.conf.set("spark.sparkext.mode", str(mode))
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_the_examples_of_a_page_run(
+    page: str, spark: SparkSession, tables: dict[str, DataFrame], tmp_path: Path
+) -> None:
+    if "scan_parquet(spark, f" in (ROOT / page).read_text(encoding="utf-8"):
+        for name in ("lineitem", "orders"):
+            tables[name].write.parquet(f"{tmp_path}/{name}")
+    names: dict[str, Any] = {"spark": spark, "folder": str(tmp_path), **tables}
+    said = ""
+    for number, block in enumerate(PAGES[page], 1):
+        if block.language == "text":
+            assert block.note != "output" or _stripped(said) == _stripped(block.code), f"{page}, block {number}"
+        elif not block.note:
+            with redirect_stdout(StringIO()) as printed:
+                _run(block, f"{page}, block {number}", names)
+            said = printed.getvalue()
+
+
+def _run(block: Block, place: str, names: dict[str, Any]) -> None:
+    if block.language == "python":
+        exec(compile(block.code, place, "exec"), names)
+    else:
+        for statement in filter(str.strip, block.code.split(";")):
+            names["spark"].sql(statement).collect()
+
+
+def _stripped(text: str) -> list[str]:
+    return [line.rstrip() for line in text.strip().splitlines()]
+
+
+def test_examples_are_found() -> None:
+    """What the pattern would overlook if their form changed."""
+    pages = {page: [block for block in found if block.language != "text"] for page, found in PAGES.items()}
+    assert {"README.md", "docs/quickstart.md", "docs/transforms.md", "docs/extension.md"} <= set(pages)
+    assert sum(map(len, pages.values())) >= 18
+    for page in pages:
+        opened = re.findall(r"^```(?:python|sql)\b", (ROOT / page).read_text(encoding="utf-8"), re.MULTILINE)
+        assert len(opened) == len(pages[page]), page
+    assert all(block.note.startswith("not run: ") for found in pages.values() for block in found if block.note)

@@ -1,0 +1,84 @@
+"""What pages take from the code is what the code says: options, reasons of declines, error messages."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from textwrap import dedent
+
+import pytest
+
+import sparkext.errors
+from sparkext.config import REGISTRY
+from sparkext.errors import SparkExtError
+
+DOCS = Path(__file__).parents[1] / "docs"
+sys.path.insert(0, str(DOCS / "tools"))  # generate, declines, python_errors, scala_texts
+
+import declines  # noqa: E402
+import generate  # noqa: E402
+import python_errors  # noqa: E402
+import scala_texts  # noqa: E402
+
+
+@pytest.mark.parametrize("page", generate.SECTIONS)
+def test_pages_are_up_to_date(page: str) -> None:
+    """`page` of `declines` raises as well where a reason in the sources is not explained."""
+    assert (DOCS / page).read_text(encoding="utf-8") == generate.rendered(page), "run `python docs/tools/generate.py`"
+
+
+def test_every_option_is_there() -> None:
+    page = (DOCS / "options.md").read_text(encoding="utf-8")
+    assert not [key.name for key in REGISTRY if f"| `{key.name}` |" not in page]
+
+
+def test_a_reason_that_nobody_explains_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "New.scala").write_text('object New { def why(x: Int) = Left(s"a join of ${x + "{".length} moons") }')
+    monkeypatch.setattr(declines, "SOURCES", tmp_path)
+    expected = r"not explained \['a join of … moons'\], not in the sources \[.*'a streaming"
+    with pytest.raises(ValueError, match=expected):
+        declines.page()
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        ('val a = "one two" // "three four"', ["one two"]),
+        ('/* "x y" */ s"$a b ${c("d e")} f"', ["… b … f"]),
+        ('"a " +\n  s"b $c" + d', ["a b …"]),
+        ("""'"' + "it's \\"so\\"" + '\\''""", ['it\'s "so"']),
+        ('f"took $seconds%.3f s"', ["took … s"]),
+        ('"""raw \\ "quoted" text"""', ['raw \\ "quoted" text']),
+    ],
+)
+def test_texts_of_scala(source: str, expected: list[str]) -> None:
+    assert scala_texts.texts(source) == expected
+
+
+def test_every_error_that_is_raised_is_on_the_page() -> None:
+    classes = {
+        name
+        for name, value in vars(sparkext.errors).items()
+        if isinstance(value, type) and issubclass(value, SparkExtError)
+    }
+    silent = {error for error, texts in python_errors.messages().items() if not texts}
+    assert set(python_errors.messages()) == classes
+    assert silent == {"SparkExtError", "InvalidCallError"}, "bases of others"
+
+
+def test_a_message_that_cannot_be_told_is_noticed(tmp_path: Path) -> None:
+    path = tmp_path / "new.py"
+    path.write_text(
+        dedent("""
+        def check(problems, x):
+            problems.append(f"x={x!r}: " + ("too large" if x else "missing"))
+            raise ConfigError(_said(x))
+
+        def _said(x):
+            return made_elsewhere(x)
+        """)
+    )
+    told = python_errors._Module(path).messages({"ConfigError": ""})
+    assert [next(told), next(told)] == [("InvalidJoinError", "x=…: too large"), ("InvalidJoinError", "x=…: missing")]
+    with pytest.raises(ValueError, match=r"new.py, line 7: cannot tell what is said by made_elsewhere\(x\)"):
+        next(told)
