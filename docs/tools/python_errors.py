@@ -61,6 +61,11 @@ class _Module:
         self._name = path.name
         self._tree = ast.parse(path.read_text(encoding="utf-8"))
         self._functions = {node.name: node for node in ast.walk(self._tree) if isinstance(node, ast.FunctionDef)}
+        self._constants = {
+            node.targets[0].id: node.value
+            for node in self._tree.body
+            if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name)
+        }
         self._collected = _COLLECTED_IN.get(path.name, "InvalidJoinError")
 
     def messages(self, classes: Mapping[str, str]) -> Iterator[tuple[str, str]]:
@@ -90,8 +95,10 @@ class _Module:
             case ast.Constant(value=str(text)):
                 return [text]
             case ast.JoinedStr(values=parts):
-                text = "".join(str(part.value) if isinstance(part, ast.Constant) else OPEN for part in parts)
+                text = "".join(self._part(part) for part in parts)
                 return [text.replace(OPEN + OPEN, OPEN)]
+            case ast.Name(id=name) if name in self._constants:
+                return self._texts(self._constants[name])
             case ast.BinOp(left=left, op=ast.Add(), right=right):
                 return [one + other for one in self._texts(left) for other in self._texts(right)]
             case ast.IfExp(body=body, orelse=otherwise):
@@ -106,3 +113,12 @@ class _Module:
         if ast.unparse(node) in _PASSED_ON:
             return []
         raise ValueError(f"{self._name}, line {node.lineno}: cannot tell what is said by {ast.unparse(node)}")
+
+    def _part(self, part: ast.expr) -> str:
+        """Return what a part of a formatted text says: a constant of the module is known, other values are open."""
+        match part:
+            case ast.Constant(value=value):
+                return str(value)
+            case ast.FormattedValue(value=ast.Name(id=name)) if isinstance(self._constants.get(name), ast.Constant):
+                return "".join(self._texts(self._constants[name]))
+        return OPEN
