@@ -47,7 +47,8 @@ GROUPS = (
                 "Spark prunes partitions of the probe side by the rows of a build side while the query runs. A hint"
                 " takes the join all the same."
             ),
-            "by the estimates it is not clearly cheaper than Spark's own joins (… s against … s; a hint overrules this)": (
+            "by the estimates it is not clearly cheaper than Spark's own joins"
+            " (… s against … s; a hint overrules this)": (
                 "`auto` mode wants 0.7 of Spark's cost at most, and a quarter of a second saved; both numbers are"
                 " seconds of the cost model, whose ratio alone matters. Hint the join if you know better, or give"
                 " Spark statistics (`ANALYZE TABLE`)."

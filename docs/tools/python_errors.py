@@ -119,6 +119,9 @@ class _Module:
         match part:
             case ast.Constant(value=value):
                 return str(value)
-            case ast.FormattedValue(value=ast.Name(id=name)) if isinstance(self._constants.get(name), ast.Constant):
-                return "".join(self._texts(self._constants[name]))
+            case ast.FormattedValue(value=ast.Name(id=name)) if name in self._constants:
+                try:
+                    return "".join(self._texts(self._constants[name]))
+                except ValueError:  # it is no text
+                    return OPEN
         return OPEN
