@@ -11,6 +11,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceWriter, WriterCommitMessage
 from pyspark.sql.types import Row
 
+from sparkext import report
+
 # An interval of months is not here: Spark has no Python value for it.
 TYPES = {
     "flag": "id % 2 = 0",
@@ -95,6 +97,13 @@ def test_rows_are_copied_where_the_writer_may_sort_them(
                 assert rows_of(spark.table("w_out").select("id", "b_text")) == rows_of(spark.sql(INSERTED))
     finally:
         spark.sql("DROP TABLE w_out")
+
+
+def test_what_was_written_has_a_report(spark: SparkSession) -> None:
+    frame = joined(spark, set())
+    frame.write.format("noop").mode("overwrite").save()
+    assert is_in_place(spark)
+    assert report(frame).joins[0].rows_out >= 240
 
 
 def test_rows_of_a_query_are_copied(spark: SparkSession) -> None:

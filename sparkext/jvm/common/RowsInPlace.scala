@@ -19,7 +19,10 @@ object RowsInPlace extends ColumnarRule {
   }
 
   private def inPlace(writer: SparkPlan): SparkPlan = writer.mapChildren {
-    case pipeline: PipelinedJoinExec => pipeline.copy(inPlace = true)
+    case pipeline: PipelinedJoinExec =>
+      val placed = pipeline.copy(inPlace = true)
+      placed.copyTagsFrom(pipeline) // reports are found by them
+      placed
     case other => other
   }
 }
