@@ -16,6 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Literal, NamedTuple
 
+from sparkext.wording import size
+
 LimitName = Literal["cgroup", "rlimit_as", "available", "configured"]
 Tasks = Callable[[str, int], int]
 """Counts the tasks that share what a limit leaves, by its name and the number of its control group, if it has one."""
@@ -148,10 +150,10 @@ class _Level:
         if self.limit is None:
             return label, f"no limit ({', '.join(file.path.name for file in self._limits)})"
         usage = self._usage.number()
-        used = "unknown" if usage is None else f"{_size(usage)}, {_size(self.reclaimable)} of it reclaimable"
+        used = "unknown" if usage is None else f"{size(usage)}, {size(self.reclaimable)} of it reclaimable"
         return (
             label,
-            f"limit {_size(self.limit)}, used {used} ({self._usage.path.name}, {self._stat.path.name})",
+            f"limit {size(self.limit)}, used {used} ({self._usage.path.name}, {self._stat.path.name})",
         )
 
     def close(self) -> None:
@@ -263,10 +265,10 @@ class MemoryProbe:
         if limit is None:
             address_space = f"no limit ({self._limits.path})"
         else:
-            used = "unknown" if mapped is None else _size(mapped)
-            address_space = f"limit {_size(limit)}, used {used} ({self._limits.path}, {self._statm.path})"
-        available = "unknown" if self._available is None else _size(self._available)
-        result = "unknown" if headroom is None else f"{_size(headroom.bytes)}, bound by {headroom.limit}"
+            used = "unknown" if mapped is None else size(mapped)
+            address_space = f"limit {size(limit)}, used {used} ({self._limits.path}, {self._statm.path})"
+        available = "unknown" if self._available is None else size(self._available)
+        result = "unknown" if headroom is None else f"{size(headroom.bytes)}, bound by {headroom.limit}"
         return [
             *lines,
             ("address space (RLIMIT_AS)", address_space),
@@ -386,13 +388,3 @@ def _field(text: bytes, needle: bytes) -> int | None:
         return None
     words = text[start + len(needle) : start + len(needle) + 48].split(None, 1)
     return _number(words[0]) if words else None
-
-
-def _size(count: int) -> str:
-    """Bytes for people."""
-    size, unit = float(count), "B"
-    for larger in ("KiB", "MiB", "GiB", "TiB"):
-        if size < 1024:
-            break
-        size, unit = size / 1024, larger
-    return f"{count} B" if unit == "B" else f"{size:.1f} {unit}"

@@ -7,8 +7,8 @@ import org.apache.spark.sql.execution.datasources.v2.{AppendDataExec, OverwriteB
 
 /** Lets a pipeline that ends in a write hand out rows that lie in the columns of its batches.
   *
-  * Writers ask rows for their values. Spark's operators may take any row for an `UnsafeRow`, so for them a copy is made, which
-  * of fourteen columns takes longer than three joins. The writer of dynamic partitions and of buckets may sort its rows as such.
+  * Writers ask rows for their values. Spark's operators may take any row for an `UnsafeRow`, so for them a copy is made: some
+  * ten nanoseconds a value. The writer of dynamic partitions and of buckets may sort its rows as such.
   */
 object RowsInPlace extends ColumnarRule {
   override def postColumnarTransitions: Rule[SparkPlan] = new Rule[SparkPlan] {
