@@ -19,7 +19,7 @@ NOTES = """\
 Measured: three TPC-H joins, and 10 matches for each of 2 M rows, over Arrow tables in memory on one thread, indexes
 built within. best-size: adaptive budgets against outputs of fixed sizes, from 1,024 rows to 1 M. cost: the time within
 calls of the controller, reading the headroom included, as a share of the whole. follow: an exploding join in a process
-of its own, whose memory limit is cut and restored while it runs, with every decision (--json; bench.follow_plot)."""
+of its own, whose memory limit is cut and restored while it runs, with every decision (bench report draws it)."""
 
 SIZES = tuple(1 << power for power in range(10, 21, 2))
 
