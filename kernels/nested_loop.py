@@ -7,13 +7,14 @@
                       └────────┴────────┴────────┘
 
 A test comes as two functions that are compiled together with the loop around them: `load(probe, i)` fetches what it
-needs of probe row i, `holds(row, build, j)` tells whether that matches build row j. Probe and build are tuples of flat
-arrays. Resuming in the middle of a tile's pairs tests that tile once more.
+needs of probe row i, `holds(row, constants, build, j)` tells whether that matches build row j. Probe and build are
+tuples of flat arrays, constants a tuple of numbers. Resuming in the middle of a tile's pairs tests that tile once more.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from copy import copy
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,6 +29,7 @@ from sparkext.kernels.matches import Cursor, Matches, Pairs
 from sparkext.kernels.row_ids import RowIds, row_id_dtype
 
 Columns = tuple[AnyArray, ...]
+Constants = tuple[np.generic, ...]
 
 HIT = 1
 OVERFLOW = 2
@@ -52,7 +54,7 @@ class PairTest:
     """A compiled test. Functions are compiled when they are first called with arrays of new types.
 
     `load` and `holds` are plain functions that numba compiles; `holds` returns a verdict as uint8. They are compiled
-    into loops of this object's own.
+    into loops of this object's own, which it shares with those that `with_constants` returns.
     """
 
     def __init__(self, load: Callable[..., Any], holds: Callable[..., Any]) -> None:
@@ -60,7 +62,14 @@ class PairTest:
 
         @generated
         def block(
-            probe: Columns, first: int, build: Columns, start: int, width: int, verdicts: UInt8Array, counts: Int64Array
+            constants: Constants,
+            probe: Columns,
+            first: int,
+            build: Columns,
+            start: int,
+            width: int,
+            verdicts: UInt8Array,
+            counts: Int64Array,
         ) -> int:
             # Unsigned positions: signed ones may be negative, which numba would allow for in every access.
             seen = np.uint8(0)
@@ -68,7 +77,7 @@ class PairTest:
                 row = load(probe, first + r)
                 at = np.uint64(r) * np.uint64(TILE)
                 for j in range(np.uint64(width)):
-                    verdicts[at + j] = holds(row, build, np.uint64(start) + j)
+                    verdicts[at + j] = holds(row, constants, build, np.uint64(start) + j)
                 hits = np.int64(0)
                 for j in range(np.uint64(width)):
                     hits += np.int64(verdicts[at + j] & np.uint8(1))
@@ -77,14 +86,21 @@ class PairTest:
             return np.int64(seen)
 
         @generated
-        def each(probe: Columns, build: Columns, verdicts: UInt8Array) -> int:
+        def each(constants: Constants, probe: Columns, build: Columns, verdicts: UInt8Array) -> int:
             seen = np.uint8(0)
             for i in range(np.uint64(verdicts.size)):
-                verdicts[i] = holds(load(probe, i), build, i)
+                verdicts[i] = holds(load(probe, i), constants, build, i)
                 seen |= verdicts[i]
             return np.int64(seen)
 
         self._block, self._each = block, each
+        self._constants: Constants = ()
+
+    def with_constants(self, constants: Constants) -> PairTest:
+        """Return the same test with these numbers in it. As they are no part of the code, nothing is compiled anew."""
+        test = copy(self)
+        test._constants = constants
+        return test
 
     def block(
         self, probe: Columns, first: int, build: Columns, start: int, verdicts: UInt8Array, counts: Int64Array
@@ -95,12 +111,12 @@ class PairTest:
         Raises `PairArithmeticError`.
         """
         width = min(TILE, build[0].size - start)
-        _check(self._block(probe, first, build, start, width, verdicts, counts))
+        _check(self._block(self._constants, probe, first, build, start, width, verdicts, counts))
 
     def each(self, probe: Columns, build: Columns, length: int) -> UInt8Array:
         """Test row i of one side against row i of the other; return uint8[length]. Raises `PairArithmeticError`."""
         verdicts = np.empty(length, dtype=np.uint8)
-        _check(self._each(probe, build, verdicts))
+        _check(self._each(self._constants, probe, build, verdicts))
         return verdicts
 
 

@@ -2,16 +2,18 @@
 
     left.x + right.y > 10                   def load(p, i):
                                                 return (p[0][i], p[1][i] != 0,)
-                                   ──▶      def holds(p, b, j):
+                                   ──▶      def holds(p, c, b, j):
                                                 v0 = b[0][j]
                                                 v1 = np.int64(p[0]) + np.int64(v0)
+                                                v2 = v1 > c[0]
                                                 ...
 
 Every step is a line: its value, and beside it, where they are needed at all, whether it is known (not null) and what
 went wrong on the way. There are no branches, so that LLVM tests several pairs at once.
 
-The text holds nothing but operators of a closed list and numbered names: literals are constants that the functions
-refer to by name.
+The text holds nothing but operators of a closed list and numbers that this module has written. Literals are arguments:
+formulas that differ in nothing else are one text, compiled once. Divisors of integers are not, as dividing by a number
+that LLVM knows takes a multiplication, not a division.
 """
 
 from __future__ import annotations
@@ -57,14 +59,14 @@ class _Step:
 
 @dataclass(frozen=True)
 class FormulaCode:
-    """The text of both functions, and the constants that it names. Equal ones are the same test of the same arrays."""
+    """The text of both functions, and the constants that it is called with. Equal texts test equal arrays."""
 
     text: str
-    constants: dict[str, Any]
+    constants: tuple[np.generic, ...]
 
     def functions(self) -> tuple[Callable[..., Any], Callable[..., Any]]:
         """Return `load` and `holds`."""
-        scope: dict[str, Any] = {"np": np, "multiply_overflows": multiply_overflows, **self.constants}
+        scope: dict[str, Any] = {"np": np, "multiply_overflows": multiply_overflows}
         exec(compile(self.text, "<formula>", "exec"), scope)
         return scope["load"], scope["holds"]
 
@@ -81,8 +83,8 @@ def code_of(
     verdict = f"np.uint8({_both(result.value, result.known)})" + (f" | ({result.error})" if result.error else "")
     lines = "".join(f"    {line}\n" for line in writer.lines)
     loads = [f"p[{k}][i]" + (" != 0" if kind in (None, "bool") else "") for k, kind in enumerate(probe_types)]
-    text = f"{_LOAD.format(values=', '.join([*loads, '']))}def holds(p, b, j):\n{lines}    return {verdict}\n"
-    return FormulaCode(text, writer.constants)
+    text = f"{_LOAD.format(values=', '.join([*loads, '']))}def holds(p, c, b, j):\n{lines}    return {verdict}\n"
+    return FormulaCode(text, tuple(writer.constants))
 
 
 class _Writer:
@@ -90,7 +92,7 @@ class _Writer:
         self._places = places
         self._columns: dict[Place, _Step] = {}
         self.lines: list[str] = []
-        self.constants: dict[str, Any] = {}
+        self.constants: list[np.generic] = []
 
     def step(self, node: Formula) -> _Step:
         """Write what computes this node, and return where its result is."""
@@ -98,6 +100,8 @@ class _Writer:
             return self._column(node)
         if node.op == "literal":
             return self._literal(node)
+        if node.op in ("/", "%"):
+            return self._divided(node, self.step(node.args[0]), self._divisor(node.args[1]))
         args = [self.step(argument) for argument in node.args]
         kind = node.args[0].type
         if node.op in ARITHMETIC:
@@ -143,13 +147,16 @@ class _Writer:
         return self._columns[place]
 
     def _literal(self, node: Formula) -> _Step:
-        name = f"c{len(self.constants)}"
         if node.text is None:
-            self.constants[name] = _DTYPES[node.type](0)
-            return _Step(name, "False")
+            return _Step(_as(node.type, "0"), "False")
         text = node.text == "true" if node.type == "bool" else node.text
-        self.constants[name] = _DTYPES[node.type](text)
-        return _Step(name)
+        self.constants.append(_DTYPES[node.type](text))
+        return _Step(f"c[{len(self.constants) - 1}]")
+
+    def _divisor(self, node: Formula) -> _Step:
+        if node.op == "literal" and node.text is not None and not node.type.startswith("float"):
+            return _Step(_as(node.type, str(int(node.text))))
+        return self.step(node)
 
     def _strict(self, expression: str, left: _Step, right: _Step) -> _Step:
         """What is null if any of its arguments is."""
@@ -176,8 +183,6 @@ class _Writer:
         return self._line(f"np.uint8({_both(condition, known)}) * np.uint8({verdict})")
 
     def _arithmetic(self, node: Formula, left: _Step, right: _Step) -> _Step:
-        if node.op in ("/", "%"):
-            return self._divided(node, left, right)
         a, b, kind = left.value, right.value, node.type
         if kind.startswith("float"):
             return self._strict(f"{a} {node.op} {b}", left, right)

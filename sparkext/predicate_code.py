@@ -111,7 +111,7 @@ def functions_of_predicate(
     """Return `load` and `holds`: array k of a side is field k of its record."""
     source = (
         f"def load(p, i):\n    return Left({_elements(left, 'p', 'i')})\n"
-        f"def holds(p, b, j):\n    return np.uint8(predicate(p, Right({_elements(right, 'b', 'j')})))\n"
+        f"def holds(p, _, b, j):\n    return np.uint8(predicate(p, Right({_elements(right, 'b', 'j')})))\n"
     )
     scope: dict[str, Any] = {
         "np": np,

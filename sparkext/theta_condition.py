@@ -69,8 +69,7 @@ class _FormulaCondition:
         for _, _, key in self._probe:
             kinds += [number_type(parse_key_type(key)), None]
         code = code_of(formula, places, kinds)
-        constants = [(value.dtype.str, value.item()) for value in code.constants.values()]
-        self._test = _tests.get(f"{code.text}{constants}", code.functions)
+        self._test = _tests.get(code.text, code.functions).with_constants(code.constants)
 
     def loop(self, rows: RowSet) -> NestedLoop:
         probe = self._gathered(rows, self._probe, [True] * len(self._probe))

@@ -14,7 +14,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sparkext.formula_code import Place, code_of
+from sparkext import theta_condition
+from sparkext.formula_code import FormulaCode, Place, code_of
 from sparkext.index_builder import IndexRecipe, build_index
 from sparkext.index_store import BuildSide
 from sparkext.kernels.buffers import validity
@@ -256,10 +257,11 @@ def as_python(formula: Formula, probe: Side, build: Side) -> Callable[[int, int]
         flat += [numbers(array)] if mask is None else [numbers(array), mask]
         if node.source == 0:
             kinds += [node.type] if mask is None else [node.type, None]
-    load, holds = code_of(formula, places, kinds).functions()
+    code = code_of(formula, places, kinds)
+    load, holds = code.functions()
     # An intrinsic is none of Python's functions.
     holds.__globals__["multiply_overflows"] = lambda one, other: not -(1 << 63) <= int(one) * int(other) < 1 << 63
-    return lambda i, j: int(holds(load(arrays[0], i), arrays[1], j))
+    return lambda i, j: int(holds(load(arrays[0], i), code.constants, arrays[1], j))
 
 
 @given(formula=formulas("bool", 4), seed=st.integers(0, 1 << 32))
@@ -348,6 +350,27 @@ def operators(node: Formula) -> set[str]:
 
 def test_every_operator_is_compiled() -> None:
     assert set().union(*map(operators, COMPILED.values())) == {*formula_module._OPERANDS, "column", "literal"}
+
+
+def further_than(distance: str, modulus: str) -> Formula:
+    rest = call("%", "int64", b("int64", nulls=False), literal("int64", modulus))
+    return call(">", "bool", a("int64", nulls=False), call("+", "int64", rest, literal("int64", distance)))
+
+
+def test_formulas_that_differ_in_their_literals_are_compiled_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each compiled one would take megabytes of a worker for good. Divisors are part of the code, for speed."""
+    compiled: list[FormulaCode] = []
+    functions = FormulaCode.functions
+    monkeypatch.setattr(FormulaCode, "functions", lambda code: compiled.append(code) or functions(code))
+    monkeypatch.setattr(theta_condition, "_tests", theta_condition._Tests())
+    probe, build = Side("probe", KEYS, 40), Side("build", KEYS, 40)
+    for distance, modulus in (("-5", "7"), ("5", "7"), ("5", "3"), ("-9223372036854775808", "-9223372036854775808")):
+        formula = further_than(distance, modulus)
+        truth = truth_of(formula, probe, build)
+        loop = bind_theta(formula, 1, build_of(build, range(40))).loop(rows_of(probe, range(40)))
+        pairs, _, _ = loop.probe("inner", START, 1600)
+        assert pairs.length == sum(row.count(True) for row in truth)
+    assert len(compiled) == 3
 
 
 def rows_of(probe: Side, rows: Sequence[int]) -> RowSet:

@@ -41,7 +41,7 @@ def below() -> PairTest:
     def load(probe: Any, i: int) -> Any:
         return probe[0][i]
 
-    def holds(value: Any, build: Any, j: int) -> Any:
+    def holds(value: Any, constants: Any, build: Any, j: int) -> Any:
         other = build[0][j]
         failed = np.uint8(other == TOO_LARGE) * np.uint8(OVERFLOW) | np.uint8(other == ZERO) * np.uint8(
             DIVISION_BY_ZERO
