@@ -38,5 +38,15 @@ def morsels(batches: Iterable[pa.RecordBatch], max_rows: int) -> Iterator[pa.Rec
         yield _combine(waiting)
 
 
+def within_bytes(batch: pa.RecordBatch, limit: int) -> Iterator[pa.RecordBatch]:
+    """Cut a batch, without a copy, into pieces of at most `limit` bytes, or of one row where that has more."""
+    if batch.num_rows <= 1 or batch.nbytes <= limit:
+        yield batch
+        return
+    half = batch.num_rows // 2
+    yield from within_bytes(batch.slice(0, half), limit)
+    yield from within_bytes(batch.slice(half), limit)
+
+
 def _combine(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
     return batches[0] if len(batches) == 1 else pa.concat_batches(batches)

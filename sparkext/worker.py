@@ -18,6 +18,7 @@ from sparkext.index_store import BuildSide
 from sparkext.ledger import task_entered
 from sparkext.memory import Tasks, process_probe
 from sparkext.metrics import NO_TASK, ScanMetrics, TaskId
+from sparkext.morsels import MAX_MORSEL_BYTES, within_bytes
 from sparkext.parquet_scan import ParquetScan
 from sparkext.pipeline import Pipeline, index_recipe, probe_bounds
 from sparkext.plans.scan import Split
@@ -25,6 +26,8 @@ from sparkext.plans.spec import PipelineSpec
 from sparkext.reporters import TaskReporter
 from sparkext.sources import BuildSource, make_room
 from sparkext.types import conform
+
+_ROWS_PER_BATCH = 65_536
 
 
 @dataclass(frozen=True)
@@ -119,12 +122,14 @@ class BuildRowsTask:
                 yield from self._range(columns, start, stop)
 
     def _range(self, columns: list[pa.Array], start: int, stop: int) -> Iterator[pa.RecordBatch]:
-        for at in range(start, stop, 65_536):
-            length = min(65_536, stop - at)
+        for at in range(start, stop, _ROWS_PER_BATCH):
+            length = min(_ROWS_PER_BATCH, stop - at)
             ids = pa.array(range(at, at + length), pa.int64())
             keys = [columns[column].slice(at, length) for column in self.key_columns]
-            arrays = [conform(array, field.type) for array, field in zip([ids, *keys], self.output_schema, strict=True)]
-            yield pa.RecordBatch.from_arrays(arrays, names=self.output_schema.names)
+            names = self.output_schema.names
+            for piece in within_bytes(pa.RecordBatch.from_arrays([ids, *keys], names=names), MAX_MORSEL_BYTES):
+                arrays = [conform(array, kind) for array, kind in zip(piece, self.output_schema.types, strict=True)]
+                yield pa.RecordBatch.from_arrays(arrays, names=names)
 
 
 @lru_cache(maxsize=1)
