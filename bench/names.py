@@ -9,6 +9,7 @@ NAMES = {
     "scan.one-join": "lineitem ⋈ orders",
     "scan.three-joins": "three TPC-H joins",
     "scan.aggregate": "three TPC-H joins, sums",
+    "scan.parquet": "three TPC-H joins, written",
     "ordered.points": "1 M points in 20 K intervals",
     "ordered.many-points": "20 M points in 1 M intervals",
     "ordered.overlap": "overlaps of 2 M and 2 M intervals",

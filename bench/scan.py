@@ -5,9 +5,11 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from dataclasses import replace
 from functools import partial
 from multiprocessing import get_context
 from statistics import median
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from bench.end_to_end import Joins, Workload, read_tables, spark_joins, to_noop, workloads
@@ -22,6 +24,7 @@ NOTES = """\
 Measured: from listing the files and asking for the plan until Spark has every row. Cold: the build sides' files look
 changed since the last run, so that they are read and indexed anew; cached: their indexes are those of the last run. All
 plans run in one session with Spark's defaults: adaptive execution, 200 shuffle partitions. Files are in the page cache.
+noop asks for no value of a row: sparkext, whose rows lie in columns, then copies none. scan.parquet writes them all.
 The floor is the same scan with as many columns of the probe side, some of them twice, and a join that no row meets.
 scan.first-query: workers start, and load compiled kernels, in the first query; starting Spark is left out.
 Left out: starting Spark and the workers, compilation, generating data. Processor time is not shown: JVM and workers do
@@ -36,10 +39,32 @@ def cases() -> list[Case]:
     return [
         *(
             Case(f"scan.{name}", workload.description, partial(_run, workload))
-            for name, workload in workloads().items()
+            for name, workload in {**workloads(), "parquet": _written()}.items()
         ),
         Case("scan.first-query", "the three joins as the first query of a new session", _run_first),
     ]
+
+
+def _written() -> Workload:
+    described = "lineitem, orders, supplier, part; to Parquet files"
+    return replace(workloads()["three-joins"], description=described, sink=_to_parquet, answer=_fingerprint_of_files)
+
+
+def _to_parquet(frame: DataFrame) -> None:
+    with TemporaryDirectory() as folder:
+        _write(frame, folder)
+
+
+def _fingerprint_of_files(frame: DataFrame) -> object:
+    from sparkext.demo import fingerprint
+
+    with TemporaryDirectory() as folder:
+        _write(frame, folder)
+        return fingerprint(frame.sparkSession.read.parquet(folder))
+
+
+def _write(frame: DataFrame, folder: str) -> None:
+    frame.write.mode("overwrite").parquet(folder)
 
 
 def _run(workload: Workload, bench: Bench) -> None:
