@@ -108,7 +108,7 @@ case class PipelinedJoinExec(
     val copied = !inPlace
     batches().mapPartitionsInternal { batches =>
       val copy = UnsafeProjection.create(columns, columns)
-      val rows = RowInPlace.rows(batches, copy)
+      val rows = new RowsOfBatches(batches, copy)
       if (copied) rows.map(copy) else rows
     }
   }

@@ -40,11 +40,29 @@ private[sparkext] final class RowInPlace(columns: Array[ColumnVector], copied: U
   override def update(column: Int, value: Any): Unit = throw new UnsupportedOperationException("rows of a batch do not change")
 }
 
-private[sparkext] object RowInPlace {
+/** The rows of batches, one after the other, all of a batch the same object.
+  *
+  * With Scala's own iterators every number of a row would become an object, and they would take as long as all the rest that the
+  * JVM does for a row that nobody reads.
+  */
+private[sparkext] final class RowsOfBatches(batches: Iterator[ColumnarBatch], copied: UnsafeProjection) extends Iterator[InternalRow] {
+  private var row: RowInPlace = _
+  private var position = 0
+  private var count = 0
 
-  /** The rows of batches, one after the other, all of them the same object. */
-  def rows(batches: Iterator[ColumnarBatch], copied: UnsafeProjection): Iterator[InternalRow] = batches.flatMap { batch =>
-    val row = new RowInPlace(Array.tabulate(batch.numCols)(batch.column), copied)
-    Iterator.range(0, batch.numRows).map(row.at)
+  override def hasNext: Boolean = {
+    while (position == count && batches.hasNext) {
+      val batch = batches.next()
+      row = new RowInPlace(Array.tabulate(batch.numCols)(batch.column), copied)
+      position = 0
+      count = batch.numRows
+    }
+    position < count
+  }
+
+  override def next(): InternalRow = {
+    if (!hasNext) throw new NoSuchElementException("there are no more rows")
+    position += 1
+    row.at(position - 1)
   }
 }
