@@ -45,7 +45,7 @@ Step = tuple[str, Callable[[], bool]]
 
 @dataclass
 class Trace:
-    """What happened to a run: samples are (time, limit, usage), events (time, what). Times are of one clock."""
+    """What happened to a run: samples are (time, limit, usage), events (time, what), in Unix time."""
 
     samples: list[tuple[float, int, int]] = field(default_factory=list)
     events: list[tuple[float, str]] = field(default_factory=list)
@@ -65,7 +65,7 @@ class Script:
         """Take the next step if it is time to."""
         if not self._running.exists():
             return
-        now = time.monotonic()
+        now = time.time()
         if not self.trace.events:
             self.trace.events.append((now, "begins"))
         self.trace.samples.append((now, *self._sample()))

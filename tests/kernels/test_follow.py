@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import time
 from pathlib import Path
 
 import pytest
@@ -43,7 +45,7 @@ def test_a_script_waits_for_the_pipeline_and_then_for_each_phase(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now, taken, tried = [0.0], [], []
-    monkeypatch.setattr(follow.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(follow.time, "time", lambda: now[0])
 
     def step(name: str) -> Step:
         def take() -> bool:
@@ -66,3 +68,12 @@ def test_a_script_waits_for_the_pipeline_and_then_for_each_phase(
     assert script.trace.events[0] == (begun, "begins")
     assert taken[0][1] - begun > follow.PHASE_SECONDS and taken[1][1] - taken[0][1] > follow.PHASE_SECONDS
     assert script.trace.samples[0] == (begun, 7, 3) and len(script.trace.samples) == 20
+
+
+def test_decisions_are_told_by_the_clock_of_traces(tmp_path: Path) -> None:
+    follow._call(tmp_path, "prepare", {"rows": 1000, "fan_out": 1})
+    follow._call(tmp_path, "prepare", {"rows": 1000, "fan_out": 10})
+    before = time.time()
+    given = {**follow._configured(100), "fan_out": 10, "build_rows": 1000}
+    decisions = json.loads(follow._call(tmp_path, "run", given))["decisions"]
+    assert decisions and all(before <= decision[0] <= time.time() for decision in decisions)
