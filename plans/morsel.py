@@ -282,6 +282,8 @@ class OutputSizeController:
         self._clock = clock
         self._copies = [1] * (len(row_bytes) - 1) + [_FINAL_OUTPUT_COPIES]
         self._sizes = [_Estimate(size) for size in row_bytes]
+        # With so much, every operator may hold its most at once, whatever rows cost.
+        self._ample = limits.max_bytes * sum(self._copies)
         self._costs = [
             max(size, _LEAST_ROW_BYTES) * copies for size, copies in zip(row_bytes, self._copies, strict=True)
         ]
@@ -378,6 +380,8 @@ class OutputSizeController:
 
         A large F / most reaches the most first, so only S = "all but the k smallest of these" can be the answer.
         """
+        if usable >= self._ample:
+            return math.inf
         limit = self._most_rows(operator)
         later = self._later(operator)
         per_row = self._costs[operator]

@@ -29,13 +29,15 @@ _UNLIMITED = 1 << 60
 
 # What a read costs, measured on Linux 6.18 (version 1, idle machine), in microseconds:
 # memory.usage_in_bytes 0.6, memory.limit_in_bytes 0.8, statm 1.2, limits 3, meminfo 5, memory.stat 7.
-# So usage and statm are read every time, the rest at most every _FRESH_SECONDS. Version 2 (not measured)
-# gathers the counters of all cores before it answers memory.stat: the pause grows with the cost until these
-# reads take 1/_PAUSE_FACTOR of the time, yet not beyond _STALE_SECONDS. headroom() takes 1.3 without a limit,
-# 6 with RLIMIT_AS and three limited groups, and 55 in the latter case when everything is due.
+# So usage and statm are read every time, the rest at most every _FRESH_SECONDS, and more seldom the more is free: not
+# before others can have taken a hundredth of it. Version 2 (not measured) gathers the counters of all cores before it
+# answers memory.stat: the pause grows with the cost until these reads take 1/_PAUSE_FACTOR of the time. It is never
+# beyond _STALE_SECONDS. headroom() takes 1.3 without a limit, 6 with RLIMIT_AS and three limited groups, and 55 in the
+# latter case when everything is due; between kernels, which leave nothing of it in the caches, several times as much.
 _FRESH_SECONDS = 0.005
 _STALE_SECONDS = 0.050
 _PAUSE_FACTOR = 200
+_TAKEN_PER_SECOND = 8 << 30  # new pages that processes of a machine touch: a core gets 0.5 to 4 GB
 
 
 def _alone(limit: str, group: int) -> int:
@@ -229,6 +231,9 @@ class MemoryProbe:
         """Return of each limit what it leaves, its name, and the number of its control group or 0."""
         if self._clock() >= self._due:
             self._refresh()
+        return self._measured()
+
+    def _measured(self) -> list[tuple[int, LimitName, int]]:
         readings: list[tuple[int, LimitName, int]] = []
         if self._available is not None:
             readings.append((self._available, "available", 0))
@@ -294,7 +299,8 @@ class MemoryProbe:
         available = _field(b"\n" + self._meminfo.read(), b"\nMemAvailable:")
         self._available = None if available is None else available * 1024
         end = self._clock()
-        self._due = end + min(max((end - start) * _PAUSE_FACTOR, _FRESH_SECONDS), _STALE_SECONDS)
+        calm = min((free for free, _, _ in self._measured()), default=0) / 100 / _TAKEN_PER_SECOND
+        self._due = end + min(max((end - start) * _PAUSE_FACTOR, calm, _FRESH_SECONDS), _STALE_SECONDS)
 
     def _mapped(self) -> int | None:
         """Bytes of address space in use: the first field of statm, in pages."""

@@ -342,15 +342,19 @@ class Pipeline:
         join = self._joins[operator]
         results = self._conditional if join.is_conditional else self._unconditional
         # Of keys that are copied to be looked up, no more than a budget at a time.
-        for piece in self._pieces(rows, join.looked_up, self._controller.most_bytes(operator)):
+        for piece in self._pieces(operator, rows, join.looked_up):
             started = time.perf_counter()
             matches = join.lookup(piece)
             self._spent(operator, started)
             yield from results(operator, piece, matches)
 
-    def _pieces(self, rows: RowSet, references: Sequence[ColumnRef], most_bytes: int) -> Iterator[RowSet]:
+    def _pieces(self, operator: int, rows: RowSet, references: Sequence[ColumnRef]) -> Iterator[RowSet]:
+        """Part rows of which columns have to be copied to be looked at."""
+        if not rows.copies(references):
+            yield rows
+            return
         start = 0
-        for end in rows.within(references, most_bytes):
+        for end in rows.within(references, self._controller.most_bytes(operator)):
             yield rows.slice(start, end - start)
             start = end
 
@@ -377,7 +381,7 @@ class Pipeline:
             probe_rows = np.arange(pairs.length) if pairs.probe_rows is None else pairs.probe_rows
             tried = 0
             pairs_tried = rows.joined(pairs, join.build.columns, outer=False)
-            for candidates in self._pieces(pairs_tried, join.tested, self._controller.most_bytes(operator)):
+            for candidates in self._pieces(operator, pairs_tried, join.tested):
                 started = time.perf_counter()
                 kept = join.kept(candidates)
                 of_piece = probe_rows[tried : tried + candidates.length]

@@ -117,8 +117,7 @@ class RowSet:
 
         Yield where each part ends. Columns that are given out as they are, without a copy, count nothing.
         """
-        gathered = [(self.columns[ref.source][ref.column], self.rows[ref.source]) for ref in _plain(references)]
-        copied = [(column, rows.ids, rows.missing) for column, rows in gathered if rows.ids is not None]
+        copied = self._copied(references)
         if not self.length or sum(column.most_row_bytes for column, _, _ in copied) * self.length <= most_bytes:
             yield self.length
             return
@@ -131,6 +130,14 @@ class RowSet:
             before = int(total[start - 1]) if start else 0
             start = max(start + 1, int(np.searchsorted(total, before + most_bytes, side="right")))
             yield start
+
+    def copies(self, references: Iterable[ColumnRef]) -> bool:
+        """Tell whether any of these columns has to be copied to be given out."""
+        return bool(self._copied(references))
+
+    def _copied(self, references: Iterable[ColumnRef]) -> list[tuple[SourceColumn, RowIds, bool]]:
+        gathered = [(self.columns[ref.source][ref.column], self.rows[ref.source]) for ref in _plain(references)]
+        return [(column, rows.ids, rows.missing) for column, rows in gathered if rows.ids is not None]
 
     def gather(self, reference: ColumnRef) -> pa.Array:
         """Fetch one column for these rows.

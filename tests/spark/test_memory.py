@@ -297,6 +297,23 @@ def test_usage_is_current_and_the_rest_is_refreshed_when_due(machine: Machine) -
     assert probe.headroom() == Headroom(1700, "cgroup")
 
 
+@pytest.mark.parametrize("free, stale_for", [(100 * MIB, 0.005), (8192 * MIB, 0.010), (1 << 40, 0.050)])
+def test_the_more_is_free_the_longer_it_is_believed(machine: Machine, free: int, stale_for: float) -> None:
+    """Others need time to take it. Never longer than 50 ms."""
+
+    def available(size: int) -> None:
+        machine.write("proc/meminfo", f"MemAvailable: {size // 1024} kB\n")
+
+    available(free)
+    probe = machine.probe()
+    assert probe.headroom() == Headroom(free, "available")
+    available(50 * MIB)
+    machine.now += stale_for - 0.001
+    assert probe.headroom() == Headroom(free, "available")
+    machine.now += 0.002
+    assert probe.headroom() == Headroom(50 * MIB, "available")
+
+
 def test_mapped_address_space_is_current(machine: Machine) -> None:
     machine.address_space(1000 * MIB)
     probe = machine.probe()
