@@ -17,9 +17,10 @@ from bench.workloads import Workload
 
 NOTES = """\
 Measured: three TPC-H joins, and 10 matches for each of 2 M rows, over Arrow tables in memory on one thread, indexes
-built within. best-size: adaptive budgets against outputs of fixed sizes, from 1,024 rows to 1 M. cost: the time within
-calls of the controller, reading the headroom included, as a share of the whole. follow: an exploding join in a process
-of its own, whose memory limit is cut and restored while it runs, with every decision (bench report draws it)."""
+built within; cost.files reads the tables from Parquet. best-size: adaptive budgets against outputs of fixed sizes, from
+1,024 rows to 1 M. cost: the time within calls of the controller, reading the headroom included, as a share of the
+whole. follow: an exploding join in a process of its own, whose memory limit is cut and restored while it runs, with
+every decision (bench report draws it)."""
 
 SIZES = tuple(1 << power for power in range(10, 21, 2))
 
@@ -37,6 +38,7 @@ def cases() -> list[Case]:
             Case(f"controller.best-size.{name}", "adaptive against fixed sizes", partial(_sizes, name), threads=1)
         )
         found.append(Case(f"controller.cost.{name}", "its share of the time", partial(_cost, name), threads=1))
+    found.append(Case("controller.cost.files", "its share of the time, from Parquet files", _cost_of_files, threads=1))
     return found
 
 
@@ -81,15 +83,29 @@ def _sizes(name: str, bench: Bench) -> None:
 
 
 def _cost(name: str, bench: Bench) -> None:
+    workload = _workload(name, bench)
+    _share(bench, lambda: _run(workload, None))
+
+
+def _cost_of_files(bench: Bench) -> None:
+    from bench import from_files
+    from sparkext.tpch import ensure_tables
+
+    workload = _workload("clustered", bench)
+    folder = ensure_tables(bench.scale_factor, bench.data)
+    _share(bench, lambda: from_files.run(workload, folder, threads=1))
+
+
+def _share(bench: Bench, run: Callable[[], Iterator[pa.RecordBatch]]) -> None:
+    """Tell which share of a run's time is spent in the controller."""
     from bench.engines import consume
 
-    workload = _workload(name, bench)
-    consume(_run(workload, None))
+    consume(run())
     table = []
     for number in range(bench.runs):
         with step(f"run {number + 1} of {bench.runs}"), _timed_controller() as spent:
             started = time.perf_counter()
-            consume(_run(workload, None))
+            consume(run())
             whole = time.perf_counter() - started
         table.append(
             [

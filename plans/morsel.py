@@ -133,8 +133,10 @@ class _OperatorRecord:
     __slots__ = (
         "_counts",
         "_keep",
+        "_last",
         "_operator",
         "_pending",
+        "_repeats",
         "_sample",
         "_stride",
         "budget_max",
@@ -153,6 +155,8 @@ class _OperatorRecord:
         self._sample: list[Decision] = []
         self._pending: tuple[float, tuple[int, str] | None, int] | None = None
         self._counts: dict[int, int] = {}
+        self._last: int | None = None
+        self._repeats = 0
         self.calls = self.rows_in = self.rows_out = 0
         self.budget_min: int | None = None
         self.budget_max: int | None = None
@@ -163,16 +167,26 @@ class _OperatorRecord:
         """Count a budget that was just given."""
         if headroom is not None and (self.headroom_min is None or headroom[0] < self.headroom_min):
             self.headroom_min, self.headroom_limit = headroom
+        if budget != self._last:
+            self._count_last()
+            self._last = budget
+        self._repeats += 1
+        if self._keep and self.calls % self._stride == 0:
+            self._pending = (now, headroom, budget)
+        self.calls += 1
+
+    def _count_last(self) -> None:
+        """Count the budget that was given last, as often as it was given in a row."""
+        budget, self._repeats, repeats = self._last, 0, self._repeats
+        if budget is None or not repeats:
+            return
         if self.budget_min is None or budget < self.budget_min:
             self.budget_min = budget
         if self.budget_max is None or budget > self.budget_max:
             self.budget_max = budget
         shift = max(budget.bit_length() - _LEADING_BITS, 0)
         rounded = budget >> shift << shift
-        self._counts[rounded] = self._counts.get(rounded, 0) + 1
-        if self._keep and self.calls % self._stride == 0:
-            self._pending = (now, headroom, budget)
-        self.calls += 1
+        self._counts[rounded] = self._counts.get(rounded, 0) + repeats
 
     def produced(self, rows_in: int, rows_out: int) -> None:
         """Count what the operator made of its last budget."""
@@ -193,6 +207,7 @@ class _OperatorRecord:
 
     def summary(self) -> OperatorSummary:
         """The aggregates as a plain dictionary."""
+        self._count_last()
         return {
             "operator": self._operator,
             "calls": self.calls,
@@ -282,8 +297,6 @@ class OutputSizeController:
         self._clock = clock
         self._copies = [1] * (len(row_bytes) - 1) + [_FINAL_OUTPUT_COPIES]
         self._sizes = [_Estimate(size) for size in row_bytes]
-        # With so much, every operator may hold its most at once, whatever rows cost.
-        self._ample = limits.max_bytes * sum(self._copies)
         self._costs = [
             max(size, _LEAST_ROW_BYTES) * copies for size, copies in zip(row_bytes, self._copies, strict=True)
         ]
@@ -291,6 +304,10 @@ class OutputSizeController:
         self._cut: list[int | None] = [None] * len(row_bytes)
         self._turn = Lock()
         self._fanouts = [1.0] * len(row_bytes)
+        # With so much, every operator may hold its most at once, whatever rows cost.
+        self._ample = limits.max_bytes * sum(self._copies)
+        self._adapts = limits.fixed_rows is None
+        self._largest = [self._largest_budget(operator) for operator in range(len(row_bytes))]
         keep_each = keep_decisions // len(row_bytes)
         self._records = [_OperatorRecord(operator, keep_each) for operator in range(len(row_bytes))]
 
@@ -299,13 +316,15 @@ class OutputSizeController:
         headroom = self._headroom()
         with self._turn:
             usable = self._usable(headroom)
-            fitting = self._fitting_rows(operator, usable)
-            adapts = self._limits.fixed_rows is None
-            if adapts and fitting < self._most_rows(operator) and self._reclaim():
-                headroom = self._headroom()
-                usable = self._usable(headroom)
+            if self._adapts and usable >= self._ample and self._cut[operator] is None:
+                budget = self._largest[operator]
+            else:
                 fitting = self._fitting_rows(operator, usable)
-            budget = Budget(self._bounded(operator, fitting), self._bytes(operator, usable))
+                if self._adapts and fitting < self._most_rows(operator) and self._reclaim():
+                    headroom = self._headroom()
+                    usable = self._usable(headroom)
+                    fitting = self._fitting_rows(operator, usable)
+                budget = Budget(self._bounded(operator, fitting), self._bytes(operator, usable))
             self._records[operator].decided(self._clock(), headroom, budget.rows)
         return budget
 
@@ -320,14 +339,12 @@ class OutputSizeController:
         one of them only. `bytes_out` is the size of the output, counted once, None if not known.
         """
         with self._turn:
-            self._observe(operator, rows_in, rows_out, bytes_out)
-
-    def _observe(self, operator: int, rows_in: int, rows_out: int, bytes_out: int | None) -> None:
-        self._fanouts[operator] = self._ratios[operator].observe(rows_out, rows_in)
-        if bytes_out is not None and rows_out:
-            size = self._sizes[operator].observe(bytes_out, rows_out)
-            self._costs[operator] = max(size, _LEAST_ROW_BYTES) * self._copies[operator]
-        self._records[operator].produced(rows_in, rows_out)
+            self._fanouts[operator] = self._ratios[operator].observe(rows_out, rows_in)
+            if bytes_out is not None and rows_out:
+                size = self._sizes[operator].observe(bytes_out, rows_out)
+                self._costs[operator] = max(size, _LEAST_ROW_BYTES) * self._copies[operator]
+                self._largest[operator] = self._largest_budget(operator)
+            self._records[operator].produced(rows_in, rows_out)
 
     @property
     def decisions(self) -> list[Decision]:
@@ -351,6 +368,9 @@ class OutputSizeController:
             rows = min(rows, max(before * _GROWTH, least))
         self._cut[operator] = rows if rows < most else None
         return rows
+
+    def _largest_budget(self, operator: int) -> Budget:
+        return Budget(self._most_rows(operator), self._limits.max_bytes)
 
     def _most_rows(self, operator: int) -> int:
         return max(1, min(self._limits.max_rows, int(self._limits.max_bytes / self._row_size(operator))))
@@ -380,8 +400,6 @@ class OutputSizeController:
 
         A large F / most reaches the most first, so only S = "all but the k smallest of these" can be the answer.
         """
-        if usable >= self._ample:
-            return math.inf
         limit = self._most_rows(operator)
         later = self._later(operator)
         per_row = self._costs[operator]

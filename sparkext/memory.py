@@ -29,15 +29,18 @@ _UNLIMITED = 1 << 60
 
 # What a read costs, measured on Linux 6.18 (version 1, idle machine), in microseconds:
 # memory.usage_in_bytes 0.6, memory.limit_in_bytes 0.8, statm 1.2, limits 3, meminfo 5, memory.stat 7.
-# So usage and statm are read every time, the rest at most every _FRESH_SECONDS, and more seldom the more is free: not
-# before others can have taken a hundredth of it. Version 2 (not measured) gathers the counters of all cores before it
-# answers memory.stat: the pause grows with the cost until these reads take 1/_PAUSE_FACTOR of the time. It is never
-# beyond _STALE_SECONDS. headroom() takes 1.3 without a limit, 6 with RLIMIT_AS and three limited groups, and 55 in the
-# latter case when everything is due; between kernels, which leave nothing of it in the caches, several times as much.
+# So usage and statm are read more often, the rest at most every _FRESH_SECONDS. Version 2 (not measured) gathers the
+# counters of all cores before it answers memory.stat: the pause grows with the cost until these reads take
+# 1/_PAUSE_FACTOR of the time, yet not beyond _STALE_SECONDS. headroom() takes 1.3 without a limit, 6 with RLIMIT_AS and
+# three limited groups, and 55 in the latter case when everything is due; between kernels, which leave nothing of it in
+# the caches, six times as much. Therefore a result is believed for as long as all processes together need to take a
+# hundredth of it: 1 ms where 1 GiB is free.
 _FRESH_SECONDS = 0.005
 _STALE_SECONDS = 0.050
-_PAUSE_FACTOR = 200
-_TAKEN_PER_SECOND = 8 << 30  # new pages that processes of a machine touch: a core gets 0.5 to 4 GB
+_PAUSE_FACTOR = 400
+_TAKEN_PER_SECOND = 8 << 30
+"""Bytes of new pages that the processes of a machine touch at most: a core gets 0.5 to 4 GB."""
+_UNNOTICED = 1 / 100
 
 
 def _alone(limit: str, group: int) -> int:
@@ -181,7 +184,9 @@ class MemoryProbe:
     ) -> None:
         """Open what there is below the mount points `proc` and `cgroup`. `clock` gives seconds."""
         self._clock = clock
-        self._due = float("-inf")
+        self._due = self._believed_until = float("-inf")
+        self._believed: Headroom | None = None
+        self._believed_for: Tasks | None = None
         self._page_bytes = os.sysconf("SC_PAGE_SIZE")
         self._limits = _File(proc / "self" / "limits")
         self._statm = _File(proc / "self" / "statm")
@@ -197,22 +202,32 @@ class MemoryProbe:
     def limited(self, own_bytes: int) -> Iterator[None]:
         """Hold the process's own memory (see `own_bytes`) against a limit meanwhile; 0 for none."""
         before, self._own_limit = self._own_limit, own_bytes
+        self.expire()
         try:
             yield
         finally:
             self._own_limit = before
+            self.expire()
 
     def headroom(self, tasks: Tasks = _alone) -> Headroom | None:
         """Bytes that this process may still take, never negative; None if no limit is known.
 
         Of several limits it is the one that leaves each of the `tasks` that share it the least. Usage of the control
-        group and of the address space is current; what is reclaimable or available is at most `_STALE_SECONDS` old.
+        group and of the address space is current, but for what can have been taken of ample memory in a moment; what is
+        reclaimable or available, and the limits, are at most `_STALE_SECONDS` old.
         """
+        now = self._clock()
+        if now < self._believed_until and tasks is self._believed_for:
+            return self._believed
         readings = self._readings()
         own = self.own_bytes() if self._own_limit else None
         if own is not None:
             readings.append((self._own_limit - own, "configured", 0))
-        return self._tightest(readings, tasks)
+        self._believed, self._believed_for = self._tightest(readings, tasks), tasks
+        if self._believed is not None:
+            calm = self._believed.bytes * _UNNOTICED / _TAKEN_PER_SECOND
+            self._believed_until = now + min(calm, _STALE_SECONDS)
+        return self._believed
 
     def of_system(self) -> Headroom | None:
         """The same without the limit of `limited`, which pages of files do not count against."""
@@ -231,9 +246,6 @@ class MemoryProbe:
         """Return of each limit what it leaves, its name, and the number of its control group or 0."""
         if self._clock() >= self._due:
             self._refresh()
-        return self._measured()
-
-    def _measured(self) -> list[tuple[int, LimitName, int]]:
         readings: list[tuple[int, LimitName, int]] = []
         if self._available is not None:
             readings.append((self._available, "available", 0))
@@ -254,7 +266,7 @@ class MemoryProbe:
 
     def expire(self) -> None:
         """Read everything again when asked next: memory has just been given back."""
-        self._due = float("-inf")
+        self._due = self._believed_until = float("-inf")
 
     def own_bytes(self) -> int | None:
         """Bytes in memory that are this process's alone: resident, less what it shares or has mapped from files."""
@@ -263,6 +275,7 @@ class MemoryProbe:
 
     def describe(self) -> list[tuple[str, str]]:
         """What was looked at: pairs of a name and its value with the file it came from, the result last."""
+        self.expire()
         headroom = self.headroom()
         self._refresh()
         lines = [level.describe() for level in self._levels] or [("cgroup", "none found")]
@@ -283,6 +296,7 @@ class MemoryProbe:
 
     def close(self) -> None:
         """Release the descriptors. The probe knows nothing from then on."""
+        self.expire()
         for file in (self._limits, self._statm, self._meminfo):
             file.close()
         for level in self._levels:
@@ -299,8 +313,7 @@ class MemoryProbe:
         available = _field(b"\n" + self._meminfo.read(), b"\nMemAvailable:")
         self._available = None if available is None else available * 1024
         end = self._clock()
-        calm = min((free for free, _, _ in self._measured()), default=0) / 100 / _TAKEN_PER_SECOND
-        self._due = end + min(max((end - start) * _PAUSE_FACTOR, calm, _FRESH_SECONDS), _STALE_SECONDS)
+        self._due = end + min(max((end - start) * _PAUSE_FACTOR, _FRESH_SECONDS), _STALE_SECONDS)
 
     def _mapped(self) -> int | None:
         """Bytes of address space in use: the first field of statm, in pages."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import math
 import statistics
 from collections.abc import Sequence
 
@@ -458,3 +459,28 @@ def test_merging_keeps_the_tightest_headroom_and_its_limit() -> None:
     tasks = [task(500, "available"), task(300, "rlimit_as"), task(400, "cgroup")]
     (merged,) = merge_summaries(each.summaries() for each in tasks)
     assert (merged["headroom_min"], merged["headroom_limit"]) == (300, "rlimit_as")
+
+
+@given(
+    steps=st.lists(
+        st.tuples(
+            st.integers(0, 2),
+            st.sampled_from([0, 10**6, 49_999_999, 50_000_000, 50_000_001, 10**12]),
+            st.integers(0, 10_000),
+        ),
+        max_size=30,
+    )
+)
+def test_ample_memory_shortens_the_way_and_changes_no_budget(steps: list[tuple[int, int, int]]) -> None:
+    """50 MB: an output of each of two joins and three copies of the payload, of 10 MB each."""
+    free = [0]
+    limits = BudgetLimits(1_024, MAX_ROWS, 10_000_000, 1.0)
+    both = [OutputSizeController([16, 16, 1_000], limits, lambda: (free[0], "cgroup")) for _ in range(2)]
+    both[1]._ample = math.inf
+    for operator, available, produced in steps:
+        free[0] = available
+        short, long = (each.budget(operator) for each in both)
+        assert short == long
+        for each in both:
+            each.observe(operator, 100, produced, produced * 2_000 if operator == 2 else None)
+    assert both[0].summaries() == both[1].summaries()

@@ -290,6 +290,7 @@ def test_usage_is_current_and_the_rest_is_refreshed_when_due(machine: Machine) -
     probe = machine.probe()
     assert probe.headroom() == Headroom(700, "cgroup")
     machine.v2("job", 2000, 500, "inactive_file 200\n")
+    machine.now += 0.001
     assert probe.headroom() == Headroom(600, "cgroup")
     machine.now += 0.001
     assert probe.headroom() == Headroom(600, "cgroup")
@@ -297,27 +298,34 @@ def test_usage_is_current_and_the_rest_is_refreshed_when_due(machine: Machine) -
     assert probe.headroom() == Headroom(1700, "cgroup")
 
 
-@pytest.mark.parametrize("free, stale_for", [(100 * MIB, 0.005), (8192 * MIB, 0.010), (1 << 40, 0.050)])
-def test_the_more_is_free_the_longer_it_is_believed(machine: Machine, free: int, stale_for: float) -> None:
-    """Others need time to take it. Never longer than 50 ms."""
+@pytest.mark.parametrize("free, seconds", [(800 * MIB, 0.001), (8000 * MIB, 0.010), (1 << 40, 0.050)])
+def test_the_more_is_free_the_longer_it_is_believed(machine: Machine, free: int, seconds: float) -> None:
+    """Others need time to take a hundredth of it. Never longer than 50 ms, and not for other tasks."""
+    machine.write("proc/meminfo", "")
 
-    def available(size: int) -> None:
-        machine.write("proc/meminfo", f"MemAvailable: {size // 1024} kB\n")
+    def mapped(size: int) -> None:
+        machine.write("proc/self/statm", f"{size // PAGE} 1 1 1 0 1 0\n")
 
-    available(free)
+    machine.address_space(free + 100 * MIB)
     probe = machine.probe()
-    assert probe.headroom() == Headroom(free, "available")
-    available(50 * MIB)
-    machine.now += stale_for - 0.001
-    assert probe.headroom() == Headroom(free, "available")
-    machine.now += 0.002
-    assert probe.headroom() == Headroom(50 * MIB, "available")
+    assert probe.headroom() == Headroom(free, "rlimit_as")
+    mapped(200 * MIB)
+    machine.now += 0.9 * seconds
+    assert probe.headroom() == Headroom(free, "rlimit_as")
+    assert probe.headroom(lambda limit, group: 2) == Headroom(free - 100 * MIB, "rlimit_as")
+    mapped(300 * MIB)
+    machine.now += 1.2 * seconds
+    assert probe.headroom() == Headroom(free - 200 * MIB, "rlimit_as")
+    mapped(400 * MIB)
+    probe.expire()
+    assert probe.headroom() == Headroom(free - 300 * MIB, "rlimit_as")
 
 
 def test_mapped_address_space_is_current(machine: Machine) -> None:
     machine.address_space(1000 * MIB)
     probe = machine.probe()
     assert probe.headroom() == Headroom(900 * MIB, "rlimit_as")
+    machine.now += 0.002
     machine.write("proc/self/statm", f"{300 * MIB // PAGE} 1 1 1 0 1 0\n")
     assert probe.headroom() == Headroom(700 * MIB, "rlimit_as")
 
@@ -433,6 +441,7 @@ def test_the_group_that_binds_is_told_from_those_it_lies_in(machine: Machine) ->
     assert probe.headroom() == Headroom(100 * MIB, "cgroup")
     assert probe.binding_group == folders[1].stat().st_ino
     machine.v1("jobs/one", 500 * MIB, 450 * MIB)
+    machine.now += 0.001
     assert probe.headroom() == Headroom(50 * MIB, "cgroup")
     assert probe.binding_group == folders[0].stat().st_ino
 
