@@ -81,7 +81,6 @@ def _rates(results: Sequence[dict[str, Any]], path: Path) -> None:
         axis.set_xlabel("matches a probe row")
         axis.grid(alpha=0.3)
     axes[0].set_ylabel("million result rows a second (✕: killed)")
-    axes[-1].legend(frameon=False, fontsize=8)
     figure.suptitle("Three joins, one core: how operators hand on their rows")
     _save(figure, path)
 
@@ -124,7 +123,6 @@ def _peaks(results: Sequence[dict[str, Any]], path: Path) -> None:
         axis.set_xlabel("matches a probe row")
         axis.grid(axis="y", alpha=0.3)
     axes[0].set_ylabel("MiB at the highest, file pages included")
-    axes[-1].legend(frameon=False, fontsize=8)
     figure.suptitle("What it takes (✕: killed at the limit)")
     _save(figure, path)
 
@@ -157,13 +155,14 @@ def _threads(results: Sequence[dict[str, Any]], path: Path) -> None:
         axis.set_title(f"{size:,} build rows a join")
         axis.grid(axis="y", alpha=0.3)
     axes[0].set_ylabel("million result rows a second")
-    figure.legend(*axes[0].get_legend_handles_labels(), frameon=False, fontsize=8, loc="upper right")
     figure.suptitle("Threads of one task")
     _save(figure, path)
 
 
 def _save(figure: Any, path: Path) -> None:
-    figure.tight_layout()
+    handles, labels = figure.axes[0].get_legend_handles_labels()
+    figure.legend(handles, labels, frameon=False, loc="lower center", ncols=len(labels))
+    figure.tight_layout(rect=(0, 0.06, 1, 1))
     figure.savefig(path, dpi=110)
     print(path)
 
