@@ -294,7 +294,7 @@ OTHER_TEXTS = {
         "Join …: …",
     },
     "PipelinedJoinStrategy.scala": {"Spark's own join instead of a pipelined one: …; at …"},
-    "RowInPlace.scala": {"rows of a batch do not change"},
+    "RowInPlace.scala": {"rows of a batch do not change", "there are no more rows"},
     "PythonBatches.scala": {
         "FileReadError: cannot read ['\"](.*)['\"]: (no such file)?",
         "ConditionError: the condition of a join fails: (division by zero|overflow)",
