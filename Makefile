@@ -2,6 +2,7 @@
 #
 #   make demo [SF=1]   join TPC-H tables with sparkext and with Spark, verify that they agree, time both
 #   make test          lint, the documentation, then every test
+#   make versions [SPARKS="3.5 4.2"]   small suites on other minors of Spark: 1.5 GB to fetch for all of them
 #   make bench         every benchmark, under an hour; results in bench/results/run-….jsonl, which git ignores
 #   make bench-quick   that they work, on tiny data, in two minutes; no times
 #   make bench-report  docs/plots: a page and pictures of the results that have a name [RESULTS="file …"]
@@ -24,7 +25,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 python  = $(or $(wildcard $(BIN)/python),$(PYTHON))
 
-.PHONY: demo test bench bench-quick bench-report bench-compare bench-comet study notebook lint docs wheel clean java python
+.PHONY: demo test versions bench bench-quick bench-report bench-compare bench-comet study notebook lint docs wheel clean java python
 .NOTPARALLEL:
 .DEFAULT_GOAL := help
 .PHONY: help
@@ -43,6 +44,9 @@ test: java lint docs
 	$(BIN)/pytest -n 2 --dist loadgroup --no-loadscope-reorder
 	SPARKEXT_TEST_EXTENSION=1 $(BIN)/pytest -n 2 --dist loadgroup --no-loadscope-reorder \
 	  $(addprefix tests/spark/test_,equivalence.py edges.py local_build_sides.py ranges.py)
+
+versions: java $(VENV)/.has-dev
+	$(BIN)/python tests/other_sparks.py $(SPARKS)
 
 bench: java $(VENV)/.has-bench
 	$(BIN)/python -m bench

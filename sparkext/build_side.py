@@ -61,8 +61,11 @@ def build_side(session: SparkSession, other: Any, problems: list[str]) -> Driver
     """Accept a Spark DataFrame, a pandas DataFrame or a pyarrow Table; otherwise add to `problems`."""
     if spark_bridge.is_dataframe(other):
         return _from_spark(session, other, problems)
-    if _is_pandas(other) and session.conf.get("spark.sql.execution.pandas.inferPandasDictAsMap", "false") == "true":
-        return _from_spark(session, session.createDataFrame(other), problems)  # only Spark knows which dicts are maps
+    if _is_pandas(other) and _is_for_spark(session):
+        return _from_spark(session, session.createDataFrame(other), problems)
+    if isinstance(other, pa.Table) and not spark_bridge.takes_tables():
+        problems.append("other is a pyarrow Table, which PySpark takes from 4.0 on; give a DataFrame")
+        return None
     if isinstance(other, pa.Table) or _is_pandas(other):
         return _from_local(session, other, problems)
     problems.append(
@@ -70,6 +73,12 @@ def build_side(session: SparkSession, other: Any, problems: list[str]) -> Driver
         " or a pyarrow Table"
     )
     return None
+
+
+def _is_for_spark(session: SparkSession) -> bool:
+    """Only Spark knows which dicts are maps; before 4.0 it has a way of its own with pandas altogether."""
+    as_maps = session.conf.get("spark.sql.execution.pandas.inferPandasDictAsMap", "false") == "true"
+    return as_maps or not spark_bridge.takes_tables()
 
 
 def _from_spark(session: SparkSession, other: DataFrame, problems: list[str]) -> DriverBuildSide | None:

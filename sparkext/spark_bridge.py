@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import importlib
 import os
 import re
 import tempfile
@@ -138,8 +139,10 @@ def arrow_schema(schema: StructType) -> pa.Schema:
     """
     from pyspark.sql.pandas.types import to_arrow_schema
 
-    utc = {"timezone": "UTC"} if "timezone" in signature(to_arrow_schema).parameters else {"timestamp_utc": True}  # 4.1
-    return to_arrow_schema(schema, error_on_duplicated_field_names_in_struct=True, **utc)
+    # Before 4.2 the time zone is always UTC, and 3.5 takes the schema alone.
+    options: dict[str, Any] = {"error_on_duplicated_field_names_in_struct": True, "timezone": "UTC"}
+    known = signature(to_arrow_schema).parameters
+    return to_arrow_schema(schema, **{name: value for name, value in options.items() if name in known})
 
 
 def not_arrow(schema: StructType) -> list[tuple[str, str]]:
@@ -154,6 +157,13 @@ def not_arrow(schema: StructType) -> list[tuple[str, str]]:
         except (PySparkException, NotImplementedError, ValueError):
             problems.append((field.name, field.dataType.simpleString()))
     return problems
+
+
+def takes_tables() -> bool:
+    """Tell whether PySpark makes DataFrames of pyarrow Tables: from 4.0 on."""
+    from pyspark.sql.pandas import types
+
+    return hasattr(types, "_check_arrow_table_timestamps_localize")
 
 
 def local_table(session: SparkSession, data: Any) -> tuple[StructType, pa.Table]:
@@ -299,11 +309,10 @@ def _collect_classic(frame: Any, order: list[int]) -> Iterator[pa.RecordBatch]:
     from pyspark.serializers import read_int
     from pyspark.sql.pandas.serializers import ArrowStreamSerializer
     from pyspark.traceback_utils import SCCallSiteSync
-    from pyspark.util import _create_local_socket
 
     with SCCallSiteSync(frame._sc):
         port, secret, server = frame._jdf.collectAsArrowToPython()
-    opened: Any = _create_local_socket((port, secret))
+    opened: Any = _of_either("pyspark.util", "pyspark.rdd", "_create_local_socket")((port, secret))
     # 4.1 keeps the socket to itself: it closes with the stream.
     ends = opened if isinstance(opened, tuple) else (opened,)
     try:
@@ -320,6 +329,14 @@ def _collect_classic(frame: Any, order: list[int]) -> Iterator[pa.RecordBatch]:
         for end in ends:
             end.close()
     _finish(server)
+
+
+def _of_either(module: str, before_4: str, name: str) -> Any:
+    """Return what another module had before Spark 4."""
+    try:
+        return getattr(importlib.import_module(module), name)
+    except (ImportError, AttributeError):
+        return getattr(importlib.import_module(before_4), name)
 
 
 def _finish(server: Any) -> None:
@@ -354,9 +371,7 @@ def publish(session: SparkSession, write: Callable[[IO[bytes]], object]) -> Buil
 
 
 def _publish_file(context: Any, write: Callable[[IO[bytes]], object]) -> BuildSource:
-    from pyspark.core.broadcast import Broadcast
-
-    class RawFileBroadcast(Broadcast):  # type: ignore[type-arg]
+    class RawFileBroadcast(_of_either("pyspark.core.broadcast", "pyspark.broadcast", "Broadcast")):  # type: ignore[misc]
         """A broadcast whose file holds what `write` wrote, not a pickle of it: workers map the file."""
 
         def dump(self, value: Any, f: Any) -> None:
