@@ -2,7 +2,7 @@
 #
 #   make demo [SF=1]   join TPC-H tables with sparkext and with Spark, verify that they agree, time both
 #   make test          lint, the documentation, then every test
-#   make versions [SPARKS="3.5 4.2"]   small suites on other minors of Spark: 1.5 GB to fetch for all of them
+#   make versions [SPARKS="3.5 4.2"] [PYTHONS=python3.12]   small suites on other Sparks and Pythons; fetches them
 #   make bench         every benchmark, under an hour; results in bench/results/run-….jsonl, which git ignores
 #   make bench-quick   that they work, on tiny data, in two minutes; no times
 #   make bench-report  docs/plots: a page and pictures of the results that have a name [RESULTS="file …"]
@@ -16,6 +16,7 @@
 #   make clean         remove what make made, except the generated TPC-H data in .data
 
 SF ?= 1
+SPARKS ?= 3.5 4.0 4.1 4.2
 
 candidates := python3 python3.14 python3.13 python3.12 python3.11 python3.10
 is_recent  := -c 'import sys; sys.exit(sys.version_info < (3, 10))'
@@ -46,7 +47,7 @@ test: java lint docs
 	  $(addprefix tests/spark/test_,equivalence.py edges.py local_build_sides.py ranges.py)
 
 versions: java $(VENV)/.has-dev
-	$(BIN)/python tests/other_sparks.py $(SPARKS)
+	$(BIN)/python tests/other_versions.py spark $(SPARKS) python $(PYTHONS)
 
 bench: java $(VENV)/.has-bench
 	$(BIN)/python -m bench

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import atexit
 import operator
 import os
 import re
+import shutil
+import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 
 from sparkext import pipelined_join
@@ -32,7 +36,7 @@ _SPARK_JOIN = re.compile(
     r"^[\s:+\-*()\d]*(BroadcastHashJoin|SortMergeJoin|ShuffledHashJoin|BroadcastNestedLoopJoin|CartesianProduct)\b",
     re.MULTILINE,
 )
-_CROSSING = re.compile(r"^[\s:+\-*()\d]*MapInArrow\b", re.MULTILINE)
+_CROSSING = re.compile(r"^[\s:+\-*()\d]*(?:Python)?MapInArrow\b", re.MULTILINE)
 _PLANNED = re.compile(r"^[\s:+\-*()\d]*PipelinedJoin \[(.*?)\] scan=", re.MULTILINE)
 
 EXTENSION = os.environ.get("SPARKEXT_TEST_EXTENSION") == "1"
@@ -74,10 +78,13 @@ def rows_of(df: DataFrame) -> Counter[str]:
 
     Collected as `toArrow` does, less its cast, which fails for null structs with fields that cannot be null.
     """
-    connect = type(df).__module__.startswith("pyspark.sql.connect")
-    table = (
-        df._to_table()[0] if connect else pa.Table.from_batches(df._collect_as_arrow(empty_list_if_zero_records=False))
-    )
+    if type(df).__module__.startswith("pyspark.sql.connect"):
+        table = df._to_table()[0]
+    elif df.sparkSession.version >= "4":
+        table = pa.Table.from_batches(df._collect_as_arrow(empty_list_if_zero_records=False))
+    else:
+        batches = df._collect_as_arrow()
+        table = pa.Table.from_batches(batches, batches[0].schema if batches else pa.schema([]))
     utc = [column.cast(pa.timestamp("us", "UTC")) if _is_zoned(column.type) else column for column in table.columns]
     rows = zip(*(column.to_pylist() for column in utc), strict=True) if utc else [()] * table.num_rows
     return Counter(map(repr, rows))
@@ -166,8 +173,18 @@ def table(**columns: Any) -> pa.Table:
 
 def frame(spark: SparkSession, parts: int | None = None, **columns: Any) -> DataFrame:
     """A DataFrame from lists, or from (type, list) pairs; in `parts` partitions if given."""
-    made = spark.createDataFrame(table(**columns))
+    made = created(spark, table(**columns))
     return made if parts is None else made.repartition(parts)
+
+
+def created(spark: SparkSession, data: pa.Table) -> DataFrame:
+    """`createDataFrame`; before 4.0 it takes no Arrow tables, and they go through a file."""
+    if spark.version >= "4":
+        return spark.createDataFrame(data)
+    folder = tempfile.mkdtemp(prefix="sparkext-tests-")
+    atexit.register(shutil.rmtree, folder)
+    pq.write_table(data, f"{folder}/table.parquet", coerce_timestamps="us")
+    return spark.read.option("datetimeRebaseMode", "CORRECTED").parquet(folder)
 
 
 def jobs_run_by(spark: SparkSession, action: Callable[[], object]) -> int:
