@@ -75,8 +75,8 @@ def test_budgets_follow_a_limit_that_falls_while_it_runs(folder: Path) -> None:
     lowered: list[float] = []
 
     def lower(group: ControlGroup) -> None:
-        if not lowered and group.usage() > 200 * MIB:
-            group.limit(400 * MIB)
+        if not lowered and group.usage() > 150 * MIB:
+            group.limit(300 * MIB)
             lowered.append(time.monotonic())
 
     outcome = joined(folder, 2048 * MIB, "adaptive", probe_rows=120, meanwhile=lower)
@@ -90,10 +90,10 @@ def test_budgets_follow_memory_that_another_process_takes_and_returns(folder: Pa
     grabbed: list[float] = []
 
     def disturb(group: ControlGroup) -> None:
-        if not hogs and group.usage() > 200 * MIB:
-            hog = python("-c", HOG, str(450 * MIB))
+        if not hogs and group.usage() > 150 * MIB:
+            hog = python("-c", HOG, str(550 * MIB))
             hogs.append(subprocess.Popen(["sh", "-c", 'echo $$ > "$0" && exec "$@"', str(group.processes), *hog]))
-        elif hogs and not grabbed and group.usage() > 650 * MIB:
+        elif hogs and not grabbed and group.usage() > 700 * MIB:
             grabbed.append(time.monotonic())
         elif grabbed and time.monotonic() > grabbed[0] + 0.3:
             hogs[0].kill()
