@@ -2,9 +2,9 @@
 
     python tests/other_versions.py [spark MINOR …] [python INTERPRETER …]
 
-Each PySpark is put into a folder of its own below `build`, beside the environment, which stays as it is; each Python gets
-an environment there, with the package as a user installs it. Where there is a shim for the minor, the jar is built, and
-tests of planned joins run as well. Everything that is missing is fetched: half a gigabyte a version.
+Each PySpark is put into a folder of its own below `build`, beside the environment, which stays as it is; each Python
+gets an environment there, with the package as a user installs it. Where there is a shim for the minor, the jar is
+built, and tests of planned joins run as well. Everything that is missing is fetched: half a gigabyte a version.
 """
 
 from __future__ import annotations
