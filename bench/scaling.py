@@ -38,7 +38,9 @@ def cases() -> list[Case]:
         Case("scaling.data", "in memory: three joins, data ×1 to ×8", _memory_data, scaled=False, threaded=both),
         Case("scaling.joins", "in memory: one to six joins", _memory_joins, scaled=False, threaded=both),
         Case("scaling.scan-data", "files, Spark: three joins, data ×1 to ×8", _scan_data, scaled=False, threaded=both),
-        Case("scaling.scan-joins", "files, Spark: one to six joins", _scan_joins, scaled=False, threaded=both),
+        Case(
+            "scaling.scan-joins", "files, Spark: one to six joins", _scan_joins, scaled=False, threaded=both, named=True
+        ),
     ]
 
 
