@@ -62,7 +62,7 @@ def build_side(session: SparkSession, other: Any, problems: list[str]) -> Driver
     if spark_bridge.is_dataframe(other):
         return _from_spark(session, other, problems)
     if _is_pandas(other) and _is_for_spark(session):
-        return _from_spark(session, session.createDataFrame(other), problems)
+        return _through_spark(session, other, problems)
     if isinstance(other, pa.Table) and not spark_bridge.takes_tables():
         problems.append("other is a pyarrow Table, which PySpark takes from 4.0 on; give a DataFrame")
         return None
@@ -79,6 +79,15 @@ def _is_for_spark(session: SparkSession) -> bool:
     """Only Spark knows which dicts are maps; before 4.0 it has a way of its own with pandas altogether."""
     as_maps = session.conf.get("spark.sql.execution.pandas.inferPandasDictAsMap", "false") == "true"
     return as_maps or not spark_bridge.takes_tables()
+
+
+def _through_spark(session: SparkSession, other: Any, problems: list[str]) -> DriverBuildSide | None:
+    try:
+        created = session.createDataFrame(other)
+    except Exception as error:  # as in `_from_local`
+        problems.append(f"other cannot be converted to Spark's types: {error}")
+        return None
+    return _from_spark(session, created, problems)
 
 
 def _from_spark(session: SparkSession, other: DataFrame, problems: list[str]) -> DriverBuildSide | None:

@@ -33,12 +33,13 @@ _UNLIMITED = 1 << 60
 # counters of all cores before it answers memory.stat: the pause grows with the cost until these reads take
 # 1/_PAUSE_FACTOR of the time, yet not beyond _STALE_SECONDS. headroom() takes 1.3 without a limit, 6 with RLIMIT_AS and
 # three limited groups, and 55 in the latter case when everything is due; between kernels, which leave nothing of it in
-# the caches, six times as much. Therefore a result is believed for as long as all processes together need to take a
-# hundredth of it: 1 ms where 1 GiB is free.
+# the caches, six times as much. Therefore a result is believed for as long as all cores together need to take a
+# hundredth of it: 1 ms where 1 GiB is free and two cores could take it. Not where the address space is limited: one
+# call takes any part of that without touching it.
 _FRESH_SECONDS = 0.005
 _STALE_SECONDS = 0.050
 _PAUSE_FACTOR = 400
-_TAKEN_PER_SECOND = 8 << 30
+_TAKEN_PER_SECOND = (os.cpu_count() or 1) << 32
 """Bytes of new pages that the processes of a machine touch at most: a core gets 0.5 to 4 GB."""
 _UNNOTICED = 1 / 100
 
@@ -52,6 +53,18 @@ class Headroom(NamedTuple):
 
     bytes: int
     limit: LimitName
+
+
+class _Belief(NamedTuple):
+    """A result of `headroom` that stands until the clock says `until`, for these tasks."""
+
+    until: float
+    tasks: Tasks | None
+    headroom: Headroom | None
+    group: int
+
+
+_NO_BELIEF = _Belief(float("-inf"), None, None, 0)
 
 
 class _File:
@@ -184,9 +197,9 @@ class MemoryProbe:
     ) -> None:
         """Open what there is below the mount points `proc` and `cgroup`. `clock` gives seconds."""
         self._clock = clock
-        self._due = self._believed_until = float("-inf")
-        self._believed: Headroom | None = None
-        self._believed_for: Tasks | None = None
+        self._due = float("-inf")
+        self._belief = _NO_BELIEF
+        self._expired = 0
         self._page_bytes = os.sysconf("SC_PAGE_SIZE")
         self._limits = _File(proc / "self" / "limits")
         self._statm = _File(proc / "self" / "statm")
@@ -212,22 +225,27 @@ class MemoryProbe:
     def headroom(self, tasks: Tasks = _alone) -> Headroom | None:
         """Bytes that this process may still take, never negative; None if no limit is known.
 
-        Of several limits it is the one that leaves each of the `tasks` that share it the least. Usage of the control
-        group and of the address space is current, but for what can have been taken of ample memory in a moment; what is
-        reclaimable or available, and the limits, are at most `_STALE_SECONDS` old.
+        Of several limits it is the one that leaves each of the `tasks` that share it the least. Usage of the address
+        space is current, that of the control group but for what can have been taken of ample memory in a moment; what
+        is reclaimable or available, and the limits, are at most twice `_STALE_SECONDS` old.
         """
         now = self._clock()
-        if now < self._believed_until and tasks is self._believed_for:
-            return self._believed
+        belief = self._belief
+        if now < belief.until and tasks is belief.tasks:
+            self.binding_group = belief.group
+            return belief.headroom
+        expired = self._expired
         readings = self._readings()
         own = self.own_bytes() if self._own_limit else None
         if own is not None:
             readings.append((self._own_limit - own, "configured", 0))
-        self._believed, self._believed_for = self._tightest(readings, tasks), tasks
-        if self._believed is not None:
-            calm = self._believed.bytes * _UNNOTICED / _TAKEN_PER_SECOND
-            self._believed_until = now + min(calm, _STALE_SECONDS)
-        return self._believed
+        found = self._tightest(readings, tasks)
+        if found is not None and self._address_space is None:
+            calm = found.bytes * _UNNOTICED / _TAKEN_PER_SECOND
+            self._belief = _Belief(now + min(calm, _STALE_SECONDS), tasks, found, self.binding_group)
+            if expired != self._expired:  # another thread gave memory back while this one was reading
+                self._belief = _NO_BELIEF
+        return found
 
     def of_system(self) -> Headroom | None:
         """The same without the limit of `limited`, which pages of files do not count against."""
@@ -266,7 +284,9 @@ class MemoryProbe:
 
     def expire(self) -> None:
         """Read everything again when asked next: memory has just been given back."""
-        self._due = self._believed_until = float("-inf")
+        self._expired += 1
+        self._due = float("-inf")
+        self._belief = _NO_BELIEF
 
     def own_bytes(self) -> int | None:
         """Bytes in memory that are this process's alone: resident, less what it shares or has mapped from files."""

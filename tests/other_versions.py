@@ -39,7 +39,11 @@ def main(arguments: list[str]) -> int:
             continue
         print(f"\n{kind} {argument}", flush=True)
         started = time.monotonic()
-        status = runs[kind](argument)
+        try:
+            status = runs[kind](argument)
+        except subprocess.CalledProcessError as error:  # of an installation, or of the jar's build
+            print(error)
+            status = 1
         failed |= status != 0
         lines.append(f"{kind} {argument}: {'FAILED' if status else 'passed'}, {time.monotonic() - started:.0f} s")
     print("", *lines, sep="\n")

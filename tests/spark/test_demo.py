@@ -26,7 +26,7 @@ def changes_a_value(tables):
     changed = F.when(F.col("l_orderkey") != 1, F.col("p_size"))
     return demo.spark_default(tables).withColumn("p_size", changed)
 
-for demo.pipelined in drops_a_row, changes_a_value:
+for demo.planned in drops_a_row, changes_a_value:
     print("exit status", main(sys.argv[1:]))
 """
 
@@ -52,7 +52,8 @@ def test_the_demo_verifies_and_prints_its_table(data: Path) -> None:
     ran = run_demo(data, "-m", "sparkext")
     assert ran.returncode == 0, ran.stdout + ran.stderr
     lines = [line for line in ran.stdout.splitlines() if f" {ROWS:,} " in line]
-    for plan in ("Spark, default plan", "Spark, broadcast hints", "sparkext, pipelined"):
+    ours = ("sparkext, through mapInArrow", "sparkext, with the extension")
+    for plan in ("Spark, default plan", "Spark, broadcast hints", *ours):
         row = rf"{plan} +[\d.]+ +[\d.]+ - [\d.]+ +{ROWS:,} +[\d.]+ +[\d.]+x"
         assert any(re.fullmatch(row, line) for line in lines), ran.stdout
     assert "Verified: the plans give the same schema" in ran.stdout
@@ -64,7 +65,7 @@ def test_the_demo_verifies_and_prints_its_table(data: Path) -> None:
 def test_a_difference_is_status_1_and_nothing_is_timed(data: Path) -> None:
     ran = run_demo(data, "-c", WRONG_PLANS.replace("ROWS", str(ROWS)))
     assert ran.returncode == 0, ran.stdout + ran.stderr
-    complaint = "WRONG: sparkext, pipelined did not give the rows of Spark, default plan. Nothing was timed."
+    complaint = "WRONG: sparkext, with the extension did not give the rows of Spark, default plan. Nothing was timed."
     assert ran.stdout.count(complaint) == ran.stdout.count("exit status 1") == 2, ran.stdout
     assert "median" not in ran.stdout
     assert "timing" not in ran.stderr

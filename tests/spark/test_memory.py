@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from sparkext import memory
 from sparkext.memory import Headroom, MemoryProbe
 
 MIB = 1 << 20
@@ -299,33 +300,52 @@ def test_usage_is_current_and_the_rest_is_refreshed_when_due(machine: Machine) -
 
 
 @pytest.mark.parametrize("free, seconds", [(800 * MIB, 0.001), (8000 * MIB, 0.010), (1 << 40, 0.050)])
-def test_the_more_is_free_the_longer_it_is_believed(machine: Machine, free: int, seconds: float) -> None:
+def test_the_more_is_free_the_longer_it_is_believed(
+    machine: Machine, free: int, seconds: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Others need time to take a hundredth of it. Never longer than 50 ms, and not for other tasks."""
+    monkeypatch.setattr(memory, "_TAKEN_PER_SECOND", 8000 * MIB)
     machine.write("proc/meminfo", "")
+    machine.member_of("0::/job")
+    machine.v2("", "max", 0)
 
-    def mapped(size: int) -> None:
-        machine.write("proc/self/statm", f"{size // PAGE} 1 1 1 0 1 0\n")
+    def used(size: int) -> None:
+        machine.v2("job", free + 100 * MIB, size)
 
-    machine.address_space(free + 100 * MIB)
+    used(100 * MIB)
     probe = machine.probe()
-    assert probe.headroom() == Headroom(free, "rlimit_as")
-    mapped(200 * MIB)
+    assert probe.headroom() == Headroom(free, "cgroup")
+    used(200 * MIB)
     machine.now += 0.9 * seconds
-    assert probe.headroom() == Headroom(free, "rlimit_as")
-    assert probe.headroom(lambda limit, group: 2) == Headroom(free - 100 * MIB, "rlimit_as")
-    mapped(300 * MIB)
+    assert probe.headroom() == Headroom(free, "cgroup")
+    assert probe.headroom(lambda limit, group: 2) == Headroom(free - 100 * MIB, "cgroup")
+    used(300 * MIB)
     machine.now += 1.2 * seconds
-    assert probe.headroom() == Headroom(free - 200 * MIB, "rlimit_as")
-    mapped(400 * MIB)
+    assert probe.headroom() == Headroom(free - 200 * MIB, "cgroup")
+    used(400 * MIB)
     probe.expire()
-    assert probe.headroom() == Headroom(free - 300 * MIB, "rlimit_as")
+    assert probe.headroom() == Headroom(free - 300 * MIB, "cgroup")
+
+
+def test_a_belief_brings_its_group_back(machine: Machine) -> None:
+    """Tasks are counted by the group that binds: a look at the system in between must not change whose they are."""
+    machine.write("proc/meminfo", f"MemAvailable: {1 << 30} kB\n")
+    machine.member_of("0::/job")
+    machine.v2("", "max", 0)
+    machine.v2("job", 8000 * MIB, 0)
+    probe = machine.probe()
+    assert probe.headroom() == Headroom(8000 * MIB, "cgroup")
+    group = probe.binding_group
+    assert group
+    probe.binding_group = 0
+    assert probe.headroom() == Headroom(8000 * MIB, "cgroup")
+    assert probe.binding_group == group
 
 
 def test_mapped_address_space_is_current(machine: Machine) -> None:
     machine.address_space(1000 * MIB)
     probe = machine.probe()
     assert probe.headroom() == Headroom(900 * MIB, "rlimit_as")
-    machine.now += 0.002
     machine.write("proc/self/statm", f"{300 * MIB // PAGE} 1 1 1 0 1 0\n")
     assert probe.headroom() == Headroom(700 * MIB, "rlimit_as")
 
