@@ -15,7 +15,7 @@ QUICK = (
     "hard.strings",
     "tpch.queries",
     "tpcds.queries",
-    "end_to_end.one-join",
+    "end_to_end.three-joins",
     "memory.one-copy",
     "memory.index-bytes",
     "micro.kernels",
