@@ -3,7 +3,7 @@
 #   make demo [SF=1]   join TPC-H tables with sparkext and with Spark, verify that they agree, time both
 #   make test          lint, the documentation, then every test
 #   make versions [SPARKS="3.5 4.2"] [PYTHONS=python3.12]   small suites on other Sparks and Pythons; fetches them
-#   make bench         all benchmarks but those that want naming, under an hour; results in bench/results/run-….jsonl, which git ignores
+#   make bench         all benchmarks but those to be named, under an hour; bench/results/run-….jsonl, which git ignores
 #   make bench-quick   that they work, on tiny data, in two minutes; no times
 #   make bench-report  docs/plots: a page and pictures of the results that have a name [RESULTS="file …"]
 #   make bench-compare OLD=file NEW=file   what has become slower or faster by more than noise

@@ -304,8 +304,7 @@ class OutputSizeController:
         self._cut: list[int | None] = [None] * len(row_bytes)
         self._turn = Lock()
         self._fanouts = [1.0] * len(row_bytes)
-        # With so much, every operator may hold its most at once: no row takes more than its share of `max_bytes`, or it
-        # comes alone.
+        # With so much, every operator may hold its most at once, whatever rows cost, unless one alone takes more.
         self._ample = limits.max_bytes * sum(self._copies)
         self._adapts = limits.fixed_rows is None
         self._largest = [self._largest_budget(operator) for operator in range(len(row_bytes))]

@@ -55,15 +55,16 @@ def spark_default(tables: Tables) -> DataFrame:
 
 def spark_broadcast(tables: Tables) -> DataFrame:
     """The joins with every build side hinted as a broadcast: Spark's best plan while they fit."""
-    from pyspark.sql.functions import broadcast
-
-    return spark_default({name: table if name == PROBE_SIDE else broadcast(table) for name, table in tables.items()})
+    return _hinted(tables, "broadcast")
 
 
 def planned(tables: Tables) -> DataFrame:
     """The joins with hints for the session extension: Catalyst plans one pipeline, whose workers read the files."""
-    hinted = {name: table if name == PROBE_SIDE else table.hint("pipelined_join") for name, table in tables.items()}
-    return spark_default(hinted)
+    return _hinted(tables, "pipelined_join")
+
+
+def _hinted(tables: Tables, hint: str) -> DataFrame:
+    return spark_default({name: table if name == PROBE_SIDE else table.hint(hint) for name, table in tables.items()})
 
 
 def through_map_in_arrow(tables: Tables) -> DataFrame:
