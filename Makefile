@@ -2,7 +2,7 @@
 #
 #   make demo [SF=1]   join TPC-H tables with sparkext and with Spark, verify that they agree, time both
 #   make test          lint, the documentation, then every test
-#   make versions [SPARKS="3.5 4.2"] [PYTHONS=python3.12]   small suites on other Sparks and Pythons; fetches them
+#   make versions      small suites on other Sparks and Pythons; fetches them, and needs the Pythons
 #   make bench         all benchmarks but those to be named, under an hour; bench/results/run-….jsonl, which git ignores
 #   make bench-quick   that they work, on tiny data, in two minutes; no times
 #   make bench-report  docs/plots: a page and pictures of the results that have a name [RESULTS="file …"]
@@ -16,7 +16,6 @@
 #   make clean         remove what make made, except the generated TPC-H data in .data
 
 SF ?= 1
-SPARKS ?= 3.5 4.0 4.1 4.2
 
 candidates := python3 python3.14 python3.13 python3.12 python3.11 python3.10
 is_recent  := -c 'import sys; sys.exit(sys.version_info < (3, 10))'
@@ -26,8 +25,8 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 python  = $(or $(wildcard $(BIN)/python),$(PYTHON))
 
-.PHONY: demo test versions bench bench-quick bench-report bench-compare bench-comet study notebook lint docs wheel clean java python
-.NOTPARALLEL:
+.PHONY: demo test versions bench bench-quick bench-report bench-compare bench-comet study notebook lint docs kernels wheel
+.PHONY: clean java python
 .DEFAULT_GOAL := help
 .PHONY: help
 
@@ -37,17 +36,19 @@ help:
 demo: java $(VENV)/.has-demo
 	@$(BIN)/python -m sparkext demo --sf $(SF)
 
-# The transform is tested twice: as it runs without the session extension, and as it is planned with it.
 # Two processes at a time, each with sessions of its own, first that of the extension: a JVM that was started without it
-# cannot load it any more. Tests go to whichever is free, in their order, one by one.
-test: java lint docs
-	@$(BIN)/python -c "from sparkext.warm_up import warm_up; warm_up()"  # or both would compile the same kernels
+# cannot load it any more. Tests go to whichever is free, in their order, one by one. That transforms are planned where
+# there is the extension is tested by `make versions`, on Spark 4.2.
+test: java $(VENV)/.has-dev
+	@$(MAKE) --no-print-directory --jobs 3 --output-sync lint docs kernels
 	$(BIN)/pytest -n 2 --dist loadgroup --no-loadscope-reorder
-	SPARKEXT_TEST_EXTENSION=1 $(BIN)/pytest -n 2 --dist loadgroup --no-loadscope-reorder \
-	  $(addprefix tests/spark/test_,equivalence.py edges.py local_build_sides.py ranges.py)
+
+# Or all processes would compile the same kernels.
+kernels: $(VENV)/.has-dev
+	@$(BIN)/python -c "from sparkext.warm_up import warm_up; warm_up()"
 
 versions: java $(VENV)/.has-dev
-	$(BIN)/python tests/other_versions.py spark $(SPARKS) python $(PYTHONS)
+	$(BIN)/nox --parallel 2
 
 bench: java $(VENV)/.has-bench
 	$(BIN)/python -m bench
@@ -76,13 +77,13 @@ notebook: java $(VENV)/.has-dev
 lint: $(VENV)/.has-dev
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
-	rm -rf build
+	rm -rf build/lib build/typed
 	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --target build/typed .
 	cd build/typed && $(CURDIR)/$(BIN)/mypy --config-file $(CURDIR)/pyproject.toml --cache-dir $(CURDIR)/.mypy_cache
 
 # Links and names that lead nowhere are errors. What pages take from the code, docs/tools/generate.py writes; a test asks.
 docs: $(VENV)/.has-dev
-	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet --strict
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict  # --quiet would hide warnings from --strict
 
 # The same commit gives the same bytes.
 wheel: $(VENV)/.has-dev
@@ -90,7 +91,7 @@ wheel: $(VENV)/.has-dev
 	SOURCE_DATE_EPOCH=$${SOURCE_DATE_EPOCH:-$$(git log -1 --format=%ct)} $(BIN)/python -m build --no-isolation
 
 clean:
-	rm -rf $(VENV) build dist *.egg-info sparkext/jars .mypy_cache .pytest_cache .ruff_cache .hypothesis spark-warehouse
+	rm -rf $(VENV) .nox build dist *.egg-info sparkext/jars .mypy_cache .pytest_cache .ruff_cache .hypothesis spark-warehouse
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # The package is installed editable: its finder maps whole folders, so new and changed files are seen at once.

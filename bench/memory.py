@@ -29,6 +29,7 @@ Measured: resident and proportional set sizes from /proc/<pid>/smaps of the live
 the highest resident set of a fresh worker, as the system accounts it, mapped file pages included.
 Left out: the JVM, which holds one Arrow batch per task on the way in and out."""
 
+_DAEMONS = {"pyspark.daemon", "sparkext.daemon"}
 WORKERS = 4
 COPY_ROWS = 1_000_000
 FAN_OUTS = (1, 10, 1_000, 100_000)
@@ -61,17 +62,20 @@ def _one_copy(bench: Bench) -> None:
     from bench.spark_session import spark_session
     from sparkext import pipelined_join, report
 
-    build = _build_table(COPY_ROWS, 100)
+    rows = bench.sized(COPY_ROWS)
+    build = _build_table(rows, 100)
     with spark_session(WORKERS) as spark:
         # Random keys: every worker touches every page, so that each would hold it all if pages were not shared.
-        probe = spark.range(0, 4 * COPY_ROWS, 1, 2 * WORKERS).selectExpr(f"pmod(xxhash64(id), {COPY_ROWS}) AS key")
+        probe = spark.range(0, 4 * rows, 1, 2 * WORKERS).selectExpr(f"pmod(xxhash64(id), {rows}) AS key")
         with step("joining"):
             out = probe.transform(pipelined_join(build, on="key"))
             _to_noop(out)
             found = report(out).joins[-1].rows_out
-        if found != 4 * COPY_ROWS:
-            raise WrongAnswerError(f"{found:,} rows joined, {4 * COPY_ROWS:,} expected")
+        if found != 4 * rows:
+            raise WrongAnswerError(f"{found:,} rows joined, {4 * rows:,} expected")
         mapped = {pid: files for pid in _python_workers() if (files := _shared_files(pid))}
+        if len(mapped) < 2:
+            raise WrongAnswerError(f"{len(mapped)} workers have mapped the build side, {WORKERS} expected")
     _print_one_copy(bench, mapped)
 
 
@@ -97,12 +101,12 @@ def _print_one_copy(bench: Bench, mapped: dict[int, dict[str, _Pages]]) -> None:
 
 
 def _python_workers() -> Iterator[int]:
-    """Return the processes below this one that run Spark's Python daemon."""
+    """Return the processes below this one that run a Python daemon of Spark's or of this package."""
     import psutil
 
     for process in psutil.Process().children(recursive=True):
         with suppress(psutil.Error):  # some have just ended
-            if "pyspark.daemon" in process.cmdline():
+            if not _DAEMONS.isdisjoint(process.cmdline()):
                 yield process.pid
 
 

@@ -8,8 +8,18 @@ import sys
 # Workers must run the interpreter of the tests, whatever `python3` means on this machine.
 os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
 
-# For the driver of every session that tests start, also in processes of their own. Short queries on few cores: the
-# second compiler of a JVM would cost more than its code saves (a fifth of the time). Without it, it reserves a fifth of
-# the usual memory for code, and what Spark generates for hundreds of queries fills it: code is thrown out and compiled
-# anew. Its concurrent collector marks the whole heap whenever Spark allocates a page.
-os.environ["SPARK_SUBMIT_OPTS"] = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseParallelGC"
+# For the driver of every session that tests start, also in processes of their own.
+os.environ["SPARK_SUBMIT_OPTS"] = " ".join(
+    [
+        # Short queries on few cores: the second compiler of a JVM would cost more than its code saves (a fifth of the
+        # time). Without it, it reserves a fifth of the usual memory for code, and what Spark generates for hundreds of
+        # queries fills it: code is thrown out and compiled anew.
+        "-XX:TieredStopAtLevel=1",
+        "-XX:ReservedCodeCacheSize=240m",
+        # The concurrent collector marks the whole heap whenever Spark allocates a page.
+        "-XX:+UseParallelGC",
+        # A sixth of a session's start goes into checking the byte code of Spark's own classes.
+        "-XX:+UnlockDiagnosticVMOptions",
+        "-XX:-BytecodeVerificationRemote",
+    ]
+)

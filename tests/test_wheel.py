@@ -20,6 +20,7 @@ from sparkext.jar import build_jar, installed_pyspark
 
 ROOT = Path(__file__).parents[1]
 
+pytestmark = pytest.mark.xdist_group("wheel")  # one process builds it, once
 
 EPOCH = "1700000000"
 

@@ -1,0 +1,54 @@
+"""The joins on other Sparks and other Pythons, each once; what is not here is tested on Spark 4.3 and Python 3.11.
+
+`make versions` runs all of it, two at a time, and `.venv/bin/nox -s "versions(spark-4.0)" [-- other tests]` one of it.
+Each has an environment of its own in `.nox`, with that PySpark and this package from its sources. The Pythons have to
+be there; everything else is fetched, half a gigabyte a version.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import nox
+
+from sparkext.jar import supported_minors
+
+nox.options.default_venv_backend = "uv"
+nox.options.reuse_venv = "yes"
+nox.options.error_on_missing_interpreters = False  # also where CI is set: they are skipped, and the summary says so
+
+TOOLS = ("setuptools>=77", "pytest>=8.3", "pytest-timeout", "hypothesis", "psutil")
+
+WHOLE = tuple(f"tests/spark/test_{name}.py" for name in ("equivalence", "edges", "local_build_sides", "ranges"))
+SMALL = (
+    "tests/spark/test_equivalence.py::test_every_alias_means_what_spark_means",
+    "tests/spark/test_equivalence.py::test_payload_of_every_type",
+    "tests/spark/test_equivalence.py::test_composite_keys",
+    "tests/spark/test_equivalence.py::test_random_chains",
+    "tests/spark/test_ranges.py::test_every_shape[a point in an interval]",
+)
+
+# Spark 3.5 has no variants, and its cache fails for structs without fields.
+NOT_IN_3_5 = ("test_payload_of_every_type", "test_a_null_struct_whose_fields_cannot_be_null")
+
+
+@nox.session(allow_parallel=True)
+@nox.parametrize(
+    ["python", "spark", "suites"],
+    [
+        nox.param("3.11", "4.2", WHOLE, id="spark-4.2"),
+        nox.param("3.13", "4.1", SMALL, id="spark-4.1"),
+        nox.param("3.12", "4.0", SMALL, id="spark-4.0"),
+        nox.param("3.10", "3.5", SMALL, id="spark-3.5"),
+    ],
+)
+def versions(session: nox.Session, spark: str, suites: Sequence[str]) -> None:
+    """Transforms on another Spark and Python; with the jar, where there is a shim: then Catalyst plans them."""
+    session.install(f"pyspark=={spark}.*", *TOOLS)
+    session.install("--no-build-isolation", "--editable", ".")
+    planned = spark in supported_minors()
+    if planned:
+        session.run("python", "-m", "sparkext", "jar", "--build")
+    options = ["-k", f"not ({' or '.join(NOT_IN_3_5)})"] if spark == "3.5" else []
+    environment = {"SPARK_HOME": None, "SPARKEXT_TEST_EXTENSION": "1" if planned else None}
+    session.run("pytest", "-q", *options, *(session.posargs or suites), env=environment)
