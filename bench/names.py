@@ -1,11 +1,11 @@
-"""What the cases are called where people look at them, and in which order suites come."""
+"""What the cases are called where people look at them, in which order suites come, and whose data have a scale."""
 
 from __future__ import annotations
 
 NAMES = {
-    "end_to_end.one-join": "lineitem ⋈ orders, without the jar",
-    "end_to_end.three-joins": "three TPC-H joins, without the jar",
-    "end_to_end.aggregate": "three TPC-H joins, sums, without the jar",
+    "end_to_end.one-join": "lineitem ⋈ orders, no jar",
+    "end_to_end.three-joins": "three TPC-H joins, no jar",
+    "end_to_end.aggregate": "three TPC-H joins, sums, no jar",
     "scan.one-join": "lineitem ⋈ orders",
     "scan.three-joins": "three TPC-H joins",
     "scan.aggregate": "three TPC-H joins, sums",
@@ -37,3 +37,14 @@ NAMES = {
     "tpch.aggregates": "TPC-H, aggregated",
     "tpcds.queries": "TPC-DS",
 }
+
+_GENERATED = ("micro", "ordered", "hard", "scaling", "memory", "survival", "controller.follow")
+_GENERATED_AMONG_OTHERS = ("many-to-many", "comet.graph", "comet.skew", "comet.strings")
+
+
+def is_scaled(case: str) -> bool:
+    """Whether a case joins tables of TPC-H or TPC-DS, so that a scale factor says how large they are.
+
+    Result lines of all cases have a scale factor; those of generated data, whose sizes are fixed, mean nothing by it.
+    """
+    return not case.startswith(_GENERATED) and not any(name in case for name in _GENERATED_AMONG_OTHERS)

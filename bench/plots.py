@@ -8,8 +8,8 @@ from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from bench.fit import exponent
-from bench.ratios import HINTED, SPARK, Row, engine
-from bench.result_files import Timed
+from bench.ratios import HINTED, REWRITTEN, SPARK, Row, engine
+from bench.result_files import Key, Timed
 from bench.theme import Theme, colour
 
 if TYPE_CHECKING:
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 MARKS = {
     SPARK: "o",
     HINTED: "D",
+    REWRITTEN: ">",
     "Spark 3.5": "X",
     "DuckDB": "s",
     "Polars": "^",
@@ -28,27 +29,36 @@ MARKS = {
 }
 _TICKS = (0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100, 200, 500)
 _WIDTH = 9.6
+_PALE = 0.4
 _MIB = 2**20
 
 
 @dataclass(frozen=True)
 class Plot:
-    """A figure: the name of its file, its heading, what to read from it, and how it is drawn."""
+    """A figure: the name of its file, its heading, what to read from it, how it is drawn, and which results it shows.
+
+    `results` has the keys of tables, and the names of cases that are no tables.
+    """
 
     name: str
     title: str
     text: str
     draw: Callable[[Theme], Figure]
+    results: tuple[Key | str, ...]
 
 
 def ratio_plot(rows: Sequence[Row], label: Callable[[Row], str], theme: Theme) -> Figure:
-    """A bar per case from 1 to the fastest competitor, a mark for every other: right of 1 this package is faster."""
+    """A bar per case from 1 to the fastest competitor, a mark for every other: right of 1 this package is faster.
+
+    A whisker shows how far single runs of both are from the medians; the bar is pale where some of them overlap.
+    """
     import matplotlib.pyplot as plt
     from matplotlib.ticker import FuncFormatter, NullFormatter
 
     ordered = sorted(rows, key=lambda row: row.nearest.value)
     figure, axes = plt.subplots(figsize=(_WIDTH, 1.3 + 0.3 * len(ordered)), layout="constrained")
     values = [ratio.value for row in ordered for ratio in row.ratios]
+    values += [bound for row in ordered for bound in (row.nearest.low, row.nearest.high)]
     low, high = min(0.8, *values) / 1.25, max(1.25, *values) * 1.25
     axes.axvspan(low, 1, color=theme.lose, alpha=0.07, linewidth=0)
     for place, row in enumerate(ordered):
@@ -59,7 +69,7 @@ def ratio_plot(rows: Sequence[Row], label: Callable[[Row], str], theme: Theme) -
     axes.set_ylim(-0.7, len(ordered) - 0.3)
     axes.set_yticks(range(len(ordered)), [label(row) for row in ordered])
     axes.tick_params(length=0)
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}×"))
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     axes.xaxis.set_minor_formatter(NullFormatter())
     axes.set_xticks([tick for tick in _TICKS if low <= tick <= high])
     axes.grid(axis="y", visible=False)
@@ -70,9 +80,19 @@ def ratio_plot(rows: Sequence[Row], label: Callable[[Row], str], theme: Theme) -
 
 def _ratio_row(axes: Axes, place: int, row: Row, theme: Theme) -> None:
     near = row.nearest
-    won = near.value >= 1
-    shade = theme.win if won else theme.lose
-    axes.barh(place, near.value - 1, left=1, height=0.55, color=shade, alpha=0.9, zorder=2)
+    level = not row.won and not row.lost
+    shade = theme.win if near.value >= 1 else theme.lose
+    axes.barh(place, near.value - 1, left=1, height=0.55, color=shade, alpha=_PALE if level else 0.9, zorder=2)
+    axes.errorbar(
+        near.value,
+        place,
+        xerr=[[near.value - near.low], [near.high - near.value]],
+        ecolor=theme.ink,
+        elinewidth=0.9,
+        capsize=2.2,
+        capthick=0.9,
+        zorder=3.5,
+    )
     for ratio in row.ratios:
         axes.plot(
             ratio.value,
@@ -87,12 +107,12 @@ def _ratio_row(axes: Axes, place: int, row: Row, theme: Theme) -> None:
     axes.text(
         1.01,
         place,
-        f"{_times(near.value)} {near.engine.removesuffix(', default plan')}",
+        f"{_times(near.value)} {near.engine.removesuffix(', default plan')}{', level' if level else ''}",
         transform=axes.get_yaxis_transform(),
         va="center",
         fontsize=8.5,
-        color=shade,
-        fontweight="normal" if won else "bold",
+        color=theme.muted if level else shade,
+        fontweight="bold" if row.lost else "normal",
     )
 
 
@@ -102,6 +122,7 @@ def _times(value: float) -> str:
 
 def _mark_legend(figure: Figure, rows: Sequence[Row], theme: Theme) -> None:
     from matplotlib.lines import Line2D
+    from matplotlib.patches import Patch
 
     present = {ratio.engine for row in rows for ratio in row.ratios}
     handles = [
@@ -109,7 +130,10 @@ def _mark_legend(figure: Figure, rows: Sequence[Row], theme: Theme) -> None:
         for name, mark in MARKS.items()
         if name in present
     ]
-    figure.legend(handles=handles, loc="outside upper left", ncols=len(handles), fontsize=8.5, handletextpad=0.2)
+    handles.append(Line2D([], [], color=theme.ink, linewidth=0.9, label="fastest to slowest run"))
+    if any(not row.won and not row.lost for row in rows):
+        handles.append(Patch(color=theme.win, alpha=_PALE, linewidth=0, label="runs overlap: level"))
+    figure.legend(handles=handles, loc="outside upper left", ncols=len(handles), fontsize=8, handletextpad=0.3)
 
 
 def growth_plot(panels: Mapping[str, Sequence[Timed]], theme: Theme) -> Figure:
@@ -183,6 +207,6 @@ def memory_plot(lines: Sequence[Mapping[str, Any]], theme: Theme) -> Figure:
     axes.grid(axis="x", visible=False)
     axes.set_xlabel("matches of a probe row, 200 bytes of payload each, 4 M result rows in all")
     axes.set_ylabel("MiB")
-    axes.set_ylim(0, 1.25 * max(line["peak"] for line in lines) / _MIB)
+    axes.set_ylim(0, 1.35 * max(line["peak"] for line in lines) / _MIB)
     axes.legend(fontsize=8.5, loc="upper left", ncols=2)
     return figure

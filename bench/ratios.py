@@ -8,12 +8,20 @@ from statistics import median
 
 from bench.result_files import Key, Timed
 
-SPARK, HINTED = "Spark, default plan", "Spark, hinted"
+SPARK, HINTED, REWRITTEN = "Spark, default plan", "Spark, hinted", "Spark, rewritten"
+SPARKS = frozenset((SPARK, HINTED, REWRITTEN, "Spark 3.5"))
+"""Plans of Spark's own: nothing is installed for them."""
+
+_KEPT = ("cached", "auto mode")
 
 
 @dataclass(frozen=True)
 class Ratio:
-    """One competitor beside one of our contestants: over 1 is our win."""
+    """One competitor beside one of our contestants: over 1 is our win.
+
+    `value` is that of the medians; `low` and `high` are those of single runs, the fastest of one against the slowest of
+    the other.
+    """
 
     engine: str
     contestant: str
@@ -35,16 +43,38 @@ class Row:
         """The competitor that is fastest."""
         return min(self.ratios, key=lambda ratio: ratio.value)
 
+    @property
+    def won(self) -> bool:
+        """Whether our slowest run is faster than the fastest one of every competitor."""
+        return all(ratio.low > 1 for ratio in self.ratios)
+
+    @property
+    def lost(self) -> bool:
+        """Whether the slowest run of some competitor is faster than our fastest one."""
+        return any(ratio.high < 1 for ratio in self.ratios)
+
+    @property
+    def only_spark(self) -> bool:
+        """Whether no other engine took part."""
+        return all(ratio.engine in SPARKS for ratio in self.ratios)
+
+    @property
+    def keeps_indexes(self) -> bool:
+        """Whether the indexes are those of an earlier run."""
+        return any(mark in self.ours.contestant for mark in _KEPT)
+
     def against(self, engine: str) -> Ratio | None:
         """The ratio to one competitor, if it took part."""
         return next((ratio for ratio in self.ratios if ratio.engine == engine), None)
 
 
 def engine(timed: Timed) -> str:
-    """Name the competitor: Spark's hinted plans are one of their own, as a user has to write the hints."""
+    """Name the competitor: Spark with hints, or with another query, is one of its own, as a user has to write these."""
     if timed.engine != "Spark":
         return timed.engine
-    return HINTED if "hint" in timed.contestant or "bins" in timed.contestant else SPARK
+    if "bins" in timed.contestant:
+        return REWRITTEN
+    return HINTED if "hint" in timed.contestant else SPARK
 
 
 def compared(tables: Mapping[Key, Sequence[Timed]]) -> list[Row]:

@@ -11,13 +11,14 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from io import StringIO
 from pathlib import Path
+from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
 from bench.budget_plot import BUDGETS, budget_plot
-from bench.names import NAMES
+from bench.names import NAMES, is_scaled
 from bench.plots import Plot, growth_plot, memory_plot, ratio_plot
-from bench.ratios import HINTED, SPARK, Row, compared
-from bench.report_page import page
+from bench.ratios import SPARKS, Row, compared
+from bench.report_page import caption, page
 from bench.result_files import TINY, Key, Results, Timed, merged, read
 from bench.theme import DARK, LIGHT, PAGE, drawn_in, in_page
 
@@ -25,8 +26,9 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 ROOT = Path(__file__).parents[1]
-_IN_SPARK = {SPARK, HINTED, "Spark 3.5", "Comet"}
+_IN_SPARK = {*SPARKS, "Comet"}
 _QUERIES = ("tpch", "tpcds")
+_CAPTION_WIDTH = 190
 _GROWTH = {
     "scaling.data": "In memory: three joins, more data",
     "scaling.joins": "In memory: more joins",
@@ -75,9 +77,10 @@ def write(files: Sequence[Results], folder: Path) -> None:
     tables = merged(files)
     figures = {}
     for plot in plots(tables, [line for results in files for line in results.others]):
+        said = "\n".join(fill(line, _CAPTION_WIDTH) for line in caption(files, plot.results))
         for theme, suffix in ((LIGHT, ""), (DARK, "-dark")):
             with drawn_in(theme):
-                _save(plot.draw(theme), folder / f"{plot.name}{suffix}.png", _machine(files))
+                _save(plot.draw(theme), folder / f"{plot.name}{suffix}.png", said)
         with drawn_in(PAGE):
             figures[plot] = _svg(plot.draw(PAGE))
     path = folder / "report.html"
@@ -95,15 +98,16 @@ def plots(tables: Mapping[Key, Sequence[Timed]], others: Sequence[Mapping[str, A
             "against-spark",
             "Against Spark's own plans",
             "Same files, same cores, same sink. Each line is one way of using sparkext; the bar ends at the fastest"
-            " plan that Spark (or an accelerator for it) has for the same rows. What is timed includes reading,"
-            " publishing and indexing the build sides, but for lines that say “cached”.",
+            " plan that Spark (or an accelerator for it) has for the same rows. “Hinted” is the fastest of the hints"
+            " that were tried, “rewritten” another query for the same rows. What is timed includes reading, publishing"
+            " and indexing the build sides, but for lines that say “cached”.",
             _only(beside, _IN_SPARK.__contains__),
         ),
         _ratios(
             "queries",
             "Whole queries",
-            "TPC-H and TPC-DS queries of which auto mode plans a join, against Spark without the extension. Indexes of"
-            " files are kept from run to run.",
+            "TPC-H and TPC-DS queries of which auto mode plans a join, against the same session with the mode off."
+            " Indexes of files are kept from run to run. Queries that have the same plan in both modes are not timed.",
             queries,
         ),
         _ratios(
@@ -127,6 +131,7 @@ def plots(tables: Mapping[Key, Sequence[Timed]], others: Sequence[Mapping[str, A
                 "Seconds over size, both logarithmic. n^1.00 is cost in proportion to size; less means that a fixed"
                 " cost still counts.",
                 lambda theme: growth_plot(growing, theme),
+                tuple(each.key for timed in growing.values() for each in timed),
             )
         )
     following = {line["case"]: line for line in others if line.get("case", "").startswith(BUDGETS)}
@@ -138,6 +143,7 @@ def plots(tables: Mapping[Key, Sequence[Timed]], others: Sequence[Mapping[str, A
                 "An exploding join whose memory limit is cut and restored while it runs, and whose neighbour takes"
                 " memory and returns it: what was free, and how many rows an operator was allowed to make.",
                 lambda theme: budget_plot(list(following.values()), theme),
+                tuple(following),
             )
         )
     peaks = [line for line in others if line.get("case") == "memory.fan-out"]
@@ -149,6 +155,7 @@ def plots(tables: Mapping[Key, Sequence[Timed]], others: Sequence[Mapping[str, A
                 "The highest resident memory of one worker. Output sizes are chosen from what is free, so it does not"
                 " grow with the number of matches.",
                 lambda theme: memory_plot(peaks[-4:], theme),
+                ("memory.fan-out",),
             )
         )
     return [plot for plot in made if plot is not None]
@@ -163,7 +170,7 @@ def _ratios(name: str, title: str, text: str, found: Sequence[Row]) -> Plot | No
     if not found:
         return None
     label = labels([row.key for row in found])
-    return Plot(name, title, text, lambda theme: ratio_plot(found, label, theme))
+    return Plot(name, title, text, lambda theme: ratio_plot(found, label, theme), tuple(row.key for row in found))
 
 
 def _only(found: Sequence[Row], wanted: Callable[[str], bool]) -> list[Row]:
@@ -173,32 +180,26 @@ def _only(found: Sequence[Row], wanted: Callable[[str], bool]) -> list[Row]:
 
 
 def labels(keys: Sequence[Key]) -> Callable[[Row], str]:
-    """Names for rows: scale factor and threads only where a case has several."""
-    scales = {key.case: len({other.scale_factor for other in keys if other.case == key.case}) for key in keys}
+    """Names for rows: the scale factor where the data have one, threads only where a case has several."""
     threads = {key.case: len({other.threads for other in keys if other.case == key.case}) for key in keys}
 
     def label(row: Row) -> str:
         key = row.key
-        words = NAMES.get(key.case, key.case)
+        scale = f" (sf {key.scale_factor:g})" if is_scaled(key.case) else ""
+        words = f"{NAMES.get(key.case, key.case)}{scale}"
         form = row.ours.contestant.partition(", ")[2]
         more = [key.part, form if key.suite not in _QUERIES else ""]
-        more.append(f"sf {key.scale_factor:g}" if scales[key.case] > 1 else "")
         more.append(f"{key.threads} thr." if threads[key.case] > 1 else "")
         return " · ".join([words, *(each for each in more if each)])
 
     return label
 
 
-def _machine(files: Sequence[Results]) -> str:
-    """What a picture that stands alone must say."""
-    facts = files[-1].facts
-    return f"{facts.get('processor')}, {facts.get('cores')} cores, {facts.get('memory')}; {facts.get('packages')}"
-
-
-def _save(figure: Figure, path: Path, caption: str) -> None:
+def _save(figure: Figure, path: Path, said: str) -> None:
+    """Write a picture that stands alone, with what it must say below it."""
     import matplotlib.pyplot as plt
 
-    figure.supxlabel(caption, fontsize=6.5, x=0.01, ha="left")
+    figure.supxlabel(said, fontsize=6.5, x=0.01, ha="left")
     figure.savefig(path, dpi=130, metadata={"Software": None})
     plt.close(figure)
 

@@ -11,6 +11,8 @@ from bench.ratios import SPARK, Ratio, Row, compared
 from bench.result_files import Key, Results, Timed
 from bench.theme import DARK, LIGHT, variables
 
+_QUERIES = ("tpch", "tpcds")
+
 _STYLE = """
 :root { color-scheme: light dark; LIGHT --card: #f5f7f9; }
 @media (prefers-color-scheme: dark) { :root { DARK --card: #1b2127; } }
@@ -23,12 +25,13 @@ p { margin: .3rem 0 1rem; max-width: 75ch; }
 .muted, figcaption, footer { color: var(--muted); }
 nav { margin: 1rem 0; } nav a { margin-right: 1.1rem; }
 a { color: var(--win); }
-.tiles { display: grid; grid-template-columns: repeat(auto-fit, minmax(180px, 1fr)); gap: .8rem; margin: 1.4rem 0; }
+.tiles { display: grid; grid-template-columns: repeat(auto-fit, minmax(280px, 1fr)); gap: .8rem; margin: 1.4rem 0; }
 .tile { background: var(--card); border-radius: 8px; padding: .9rem 1rem; }
 .tile b { display: block; font-size: 1.7rem; line-height: 1.25; }
 .tile span { color: var(--muted); font-size: .88rem; }
-.lose { color: var(--lose); } .win { color: var(--win); }
-figure { margin: 1rem 0; overflow-x: auto; } figure svg { width: 100%; min-width: 640px; height: auto; }
+.lose { color: var(--lose); } .win { color: var(--win); } .level { color: var(--muted); }
+figure { margin: 1rem 0; overflow-x: auto; } figcaption { font-size: .78rem; }
+figure svg { width: 100%; min-width: 640px; height: auto; }
 .scroll { overflow-x: auto; }
 table { border-collapse: collapse; font-size: .88rem; width: 100%; font-variant-numeric: tabular-nums; }
 th, td { text-align: left; padding: .28rem .7rem .28rem 0; border-bottom: 1px solid var(--grid); vertical-align: top; }
@@ -40,7 +43,7 @@ summary { cursor: pointer; font-weight: 600; margin: 1rem 0 .5rem; }
 def page(files: Sequence[Results], tables: Mapping[Key, Sequence[Timed]], figures: Mapping[Plot, str]) -> str:
     """Lay out the page: what to remember, the figures, what is lost, every time, machines and versions."""
     found = compared(tables)
-    parts = [(plot.name, plot.title, _figure(plot, svg)) for plot, svg in figures.items()]
+    parts = [(plot.name, plot.title, _figure(plot, svg, files)) for plot, svg in figures.items()]
     lost = [
         ("losses", "Where it loses", _losses(found)),
         ("all", "Every time", _all(tables)),
@@ -55,43 +58,103 @@ def page(files: Sequence[Results], tables: Mapping[Key, Sequence[Timed]], figure
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         f"<title>sparkext: benchmarks</title><style>{style}</style></head><body>\n"
         "<header><h1>sparkext: benchmarks</h1>"
-        "<p>Pipelined joins for Spark, beside Spark's own plans and other engines. All contestants of a line did the"
-        " same work on the same data with the same cores, in turns; their answers were compared before they were timed."
-        " Times are medians.</p>"
+        "<p>Pipelined joins for Spark, beside Spark's own plans and other engines. A line is a case and one way of"
+        " running sparkext: with indexes built anew (“cold”) or those of the last run (“cached”), for example. All"
+        " contestants of a line did the same work on the same data with the same cores, in turns; their answers were"
+        " compared before they were timed. Times are medians; the runs behind each are listed below.</p>"
         f"{_tiles(found)}<nav>{links}</nav></header>\n{body}"
         "<footer><p>Made by <code>make bench-report</code> from the files that are named above.</p></footer>"
         "</body></html>\n"
     )
 
 
+def caption(files: Sequence[Results], shown: Sequence[Key | str]) -> list[str]:
+    """What must stand beside figures of these tables and cases: machine and versions, then files, dates and commits."""
+    origins = _origins(files)
+    sources = [results for results in files if any(origins.get(each) is results for each in shown)]
+    machines: dict[str, list[str]] = {}
+    for results in sources:
+        machines.setdefault(_machine(results.facts), []).append(_origin(results))
+    others = {
+        other: None for results in sources for timed in results.timed if timed.key in shown if (other := _beside(timed))
+    }
+    return [line for machine, each in machines.items() for line in (machine, "; ".join([*others, *each])) if line]
+
+
+def _origins(files: Sequence[Results]) -> dict[Key | str, Results]:
+    """The file of each table and of each case that is no table: where several have it, the one that counts."""
+    found: dict[Key | str, Results] = {}
+    for results in files:
+        found.update(dict.fromkeys([*results.tables(), *(line["case"] for line in results.others)], results))
+    return found
+
+
+def _machine(facts: Mapping[str, str]) -> str:
+    parts = [facts.get("processor"), _said(facts, "cores", "{} cores"), facts.get("memory")]
+    versions = [_said(facts, "python", "Python {}"), _said(facts, "java", "Java {}"), facts.get("packages")]
+    return "; ".join(filter(None, (", ".join(filter(None, each)) for each in (parts, versions))))
+
+
+def _origin(results: Results) -> str:
+    told = [f"{results.name}: {results.facts.get('date', 'no date')}", _said(results.facts, "commit", "commit {}")]
+    return ", ".join(filter(None, told))
+
+
+def _said(facts: Mapping[str, str], name: str, form: str) -> str:
+    return form.format(facts[name]) if name in facts else ""
+
+
+def _beside(timed: Timed) -> str:
+    """The versions of what ran in another environment than the one that the facts tell of."""
+    values = timed.values
+    return f"Comet {values['comet']} in Spark {values['comet_spark']}" if "comet" in values else ""
+
+
 def _tiles(found: Sequence[Row]) -> str:
     if not found:
         return ""
-    lost = sum(row.nearest.value < 1 for row in found)
+    won = [row for row in found if row.won]
+    lost = [row for row in found if row.lost]
+    alone = sum(row.only_spark for row in won)
+    among = f" In {alone} of these only Spark took part, with plans of its own." if alone else ""
     tiles = [
-        (f"{len(found) - lost} of {len(found)}", "comparisons in which sparkext is faster than every other", "win"),
-        (str(lost), "in which something else is faster", "lose"),
+        (
+            f"{len(won)} of {len(found)}",
+            "lines are clear wins: the slowest run of sparkext is faster than the fastest of every other." + among,
+            "win",
+        ),
+        (str(len(lost)), "are clear losses: some other's slowest run is faster than the fastest of sparkext", "lose"),
+        (str(len(found) - len(won) - len(lost)), "are neither: runs overlap with those of some other", "level"),
     ]
-    anew = [row for row in found if "cached" not in row.ours.contestant]
-    against = [ratio.value for row in anew if (ratio := row.against(SPARK)) is not None]
-    if against:
-        tiles.insert(
-            1,
-            (
-                f"{geometric_mean(against):.1f}×",
-                f"as fast as Spark's default plan: geometric mean of {len(against)}, without cached ones",
-                "win" if geometric_mean(against) >= 1 else "lose",
-            ),
-        )
+    groups = {
+        "on equal keys, indexes built anew": [
+            row for row in found if row.key.suite not in ("ordered", *_QUERIES) and not row.keeps_indexes
+        ],
+        "on ranges and as-of joins, indexes built anew": [
+            row for row in found if row.key.suite == "ordered" and not row.keeps_indexes
+        ],
+        "for whole TPC-H and TPC-DS queries of which auto mode plans a join, indexes kept from run to run": [
+            row for row in found if row.key.suite in _QUERIES
+        ],
+    }
+    for what, rows in groups.items():
+        against = [ratio.value for row in rows if (ratio := row.against(SPARK)) is not None]
+        if against:
+            mean = geometric_mean(against)
+            lines = f"geometric mean of {len(against)} lines" if len(against) > 1 else "one line"
+            text = f"as fast as Spark's default plan {what}: {lines}"
+            tiles.append((f"{mean:.1f}×", text, "win" if mean >= 1 else "lose"))
     cells = "".join(
         f'<div class="tile"><b class="{mark}">{value}</b><span>{text}</span></div>' for value, text, mark in tiles
     )
     return f'<div class="tiles">{cells}</div>'
 
 
-def _figure(plot: Plot, svg: str) -> str:
+def _figure(plot: Plot, svg: str, files: Sequence[Results]) -> str:
+    said = "<br>".join(map(escape, caption(files, plot.results)))
     return (
-        f'<p class="muted">{escape(plot.text)}</p><figure role="img" aria-label="{escape(plot.title)}">{svg}</figure>'
+        f'<p class="muted">{escape(plot.text)}</p><figure role="img" aria-label="{escape(plot.title)}">{svg}'
+        f"<figcaption>{said}</figcaption></figure>"
     )
 
 
@@ -148,9 +211,14 @@ def _all(tables: Mapping[Key, Sequence[Timed]]) -> str:
 def _machines(files: Sequence[Results]) -> str:
     return "".join(
         f"<h3>{escape(results.name)}</h3>"
-        + _table(["", ""], [[escape(name), escape(value)] for name, value in results.facts.items()])
+        + _table(["", ""], [[escape(name), escape(value)] for name, value in _facts(results).items()])
         for results in files
     )
+
+
+def _facts(results: Results) -> dict[str, str]:
+    others = {other: None for timed in results.timed if (other := _beside(timed))}
+    return {**results.facts, **({"beside": ", ".join(others)} if others else {})}
 
 
 def _table(header: Sequence[str], lines: Sequence[Sequence[str]]) -> str:

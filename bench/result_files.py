@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from bench.names import is_scaled
+
 TINY = "tiny: shows that cases work, and no times"
 """What the facts of a quick run say about its data."""
 
@@ -27,7 +29,8 @@ class Key(NamedTuple):
 
     def __str__(self) -> str:
         part = f", {self.part}" if self.part else ""
-        return f"{self.case}{part}, sf {self.scale_factor:g}, {self.threads} thread{'s' * (self.threads > 1)}"
+        scale = f", sf {self.scale_factor:g}" if is_scaled(self.case) else ""
+        return f"{self.case}{part}{scale}, {self.threads} thread{'s' * (self.threads > 1)}"
 
 
 @dataclass(frozen=True)
@@ -66,7 +69,7 @@ class Results:
 
 
 def read(path: Path) -> Results:
-    """Read a file of the harness.
+    """Read a file of the harness. Of several runs in it the facts are those of the first, with the commits of all.
 
     Raises
     ------
@@ -79,7 +82,10 @@ def read(path: Path) -> Results:
             line = json.loads(text)
         except json.JSONDecodeError as error:
             raise ValueError(f"{path}, line {number}: {error}") from None
-        results.facts.update(line.pop("facts", {}))
+        for name, value in line.pop("facts", {}).items():  # again where a later run was appended
+            known = results.facts.setdefault(name, value)
+            if name == "commit" and value not in known:
+                results.facts[name] = f"{known}, {value}"
         if "contestant" in line and isinstance(line.get("seconds"), list):
             results.timed.append(_timed(line))
         elif "case" in line:

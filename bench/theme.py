@@ -63,6 +63,7 @@ ENGINES = {
     "sparkext": "win",
     "Spark, default plan": "spark",
     "Spark, hinted": "hinted",
+    "Spark, rewritten": "hinted",
     "Spark 3.5": "muted",
     "DuckDB": "duckdb",
     "Polars": "polars",

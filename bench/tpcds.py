@@ -59,7 +59,7 @@ def ensure_tables(bench: Bench) -> Path:
     beside = Path(sys.executable).parent / "tpcgen-cli"
     generator = str(beside) if os.access(beside, os.X_OK) else shutil.which("tpcgen-cli")
     if generator is None:
-        raise EnvironmentProblemError('tpcgen-cli, which makes the tables, is missing: pip install "sparkext[bench]"')
+        raise EnvironmentProblemError('tpcgen-cli, which makes the tables, is missing: pip install "tpcgen-cli>=4"')
     partial = folder.with_name(f".{folder.name}.{os.getpid()}")
     try:
         with step(f"generating TPC-DS tables, scale factor {bench.scale_factor:g}"):

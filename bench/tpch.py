@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from statistics import geometric_mean
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from bench.harness import Bench, Case, Contestant, measure, record, verify
 from bench.text_table import text_table
@@ -22,6 +22,26 @@ both are compared first. Only queries of which auto mode plans a join are timed:
 TINY_QUERIES = (3, 12)
 _MODE = "spark.sparkext.mode"
 _NAMES = {"auto": "sparkext, auto mode", "off": "Spark, default plan"}
+
+
+class Compared(NamedTuple):
+    """One query: the joins of each of its pipelines, and the median seconds of both modes; none for the same plan."""
+
+    name: str
+    joins: Sequence[int]
+    seconds: tuple[float, float] | None = None
+
+    @property
+    def ratio(self) -> float | None:
+        """How many times as long auto mode takes."""
+        return None if self.seconds is None else self.seconds[0] / self.seconds[1]
+
+    def cells(self) -> list[str]:
+        """Lay out its line of the table."""
+        joins = "+".join(map(str, self.joins)) or "none"
+        if self.seconds is None:
+            return [self.name, joins, "", "", "same plan"]
+        return [self.name, joins, *(f"{seconds:.2f}" for seconds in self.seconds), f"{self.ratio:.2f}"]
 
 
 def cases() -> list[Case]:
@@ -50,22 +70,22 @@ def _run(bench: Bench, form: str) -> None:
     print_comparison(rows)
 
 
-def print_comparison(rows: Sequence[Sequence[str]]) -> None:
-    """Show the lines of all queries, and the mean of those that have another plan."""
-    ratios = [float(row[-1]) for row in rows if row[-1][0].isdigit()]
-    print(text_table(["query", "pipelines", "auto s", "off s", "auto/off"], rows))
+def print_comparison(queries: Sequence[Compared]) -> None:
+    """Show the lines of all queries, and the mean of those that have another plan, of ratios as they are."""
+    ratios = [query.ratio for query in queries if query.ratio is not None]
+    print(text_table(["query", "pipelines", "auto s", "off s", "auto/off"], [query.cells() for query in queries]))
     if ratios:
         print(f"geometric mean of the {len(ratios)} that have another plan: {geometric_mean(ratios):.2f}")
 
 
-def compare(bench: Bench, spark: SparkSession, name: str, text: str) -> list[str]:
-    """Time one query in both modes; return its line of the table.
+def compare(bench: Bench, spark: SparkSession, name: str, text: str) -> Compared:
+    """Time one query in both modes.
 
     The estimates leave tiny tables to Spark: then the same plan is tried in both modes.
     """
     joins = _planned_joins(spark, text)
     if not joins and not bench.tiny:
-        return [name, "none", "", "", "same plan"]
+        return Compared(name, joins)
 
     def contestant(mode: str) -> Contestant:
         def run() -> None:
@@ -83,7 +103,7 @@ def compare(bench: Bench, spark: SparkSession, name: str, text: str) -> list[str
     timings = measure(contestants, bench.runs)
     record(bench, timings, 0, part=name)
     auto, off = (timing.median for timing in timings)
-    return [name, "+".join(map(str, joins)) or "none", f"{auto:.2f}", f"{off:.2f}", f"{auto / off:.2f}"]
+    return Compared(name, joins, (auto, off))
 
 
 def _planned_joins(spark: SparkSession, text: str) -> list[int]:

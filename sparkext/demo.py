@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from sparkext.errors import EnvironmentProblemError
-from sparkext.jar import jar_path
+from sparkext.jar import INSTALL_PYSPARK, jar_path
 from sparkext.java import require_java
 from sparkext.local_session import local_session
 from sparkext.memory import process_probe
@@ -146,7 +146,7 @@ def run(scale_factor: float = 1, root: Path = DEFAULT_ROOT, cores: int | None = 
     try:
         import pyspark
     except ImportError as error:
-        raise EnvironmentProblemError(f'PySpark is missing ({error}): pip install "sparkext[demo]"') from error
+        raise EnvironmentProblemError(f"PySpark cannot be imported ({error}). Install it: {INSTALL_PYSPARK}") from error
     folder = ensure_tables(scale_factor, root)
     os.environ["PYSPARK_PYTHON"] = sys.executable  # the workers need the packages that this process has
     heap = f"{_heap_mib()}m"

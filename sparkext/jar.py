@@ -25,6 +25,9 @@ _SOURCES = Path(__file__).parent / "jvm"
 JAR_FOLDER = Path(__file__).parent / "jars"
 _SETTINGS = "io/sparkext/settings.properties"
 _DIGEST = "sources"
+INSTALL_PYSPARK = 'pip install "pyspark[connect]>=4.1,<4.4"'
+"""What the extra `spark` installs. Named by itself, it is found from a clone and beside a wheel, too, and pip takes the
+newest that its Python can run."""
 _ZIP_EPOCH = (1980, 1, 1, 0, 0, 0)
 
 
@@ -68,7 +71,7 @@ def installed_pyspark() -> Path:
     """
     found = find_spec("pyspark")
     if found is None or found.origin is None:
-        raise EnvironmentProblemError("PySpark is not installed: pip install 'sparkext[spark]'")
+        raise EnvironmentProblemError(f"PySpark is not installed: {INSTALL_PYSPARK}")
     folder = Path(found.origin).parent
     if not (folder / "jars").is_dir():
         raise EnvironmentProblemError(f"the PySpark in {folder} has no jars: the extension is loaded by a Spark server")

@@ -35,7 +35,7 @@ _ROWS = {
 TABLES = tuple(_ROWS)
 DEFAULT_ROOT = Path(".data") / "tpch"
 
-_INSTALL = 'pip install "sparkext[demo]"'
+INSTALL_GENERATOR = 'pip install "tpchgen-cli>=3"'
 
 
 def ensure_tables(scale_factor: float, root: Path = DEFAULT_ROOT) -> Path:
@@ -69,7 +69,7 @@ def find_generator() -> Path:
     if on_path is None:
         raise EnvironmentProblemError(
             f"tpchgen-cli, which generates the TPC-H tables, is neither in {beside.parent} nor on PATH. "
-            f"Install it: {_INSTALL}"
+            f"Install it: {INSTALL_GENERATOR}"
         )
     return Path(on_path)
 
@@ -133,7 +133,7 @@ def _run(generator: Path, scale_factor: float, tables: Sequence[str], partial: P
     if missing:
         raise EnvironmentProblemError(
             f"{generator} reported success but made no {', '.join(missing)}: its command line is not the one "
-            f"that sparkext knows. Install the release that goes with sparkext: {_INSTALL}"
+            f"that sparkext knows. Install the release that goes with sparkext: {INSTALL_GENERATOR}"
         )
     return sum(file.stat().st_size for file in files)
 

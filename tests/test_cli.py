@@ -179,7 +179,11 @@ class Module:
         ("pandas", None, Status.FAIL),
         ("numba", "0.60.0", Status.FAIL),
         ("pyspark", "4.3.1", Status.OK),
-        ("pyspark", "4.1.0", Status.WARN),
+        ("pyspark", "4.2.1", Status.OK),
+        ("pyspark", "4.1.0", Status.OK),
+        ("pyspark", "4.0.5", Status.WARN),
+        ("pyspark", "3.5.9", Status.WARN),
+        ("pyspark", "5.0.0", Status.WARN),
         ("pyspark", None, Status.FAIL),
     ],
 )
@@ -201,6 +205,15 @@ def test_the_oldest_versions_are_those_of_the_metadata() -> None:
         match = re.search(rf'"{name}>=([\d.]+)', stated)
         assert match is not None
         assert (*map(int, match[1].split(".")), 0)[:2] == oldest
+
+
+def test_advice_installs_what_the_extras_install() -> None:
+    """By names that pip finds whether sparkext came from a wheel or from a clone."""
+    stated = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    for advice in (jar.INSTALL_PYSPARK, tpch.INSTALL_GENERATOR):
+        command, _, requirement = advice.partition(' "')
+        assert command == "pip install" and "sparkext" not in requirement
+        assert f'"{requirement}' in stated
 
 
 FACTS = {
@@ -399,7 +412,7 @@ tpch.ensure_tables(1, pathlib.Path({str(root)!r}))
 def test_no_generator(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
-    with pytest.raises(EnvironmentProblemError, match=r'pip install "sparkext\[demo\]"'):
+    with pytest.raises(EnvironmentProblemError, match='pip install "tpchgen-cli'):
         tpch.ensure_tables(1, tmp_path)
 
 

@@ -10,9 +10,13 @@ from typing import Any
 import pytest
 
 from bench import report
+from bench.__main__ import all_cases
 from bench.fit import exponent
-from bench.ratios import HINTED, SPARK, compared
+from bench.names import is_scaled
+from bench.ratios import HINTED, REWRITTEN, SPARK, compared
+from bench.report_page import caption
 from bench.result_files import TINY, Key, merged, read
+from bench.tpch import Compared, print_comparison
 
 FACTS = {"date": "2026-01-01 10:00 UTC", "processor": "made up <fast>", "cores": "2", "packages": "pyspark 4.3.0"}
 
@@ -54,6 +58,89 @@ def test_spark_and_its_hinted_plans_are_two_competitors_and_a_floor_is_none(tmp_
     assert {ratio.engine: ratio.value for ratio in row.ratios} == {SPARK: 3.0, HINTED: 0.5}
     assert row.nearest.contestant == "Spark, broadcast hints"
     assert row.against(SPARK).low == pytest.approx(5.0 / 2.2)
+
+
+def test_another_query_is_no_hint(tmp_path: Path) -> None:
+    lines = [
+        line("ordered.overlap", "sparkext, cold", [2.0]),
+        line("ordered.overlap", "Spark, bins and explode", [3.0]),
+    ]
+    [row] = compared(merged([read(write(tmp_path / "a.jsonl", lines))]))
+    assert [ratio.engine for ratio in row.ratios] == [REWRITTEN]
+    assert row.won and row.only_spark
+
+
+def test_what_overlaps_is_neither_won_nor_lost(tmp_path: Path) -> None:
+    lines = [
+        line("hard.graph", "sparkext, cold", [2.0, 2.2, 1.8]),
+        line("hard.graph", "sparkext, indexes cached", [1.0, 1.1]),
+        line("hard.graph", "sparkext, rows from Spark", [9.0, 8.0]),
+        line("hard.graph", "Spark, default plan", [5.0, 7.0]),
+        line("hard.graph", "DuckDB", [2.1, 2.4]),
+        line("hard.strings", "sparkext, cold", [1.0]),
+        line("hard.strings", "Spark, default plan", [4.0]),
+        line("tpch.queries", "sparkext, auto mode", [1.0], part="q03"),
+        line("tpch.queries", "Spark, default plan", [3.0], part="q03"),
+    ]
+    path = write(tmp_path / "a.jsonl", lines)
+    cold, cached, slow, strings, query = compared(merged([read(path)]))
+    assert [row.won for row in (cold, cached, slow, strings, query)] == [False, True, False, True, True]
+    assert [row.lost for row in (cold, cached, slow)] == [False, False, True]
+    assert [row.keeps_indexes for row in (cold, cached, query)] == [False, True, True]
+    assert report.main([str(path), "--out", str(tmp_path / "out")]) == 0
+    page = (tmp_path / "out" / "report.html").read_text()
+    tiles = re.findall(r'<div class="tile"><b[^>]*>(.+?)</b><span>(.+?)</span>', page)
+    assert [number for number, _ in tiles] == ["3 of 5", "1", "1", "2.0×", "3.0×"]
+    wins, losses, neither, equal, queries = (text for _, text in tiles)
+    assert wins.startswith("lines are clear wins") and "In 2 of these only Spark took part" in wins
+    assert losses.startswith("are clear losses") and neither.startswith("are neither")
+    assert equal.endswith("on equal keys, indexes built anew: geometric mean of 3 lines")
+    assert "indexes kept" in queries
+
+
+def test_pictures_say_what_they_were_measured_with(tmp_path: Path) -> None:
+    compared_to = {"comet": "0.12.0", "comet_spark": "3.5.7"}
+    lines = [line("comet.graph", name, [1.0], **compared_to) for name in ("sparkext, cold", "Comet, broadcast hints")]
+    earlier = read(write(tmp_path / "a.jsonl", [*SCAN, *lines], commit="aaaaaaa", python="3.11.7", java="17.0.15"))
+    later = read(write(tmp_path / "b.jsonl", GROWTH, commit="bbbbbbb", date="2026-02-01 10:00 UTC"))
+    machine, files = caption([earlier, later], [Key("comet.graph", "", 1.0, 2)])
+    assert machine == "made up <fast>, 2 cores; Python 3.11.7, Java 17.0.15, pyspark 4.3.0"
+    assert files == "Comet 0.12.0 in Spark 3.5.7; a: 2026-01-01 10:00 UTC, commit aaaaaaa"
+    said = caption(
+        [earlier, later], [Key("scan.one-join", "", 1.0, 2), Key("scaling.data", "1 times the data", 1.0, 2)]
+    )
+    assert said[1::2] == ["a: 2026-01-01 10:00 UTC, commit aaaaaaa", "b: 2026-02-01 10:00 UTC, commit bbbbbbb"]
+
+
+def test_a_run_that_was_appended_adds_its_commit(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.jsonl", SCAN, commit="aaaaaaa")
+    for commit in ("aaaaaaa", "bbbbbbb"):
+        with path.open("a") as stream:
+            stream.write(json.dumps({"facts": {**FACTS, "date": "2026-03-01 10:00 UTC", "commit": commit}}) + "\n")
+    assert read(path).facts == {**FACTS, "commit": "aaaaaaa, bbbbbbb"}
+
+
+def test_a_scale_factor_stands_where_there_is_one(tmp_path: Path) -> None:
+    lines = [
+        line(case, name, [1.0]) for case in ("hard.graph", "scan.aggregate") for name in ("sparkext, cold", "DuckDB")
+    ]
+    found = compared(merged([read(write(tmp_path / "a.jsonl", lines))]))
+    label = report.labels([row.key for row in found])
+    assert [label(row) for row in found] == [
+        "paths in a power-law graph · cold",
+        "three TPC-H joins, sums (sf 1) · cold",
+    ]
+    assert [str(row.key) for row in found] == ["hard.graph, 2 threads", "scan.aggregate, sf 1, 2 threads"]
+    assert not [name for name, case in all_cases().items() if is_scaled(name) and not case.scaled]
+
+
+def test_the_mean_of_queries_is_that_of_what_was_measured(capsys: pytest.CaptureFixture[str]) -> None:
+    """Ratios that are rounded first have 0.39 as their mean."""
+    seconds = {"q16": (0.728, 2.139), "q72": (4.472, 12.94), "q95": (2.089, 4.358)}
+    print_comparison([Compared("q07", []), *(Compared(name, [1, 2], each) for name, each in seconds.items())])
+    said = capsys.readouterr().out
+    assert said.splitlines()[-1] == "geometric mean of the 3 that have another plan: 0.38"
+    assert re.search(r"q16 +1\+2 +0.73 +2.14 +0.34", said) and re.search(r"q07 +none +same plan", said)
 
 
 def test_series_are_no_comparisons_of_their_own(tmp_path: Path) -> None:
