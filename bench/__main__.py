@@ -22,7 +22,7 @@ from typing import Any
 
 from bench.facts import facts, header
 from bench.harness import Bench, Case, WrongAnswerError
-from bench.quick import QUICK, SCALE_FACTOR
+from bench.quick import JVM, QUICK, SCALE_FACTOR
 from bench.result_files import TINY
 from bench.text_table import text_table
 from sparkext.errors import SparkExtError
@@ -86,6 +86,7 @@ def _run_all(cases: Sequence[Case], arguments: argparse.Namespace) -> int:
     results = _results_file(arguments, found)
     print(header(found), flush=True)
     if arguments.quick:
+        os.environ.setdefault("SPARK_SUBMIT_OPTS", JVM)
         benches = [bench for case in cases for bench in _benches(case, arguments, results)]
         return _spawn(benches, _cores())
     print(f"\n{arguments.runs} runs each, alternating, after the check and one warm-up; {results}", flush=True)

@@ -36,7 +36,8 @@ NOTES = f"""\
 Measured: as in hard. Comet {COMET} has no jar for Spark 4.1 or later, so it runs in PySpark {SPARK} and this package in
 the installed one: two sessions in two processes that take turns, with the same files, cores and heap. Comet's settings
 are those of its guides: its plugin and shuffle manager, as much memory off the heap as on it, and sort-merge joins
-replaced by hash joins where that was faster in the warm-up. That its operators run is checked. The same session with
+replaced by hash joins, or one hint on all build sides, where that was faster in the warm-up; of Spark's hinted plans,
+too, the one that was fastest then is timed. That its operators run is checked. The same session with
 Comet switched off shows what the other version of Spark makes of it.
 `python -m bench.comet --install` fetches what is needed; these cases run only when they are named."""
 
@@ -74,7 +75,7 @@ _OFF = {**_ON, "spark.comet.enabled": "false"}
 FORMS = (
     _Form("Comet, default plan", "", _ON, "Comet"),
     _Form("Comet, hash for sort-merge joins", "", _REPLACED, "Comet"),
-    _Form("Comet, broadcast hints", "BROADCAST", _ON, "Comet"),
+    *(_Form(f"Comet, {hint.lower()} hints", hint, _ON, "Comet") for hint in hard.HINTS),
     _Form("Spark 3.5, default plan", "", _OFF, ""),
 )
 
@@ -115,11 +116,11 @@ def _compete(bench: Bench, chain: Chain, paths: Paths) -> None:
         _comet_session(bench, {name: str(paths[name]) for name in chain.tables}) as ask,
     ):
         others = [_contestant(form, chain, ask) for form in FORMS]
-        contestants = [*hard.spark_contestants(spark, chain, paths, ("BROADCAST",)), *others]
+        contestants = [*hard.spark_contestants(spark, chain, paths, group="hinted"), *others]
         print(f"all agree on {verify(contestants)}")
         rows = spark.read.parquet(str(paths[chain.probe])).count()
         versions = {"comet": COMET, "comet_spark": SPARK}
-        report(bench, measure(contestants, bench.runs), rows, cpu=False, **versions)
+        report(bench, measure(contestants, bench.runs, warm=not bench.tiny), rows, cpu=False, **versions)
 
 
 def _contestant(form: _Form, chain: Chain, ask: Callable[[dict[str, Any]], Any]) -> Contestant:

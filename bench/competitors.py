@@ -26,18 +26,24 @@ def _select(workload: Workload) -> str:
     return text
 
 
-def duckdb(workload: Workload, threads: int, own_tables: bool = False, folder: Path | None = None) -> Run:
-    """DuckDB, read as a stream; insertion order not preserved, so that nothing is buffered for its sake.
-
-    It scans the Arrow tables; with `own_tables` tables of its own form that were filled before the clock starts; with
-    a `folder` the tables' Parquet files there.
-    """
+def duckdb_connection(threads: int) -> Any:
+    """Open a database in memory; insertion order not preserved, so that nothing is buffered for its sake."""
     import duckdb as engine
 
     connection = engine.connect()
     connection.execute(f"SET threads = {threads}")
     connection.execute("SET preserve_insertion_order = false")
     connection.execute("SET streaming_buffer_size = '256MB'")
+    return connection
+
+
+def duckdb(workload: Workload, threads: int, own_tables: bool = False, folder: Path | None = None) -> Run:
+    """DuckDB, read as a stream.
+
+    It scans the Arrow tables; with `own_tables` tables of its own form that were filled before the clock starts; with
+    a `folder` the tables' Parquet files there.
+    """
+    connection = duckdb_connection(threads)
     for name, table in workload.tables.items():
         if folder is not None:
             columns = ", ".join(table.schema.names)

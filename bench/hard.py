@@ -144,7 +144,7 @@ def _run(workload: Workload, bench: Bench) -> None:
     paths = written(bench, bench.case, lambda: workload.tables(bench))
     with spark_session(bench.threads, configure, **{"spark.sparkext.mode": "hint"}) as spark:
         contestants = [
-            *spark_contestants(spark, chain, paths, HINTS),
+            *spark_contestants(spark, chain, paths),
             *(same(name, run) for name, run in engines(chain, paths, bench.threads).items()),
         ]
         answer = verify(contestants)
@@ -153,8 +153,11 @@ def _run(workload: Workload, bench: Bench) -> None:
         report(bench, measure(contestants, bench.runs), rows, cpu=False)
 
 
-def spark_contestants(spark: SparkSession, chain: Chain, paths: Paths, hints: tuple[str, ...]) -> list[Contestant]:
-    """This package, cold and with the indexes of the last run, Spark's default plan, and one plan for each hint."""
+def spark_contestants(spark: SparkSession, chain: Chain, paths: Paths, group: str = "") -> list[Contestant]:
+    """This package, cold and with the indexes of the last run, Spark's default plan, and one plan for each hint.
+
+    With a `group`, only the fastest of the hinted plans is timed.
+    """
 
     def asked(hint: str, cold: bool = False) -> object:
         for build, _, _ in chain.joins if cold else ():
@@ -169,10 +172,10 @@ def spark_contestants(spark: SparkSession, chain: Chain, paths: Paths, hints: tu
         same("sparkext, cold", lambda: asked("PIPELINED_JOIN", cold=True), ours=True),
         same("sparkext, indexes cached", lambda: asked("PIPELINED_JOIN"), ours=True),
         same("Spark, default plan", lambda: asked("")),
-        *(same(f"Spark, {hint.lower()} hints", partial(asked, hint)) for hint in hints),
+        *(same(f"Spark, {hint.lower()} hints", partial(asked, hint), group=group) for hint in HINTS),
     ]
 
 
-def same(name: str, run: Callable[[], object], ours: bool = False) -> Contestant:
+def same(name: str, run: Callable[[], object], ours: bool = False, group: str = "") -> Contestant:
     """A contestant whose job is its answer."""
-    return Contestant(name, run, run, ours=ours)
+    return Contestant(name, run, run, ours=ours, group=group)

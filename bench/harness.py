@@ -134,43 +134,54 @@ def verify(contestants: Sequence[Contestant]) -> object:
     return first
 
 
-def measure(contestants: Sequence[Contestant], runs: int) -> list[Timing]:
+def measure(contestants: Sequence[Contestant], runs: int, warm: bool = True) -> list[Timing]:
     """Time everyone `runs` times, taking turns, after a warm-up, which also picks the form of a group.
 
-    Who is compared by what it answers when it is timed has been warmed up by `verify`.
+    Without a warm-up, which a run on tiny data does not need, the first form stands for its group.
     """
-    warm = {}
+    timings = [Timing(contestant) for contestant in fastest_forms(contestants, warm_up(contestants) if warm else {})]
+    take_turns(timings, runs)
+    return timings
+
+
+def warm_up(contestants: Sequence[Contestant]) -> dict[str, float]:
+    """Run everyone once; return the seconds of each by name.
+
+    Who is compared by what it answers when it is timed has been warmed up by `verify`: only forms of a group run again.
+    """
+    seconds = {}
     for contestant in contestants:
         if contestant.run is contestant.answer and not contestant.group:
             continue
         with step(f"warming up: {contestant.name}"):
-            warm[contestant.name], _ = _timed(contestant.run)
-    timings = [Timing(contestant) for contestant in _fastest_forms(contestants, warm)]
+            seconds[contestant.name], _ = _timed(contestant.run)
+    return seconds
+
+
+def fastest_forms(contestants: Sequence[Contestant], warm: Mapping[str, float]) -> list[Contestant]:
+    """Return who is timed, of each group the form that took the fewest seconds; tell which ones are not."""
+    groups: dict[str, list[Contestant]] = {}
+    for contestant in contestants:
+        groups.setdefault(contestant.group or contestant.name, []).append(contestant)
+    fastest = []
+    for forms in groups.values():
+        first, *others = sorted(forms, key=lambda form: warm.get(form.name, 0.0))
+        fastest.append(first)
+        for other in others if warm else ():
+            print(
+                f"  not timed: {other.name}, {warm[other.name]:.2f} s in the warm-up against {warm[first.name]:.2f} s"
+            )
+    return fastest
+
+
+def take_turns(timings: Sequence[Timing], runs: int) -> None:
+    """Time everyone `runs` times, one run of each after the other."""
     for number in range(1, runs + 1):
         for timing in timings:
             with step(f"run {number} of {runs}: {timing.contestant.name}"):
                 wall, cpu = _timed(timing.contestant.run)
             timing.wall.append(wall)
             timing.cpu.append(cpu)
-    return timings
-
-
-def _fastest_forms(contestants: Sequence[Contestant], warm: Mapping[str, float]) -> list[Contestant]:
-    groups: dict[str, list[Contestant]] = {}
-    for contestant in contestants:
-        groups.setdefault(contestant.group or contestant.name, []).append(contestant)
-    fastest = []
-    for forms in groups.values():
-        if len(forms) == 1:
-            fastest += forms
-            continue
-        first, *others = sorted(forms, key=lambda form: warm[form.name])
-        fastest.append(first)
-        for other in others:
-            print(
-                f"  not timed: {other.name}, {warm[other.name]:.2f} s in the warm-up against {warm[first.name]:.2f} s"
-            )
-    return fastest
 
 
 def _timed(run: Callable[[], object]) -> tuple[float, float]:

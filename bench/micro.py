@@ -30,7 +30,7 @@ def _run(bench: Bench) -> None:
     script = Path(__file__).with_name("micro_kernels.py")
     effort = ["--processes", str(bench.runs), "--values", "3", "--warmups", "1"]
     if bench.tiny:
-        effort = ["--debug-single-value"]
+        effort = ["--debug-single-value", "--worker"]  # one value of each, all in one process
     with tempfile.TemporaryDirectory() as folder:
         output = Path(folder) / "micro.json"
         with step("pyperf"):

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from bench.chains import duckdb
 from bench.generated import SEED, Columns, written
 from bench.harness import Bench, Case, Contestant, Timing, measure, report, step, verify
 from bench.spark_session import assert_pipelined, make_look_changed, spark_session
@@ -189,7 +190,7 @@ def _run_ranges(case: RangeCase, bench: Bench) -> None:
         contestants = [
             _same("sparkext, cold", lambda: asked(query, "auto", cold=True), ours=True),
             _same("sparkext, index cached", lambda: asked(query, "auto"), ours=True),
-            _same("DuckDB", lambda: _duckdb(case.query, paths, bench.threads)),
+            _same("DuckDB", duckdb(case.query, paths, bench.threads)),
         ]
         if case.polars is not None:
             contestants.append(_same("Polars", lambda: _polars(case, paths)))
@@ -238,7 +239,7 @@ def _run_asof(trade_rows: int, quote_rows: int, bench: Bench, with_spark: bool) 
             _same("sparkext, cold", lambda: asked("auto", cold=True), ours=True),
             _same("sparkext, index cached", lambda: asked("auto"), ours=True),
             _same("sparkext, mapInArrow", transformed, ours=True),
-            _same("DuckDB", lambda: _duckdb(query, paths, bench.threads)),
+            _same("DuckDB", duckdb(query, paths, bench.threads)),
             _same("Polars", lambda: _polars_asof(paths)),
         ]
         slow = [_same("Spark, sort-merge as-of", lambda: asked("off"))] if with_spark else []
@@ -262,18 +263,6 @@ def _compete(
 
 def _same(name: str, run: Callable[[], object], ours: bool = False) -> Contestant:
     return Contestant(name, run, run, ours=ours)
-
-
-def _duckdb(query: str, paths: Mapping[str, Path], threads: int) -> object:
-    import duckdb
-
-    connection = duckdb.connect()
-    connection.execute(f"SET threads = {threads}")
-    for name, path in paths.items():
-        connection.execute(f"CREATE VIEW {name} AS SELECT * FROM read_parquet('{path}')")
-    [row] = connection.execute(query).fetchall()
-    connection.close()
-    return tuple(map(int, row))
 
 
 def _polars(case: RangeCase, paths: Mapping[str, Path]) -> object:

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from bench.chains import Chain
-from bench.fit import exponent
+from bench.fit import power_law
 from bench.generated import star, written
 from bench.hard import spark_contestants
-from bench.harness import Bench, Case, Contestant, Timing, measure, report, verify
+from bench.harness import Bench, Case, Contestant, Timing, fastest_forms, report, take_turns, verify, warm_up
 from bench.text_table import text_table
 
 if TYPE_CHECKING:
@@ -22,7 +22,10 @@ NOTES = """\
 Measured: a fact table with random keys of its dimensions, which have a tenth of its rows. data: three joins, once,
 twice, four and eight times 1 M facts; joins: one to six joins of 1 M facts. In memory: from Arrow tables to the last
 Arrow batch of all columns, as in engines. scan: from Parquet files to one row of a count and sums, in Spark with
-the extension, build sides read and indexed anew. Left out: what the other suites leave out."""
+the extension, build sides read and indexed anew. All sizes are warmed up before any is timed, and take turns, run by
+run. Of an engine's forms, and of Spark's hinted plans, the one that was fastest at the largest size in the warm-up is
+timed at all sizes. The exponent is that of a power law through the medians, ± its standard error. Left out: what the
+other suites leave out."""
 
 FACTORS = (1, 2, 4, 8)
 JOINS = (1, 2, 3, 4, 5, 6)
@@ -60,8 +63,10 @@ def _in_memory(bench: Bench, rows: int, joins: int) -> tuple[int, list[Contestan
     workload = _workload(bench.sized(rows), joins)
     runs: dict[str, Callable[[], object]] = {
         "sparkext": lambda: in_memory.run(workload, bench.threads),
-        "DuckDB": competitors.duckdb(workload, bench.threads, own_tables=True),
-        "Polars": competitors.polars(workload, bench.threads, batches=False),
+        "DuckDB, Arrow tables": competitors.duckdb(workload, bench.threads, own_tables=False),
+        "DuckDB, own tables": competitors.duckdb(workload, bench.threads, own_tables=True),
+        "Polars, collect": competitors.polars(workload, bench.threads, batches=False),
+        "Polars, collect_batches": competitors.polars(workload, bench.threads, batches=True),
     }
     contestants = [
         Contestant(
@@ -69,6 +74,7 @@ def _in_memory(bench: Bench, rows: int, joins: int) -> tuple[int, list[Contestan
             lambda run=run: consume(run()),
             lambda run=run: answer_of(run(), workload.schema),
             ours=name == "sparkext",
+            group=name.split(",")[0],
         )
         for name, run in runs.items()
     ]
@@ -100,7 +106,7 @@ def _scan(bench: Bench, sizes: dict[int, tuple[int, int]], of: str) -> None:
         def contestants(rows: int, joins: int) -> tuple[int, list[Contestant]]:
             rows = bench.sized(rows)
             paths = written(bench, f"scaling-{rows}", lambda: star(rows, max(1, rows // 10), max(JOINS)))
-            found = spark_contestants(spark, _chain(joins), paths, ("BROADCAST",))
+            found = spark_contestants(spark, _chain(joins), paths, group="hinted")
             return rows, [contestant for contestant in found if "cached" not in contestant.name]
 
         _grow(bench, {size: partial(contestants, *given) for size, given in sizes.items()}, of)
@@ -116,22 +122,39 @@ def _chain(joins: int) -> Chain:
 
 
 def _grow(bench: Bench, sizes: dict[int, Callable[[], tuple[int, list[Contestant]]]], of: str) -> None:
-    """Check and time every size; say how the time of everyone grows."""
-    found: dict[str, list[Timing]] = {}
-    for size, make in sizes.items():
-        rows, contestants = make()
-        verify(contestants)
-        timings = measure(contestants, bench.runs)
+    """Check every size, then time all of them in turns; say how the time of everyone grows."""
+    tables = {size: make() for size, make in sizes.items()}
+    timings = _warmed_up(bench, {size: contestants for size, (_, contestants) in tables.items()})
+    take_turns([timing for each in timings.values() for timing in each], bench.runs)
+    grown: dict[str, list[Timing]] = {}
+    for size, each in timings.items():
+        rows, _ = tables[size]
         print(f"\n{size} {of}: {rows:,} rows probe")
-        report(bench, timings, rows, cpu=False, part=f"{size} {of}", size=size, of=of)
-        for timing in timings:
-            found.setdefault(timing.contestant.name, []).append(timing)
-    table = [
-        [name, *(f"{timing.median:.3f}" for timing in timings), f"{exponent(list(sizes), _medians(timings)):.2f}"]
-        for name, timings in found.items()
-    ]
+        report(bench, each, rows, cpu=False, part=f"{size} {of}", size=size, of=of)
+        for timing in each:
+            grown.setdefault(timing.contestant.name, []).append(timing)
+    _report_growth(bench, grown, list(sizes), of)
+
+
+def _warmed_up(bench: Bench, contestants: dict[int, list[Contestant]]) -> dict[int, list[Timing]]:
+    """Check and warm up every size, the largest first: the form of an engine that is fastest there is timed at all."""
+    timed = contestants[max(contestants)]
+    timings = {}
+    for size in sorted(contestants, reverse=True):
+        names = {contestant.name for contestant in timed}
+        tried = [contestant for contestant in contestants[size] if contestant.name in names]
+        verify(tried)
+        timed = fastest_forms(tried, {} if bench.tiny else warm_up(tried))
+        timings[size] = [Timing(contestant) for contestant in timed]
+    return {size: timings[size] for size in contestants}
+
+
+def _report_growth(bench: Bench, grown: dict[str, list[Timing]], sizes: list[int], of: str) -> None:
+    """Print and record everyone's exponent and its standard error."""
+    table = []
+    for name, timings in grown.items():
+        medians = [timing.median for timing in timings]
+        law = power_law(sizes, medians)
+        bench.record(contestant=name, of=of, exponent=law.exponent, standard_error=law.error)
+        table.append([name, *(f"{median:.3f}" for median in medians), str(law)])
     print(f"\n{text_table([of, *map(str, sizes), 'exponent'], table)}")
-
-
-def _medians(timings: list[Timing]) -> list[float]:
-    return [timing.median for timing in timings]

@@ -43,6 +43,7 @@ several to the first by name: where there are fewer slots than queries, they com
 HEAP = "600m"
 EXPECTED_ROWS = HOT_ROWS * HOT_MATCHES + (PROBE_ROWS - HOT_ROWS)
 SPARKEXT = {"sparkext": "adaptive", "sparkext, morsels of 200,000": "morsel", "sparkext, materialize": "materialize"}
+SPARK = {f"Spark, {hint} hints": hint for hint in ("broadcast", "shuffle_hash", "merge")}
 
 
 def write_tables(folder: Path) -> None:
@@ -80,9 +81,12 @@ def main(way: str, sink: str, folder: Path) -> None:
     with spark_session(CONCURRENT.get(sink, 2), configure if ours else None, **settings) as spark:
         probe = spark.read.parquet(str(folder / "probe.parquet"))
         if sink in CONCURRENT:
-            print(json.dumps(_side_by_side(spark, lambda: _joined(probe, folder))))
+            print(json.dumps(_side_by_side(spark, lambda: _joined(probe, folder, "pipelined_join"))))
             return
-        out = _joined(probe, folder) if ours else _by_hand(probe, folder, ENGINES[way])
+        if way in ENGINES:
+            out = _by_hand(probe, folder, ENGINES[way])
+        else:
+            out = _joined(probe, folder, SPARK.get(way, "pipelined_join"))
         print(json.dumps(_consumed(out, sink, folder)))
 
 
@@ -103,14 +107,14 @@ def _side_by_side(spark: SparkSession, query: Callable[[], DataFrame]) -> dict[s
     return {**answers[0], "seconds": [seconds for _, seconds in done]}
 
 
-def _joined(probe: DataFrame, folder: Path) -> DataFrame:
+def _joined(probe: DataFrame, folder: Path, hint: str) -> DataFrame:
     for name, (key, build_key) in zip(BUILD_SIDES, KEYS, strict=True):
         build = probe.sparkSession.read.parquet(str(folder / f"{name}.parquet"))
-        probe = probe.join(build.hint("pipelined_join"), probe[key] == build[build_key])
+        probe = probe.join(build.hint(hint), probe[key] == build[build_key])
     return probe
 
 
-def _by_hand(probe: DataFrame, folder: Path, engine: Callable[[Batches, str], Batches]) -> DataFrame:
+def _by_hand(probe: DataFrame, folder: Path, engine: Callable[..., Batches]) -> DataFrame:
     """What people write without this package: every worker reads the build sides and joins batch by batch."""
     from pyspark.sql.types import StructType
 
@@ -142,21 +146,29 @@ def _acero(batches: Batches, folder: str) -> Batches:
         yield from joined.to_batches()
 
 
-def _duckdb(batches: Batches, folder: str) -> Batches:
+def _duckdb(batches: Batches, folder: str, streamed: bool = False) -> Batches:
+    """With each batch's whole result as a table, which is the short way, or read as a stream."""
     import duckdb
 
     connection = duckdb.connect()
     connection.execute("SET threads = 1")
+    connection.execute("SET preserve_insertion_order = false")
     for name in BUILD_SIDES:
         connection.execute(f"CREATE TABLE {name} AS FROM '{folder}/{name}.parquet'")
     for batch in batches:
         connection.register("probe", pa.Table.from_batches([batch]))
         query = "FROM probe JOIN burst ON k = bk JOIN second ON k2 = ck JOIN third ON k3 = dk"
-        yield from connection.sql(query).to_arrow_table().to_batches()
+        joined = connection.sql(query)
+        yield from joined.to_arrow_reader(10_000) if streamed else joined.to_arrow_table().to_batches()
 
 
-ENGINES = {"mapInArrow, Polars": _polars, "mapInArrow, pyarrow": _acero, "mapInArrow, DuckDB": _duckdb}
-WAYS = (*SPARKEXT, *ENGINES)
+ENGINES: dict[str, Callable[..., Batches]] = {
+    "mapInArrow, Polars": _polars,
+    "mapInArrow, pyarrow": _acero,
+    "mapInArrow, DuckDB": _duckdb,
+    "mapInArrow, DuckDB streamed": partial(_duckdb, streamed=True),
+}
+WAYS = (*SPARKEXT, *SPARK, *ENGINES)
 
 
 def _consumed(out: DataFrame, sink: str, folder: Path) -> dict[str, int]:
