@@ -37,8 +37,9 @@ demo: java $(VENV)/.has-demo
 	@$(BIN)/python -m sparkext demo --sf $(SF)
 
 # Two processes at a time, each with sessions of its own, first that of the extension: a JVM that was started without it
-# cannot load it any more. Tests go to whichever is free, in their order, one by one. That transforms are planned where
-# there is the extension is tested by `make versions`, on Spark 4.2.
+# cannot load it any more. Tests go to whichever is free, in their order, one by one; those of the wheel all to one
+# process, so they must not be the last. That transforms are planned where there is the extension is tested by
+# `make versions`, on Spark 4.2.
 test: java $(VENV)/.has-dev
 	@$(MAKE) --no-print-directory --jobs 3 --output-sync lint docs kernels
 	$(BIN)/pytest -n 2 --dist loadgroup --no-loadscope-reorder

@@ -22,8 +22,3 @@ def power_law(sizes: Sequence[float], seconds: Sequence[float]) -> PowerLaw:
     """Fit seconds ≈ a · size^b by least squares on logarithms of both; three points at least."""
     (slope, _), covariance = np.polyfit(np.log(sizes), np.log(seconds), 1, cov=True)
     return PowerLaw(float(slope), float(np.sqrt(covariance[0, 0])))
-
-
-def exponent(sizes: Sequence[float], seconds: Sequence[float]) -> float:
-    """Return the exponent alone."""
-    return power_law(sizes, seconds).exponent

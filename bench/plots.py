@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
-from bench.fit import exponent
+from bench.fit import power_law
 from bench.ratios import HINTED, REWRITTEN, SPARK, Row, engine
 from bench.result_files import Key, Timed
 from bench.theme import Theme, colour
@@ -167,7 +167,7 @@ def growth_plot(panels: Mapping[str, Sequence[Timed]], theme: Theme) -> Figure:
                 )
                 if len(xs) > 2:
                     cores = f"{threads} cores" if threads > 1 else "1 core (dashed)"
-                    powers.append(f"n^{exponent(xs, ys):.2f} on {cores}")
+                    powers.append(f"n^{power_law(xs, ys)} on {cores}")
             axes.lines[-1].set_label(f"{contestant}: {', '.join(powers)}")
         axes.set_xscale("log")
         axes.set_yscale("log")

@@ -29,8 +29,14 @@ def cases() -> list[Case]:
     """One per sink, and queries side by side."""
     return [
         *(
-            Case(f"survival.{sink}", f"an exploding join in 1.5 GiB, to {title}", _runner(sink), scaled=False)
-            for sink, title in {"noop": "a sink that drops every row", "parquet": "Parquet"}.items()
+            Case(
+                f"survival.{sink}",
+                f"an exploding join in 1.5 GiB, to {title}",
+                _runner(sink),
+                scaled=False,
+                named=named,
+            )
+            for sink, title, named in [("noop", "a sink that drops every row", False), ("parquet", "Parquet", True)]
         ),
         *(
             Case(
@@ -38,6 +44,7 @@ def cases() -> list[Case]:
                 f"{QUERIES} exploding joins at the same time in 1.5 GiB, {slots} tasks at a time",
                 partial(_concurrent, way),
                 scaled=False,
+                named=slots < QUERIES,  # that shows how Spark shares out its slots
             )
             for way, slots in CONCURRENT.items()
         ),

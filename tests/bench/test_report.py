@@ -11,7 +11,7 @@ import pytest
 
 from bench import report
 from bench.__main__ import all_cases
-from bench.fit import exponent
+from bench.fit import power_law
 from bench.names import is_scaled
 from bench.ratios import HINTED, REWRITTEN, SPARK, compared
 from bench.report_page import caption
@@ -213,4 +213,10 @@ def test_only_files_with_a_name_are_taken_by_themselves(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("power", [0.5, 1.0, 1.3])
 def test_exponents_are_found(power: float) -> None:
-    assert exponent([1, 2, 4, 8], [3 * size**power for size in (1, 2, 4, 8)]) == pytest.approx(power)
+    found = power_law([1, 2, 4, 8], [3 * size**power for size in (1, 2, 4, 8)])
+    assert found == pytest.approx((power, 0.0), abs=1e-6)
+
+
+def test_an_exponent_through_points_off_the_line_is_less_certain() -> None:
+    near, far = (power_law([1, 2, 4, 8], [1, 2 * off, 4 / off, 8]) for off in (1.05, 1.5))
+    assert 0 < near.error < far.error

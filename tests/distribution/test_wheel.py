@@ -18,7 +18,7 @@ import pytest
 
 from sparkext.jar import build_jar, installed_pyspark
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 
 pytestmark = pytest.mark.xdist_group("wheel")  # one process builds it, once
 
