@@ -166,8 +166,7 @@ def growth_plot(panels: Mapping[str, Sequence[Timed]], theme: Theme) -> Figure:
                     zorder=3 if first.ours else 2,
                 )
                 if len(xs) > 2:
-                    cores = f"{threads} cores" if threads > 1 else "1 core (dashed)"
-                    powers.append(f"n^{power_law(xs, ys)} on {cores}")
+                    powers.append(f"n^{power_law(xs, ys)} {'solid' if threads > 1 else 'dashed'}")
             axes.lines[-1].set_label(f"{contestant}: {', '.join(powers)}")
         axes.set_xscale("log")
         axes.set_yscale("log")
@@ -177,9 +176,10 @@ def growth_plot(panels: Mapping[str, Sequence[Timed]], theme: Theme) -> Figure:
         axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
         axes.yaxis.set_minor_locator(NullLocator())
         axes.set_title(title)
-        axes.set_xlabel(timed[0].values["of"])
+        most = max(each.key.threads for each in timed)
+        axes.set_xlabel(f"{timed[0].values['of']} (dashed: 1 core, solid: {most} cores)")
         axes.set_ylabel("seconds")
-        axes.legend(fontsize=8, loc="upper center", bbox_to_anchor=(0.5, -0.16))
+        axes.legend(fontsize=7.5, loc="upper center", bbox_to_anchor=(0.46, -0.16))
     return figure
 
 
