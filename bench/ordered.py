@@ -148,7 +148,9 @@ def cases() -> list[Case]:
     )
     return [
         Case("ordered.points", "1 M points in 20 K intervals", partial(_run_ranges, small), scaled=False),
-        Case("ordered.many-points", "20 M points in 1 M intervals", partial(_run_ranges, large), scaled=False),
+        Case(
+            "ordered.many-points", "20 M points in 1 M intervals", partial(_run_ranges, large), scaled=False, named=True
+        ),
         Case("ordered.overlap", "2 M intervals and 2 M, fan-out 50", partial(_run_ranges, overlap), scaled=False),
         Case("ordered.theta", "200 K points near 20 K lines", partial(_run_ranges, near), scaled=False),
         Case(

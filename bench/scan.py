@@ -39,7 +39,7 @@ def cases() -> list[Case]:
     """The workloads of the whole way through Spark."""
     return [
         *(
-            Case(f"scan.{name}", workload.description, partial(_run, workload))
+            Case(f"scan.{name}", workload.description, partial(_run, workload), named=name == "parquet")
             for name, workload in {**workloads(), "parquet": _written()}.items()
         ),
         Case("scan.first-query", "the three joins as the first query of a new session", _run_first),
