@@ -27,6 +27,10 @@ python  = $(or $(wildcard $(BIN)/python),$(PYTHON))
 
 .PHONY: demo test versions bench bench-quick bench-report bench-compare bench-comet study notebook lint docs kernels wheel
 .PHONY: clean java python
+# One after the other, but for what `test` asks of a make of its own.
+ifeq ($(MAKELEVEL),0)
+.NOTPARALLEL:
+endif
 .DEFAULT_GOAL := help
 .PHONY: help
 
