@@ -120,7 +120,7 @@ def _compete(bench: Bench, chain: Chain, paths: Paths) -> None:
         print(f"all agree on {verify(contestants)}")
         rows = spark.read.parquet(str(paths[chain.probe])).count()
         versions = {"comet": COMET, "comet_spark": SPARK}
-        report(bench, measure(contestants, bench.runs, warm=not bench.tiny), rows, cpu=False, **versions)
+        report(bench, measure(bench, contestants), rows, cpu=False, **versions)
 
 
 def _contestant(form: _Form, chain: Chain, ask: Callable[[dict[str, Any]], Any]) -> Contestant:

@@ -79,7 +79,7 @@ def _sizes(name: str, bench: Bench) -> None:
 
     contestants = [contestant("adaptive", None), *(contestant(f"{rows:,} rows", rows) for rows in SIZES)]
     verify(contestants)
-    report(bench, measure(contestants, bench.runs, warm=not bench.tiny), workload.tables[workload.probe].num_rows)
+    report(bench, measure(bench, contestants), workload.tables[workload.probe].num_rows)
 
 
 def _cost(name: str, bench: Bench) -> None:

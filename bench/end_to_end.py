@@ -106,7 +106,7 @@ def _run(workload: Workload, bench: Bench) -> None:
         ]
         verify(contestants)
         print(f"{rows:,} rows probe; all plans agree")
-        report(bench, measure(contestants, bench.runs, warm=not bench.tiny), rows, cpu=False)
+        report(bench, measure(bench, contestants), rows, cpu=False)
 
 
 def read_tables(bench: Bench, spark: SparkSession, columns: Mapping[str, Sequence[str]], joins: Joins) -> Tables:

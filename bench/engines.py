@@ -92,7 +92,7 @@ def _compete(bench: Bench, workload: Workload, forms: list[Form]) -> None:
     answer = verify(contestants)
     assert isinstance(answer, Answer)
     print(f"{answer.rows:,} rows, {len(workload.schema)} columns; all engines agree on rows and checksums")
-    report(bench, measure(contestants, bench.runs, warm=not bench.tiny), answer.rows)
+    report(bench, measure(bench, contestants), answer.rows)
 
 
 class Form(NamedTuple):

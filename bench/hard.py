@@ -150,7 +150,7 @@ def _run(workload: Workload, bench: Bench) -> None:
         answer = verify(contestants)
         rows = spark.read.parquet(str(paths[chain.probe])).count()
         print(f"{rows:,} rows probe; all agree on {answer}")
-        report(bench, measure(contestants, bench.runs), rows, cpu=False)
+        report(bench, measure(bench, contestants), rows, cpu=False)
 
 
 def spark_contestants(spark: SparkSession, chain: Chain, paths: Paths, group: str = "") -> list[Contestant]:

@@ -134,23 +134,20 @@ def verify(contestants: Sequence[Contestant]) -> object:
     return first
 
 
-def measure(contestants: Sequence[Contestant], runs: int, warm: bool = True) -> list[Timing]:
-    """Time everyone `runs` times, taking turns, after a warm-up, which also picks the form of a group.
-
-    Without a warm-up, which a run on tiny data does not need, the first form stands for its group.
-    """
-    timings = [Timing(contestant) for contestant in fastest_forms(contestants, warm_up(contestants) if warm else {})]
-    take_turns(timings, runs)
+def measure(bench: Bench, contestants: Sequence[Contestant]) -> list[Timing]:
+    """Time everyone, taking turns, after a warm-up, which also picks the form of a group."""
+    timings = [Timing(contestant) for contestant in fastest_forms(contestants, warm_up(bench, contestants))]
+    take_turns(timings, bench.runs)
     return timings
 
 
-def warm_up(contestants: Sequence[Contestant]) -> dict[str, float]:
-    """Run everyone once; return the seconds of each by name.
+def warm_up(bench: Bench, contestants: Sequence[Contestant]) -> dict[str, float]:
+    """Run everyone once; return the seconds of each by name, nothing in a run on tiny data, whose times say nothing.
 
     Who is compared by what it answers when it is timed has been warmed up by `verify`: only forms of a group run again.
     """
-    seconds = {}
-    for contestant in contestants:
+    seconds: dict[str, float] = {}
+    for contestant in () if bench.tiny else contestants:
         if contestant.run is contestant.answer and not contestant.group:
             continue
         with step(f"warming up: {contestant.name}"):
@@ -159,7 +156,10 @@ def warm_up(contestants: Sequence[Contestant]) -> dict[str, float]:
 
 
 def fastest_forms(contestants: Sequence[Contestant], warm: Mapping[str, float]) -> list[Contestant]:
-    """Return who is timed, of each group the form that took the fewest seconds; tell which ones are not."""
+    """Return who is timed, of each group the form that took the fewest seconds; tell which ones are not.
+
+    Without a warm-up the first form stands for its group.
+    """
     groups: dict[str, list[Contestant]] = {}
     for contestant in contestants:
         groups.setdefault(contestant.group or contestant.name, []).append(contestant)

@@ -46,7 +46,7 @@ def _run(bench: Bench, build: str) -> None:
     builders = _builders(build_keys)
     building = [Contestant(kind, make, partial(_built, make)) for kind, make in builders.items()]
     verify(building)
-    built = measure(building, bench.runs, warm=not bench.tiny)
+    built = measure(bench, building)
     record(bench, built, rows, part="build")
     indexes = {kind: make() for kind, make in builders.items()}
     print(f"\nbuilding: {rows:,} rows\n\n{_build_table(built, indexes, rows)}")
@@ -111,7 +111,7 @@ def _probe(
         for kind, index in indexes.items()
     ]
     assert verify(contestants) == len(probe_keys), "every line item has its order, part and supplier"
-    return measure(contestants, bench.runs, warm=not bench.tiny)
+    return measure(bench, contestants)
 
 
 def _run_probes(index: JoinIndex, morsels: list[EncodedKeys]) -> None:

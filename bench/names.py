@@ -38,6 +38,9 @@ NAMES = {
     "tpcds.queries": "TPC-DS",
 }
 
+QUERIES = ("tpch", "tpcds")
+"""Suites of whole queries."""
+
 _GENERATED = ("micro", "ordered", "hard", "scaling", "memory", "survival", "controller.follow")
 _GENERATED_AMONG_OTHERS = ("many-to-many", "comet.graph", "comet.skew", "comet.strings")
 

@@ -13,6 +13,7 @@ import numpy as np
 
 from bench.chains import duckdb
 from bench.generated import SEED, Columns, written
+from bench.hard import same
 from bench.harness import Bench, Case, Contestant, Timing, measure, report, step, verify
 from bench.spark_session import assert_pipelined, make_look_changed, spark_session
 
@@ -190,16 +191,16 @@ def _run_ranges(case: RangeCase, bench: Bench) -> None:
         asked(query, "auto")
         assert_pipelined(spark.sql(query))
         contestants = [
-            _same("sparkext, cold", lambda: asked(query, "auto", cold=True), ours=True),
-            _same("sparkext, index cached", lambda: asked(query, "auto"), ours=True),
-            _same("DuckDB", duckdb(case.query, paths, bench.threads)),
+            same("sparkext, cold", lambda: asked(query, "auto", cold=True), ours=True),
+            same("sparkext, index cached", lambda: asked(query, "auto"), ours=True),
+            same("DuckDB", duckdb(case.query, paths, bench.threads)),
         ]
         if case.polars is not None:
-            contestants.append(_same("Polars", lambda: _polars(case, paths)))
+            contestants.append(same("Polars", lambda: _polars(case, paths)))
         slow = []
         if case.spark is not None:
             own = "Spark" if case.spark == case.query else "Spark, bins and explode"
-            (slow if case.slow_spark else contestants).append(_same(own, lambda: asked(str(case.spark), "off")))
+            (slow if case.slow_spark else contestants).append(same(own, lambda: asked(str(case.spark), "off")))
         _compete(bench, spark, contestants, slow, spark.read.parquet(str(paths[case.probe])).count())
 
 
@@ -238,13 +239,13 @@ def _run_asof(trade_rows: int, quote_rows: int, bench: Bench, with_spark: bool) 
         asked("auto")
         assert_pipelined(joined("auto"))
         contestants = [
-            _same("sparkext, cold", lambda: asked("auto", cold=True), ours=True),
-            _same("sparkext, index cached", lambda: asked("auto"), ours=True),
-            _same("sparkext, mapInArrow", transformed, ours=True),
-            _same("DuckDB", duckdb(query, paths, bench.threads)),
-            _same("Polars", lambda: _polars_asof(paths)),
+            same("sparkext, cold", lambda: asked("auto", cold=True), ours=True),
+            same("sparkext, index cached", lambda: asked("auto"), ours=True),
+            same("sparkext, mapInArrow", transformed, ours=True),
+            same("DuckDB", duckdb(query, paths, bench.threads)),
+            same("Polars", lambda: _polars_asof(paths)),
         ]
-        slow = [_same("Spark, sort-merge as-of", lambda: asked("off"))] if with_spark else []
+        slow = [same("Spark, sort-merge as-of", lambda: asked("off"))] if with_spark else []
         _compete(bench, spark, contestants, slow, spark.read.parquet(str(paths["trades"])).count())
 
 
@@ -260,11 +261,7 @@ def _compete(
                 raise AssertionError(f"{contestant.name} has another answer than {answer}")
             once.append(Timing(contestant, [time.perf_counter() - started], [0.0]))
     print(f"{rows:,} rows probe; all agree on {answer}")
-    report(bench, [*measure(contestants, bench.runs), *once], rows, cpu=False)
-
-
-def _same(name: str, run: Callable[[], object], ours: bool = False) -> Contestant:
-    return Contestant(name, run, run, ours=ours)
+    report(bench, [*measure(bench, contestants), *once], rows, cpu=False)
 
 
 def _polars(case: RangeCase, paths: Mapping[str, Path]) -> object:

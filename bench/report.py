@@ -15,7 +15,7 @@ from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
 from bench.budget_plot import BUDGETS, budget_plot
-from bench.names import NAMES, is_scaled
+from bench.names import NAMES, QUERIES, is_scaled
 from bench.plots import Plot, growth_plot, memory_plot, ratio_plot
 from bench.ratios import SPARKS, Row, compared
 from bench.report_page import caption, page
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parents[1]
 _IN_SPARK = {*SPARKS, "Comet"}
-_QUERIES = ("tpch", "tpcds")
 _CAPTION_WIDTH = 190
 _GROWTH = {
     "scaling.data": "In memory: three joins, more data",
@@ -91,8 +90,8 @@ def write(files: Sequence[Results], folder: Path) -> None:
 def plots(tables: Mapping[Key, Sequence[Timed]], others: Sequence[Mapping[str, Any]]) -> list[Plot]:
     """The figures in the order of the page."""
     found = compared(tables)
-    beside = [row for row in found if row.key.suite not in _QUERIES]
-    queries = [row for row in found if row.key.suite in _QUERIES]
+    beside = [row for row in found if row.key.suite not in QUERIES]
+    queries = [row for row in found if row.key.suite in QUERIES]
     made = [
         _ratios(
             "against-spark",
@@ -188,7 +187,7 @@ def labels(keys: Sequence[Key]) -> Callable[[Row], str]:
         scale = f" (sf {key.scale_factor:g})" if is_scaled(key.case) else ""
         words = f"{NAMES.get(key.case, key.case)}{scale}"
         form = row.ours.contestant.partition(", ")[2]
-        more = [key.part, form if key.suite not in _QUERIES else ""]
+        more = [key.part, form if key.suite not in QUERIES else ""]
         more.append(f"{key.threads} thr." if threads[key.case] > 1 else "")
         return " · ".join([words, *(each for each in more if each)])
 

@@ -6,12 +6,11 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from statistics import geometric_mean, median
 
+from bench.names import QUERIES
 from bench.plots import Plot
 from bench.ratios import SPARK, Ratio, Row, compared
 from bench.result_files import Key, Results, Timed
 from bench.theme import DARK, LIGHT, variables
-
-_QUERIES = ("tpch", "tpcds")
 
 _STYLE = """
 :root { color-scheme: light dark; LIGHT --card: #f5f7f9; }
@@ -128,13 +127,13 @@ def _tiles(found: Sequence[Row]) -> str:
     ]
     groups = {
         "on equal keys, indexes built anew": [
-            row for row in found if row.key.suite not in ("ordered", *_QUERIES) and not row.keeps_indexes
+            row for row in found if row.key.suite not in ("ordered", *QUERIES) and not row.keeps_indexes
         ],
         "on ranges and as-of joins, indexes built anew": [
             row for row in found if row.key.suite == "ordered" and not row.keeps_indexes
         ],
         "for whole TPC-H and TPC-DS queries of which auto mode plans a join, indexes kept from run to run": [
-            row for row in found if row.key.suite in _QUERIES
+            row for row in found if row.key.suite in QUERIES
         ],
     }
     for what, rows in groups.items():

@@ -144,7 +144,7 @@ def _warmed_up(bench: Bench, contestants: dict[int, list[Contestant]]) -> dict[i
         names = {contestant.name for contestant in timed}
         tried = [contestant for contestant in contestants[size] if contestant.name in names]
         verify(tried)
-        timed = fastest_forms(tried, {} if bench.tiny else warm_up(tried))
+        timed = fastest_forms(tried, warm_up(bench, tried))
         timings[size] = [Timing(contestant) for contestant in timed]
     return {size: timings[size] for size in contestants}
 

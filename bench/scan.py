@@ -103,7 +103,7 @@ def _run(workload: Workload, bench: Bench) -> None:
         verify(contestants)
         rows = read_tables(bench, spark, workload.columns, joins)["lineitem"].count()
         print(f"{rows:,} rows probe; all plans agree")
-        report(bench, measure(contestants, bench.runs, warm=not bench.tiny), rows, cpu=False)
+        report(bench, measure(bench, contestants), rows, cpu=False)
 
 
 def _bare(bench: Bench, spark: SparkSession, workload: Workload, width: int) -> DataFrame:

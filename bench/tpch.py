@@ -100,7 +100,7 @@ def compare(bench: Bench, spark: SparkSession, name: str, text: str) -> Compared
 
     contestants = [contestant("auto"), contestant("off")]
     verify(contestants)
-    timings = measure(contestants, bench.runs, warm=not bench.tiny)
+    timings = measure(bench, contestants)
     record(bench, timings, 0, part=name)
     auto, off = (timing.median for timing in timings)
     return Compared(name, joins, (auto, off))

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from bench.report import named_files
 from sparkext.report_text import _HEADER
 
 ROOT = Path(__file__).parents[1]
@@ -46,9 +47,7 @@ def test_every_picture_is_shown() -> None:
 def test_the_commits_of_results_are_stated() -> None:
     """Beside each file of results stand the commit and the time of its first line."""
     page = (DOCS / "benchmarks.md").read_text(encoding="utf-8")
-    for path in sorted((ROOT / "bench" / "results").glob("*.jsonl")):
-        if path.name.startswith("run-"):
-            continue
+    for path in named_files(ROOT / "bench" / "results"):
         facts = json.loads(path.read_text(encoding="utf-8").partition("\n")[0])["facts"]
         [line] = re.findall(rf"^\|.*`{path.name}`.*$", page, re.MULTILINE)
         assert f"`{facts['commit']}`" in line

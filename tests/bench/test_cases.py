@@ -40,7 +40,7 @@ def test_contestants_take_turns_and_are_recorded(tmp_path: Path) -> None:
     results = tmp_path / "results.jsonl"
     results.write_text(json.dumps({"facts": {"cores": "2"}}) + "\n")
     bench = Bench("engines.clustered", 1.0, 2, 3, tmp_path, results)
-    timings = measure(contestants, bench.runs)
+    timings = measure(bench, contestants)
     assert said == ["sparkext", "b"] * 4  # a warm-up, then three runs
     report(bench, timings, 10, part="first")
     [table] = read(results).tables().values()
