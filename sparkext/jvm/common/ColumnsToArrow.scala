@@ -19,7 +19,7 @@ final class ColumnsToArrow(batches: Iterator[ColumnarBatch], schema: StructType,
   private var from = 0
   private var until = 0
   private val most = math.max(1, math.min(MostRows, MostBytes / schema.map(_.dataType.defaultSize).sum))
-  private var target = math.min(FirstRows, most)
+  private var target = math.min(ArrowInput.FirstRows, most)
   private var copies: Array[ColumnCopy] = _
 
   /** Fill the vectors with the next rows, and return how many: 0 if there are none left. */
@@ -35,7 +35,7 @@ final class ColumnsToArrow(batches: Iterator[ColumnarBatch], schema: StructType,
       full = copied == 0
     }
     copies.foreach(_.finish(rows))
-    target = math.min(target * Growth, most)
+    target = math.min(target * ArrowInput.Growth, most)
     rows
   }
 
@@ -77,8 +77,6 @@ final class ColumnsToArrow(batches: Iterator[ColumnarBatch], schema: StructType,
 }
 
 object ColumnsToArrow {
-  private val FirstRows = 16384
   private val MostRows = 65536
   private val MostBytes = 32 << 20
-  private val Growth = 4
 }

@@ -162,7 +162,7 @@ case class PipelinedJoinExec(
           val task = TaskContext.get()
           reports.collectFrom(task)
           val wrapped = new InterruptibleIterator(task, rows).map(InternalRow(_))
-          val runner = new PythonRunner(function, sent, timeZone, runnerConf, runnerMetrics, artifacts)
+          val runner = new PythonRunner(function, sent, timeZone, runnerConf, runnerMetrics, artifacts) with RowArrowInput
           new PythonBatches(runner.compute(Iterator.single(wrapped), partition, task), result)
         }
     }

@@ -1,0 +1,61 @@
+package org.apache.spark.sql.sparkext
+
+import java.io.DataOutputStream
+
+import org.apache.arrow.vector.VectorSchemaRoot
+import org.apache.arrow.vector.ipc.ArrowStreamWriter
+
+import org.apache.spark.TaskContext
+import org.apache.spark.sql.catalyst.InternalRow
+import org.apache.spark.sql.execution.python.ArrowPythonRunner
+
+/** A Python runner that says itself what goes into a batch. Spark's own sends all that one of its input iterators has as one,
+  * and keeps it in memory should the task end before its input does.
+  */
+trait ArrowInput extends ArrowPythonRunner {
+  private var isBegun = false
+  private var isEnded = false
+
+  /** Write the next batch to the stream; tell whether there was one. */
+  protected def writeBatch(
+      root: VectorSchemaRoot,
+      writer: ArrowStreamWriter,
+      out: DataOutputStream,
+      input: Iterator[Iterator[InternalRow]]): Boolean
+
+  /** Let go of what else is held, where the task ends early. */
+  protected def release(): Unit = ()
+
+  override def writeNextBatchToArrowStream(
+      root: VectorSchemaRoot,
+      writer: ArrowStreamWriter,
+      out: DataOutputStream,
+      input: Iterator[Iterator[InternalRow]]): Boolean = {
+    if (!isBegun) {
+      isBegun = true
+      TaskContext.get().addTaskCompletionListener[Unit](_ => if (!isEnded) abandon())
+    }
+    val before = out.size()
+    if (writeBatch(root, writer, out, input)) {
+      pythonMetrics("pythonDataSent") += out.size() - before
+      true
+    } else {
+      isEnded = true
+      close()
+      false
+    }
+  }
+
+  private def abandon(): Unit = {
+    release()
+    root.close()
+    allocator.close()
+  }
+}
+
+object ArrowInput {
+
+  /** Rows of the first batch: it is small and later ones are larger, so that a query with a LIMIT sees its rows early. */
+  val FirstRows: Int = 16384
+  val Growth = 4
+}
