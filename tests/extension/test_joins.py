@@ -132,6 +132,26 @@ def test_payload_of_every_kind(spark: SparkSession) -> None:
     assert_pipelined(out, 1)
 
 
+@pytest.mark.parametrize(
+    "value",
+    [
+        "date_add(DATE'2024-01-01', int(id)) - DATE'2024-01-01'",
+        "string(id) COLLATE UTF8_LCASE",
+        "TIME'12:34:56.789'",
+        "CAST(TIME'12:34:56' AS TIME(0))",
+        "array(named_struct('a', string(id) COLLATE UNICODE, 'b', INTERVAL '1' HOUR))",
+        "map('x', INTERVAL '1' DAY * id)",
+    ],
+)
+def test_payload_of_types_that_arrow_spells_otherwise(spark: SparkSession, value: str) -> None:
+    """It has one type for the strings of all collations, one for all intervals of days, one for all times."""
+    with configured(spark, spark_sql_timeType_enabled="true"):
+        build = spark.range(4).selectExpr("id AS dk", f"{value} AS v").hint("pipelined_join")
+        probe = spark.range(10).selectExpr("id % 5 AS k", f"{value} AS w")
+        out = assert_like_spark(spark, lambda: probe.join(build, F.col("k") == F.col("dk"), "left"))
+        assert_pipelined(out, 1)
+
+
 def _split(columns: str) -> list[str]:
     """Split a list of expressions at its outermost commas."""
     parts, depth = [""], 0
@@ -375,6 +395,14 @@ def test_what_is_declined(spark: SparkSession, left: DataFrame, right: DataFrame
         return left.crossJoin(hinted) if condition is None else left.join(hinted, condition(left, right), kind)
 
     assert_declined(assert_like_spark(spark, query), reason)
+
+
+@pytest.mark.parametrize("value", ["array()", "map()", "array(map())"])
+def test_payload_of_nothing_does_not_travel(spark: SparkSession, left: DataFrame, value: str) -> None:
+    """Elements that are null and cannot be: pyarrow has no such type."""
+    other = spark.range(3).selectExpr("id AS q", f"{value} AS nothing")
+    out = assert_like_spark(spark, lambda: left.join(other.hint("pipelined_join"), left.k == other.q, "left"))
+    assert_declined(out, "column nothing of type ")
 
 
 def test_payload_that_does_not_travel(spark: SparkSession, left: DataFrame) -> None:

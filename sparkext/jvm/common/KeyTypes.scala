@@ -21,12 +21,19 @@ object KeyTypes {
     case BinaryType => Some("binary")
     case string: StringType if string.supportsBinaryEquality => Some("string")
     case decimal: DecimalType => Some(s"decimal(${decimal.precision},${decimal.scale})")
-    case time if time.typeName.startsWith("time(") => Some("time") // a class of Spark 4.1 and later
+    case time if isTime(time) => Some("time")
     case _ => None
   }
 
-  /** Whether values travel between Spark and Python as Arrow unchanged. */
+  /** Its class is of Spark 4.1 and later. */
+  def isTime(dataType: DataType): Boolean = dataType.typeName.startsWith("time(")
+
+  /** Whether values travel between Spark and Python as Arrow unchanged. pyarrow has no nulls that cannot be null: what Spark takes
+    * for the elements of `array()`.
+    */
   def travels(dataType: DataType): Boolean = dataType match {
+    case ArrayType(NullType, false) | MapType(NullType, _, _) | MapType(_, NullType, false) => false
+    case StructType(fields) if fields.exists(field => field.dataType == NullType && !field.nullable) => false
     case ArrayType(element, _) => travels(element)
     case MapType(key, value, _) => travels(key) && travels(value)
     case struct: StructType =>

@@ -27,7 +27,7 @@ class PythonBatches(batches: Iterator[ColumnarBatch], declared: StructType) exte
     val row = batch.column(0).asInstanceOf[ArrowColumnVector]
     val columns = declared.indices.map(number => row.getChild(number))
     val types = columns.map(_.dataType)
-    if (types != declared.map(_.dataType)) {
+    if (!types.zip(declared).forall { case (told, field) => PythonBatches.isSpelledAs(told, field.dataType) }) {
       throw new IllegalStateException(s"workers gave out $types, declared are ${declared.map(_.dataType)}")
     }
     new ColumnarBatch(columns.map(PythonBatches.quick).toArray, batch.numRows)
@@ -63,6 +63,21 @@ object PythonBatches {
   /** Without the part of the query that it happened in, which workers do not know. */
   private def divisionByZero: Throwable =
     new SparkArithmeticException("DIVIDE_BY_ZERO", Map("config" -> s"\"${SQLConf.ANSI_ENABLED.key}\""), Array.empty, "")
+
+  /** Whether `told`, which Spark makes of an Arrow type, may be `declared`: Arrow has one type for the strings of all collations,
+    * one for all fields of intervals, and one for times of all precisions.
+    */
+  private def isSpelledAs(told: DataType, declared: DataType): Boolean = (told, declared) match {
+    case (_: StringType, _: StringType) | (_: DayTimeIntervalType, _: DayTimeIntervalType) => true
+    case (ArrayType(one, someNull), ArrayType(other, otherNull)) => someNull == otherNull && isSpelledAs(one, other)
+    case (MapType(key, value, someNull), MapType(otherKey, otherValue, otherNull)) =>
+      someNull == otherNull && isSpelledAs(key, otherKey) && isSpelledAs(value, otherValue)
+    case (StructType(fields), StructType(others)) =>
+      fields.length == others.length && fields.zip(others).forall { case (field, other) =>
+        field.name == other.name && field.nullable == other.nullable && isSpelledAs(field.dataType, other.dataType)
+      }
+    case _ => told == declared || (KeyTypes.isTime(told) && KeyTypes.isTime(declared))
+  }
 
   /** The same values, read where they lie: Arrow's own accessors check bounds and nulls with every value. */
   private[sparkext] def quick(column: ArrowColumnVector): ColumnVector = (column.dataType, column.getValueVector) match {
