@@ -79,11 +79,12 @@ class BuildSidePublisher(
     try {
       stream.write(empty)
       def receive(partition: Int, part: ArrowPart): Unit = {
-        val size = part.batches.map(_.length.toLong).sum
-        rows += part.rows
+        val (partRows, batches) = part
+        val size = batches.map(_.length.toLong).sum
+        rows += partRows
         bytes += size
         if (bytes > maxBytes) throw tooLarge(rows, bytes)
-        part.batches.foreach(stream.write)
+        batches.foreach(stream.write)
         written += partition -> size
       }
       context.addJobTag(tag)
@@ -118,25 +119,27 @@ class BuildSidePublisher(
 /** A build side over `spark.sparkext.buildSide.maxBytes`. */
 class BuildSideTooLargeException(message: String) extends SparkException(message)
 
-/** The rows of one partition as Arrow streams of a batch each. */
-private case class ArrowPart(rows: Long, batches: Array[Array[Byte]])
-
 private class ToArrow(schema: StructType, timeZone: String)
-    extends (Iterator[InternalRow] => Iterator[ArrowPart])
+    extends (Iterator[InternalRow] => Iterator[BuildSidePublisher.ArrowPart])
     with Serializable {
 
-  override def apply(input: Iterator[InternalRow]): Iterator[ArrowPart] = {
+  override def apply(input: Iterator[InternalRow]): Iterator[BuildSidePublisher.ArrowPart] = {
     var rows = 0L
     val counted = input.map { row =>
       rows += 1
       row
     }
     val batches = SparkShim.toArrow(counted, schema, timeZone).toArray
-    Iterator.single(ArrowPart(rows, batches))
+    Iterator.single(rows -> batches)
   }
 }
 
 object BuildSidePublisher {
+
+  /** The rows of one partition: how many, and as Arrow streams of a batch each. It is the result of a task, and so of no class of
+    * this package: Kryo may be told to serialize only what is registered.
+    */
+  private[sparkext] type ArrowPart = (Long, Array[Array[Byte]])
 
   private def crcOf(file: File): Long = {
     val sum = new CRC32

@@ -14,10 +14,10 @@ import org.apache.spark.sql.util.ArrowUtils
 
 /** Makes of one partition's columns what Spark makes of its rows: Arrow streams of a batch each. */
 private class ColumnarParts(schema: StructType, timeZone: String)
-    extends (Iterator[ColumnsToArrow] => Iterator[ArrowPart])
+    extends (Iterator[ColumnsToArrow] => Iterator[BuildSidePublisher.ArrowPart])
     with Serializable {
 
-  override def apply(parts: Iterator[ColumnsToArrow]): Iterator[ArrowPart] = parts.map { columns =>
+  override def apply(parts: Iterator[ColumnsToArrow]): Iterator[BuildSidePublisher.ArrowPart] = parts.map { columns =>
     Using.Manager { use =>
       use(columns)
       val allocator = use(ArrowUtils.rootAllocator.newChildAllocator("columns of a build side", 0, Long.MaxValue))
@@ -31,7 +31,7 @@ private class ColumnarParts(schema: StructType, timeZone: String)
         total += rows
         rows = columns.fill(root.getFieldVectors.asScala.toSeq)
       }
-      ArrowPart(total, streams.toArray)
+      total -> streams.toArray
     }.get
   }
 

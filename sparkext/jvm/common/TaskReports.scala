@@ -2,7 +2,7 @@ package org.apache.spark.sql.sparkext
 
 import java.io.File
 import java.nio.file.{Files, NoSuchFileException}
-import java.util.concurrent.ConcurrentHashMap
+import java.util.{Collections, LinkedHashMap}
 
 import org.json4s._
 import org.json4s.jackson.JsonMethods.parse
@@ -77,7 +77,13 @@ class TaskReports(
 }
 
 private object TaskReports {
-  private val counted = ConcurrentHashMap.newKeySet[(String, Int)]()
+
+  /** Which indexes of which runs have been counted, as far as tasks may still tell of them. */
+  private val counted: java.util.Set[(String, Int)] = Collections.synchronizedSet(
+    Collections.newSetFromMap(new LinkedHashMap[(String, Int), java.lang.Boolean] {
+      override def removeEldestEntry(eldest: java.util.Map.Entry[(String, Int), java.lang.Boolean]): Boolean = size > Remembered
+    }))
+  private val Remembered = 10000
 }
 
 // The fields of Python's `TaskMetrics` that are shown, under its names.

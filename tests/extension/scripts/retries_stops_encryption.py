@@ -1,4 +1,4 @@
-"""A worker is killed and its task retried; a session is stopped in the middle; an encrypted session declines."""
+"""A worker is killed and its task retried; a session is stopped in the middle; encryption declines; Kryo is strict."""
 
 from __future__ import annotations
 
@@ -59,12 +59,20 @@ def an_encrypted_session(spark: SparkSession) -> None:
     assert_declined(out, "spark.io.encryption.enabled is true")
 
 
+def a_session_that_serializes_what_is_registered(spark: SparkSession) -> None:
+    assert_pipelined(assert_like_spark(spark, lambda: joined(spark)), 1)
+
+
 def main(folder: Path) -> None:
     spark = session("local[2,3]")
     a_task_is_retried(spark, folder)
     a_session_is_stopped(spark, folder)
     spark = session("local[2]", **{"spark.io.encryption.enabled": "true"})
     an_encrypted_session(spark)
+    spark.stop()
+    strict = {"spark.serializer": "org.apache.spark.serializer.KryoSerializer"}
+    spark = session("local[2]", **strict, **{"spark.kryo.registrationRequired": "true"})
+    a_session_that_serializes_what_is_registered(spark)
     spark.stop()
     print("all is well")
 
