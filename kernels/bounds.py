@@ -73,7 +73,7 @@ class BoundColumn:
 
 def bound_column(column: pa.Array) -> BoundColumn:
     """Return the words of a build column. Its nulls are not among the values that are ranked."""
-    if not _is_ranked(column.type):
+    if not is_ranked(column.type):
         return BoundColumn(column_words(column), None)
     rows = np.flatnonzero(np.asarray(pc.is_valid(column)))
     values = as_binary(_ordered_bytes(column)).take(pa.array(rows))
@@ -108,7 +108,8 @@ def intervals(bounds: Sequence[Bound], ranked: VarBytes | None, length: int) -> 
     )
 
 
-def _is_ranked(arrow_type: pa.DataType) -> bool:
+def is_ranked(arrow_type: pa.DataType) -> bool:
+    """Tell whether values of this type are compared by their ranks, as they fit no word."""
     return word_bits(arrow_type) is None
 
 

@@ -147,10 +147,10 @@ def _place_ranges(words: Int64Array, valid: UInt8Array, minimum: np.int64, start
 def _lookup_unique(words: Int64Array, valid: UInt8Array, slots: RowIds, minimum: np.int64, first: RowIds) -> int:
     """first[i] = build row of words[i], or -1; return the number of matches."""
     all_valid = valid.size == 0
-    span = np.uint64(slots.size)
+    lowest, span = np.uint64(minimum), np.uint64(slots.size)
     matched = 0
     for i in range(words.size):
-        slot = np.uint64(words[i] - minimum)  # below the minimum it wraps and is out of span as well
+        slot = np.uint64(words[i]) - lowest  # below the minimum it wraps and is out of span as well
         found = np.int64(-1)
         if slot < span and (all_valid or valid[i] != 0):
             found = np.int64(slots[np.int64(slot)])
@@ -170,18 +170,18 @@ def _lookup_ranges(
 ) -> tuple[int, int]:
     """Write the match range of every word; return (probe rows matched, pairs)."""
     all_valid = valid.size == 0
-    span = np.uint64(starts.size - 1)
+    lowest, span = np.uint64(minimum), np.uint64(starts.size - 1)
     matched = 0
     pairs = 0
     n = words.size
     for base in range(0, n, _GROUP):
         stop = min(base + _GROUP, n)
         for i in range(base, stop):
-            slot = np.uint64(words[i] - minimum)
+            slot = np.uint64(words[i]) - lowest
             if slot < span:
                 prefetch(starts, np.int64(slot))
         for i in range(base, stop):
-            slot = np.uint64(words[i] - minimum)
+            slot = np.uint64(words[i]) - lowest
             start = np.int64(-1)
             count = np.int64(0)
             if slot < span and (all_valid or valid[i] != 0):

@@ -33,6 +33,11 @@ ORDERED_BUILD_BYTES_PER_TEXT = 72
 SORT_BYTES_PER_ROW = 48
 """Memory that it takes to order the rows of a range or as-of join, beside the index of their groups. Measured: 22."""
 
+RANK_BYTES_PER_ROW = 104
+"""The same where it is text, or other bytes, that is compared: what tells their ranks, beside three copies of them."""
+
+RANK_COPIES = 3
+
 SMALL_BUILD_BYTES = 32 << 20
 """What takes no more is built whatever the probe says: that is as much as it may be wrong by."""
 

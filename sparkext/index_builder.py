@@ -19,6 +19,7 @@ from sparkext.errors import BuildSideTooLargeError
 from sparkext.freed_memory import headroom_for
 from sparkext.index_file import AnyIndex, IndexInfo
 from sparkext.kernels.all_rows_index import AllRowsIndex
+from sparkext.kernels.bounds import is_ranked
 from sparkext.kernels.dense_index import build_dense_index, key_range
 from sparkext.kernels.gather import Column
 from sparkext.kernels.hash_index import build_hash_index
@@ -32,6 +33,8 @@ from sparkext.kernels.threads import ahead
 from sparkext.plans.algorithm import (
     CLUSTERED_SHARE,
     HASH_BUILD_BYTES_PER_ROW,
+    RANK_BYTES_PER_ROW,
+    RANK_COPIES,
     SORT_BYTES_PER_ROW,
     BuildKeys,
     choose_index,
@@ -158,7 +161,9 @@ def build_index(
     if ranges is None and not uses_words([column.type for column in key_columns], recipe.null_safe):
         _require(sum(column.nbytes for column in key_columns) + 16 * rows, rows, "putting its keys together")
     if recipe.bounds:
-        _require(SORT_BYTES_PER_ROW * rows, rows, "ordering its rows")
+        ranked = [columns[column].nbytes for column, bound_type in recipe.bounds if is_ranked(bound_type)]
+        ranking = RANK_BYTES_PER_ROW * rows * len(ranked) + RANK_COPIES * sum(ranked)
+        _require(SORT_BYTES_PER_ROW * rows + ranking, rows, "ordering its rows")
         compared = [cast_key(columns[column], bound_type) for column, bound_type in recipe.bounds]
         index: AnyIndex = build_range_index(
             compared,

@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from decimal import Decimal
 from functools import lru_cache
+from itertools import chain
 from threading import Lock
 from typing import Any
 
@@ -30,7 +31,7 @@ from sparkext.kernels.gather import Column
 from sparkext.kernels.row_ids import RowIds
 from sparkext.memory import process_probe
 from sparkext.metrics import ScanMetrics
-from sparkext.morsels import MAX_MORSEL_BYTES
+from sparkext.morsels import MAX_MORSEL_BYTES, within_bytes
 from sparkext.parquet_rules import Calendars, misread
 from sparkext.plans.scan import ColumnBounds, ScanSpec, Split, grouped, may_hold, may_meet
 from sparkext.plans.spec import PROBE, ColumnRef
@@ -40,7 +41,20 @@ MAX_GROUP_ROWS = 1 << 20
 """Rows of a row group up to which its columns are read whole, each when it is asked for; larger ones stream."""
 
 MAX_GROUP_BYTES = 256 << 20
-"""The same for the encoded bytes of the columns that are read."""
+"""The same for the bytes of the columns that are read, decoded."""
+
+_SAMPLED_ROWS = 1024
+
+_DECODED_WIDTHS = {
+    "BOOLEAN": 1,
+    "INT32": 4,
+    "FLOAT": 4,
+    "INT64": 8,
+    "INT96": 8,
+    "DOUBLE": 8,
+    "FIXED_LEN_BYTE_ARRAY": 16,
+}
+"""Bytes of a value in memory, by its type in Parquet. Those of fixed length are decimals."""
 
 _OPEN_FILES = 64
 
@@ -107,7 +121,8 @@ class ParquetScan:
 
     `bounds`: rows whose key is outside need not come out. Row sets have at most `max_rows` rows, before any filter.
     `calendars`: files are to be checked for what Spark reads in another way; None where the planner has done so.
-    `buckets`: those that files lie in, unless they are local. `opened` remembers which files have been read.
+    `buckets`: those that files lie in, unless they are local. `opened` remembers which files have been read, and
+    `text_bytes` what a value of a column of text took at most, on average of what was decoded at a time.
     """
 
     spec: ScanSpec
@@ -118,6 +133,7 @@ class ParquetScan:
     buckets: tuple[Bucket, ...] = ()
     metrics: ScanMetrics = field(default_factory=ScanMetrics)
     opened: dict[str, Identity] = field(default_factory=dict)
+    text_bytes: dict[int, float] = field(default_factory=dict)
 
     def row_sets(self, splits: Iterable[Split]) -> Iterator[RowSet]:
         """Yield the rows of these splits, none of them empty. Columns are those of the spec, in its order."""
@@ -251,12 +267,13 @@ class ParquetScan:
     def _unfiltered(self, columns: _UnitColumns) -> Iterator[RowSet]:
         unit = columns.unit
         rows, size = self._size_of(unit)
+        # As many rows at a time as are like to keep within what a morsel may hold.
+        most = max(1, min(self.max_rows, rows * MAX_MORSEL_BYTES // max(size, 1)))
         if self._streams(unit):
-            # As many rows at a time as are like to keep within what a morsel may hold.
-            yield from self._streamed(unit, max(1, min(self.max_rows, rows * MAX_MORSEL_BYTES // max(size, 1))))
+            yield from self._streamed(unit, most)
             return
-        for start in range(0, rows, self.max_rows):
-            length = min(self.max_rows, rows - start)
+        for start in range(0, rows, most):
+            length = min(most, rows - start)
             parts = [columns.part(number, start, length) for number in range(len(self.spec.columns))]
             yield RowSet.of_morsel(parts, length)
 
@@ -264,7 +281,8 @@ class ParquetScan:
         """Give out a row group that is too large to be held: all columns of some rows at a time."""
         order = sorted(set(self._leaves(unit.file)))
         self._count_bytes(unit, order)
-        for batch in unit.file.stream(range(unit.first, unit.last), order, length):
+        streamed = unit.file.stream(range(unit.first, unit.last), order, length)
+        for batch in chain.from_iterable(within_bytes(batch, MAX_MORSEL_BYTES) for batch in streamed):
             columns = []
             for number in range(len(self.spec.columns)):
                 leaf = unit.file.leaf(number)
@@ -283,14 +301,18 @@ class ParquetScan:
         self._count_bytes(unit, [leaf])
         groups = list(range(unit.first, unit.last))
         with _reading(unit.file.path):
-            return unit.file.reader().read_row_groups(groups, column_indices=[leaf], use_threads=False).column(0)
+            whole = unit.file.reader().read_row_groups(groups, column_indices=[leaf], use_threads=False).column(0)
+        if number in self.text_bytes and not pa.types.is_dictionary(whole.type):
+            self._remember(number, whole)
+        return whole
 
     def part(self, unit: Unit, number: int, whole: pa.ChunkedArray | None, start: int, length: int) -> pa.Array:
         """Return rows `start` to `start + length` of a column that `read` has read, in its declared type."""
         if whole is None:
             return self._constant(unit, number, length)
         piece = whole.slice(start, length)
-        array = piece.chunk(0) if piece.num_chunks == 1 else piece.combine_chunks()
+        with _reading(unit.file.path):  # what is together more than one array holds
+            array = piece.chunk(0) if piece.num_chunks == 1 else piece.combine_chunks()
         return as_declared(array, self.schema.field(number).type, unit.file.path)
 
     def _constant(self, unit: Unit, number: int, length: int) -> pa.Array:
@@ -313,9 +335,32 @@ class ParquetScan:
         return sum(rows for rows, _ in sizes), sum(size for _, size in sizes)
 
     def _size(self, file: _File, number: int) -> tuple[int, int]:
-        """Return the rows of a row group, and the bytes of the columns that are read before they are decoded."""
-        group = file.metadata.row_group(number)
-        return group.num_rows, sum(group.column(leaf).total_uncompressed_size for leaf in self._leaves(file))
+        """Return the rows of a row group, and about as many bytes as the columns that are read have in memory."""
+        rows = file.metadata.row_group(number).num_rows
+        return rows, sum(self._decoded(file, number, column) for column in range(len(self.spec.columns)))
+
+    def _decoded(self, file: _File, group: int, column: int) -> int:
+        """Return about how many bytes a column of a row group has in memory.
+
+        Of text in a dictionary the footer tells nothing: a few long values may stand for any number of rows. So the
+        first rows are decoded, once for all files, and whatever is read later counts as well.
+        """
+        leaf = file.leaf(column)
+        if leaf is None:
+            return 0
+        chunk = file.metadata.row_group(group).column(leaf)
+        encoded = int(chunk.total_uncompressed_size)
+        if chunk.physical_type != "BYTE_ARRAY":
+            return max(encoded, int(chunk.num_values) * _DECODED_WIDTHS[chunk.physical_type])
+        if not any("DICTIONARY" in encoding for encoding in chunk.encodings):
+            return encoded
+        if column not in self.text_bytes:
+            sample = next(file.stream([group], [leaf], _SAMPLED_ROWS)).column(0)
+            self._remember(column, as_declared(sample, self.schema.field(column).type, file.path))
+        return max(encoded, int(chunk.num_values * self.text_bytes[column]))
+
+    def _remember(self, column: int, read: pa.Array | pa.ChunkedArray) -> None:
+        self.text_bytes[column] = max(self.text_bytes.get(column, 0.0), read.nbytes / max(len(read), 1))
 
     def _count_bytes(self, unit: Unit, leaves: Sequence[int]) -> None:
         for number in range(unit.first, unit.last):
@@ -524,11 +569,35 @@ def as_declared(array: pa.Array, target: pa.DataType, path: str) -> pa.Array:
         if pa.types.is_timestamp(array.type) and pa.types.is_timestamp(target):
             # Whether a zone is named is no matter of the values: they count from the epoch in UTC, or are declared so.
             return array.cast(pa.timestamp("us", tz=array.type.tz)).view(target)
-        return array.cast(target)
+        if _is_respelled(array.type, target):
+            return array.cast(target)
+        problem = "these are other values"
     except (pa.ArrowException, TypeError) as error:
-        raise SchemaMismatchError(
-            f"{path} holds {array.type} where the query was planned for {target}: was it replaced? ({error})"
-        ) from error
+        problem = str(error)
+    raise SchemaMismatchError(
+        f"{path} holds {array.type} where the query was planned for {target}: was it replaced? ({problem})"
+    )
+
+
+def _is_respelled(found: pa.DataType, target: pa.DataType) -> bool:
+    """Tell whether two types are of the same values. Arrow would also cast text to numbers, and numbers to dates."""
+    if found == target:
+        return True
+    if pa.types.is_signed_integer(target):
+        # What Arrow knows as a duration is a number to Spark; and some numbers are wanted wider than they are stored.
+        if pa.types.is_duration(found):
+            return bool(target == pa.int64())
+        return bool(pa.types.is_signed_integer(found) and found.bit_width <= target.bit_width)
+    if pa.types.is_decimal(target) and pa.types.is_decimal(found):
+        return bool(found.precision == target.precision and found.scale == target.scale)
+    return any(found in spellings and target in spellings for spellings in _SPELLINGS)
+
+
+_SPELLINGS = (
+    (pa.string(), pa.large_string(), pa.string_view()),
+    (pa.binary(), pa.large_binary(), pa.binary_view()),
+    (pa.date32(), pa.date64()),
+)
 
 
 def _runs(numbers: Sequence[int]) -> Iterator[tuple[int, int]]:

@@ -552,6 +552,18 @@ def test_an_index_takes_no_more_memory_than_there_is(
         tracemalloc.stop()
 
 
+def test_ranked_bounds_count_their_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Text that is compared is copied to be ranked."""
+    rows = 200_000
+    column = pa.array([f"{number:0200}" for number in range(rows)])
+    recipe = IndexRecipe((), (), (), "auto", FULL_MASK, bounds=((0, pa.string()),))
+    monkeypatch.setattr(index_builder, "headroom_for", lambda size: 100 * MILLION)
+    with pytest.raises(BuildSideTooLargeError, match="ordering its rows takes up to"):
+        build_index(rows, [column], recipe)
+    monkeypatch.setattr(index_builder, "headroom_for", lambda size: 300 * MILLION)
+    assert build_index(rows, [column], recipe)[1].kind == "range"
+
+
 def test_a_replaced_build_file_is_not_joined_by_its_old_index(tmp_path: Path) -> None:
     """The path is the same, the rows are not: the index beside it must not answer for them."""
     path = tmp_path / "side"

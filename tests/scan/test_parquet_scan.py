@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import decimal
+import re
 from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -286,11 +287,57 @@ def test_a_check_that_fails_stops_the_reading(tmp_path: Path) -> None:
         scan.table([whole(path)], 2, refuse)
 
 
-def test_a_file_replaced_by_one_of_other_types_is_an_error(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("values", "declared"),
+    [
+        (pa.array(["not a number"]), pa.int64()),
+        (pa.array(["12"]), pa.int64()),
+        (pa.array([12]), pa.string()),
+        (pa.array([12], pa.int32()), pa.date32()),
+        (pa.array([1]), pa.bool_()),
+        (pa.array([1]), pa.int32()),
+        (pa.array([1.0]), pa.int64()),
+        (pa.array([decimal.Decimal("1.0")]), pa.decimal128(12, 2)),
+        (pa.array([b"x"]), pa.string()),
+    ],
+    ids=str,
+)
+def test_a_file_replaced_by_one_of_other_types_is_an_error(
+    tmp_path: Path, values: pa.Array, declared: pa.DataType
+) -> None:
+    """Also where Arrow would make of its values what was declared."""
     path = tmp_path / "f.parquet"
-    pq.write_table(pa.table({"k": ["not a number"]}), path)
-    with pytest.raises(SchemaMismatchError, match=r"f\.parquet holds string where the query was planned for int64"):
-        read(scan_of([("k", pa.int64())]), [whole(path)])
+    pq.write_table(pa.table({"k": values}), path)
+    planned = re.escape(f"where the query was planned for {declared}")
+    with pytest.raises(SchemaMismatchError, match=rf"f\.parquet holds .* {planned}"):
+        read(scan_of([("k", declared)]), [whole(path)])
+
+
+def test_rows_are_counted_as_what_they_decode_to(tmp_path: Path) -> None:
+    """A dictionary of eight long texts stands for many rows: row sets keep within what a morsel may hold."""
+    rows = 80_000
+    path = tmp_path / "f.parquet"
+    texts = pa.DictionaryArray.from_arrays(np.arange(rows, dtype=np.int32) % 8, [str(n) * 4096 for n in range(8)])
+    table = pa.table({"k": np.arange(rows), "s": texts.cast(pa.string())})
+    pq.write_table(table, path)
+    assert path.stat().st_size < 1 << 20 and table.nbytes > 300 << 20
+    for columns in ([("s", pa.string())], [("k", pa.int64()), ("s", pa.string())]):
+        scan = scan_of(columns, max_rows=131_072)
+        sizes, found = [], 0
+        for part in scan.row_sets([whole(path)]):
+            sizes.append(part.gather(ColumnRef(PROBE, len(columns) - 1)).nbytes)
+            found += part.length
+        assert found == rows and max(sizes) <= 65 << 20 and len(sizes) < 10
+
+
+@pytest.mark.parametrize("encoded", [True, False], ids=["dictionary", "plain"])
+def test_row_groups_are_read_together_by_what_they_decode_to(tmp_path: Path, encoded: bool) -> None:
+    path = tmp_path / "f.parquet"
+    table = pa.table({"s": [str(n % 3) * 20_000 for n in range(4000)]})
+    pq.write_table(table, path, row_group_size=200, use_dictionary=encoded)
+    sizes = [part.gather(ColumnRef(PROBE, 0)).nbytes for part in scan_of([("s", pa.string())]).row_sets([whole(path)])]
+    assert max(sizes) <= 65 << 20
+    assert sum(sizes) >= 4000 * 20_000
 
 
 def test_a_replaced_file_is_read_anew(tmp_path: Path) -> None:
