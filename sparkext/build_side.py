@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass
 from typing import IO, TYPE_CHECKING, Any, cast
 
@@ -59,6 +60,12 @@ def publish(session: SparkSession, table: pa.Table, settings: Settings) -> Build
 
 def build_side(session: SparkSession, other: Any, problems: list[str]) -> DriverBuildSide | None:
     """Accept a Spark DataFrame, a pandas DataFrame or a pyarrow Table; otherwise add to `problems`."""
+    if spark_bridge.is_connect(session) and spark_bridge.encrypts_files(session):
+        problems.append(
+            "spark.io.encryption.enabled is true, and through Spark Connect a build side lies in plain files: use a"
+            " classic session or Spark's own join"
+        )
+        return None
     if spark_bridge.is_dataframe(other):
         return _from_spark(session, other, problems)
     if _is_pandas(other) and _is_for_spark(session):
@@ -103,9 +110,11 @@ def _from_spark(session: SparkSession, other: DataFrame, problems: list[str]) ->
         arrow = spark_bridge.arrow_schema(picked.schema)
         order: list[int] = []
         shown = settings.progress and not (on_terminal() and spark_bridge.draws_jobs(session))
-        with progress("collecting a build side", "rows", shown=shown) as advance:
-            batches = counted_rows(spark_bridge.collect_as_arrow(picked, order), advance)
-            return collect_batches(batches, arrow, settings.build_side_max_bytes, order)
+        with (
+            progress("collecting a build side", "rows", shown=shown) as advance,
+            closing(spark_bridge.collect_as_arrow(picked, order)) as arriving,
+        ):
+            return collect_batches(counted_rows(arriving, advance), arrow, settings.build_side_max_bytes, order)
 
     made_by = remembered(other)
     scan = None if made_by is None or made_by.spec.joins or spark_bridge.is_cached(other) else made_by.scan

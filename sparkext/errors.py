@@ -22,6 +22,10 @@ class InvalidCallError(SparkExtError):
             lines = "\n".join(f"  {number}. {problem}" for number, problem in enumerate(self.problems, 1))
             super().__init__(f"{len(self.problems)} problems with this {self.asked_for}:\n{lines}")
 
+    def __reduce__(self) -> tuple[type[InvalidCallError], tuple[tuple[str, ...]]]:
+        """Pickle the problems: an exception would be made anew of its text."""
+        return type(self), (self.problems,)
+
 
 class InvalidJoinError(InvalidCallError):
     """A join cannot be built. Raised when the transform is called, before any task runs."""

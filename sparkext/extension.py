@@ -17,7 +17,7 @@ from sparkext.parquet_scan import ParquetScan
 from sparkext.plans.scan import ScanSpec, Split
 from sparkext.reporters import FileReporter
 from sparkext.sources import BuildSource, ScannedFiles, StreamedBroadcast
-from sparkext.worker import PipelineTask
+from sparkext.worker import PipelineTask, check_version
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -26,12 +26,18 @@ if TYPE_CHECKING:
 def make(order_json: str) -> tuple[PipelineTask, StructType]:
     """Return the function for `mapInArrow` and its return type.
 
-    The order's fields: `spec` (see `plans.spec`), `settings` (configuration strings), `output` (a Spark schema),
-    `scan` (missing where the rows of the probe side come from Spark, else how to read them), `builds` (per join the
-    broadcast's id, the CRC-32 of its file and a Spark schema, or what to read), `run` (a name for the report),
-    `tasks_sharing` (a number, or missing).
+    The order's fields: `package` (the version of sparkext that the jar belongs to), `spec` (see `plans.spec`),
+    `settings` (configuration strings), `output` (a Spark schema), `scan` (missing where the rows of the probe side come
+    from Spark, else how to read them), `builds` (per join the broadcast's id, the CRC-32 of its file and a Spark
+    schema, or what to read), `run` (a name for the report), `tasks_sharing` (a number, or missing).
+
+    Raises
+    ------
+    EnvironmentProblemError
+        This worker has another version of sparkext.
     """
     order: dict[str, Any] = json.loads(order_json)
+    check_version(order["package"])
     output = _schema(order["output"])
     settings = read_settings(order["settings"].get, {})
     sharing = order.get("tasks_sharing")

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import uuid
+import weakref
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -60,6 +61,8 @@ class AccumulatorReporter:
                 return value1
 
         self._accumulator: Any = session.sparkContext.accumulator([], LastRun())
+        # PySpark keeps an accumulator until the application ends.
+        weakref.finalize(self, _empty, self._accumulator).atexit = False
 
     def report(self, metrics: TaskMetrics) -> None:
         """Send the metrics of one finished task."""
@@ -68,6 +71,10 @@ class AccumulatorReporter:
     def collect(self, session: SparkSession) -> list[TaskMetrics]:
         """Return the metrics of the last run."""
         return last_run(self._accumulator.value)
+
+
+def _empty(accumulator: Any) -> None:
+    accumulator.value = []
 
 
 class SpoolReporter:

@@ -20,9 +20,11 @@ def configure(builder: SparkSession.Builder) -> SparkSession.Builder:
 
         spark = sparkext.configure(SparkSession.builder).getOrCreate()
 
-    What is set, each only where it is not set already (in the builder or in `spark-defaults.conf`):
+    What is set, each only where it is not set already (in the builder, in `spark-defaults.conf`, by `spark-submit`, in
+    `PYSPARK_SUBMIT_ARGS`):
 
-    - `spark.jars` and `spark.sql.extensions`: the jar and the extension are appended to what is there;
+    - `spark.jars` and `spark.sql.extensions`: the jar and the extension are appended to what is there; under
+      `spark-submit`, whose JVM runs already, `--jars` has to name the jar;
     - `spark.python.daemon.module`: workers are forked from a process that has numba and the kernels loaded;
     - `spark.sql.join.asofJoin.enabled`: Spark 4.3 understands `ASOF JOIN` in SQL only with it;
     - `spark.sparkext.python`: this Python, if the master is local and PYSPARK_PYTHON is not set.
@@ -34,13 +36,15 @@ def configure(builder: SparkSession.Builder) -> SparkSession.Builder:
     Raises
     ------
     EnvironmentProblemError
-        There is no jar for the installed PySpark; Spark's JVM, which outlives its sessions, runs already and was
-        started without it; or the builder is for a Connect server elsewhere.
+        There is no jar for the installed PySpark; Spark's JVM, which outlives its sessions and which `spark-submit`
+        starts before this Python, was started without it; `PYSPARK_SUBMIT_ARGS` names jars without it; or the builder
+        is for a Connect server elsewhere.
     """
     running = spark_bridge.running_conf("spark.sql.extensions")
-    if running is not None and EXTENSION in running.split(","):
+    in_jvm = spark_bridge.jvm_finds(EXTENSION)
+    if running is not None and EXTENSION in running.split(",") and in_jvm:
         return builder
-    if running is not None or spark_bridge.jvm_lacks(EXTENSION):
+    if running is not None or in_jvm is False:
         raise EnvironmentProblemError(
             "Spark is running already, without the extension, and jars cannot be added to a running JVM: stop the"
             f" session and start Python anew, or start it with --jars {jar_path()} --conf"
@@ -54,7 +58,14 @@ def configure(builder: SparkSession.Builder) -> SparkSession.Builder:
             f" the path that `python -m sparkext jar` prints there, and --conf spark.sql.extensions={EXTENSION}. Its"
             " sessions then need no configure"
         )
-    builder.config("spark.jars", _appended(options.get("spark.jars"), str(jar_path())))
+    if not in_jvm:
+        jar = str(jar_path())
+        named = spark_bridge.submit_arguments().get("spark.jars")
+        if named is not None and jar not in named.split(","):
+            raise EnvironmentProblemError(
+                f"PYSPARK_SUBMIT_ARGS names jars ({named}), and Spark then loads no others: name {jar} there, too"
+            )
+        builder.config("spark.jars", _appended(options.get("spark.jars"), jar))
     builder.config("spark.sql.extensions", _appended(options.get("spark.sql.extensions"), EXTENSION))
     builder.config("spark.sql.join.asofJoin.enabled", options.get("spark.sql.join.asofJoin.enabled", "true"))
     builder.config("spark.python.daemon.module", options.get("spark.python.daemon.module", "sparkext.daemon"))

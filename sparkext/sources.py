@@ -298,7 +298,10 @@ def make_room(sources: Sequence[BuildSource], recipes: Sequence[IndexRecipe]) ->
 
 
 # Of the files that are read, errors are `FileReadError`s. An entry that is gone again and again has no room.
-_DISK_PROBLEMS = (errno.ENOENT, errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO)
+_DISK_PROBLEMS = (
+    *(errno.ENOENT, errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO),
+    *(errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP),  # a shared file system without locks
+)
 
 _PRIVATE_BUILD_SIDES = 8
 _private: OrderedDict[tuple[str, str], BuildSide] = OrderedDict()

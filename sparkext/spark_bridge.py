@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import argparse
 import functools
 import importlib
 import os
 import re
+import shlex
 import tempfile
 import uuid
 import warnings
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager, suppress
 from inspect import signature
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, cast
@@ -47,6 +50,11 @@ def is_connect(session: SparkSession) -> bool:
     return type(session).__module__.startswith("pyspark.sql.connect")
 
 
+def is_local(session: SparkSession) -> bool:
+    """Tell whether the tasks of a classic session run in the driver's process."""
+    return bool(session.sparkContext._jsc.isLocal())
+
+
 def is_cached(frame: DataFrame) -> bool:
     """Tell whether Spark keeps, or will keep, the rows of this DataFrame."""
     return bool(frame.is_cached)
@@ -65,7 +73,31 @@ def builder_options(builder: Any) -> dict[str, str]:
 
 
 def default_conf() -> dict[str, str]:
-    """Return the settings of `spark-defaults.conf`, which a builder's settings would replace."""
+    """Return the settings that a builder's settings would replace: those the JVM was started with, if there is one.
+
+    `spark-submit` starts it with its options. Where PySpark will start it, these are those of `spark-defaults.conf`
+    and of the command line in `PYSPARK_SUBMIT_ARGS`.
+    """
+    if _jvm() is not None:
+        from pyspark import SparkConf
+
+        return dict(SparkConf().getAll())
+    return {**_defaults_file(), **submit_arguments()}
+
+
+def submit_arguments() -> dict[str, str]:
+    """Return the settings of the command line that PySpark will start the JVM with: `PYSPARK_SUBMIT_ARGS`."""
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    parser.add_argument("--conf", "-c", action="append", default=[])
+    parser.add_argument("--jars")
+    parser.add_argument("--master")
+    given, _ = parser.parse_known_args(shlex.split(os.environ.get("PYSPARK_SUBMIT_ARGS", "")))
+    named = {"spark.jars": given.jars, "spark.master": given.master}
+    settings = dict(pair.split("=", 1) for pair in given.conf if "=" in pair)
+    return settings | {key: value for key, value in named.items() if value is not None}
+
+
+def _defaults_file() -> dict[str, str]:
     home = os.environ.get("SPARK_HOME")
     folder = os.environ.get("SPARK_CONF_DIR") or (f"{home}/conf" if home else None)
     if folder is None:
@@ -87,24 +119,41 @@ def running_conf(key: str) -> str | None:
     return str(context.getConf().get(key, ""))
 
 
-def jvm_lacks(name: str) -> bool:
-    """Tell whether this process has a JVM, with a session or after one, that does not find this class."""
+def jvm_finds(name: str) -> bool | None:
+    """Tell whether this process's JVM finds this class; None if it has no JVM yet."""
     from py4j.java_gateway import JavaClass
-    from pyspark import SparkContext
 
-    found = SparkContext._jvm
+    found = _jvm()
     if found is None:
-        return False
+        return None
     for part in name.split("."):
         found = getattr(found, part)
-    return not isinstance(found, JavaClass)
+    return isinstance(found, JavaClass)
+
+
+def started_by_spark_submit() -> bool:
+    """Tell whether `spark-submit` has started this process, and before it the JVM, with its options."""
+    return "PYSPARK_GATEWAY_PORT" in os.environ
+
+
+def _jvm() -> Any:
+    """This process's JVM: that of a session, before it or after it; or None."""
+    from pyspark import SparkContext
+
+    if SparkContext._jvm is None and started_by_spark_submit():
+        SparkContext._ensure_initialized()
+    return SparkContext._jvm
 
 
 def has_extension(session: Any) -> bool:
-    """Tell whether a classic session has loaded the extension: its classes are there and it is asked for."""
+    """Tell whether a classic session has loaded the extension: it is asked for, and its classes are there.
+
+    Spark warns where they are not, and goes on.
+    """
     if is_connect(session):
         return False
-    return EXTENSION in str(session.sparkContext.getConf().get("spark.sql.extensions", "")).split(",")
+    asked_for = str(session.sparkContext.getConf().get("spark.sql.extensions", ""))
+    return EXTENSION in asked_for.split(",") and jvm_finds(EXTENSION) is True
 
 
 def plans_joins(session: Any) -> bool:
@@ -293,10 +342,12 @@ def new_reporter(session: SparkSession) -> Reporter:
     return SpoolReporter() if is_connect(session) else AccumulatorReporter(session)
 
 
-def collect_as_arrow(frame: DataFrame, order: list[int]) -> Iterator[pa.RecordBatch]:
+def collect_as_arrow(frame: DataFrame, order: list[int]) -> Generator[pa.RecordBatch]:
     """Run `frame` and yield its rows as they reach the driver, in Spark's Arrow types.
 
-    Afterwards `order` has the numbers of the batches in the order of Spark's rows; none if they came in that order.
+    Who does not read all of it has to close it, which cancels the job: until then Spark's scheduler waits for its rows
+    to be taken, and no other job goes on. Afterwards `order` has the numbers of the batches in the order of Spark's
+    rows; none if they came in that order.
     """
     if is_connect(frame.sparkSession):
         yield from _collect_connect(frame)
@@ -304,13 +355,14 @@ def collect_as_arrow(frame: DataFrame, order: list[int]) -> Iterator[pa.RecordBa
         yield from _collect_classic(frame, order)
 
 
-def _collect_classic(frame: Any, order: list[int]) -> Iterator[pa.RecordBatch]:
+def _collect_classic(frame: Any, order: list[int]) -> Generator[pa.RecordBatch]:
     """Stream what `DataFrame.toArrow` collects, batch by batch, so that a limit can stop it."""
     from pyspark.serializers import read_int
     from pyspark.sql.pandas.serializers import ArrowStreamSerializer
     from pyspark.traceback_utils import SCCallSiteSync
 
-    with SCCallSiteSync(frame._sc):
+    tag = f"sparkext-{uuid.uuid4().hex}"
+    with SCCallSiteSync(frame._sc), _tagged(frame._sc, tag):
         port, secret, server = frame._jdf.collectAsArrowToPython()
     opened: Any = _of_either("pyspark.util", "pyspark.rdd", "_create_local_socket")((port, secret))
     # 4.1 keeps the socket to itself: it closes with the stream.
@@ -325,10 +377,23 @@ def _collect_classic(frame: Any, order: list[int]) -> Iterator[pa.RecordBatch]:
             # The stream broke off because the job failed: Spark's own error says why. Without one, this one stands.
             _finish(server)
             raise
+        except GeneratorExit:
+            frame._sc.cancelJobsWithTag(tag)
+            raise
     finally:
         for end in ends:
             end.close()
     _finish(server)
+
+
+@contextmanager
+def _tagged(context: Any, tag: str) -> Iterator[None]:
+    """Give jobs that are begun within a tag by which they can be cancelled."""
+    context.addJobTag(tag)
+    try:
+        yield
+    finally:
+        context.removeJobTag(tag)
 
 
 def _of_either(module: str, before_4: str, name: str) -> Any:
@@ -347,7 +412,7 @@ def _finish(server: Any) -> None:
         server.getResult()
 
 
-def _collect_connect(frame: Any) -> Iterator[pa.RecordBatch]:
+def _collect_connect(frame: Any) -> Generator[pa.RecordBatch]:
     client = frame._session.client
     plan = frame._plan
     for piece in client.to_table_as_iterator(plan.to_proto(client), plan.observations):
@@ -375,8 +440,14 @@ def _publish_file(context: Any, write: Callable[[IO[bytes]], object]) -> BuildSo
         """A broadcast whose file holds what `write` wrote, not a pickle of it: workers map the file."""
 
         def dump(self, value: Any, f: Any) -> None:
-            value(f)
-            f.close()
+            try:
+                value(f)
+                f.close()
+            except BaseException:  # Spark would keep what there is until the application ends
+                Path(f.name).unlink(missing_ok=True)
+                with suppress(OSError):
+                    f.close()  # which writes what is left: to nowhere, should the disk be full
+                raise
 
     broadcast: Any = RawFileBroadcast(context, write, context._pickled_broadcast_vars)
     _remember(context, broadcast)
@@ -430,5 +501,6 @@ def _sweep() -> None:
         stopped = owner is None or owner._jsc is None
         # Not `get`: a reference that reaches Python keeps its object until Python's garbage has been told to the JVM.
         if stopped or weak.refersTo(None):
-            remove_with_indexes(Path(path))
-            del _published[path]
+            with suppress(FileNotFoundError):  # its folder is gone, too
+                remove_with_indexes(Path(path))
+            _published.pop(path, None)  # which another thread may have done

@@ -6,14 +6,16 @@ import gc
 import json
 import os
 import resource
+import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import pyarrow as pa
 
-from sparkext import freed_memory
+from sparkext import __version__, freed_memory
 from sparkext.config import Settings
+from sparkext.errors import EnvironmentProblemError
 from sparkext.index_store import BuildSide
 from sparkext.ledger import task_entered
 from sparkext.memory import Tasks, process_probe
@@ -38,6 +40,7 @@ class PipelineTask:
     numbers of `parts`.
     `tasks_sharing`: tasks that run on one executor at a time, where those that do cannot be counted; None for as many
     as this process may use cores.
+    `made_by`: the version of sparkext on the driver.
     """
 
     spec_json: str
@@ -48,9 +51,11 @@ class PipelineTask:
     reporter: TaskReporter
     scan: ParquetScan | None = None
     parts: tuple[tuple[Split, ...], ...] | None = None
+    made_by: str = __version__
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Join one partition."""
+        check_version(self.made_by)
         _settle()
         otherwise = self.tasks_sharing or len(os.sched_getaffinity(0))
         with process_probe().limited(self.settings.memory_max_bytes), task_entered(otherwise) as tasks:
@@ -99,6 +104,21 @@ class PipelineTask:
         for batch in batches:
             for told in batch.column(0).to_pylist():
                 yield from map(Split.from_data, json.loads(told)) if self.parts is None else self.parts[told]
+
+
+def check_version(driver: str) -> None:
+    """Refuse what a driver with another version of sparkext has made: it may mean something else.
+
+    Raises
+    ------
+    EnvironmentProblemError
+        Names both versions.
+    """
+    if driver != __version__:
+        raise EnvironmentProblemError(
+            f"the driver has sparkext {driver}, this worker ({sys.executable}) has {__version__}: install one version"
+            " on the driver and on all nodes"
+        )
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""The extension where Spark's session is not one of PySpark's classic ones: `spark-sql` and Spark Connect."""
+"""The extension where it is not Python that starts Spark: `spark-sql`, `spark-submit` and Spark Connect."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from sparkext.session import EXTENSION
 
 HERE = Path(__file__).parent
 PACKAGE = HERE.parent.parent
-SPARK_SQL = Path(pyspark.__file__).parent / "bin" / "spark-sql"
+BIN = Path(pyspark.__file__).parent / "bin"
+QUICK_START = "spark.driver.extraJavaOptions=-XX:TieredStopAtLevel=1"
 
 QUERY = """
     SELECT /*+ PIPELINED_JOIN(b) */ a.id, b.p
@@ -39,13 +40,21 @@ def test_spark_sql(tmp_path: Path) -> None:
         f"spark.sql.extensions={EXTENSION}",
         "spark.sql.catalogImplementation=in-memory",
         "spark.ui.enabled=false",
-        "spark.driver.extraJavaOptions=-XX:TieredStopAtLevel=1",
+        QUICK_START,
     ]
     options = ["--master", "local[2]", "--jars", str(jar_path())]
     options += [part for setting in settings for part in ("--conf", setting)]
-    said = said_by([str(SPARK_SQL), *options, "-e", f"EXPLAIN {QUERY}; {QUERY} ORDER BY a.id;"], tmp_path)
+    said = said_by([str(BIN / "spark-sql"), *options, "-e", f"EXPLAIN {QUERY}; {QUERY} ORDER BY a.id;"], tmp_path)
     assert "PipelinedJoin [inner: a.k = b.j]" in said
     assert said.endswith("0\tp0\n1\tp1\n2\tp2\n5\tp0\n6\tp1\n"), said
+
+
+def test_spark_submit(tmp_path: Path) -> None:
+    script = HERE / "scripts" / "submitted.py"
+    settings = ["spark.sql.extensions=org.example.Missing", "spark.ui.enabled=false", QUICK_START]
+    options = ["--master", "local[2]", "--jars", str(jar_path())]
+    options += [part for setting in settings for part in ("--conf", setting)]
+    assert "all is well" in said_by([str(BIN / "spark-submit"), *options, str(script)], tmp_path)
 
 
 def test_spark_connect(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import json
 import os
 import signal
 import subprocess
@@ -18,7 +19,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 import sparkext
-from sparkext import jar, spark_bridge
+from sparkext import extension, jar, spark_bridge
 from sparkext.errors import EnvironmentProblemError
 
 ROOT = Path(__file__).parents[2]
@@ -275,9 +276,23 @@ def test_a_python_without_packages(spark: SparkSession, tmp_path: Path, options:
         assert problem in sparkext.declined(out)[0]
 
 
-def test_configure_keeps_what_is_set(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_worker_of_another_version() -> None:
+    """The driver's Python was of the jar's version when the join was planned; an executor's need not be."""
+    with pytest.raises(EnvironmentProblemError, match=r"the driver has sparkext 0\.0\.1, this worker .* has "):
+        extension.make(json.dumps({"package": "0.0.1"}))
+
+
+@pytest.fixture
+def no_jvm(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As before the first session."""
     monkeypatch.setattr(spark_bridge, "running_conf", lambda key: None)
-    monkeypatch.setattr(spark_bridge, "default_conf", lambda: {})
+    monkeypatch.setattr(spark_bridge, "_jvm", lambda: None)
+    monkeypatch.delenv("SPARK_HOME", raising=False)
+    monkeypatch.delenv("SPARK_CONF_DIR", raising=False)
+
+
+@pytest.mark.usefixtures("no_jvm")
+def test_configure_keeps_what_is_set() -> None:
     builder = SparkSession.Builder()
     builder.config("spark.jars", "a.jar, b.jar").config("spark.sql.extensions", "org.example.Other")
     builder.config("spark.python.daemon.module", "their.daemon").config("spark.sparkext.python", "their-python")
@@ -290,6 +305,24 @@ def test_configure_keeps_what_is_set(monkeypatch: pytest.MonkeyPatch) -> None:
         assert options["spark.sparkext.python"] == "their-python"
 
 
+@pytest.mark.usefixtures("no_jvm")
+def test_configure_keeps_what_the_command_line_sets(monkeypatch: pytest.MonkeyPatch) -> None:
+    """That is of the JVM that PySpark starts: jars of the command line are the only ones that it loads."""
+    line = "--conf spark.sql.extensions=org.example.Other --conf=spark.python.daemon.module=theirs {} pyspark-shell"
+    monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", line.format("--driver-memory 2g"))
+    options = spark_bridge.builder_options(sparkext.configure(SparkSession.Builder()))
+    assert options["spark.sql.extensions"] == "org.example.Other,io.sparkext.SparkExtensions"
+    assert options["spark.python.daemon.module"] == "theirs"
+    assert options["spark.jars"] == str(jar.jar_path())
+    for given in ("--jars a.jar", "--jars=a.jar", "-c spark.jars=a.jar"):
+        monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", line.format(given))
+        with pytest.raises(EnvironmentProblemError, match=r"PYSPARK_SUBMIT_ARGS names jars \(a\.jar\).*sparkext_"):
+            sparkext.configure(SparkSession.Builder())
+    monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", line.format(f"--jars a.jar,{jar.jar_path()}"))
+    options = spark_bridge.builder_options(sparkext.configure(SparkSession.Builder()))
+    assert options["spark.jars"] == f"a.jar,{jar.jar_path()}"
+
+
 def test_configure_where_the_extension_runs(spark: SparkSession) -> None:
     builder = SparkSession.Builder()
     assert sparkext.configure(builder) is builder
@@ -297,8 +330,8 @@ def test_configure_where_the_extension_runs(spark: SparkSession) -> None:
     assert builder.getOrCreate().sparkContext is spark.sparkContext
 
 
+@pytest.mark.usefixtures("no_jvm")
 def test_a_missing_jar(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(spark_bridge, "running_conf", lambda key: None)
     monkeypatch.setattr(jar, "JAR_FOLDER", tmp_path)
     with pytest.raises(EnvironmentProblemError, match=r"there is no jar for Spark .*jar --build"):
         sparkext.configure(SparkSession.Builder())

@@ -332,6 +332,23 @@ def test_a_disk_that_fails_costs_memory_only(
     assert_right(source.open(RECIPE))
 
 
+@pytest.mark.parametrize("number", [errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP])
+@pytest.mark.parametrize("kind", ["broadcast", "streams", "files"])
+def test_a_disk_without_locks_costs_memory_only(
+    kind: str, number: int, tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As some shared file systems are mounted."""
+
+    def refuse(descriptor: int, operation: int) -> None:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr("sparkext.publication.fcntl.flock", refuse)
+    source = {"broadcast": write_side, "streams": write_streams, "files": scanned}[kind](tmp_path / "side")
+    with pytest.warns(UserWarning, match="in memory"):
+        assert_right(source.open(RECIPE))
+    make_room([source], [RECIPE])
+
+
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
     """A disk of 256 KiB."""

@@ -178,6 +178,14 @@ def test_too_large_a_build_side(spark: SparkSession) -> None:
     assert_like_spark(left_of(spark), right_of(spark), "k")
 
 
+def test_a_build_side_where_spark_encrypts_its_files(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Artifacts are plain files. The setting is of the server; clients see it."""
+    assert not spark_bridge.encrypts_files(spark)
+    monkeypatch.setattr(spark_bridge, "encrypts_files", lambda session: True)
+    with pytest.raises(InvalidJoinError, match=r"spark\.io\.encryption\.enabled is true"):
+        left_of(spark).transform(pipelined_join(right_of(spark), "k"))
+
+
 def test_a_failing_build_side_raises_what_spark_raises(spark: SparkSession) -> None:
     @F.udf("bigint")
     def refuse(value: int) -> int:

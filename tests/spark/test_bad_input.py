@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -420,6 +421,8 @@ def test_four_problems_of_one_call(spark: SparkSession, left: DataFrame, right: 
         assert part in text
     message = refusal(left, right, on, "sideways")
     assert message.startswith("4 problems with this join:\n  1. how='sideways'")
+    lists = InvalidJoinError(["this", "that"])
+    assert str(pickle.loads(pickle.dumps(lists))) == str(lists)  # as when it crosses from another process
     assert re.findall(r"^  (\d)\. ", message, re.MULTILINE) == ["1", "2", "3", "4"]
 
 
@@ -641,6 +644,14 @@ def test_a_task_whose_input_has_another_width(task: tuple[DataFrame, PipelineTas
         out.collect()
     assert "SchemaMismatchError" in str(info.value)
     assert "the probe side arrived with 2 columns, the pipeline was planned for 3" in str(info.value)
+
+
+def test_a_task_of_another_version(task: tuple[DataFrame, PipelineTask]) -> None:
+    left, works = task
+    types = "k bigint, s string, v double, t string, w boolean"
+    out = spark_bridge.map_in_arrow(left, replace(works, made_by="0.0.1"), left.schema.fromDDL(types))
+    with pytest.raises(PythonException, match=r"EnvironmentProblemError: the driver has sparkext 0\.0\.1, this worker"):
+        out.collect()
 
 
 @pytest.mark.parametrize("damage", ["truncated", "overwritten", "empty"])

@@ -10,16 +10,20 @@ import re
 import subprocess
 import sys
 import textwrap
+import threading
 import time
 import warnings
+import weakref
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import psutil
 import pyarrow as pa
 import pytest
+from pyspark.accumulators import _accumulatorRegistry
 from pyspark.errors import PythonException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -295,6 +299,82 @@ def test_too_large_a_build_side_leaves_neither_files_nor_jobs(spark: SparkSessio
         assert time.monotonic() - started < PATIENCE, "the build side's job is still running"
         time.sleep(0.05)
     join_and_run(spark)
+
+
+def test_the_job_of_too_large_a_build_side_is_cancelled(spark: SparkSession) -> None:
+    """And other jobs go on, though somebody keeps the error, and with it everything that it was raised through."""
+    context, tracker = spark.sparkContext, spark.sparkContext.statusTracker()
+
+    def slowly(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            time.sleep(0.05)
+            yield batch
+
+    large = spark.range(0, 12_000_000, 1, 40).withColumnRenamed("id", "k").mapInArrow(slowly, "k bigint")
+    context.setJobGroup("too large", "a build side")
+    try:
+        with pytest.raises(BuildSideTooLargeError) as kept:
+            left_of(spark).transform(pipelined_join(large, "k", max_build_bytes=1_000_000))
+    finally:
+        context._jsc.clearJobGroup()
+    assert spark.range(10).count() == 10
+    (stage,) = (stage for job in tracker.getJobIdsForGroup("too large") for stage in tracker.getJobInfo(job).stageIds)
+    started = time.monotonic()
+    while stage in tracker.getActiveStageIds():
+        assert time.monotonic() - started < PATIENCE
+        time.sleep(0.05)
+    assert tracker.getStageInfo(stage).numCompletedTasks < 40
+    del kept
+
+
+def test_a_publication_that_fails_leaves_nothing(spark: SparkSession) -> None:
+    before, published = driver_files(spark), set(spark_bridge._published)
+
+    def write(stream: IO[bytes]) -> None:
+        stream.write(b"x" * 10_000_000)
+        raise OSError(errno.ENOSPC, "the disk is full")
+
+    with pytest.raises(OSError, match="the disk is full"):
+        spark_bridge.publish(spark, write)
+    assert driver_files(spark) <= before
+    assert set(spark_bridge._published) == published
+
+
+def test_build_sides_that_go_at_once_in_two_threads(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Both find that the content is gone before either deletes the file; of another one the folder is gone as well."""
+    both = threading.Barrier(2)
+
+    class Gone:
+        def refersTo(self, other: None) -> bool:
+            both.wait(PATIENCE)
+            return True
+
+    class Running:
+        _jsc = object()
+
+    context, path, vanished = Running(), tmp_path / "side", tmp_path / "vanished" / "side"
+    path.touch()
+    owned = {str(path): (weakref.ref(context), Gone()), str(vanished): (lambda: None, None)}
+    monkeypatch.setattr(spark_bridge, "_published", owned)
+    with ThreadPoolExecutor(2) as pool:
+        for sweeping in [pool.submit(spark_bridge._sweep) for _ in range(2)]:
+            sweeping.result()
+    assert not owned and not path.exists()
+
+
+def test_metrics_go_with_their_frame(spark: SparkSession) -> None:
+    """PySpark itself keeps accumulators, and what they hold, until the application ends."""
+
+    def held() -> int:
+        gc.collect()
+        params = [one for one in _accumulatorRegistry.values() if type(one.accum_param).__name__ == "LastRun"]
+        return sum(len(one.value) for one in params)
+
+    before = held()
+    out, _ = join_and_run(spark)
+    assert held() > before
+    del out
+    assert held() <= before
 
 
 def test_fifty_joins_in_a_row_do_not_pile_up(spark: SparkSession) -> None:

@@ -58,7 +58,8 @@ object WorkOrder {
       builds: Seq[JValue],
       run: String,
       tasksSharing: Option[Int]): Array[Byte] = {
-    val order = ("spec" -> spec) ~
+    val order = ("package" -> Settings.PackageVersion) ~
+      ("spec" -> spec) ~
       ("settings" -> settings.toSeq.sorted.map { case (key, value) => JField(key, JString(value)) }.toList.asObject) ~
       ("output" -> parse(output.json)) ~
       ("scan" -> scan.map(scanned)) ~
