@@ -50,7 +50,7 @@ test: java $(VENV)/.has-dev
 
 # Or all processes would compile the same kernels.
 kernels: $(VENV)/.has-dev
-	@$(BIN)/python -c "from sparkext.warm_up import warm_up; warm_up()"
+	@$(BIN)/python -m sparkext warm-up
 
 versions: java $(VENV)/.has-dev
 	$(BIN)/nox --parallel 2

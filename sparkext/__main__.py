@@ -1,4 +1,4 @@
-"""The command line: `python -m sparkext demo`, `doctor`, `jar`, `options` and `version`."""
+"""The command line: `python -m sparkext demo`, `doctor`, `jar`, `warm-up`, `options` and `version`."""
 
 from __future__ import annotations
 
@@ -27,6 +27,12 @@ def main(argv: Sequence[str] | None = None) -> int:
 
             print(jar.build_jar(jar.installed_pyspark()) if arguments.build else jar.jar_path())
             return 0
+        if arguments.command == "warm-up":
+            from sparkext.warm_up import warm_up
+
+            print("compiling kernels, or loading them from numba's cache: up to 15 s", file=sys.stderr)
+            warm_up()
+            return 0
         if arguments.command == "options":
             from sparkext.config import markdown_table
 
@@ -46,7 +52,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="sparkext", description="Pipelined joins for Spark.")
-    commands = parser.add_subparsers(dest="command", required=True, metavar="{demo,doctor,jar,options,version}")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="{demo,doctor,jar,warm-up,options,version}")
 
     demo = commands.add_parser(
         "demo", help="join TPC-H tables with sparkext and with Spark, verify that they agree, and time both"
@@ -73,6 +79,7 @@ def _parser() -> argparse.ArgumentParser:
     jar = commands.add_parser("jar", help="print the path of the session extension's jar for the installed PySpark")
     jar.add_argument("--build", action="store_true", help="build it first if it is missing or older than its sources")
 
+    commands.add_parser("warm-up", help="compile the commonest kernels into numba's cache, as for an image")
     commands.add_parser("options", help="print the configuration keys as a Markdown table")
     commands.add_parser("version", help="print the version of sparkext")
     return parser

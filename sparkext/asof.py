@@ -76,7 +76,8 @@ def asof_join(
     InvalidJoinError
         When the transform is applied: lists every problem of the call.
     BuildSideTooLargeError
-        When the transform is applied, or when a planned query runs: the build side exceeds its limit.
+        When the transform is applied: the build side exceeds its limit. Where Catalyst plans the join, that is Spark's
+        exception instead, raised by the action.
     """
     arguments = AsOfArguments(on, by, direction, tolerance, allow_exact_matches, how)
     overrides: dict[str, object] = {}

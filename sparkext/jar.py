@@ -8,6 +8,7 @@ downloaded. Needs nothing but the standard library, as the package's own build r
 from __future__ import annotations
 
 import hashlib
+import os
 import re
 import subprocess
 import tempfile
@@ -66,16 +67,30 @@ def supported_minors() -> list[str]:
 def installed_pyspark() -> Path:
     """Return the folder of the PySpark package, without importing it.
 
+    That may be the one of a Spark distribution, which `SPARK_HOME` or `PYTHONPATH` names.
+
     Raises:
         EnvironmentProblemError: it is not installed, or has no jars (the Connect-only client).
     """
     found = find_spec("pyspark")
-    if found is None or found.origin is None:
-        raise EnvironmentProblemError(f"PySpark is not installed: {INSTALL_PYSPARK}")
-    folder = Path(found.origin).parent
-    if not (folder / "jars").is_dir():
-        raise EnvironmentProblemError(f"the PySpark in {folder} has no jars: the extension is loaded by a Spark server")
+    if found is not None and found.origin is not None:
+        folder = Path(found.origin).parent
+    elif home := os.environ.get("SPARK_HOME"):
+        folder = Path(home) / "python" / "pyspark"
+    else:
+        raise EnvironmentProblemError(
+            f"PySpark is not installed: {INSTALL_PYSPARK}, or set SPARK_HOME to the folder of a Spark distribution"
+        )
+    _jars(folder)
     return folder
+
+
+def _jars(pyspark: Path) -> Path:
+    """Return the folder of Spark's jars: in the package that pip installs, beside `python` in a distribution."""
+    for folder in (pyspark / "jars", pyspark.parent.parent / "jars"):
+        if any(folder.glob("spark-core_*.jar")):
+            return folder
+    raise EnvironmentProblemError(f"the PySpark in {pyspark} has no jars: the extension is loaded by a Spark server")
 
 
 def minor_version(pyspark: Path) -> str:
@@ -103,7 +118,7 @@ def build_jar(pyspark: Path, folder: Path = JAR_FOLDER) -> Path:
     if path.exists() and _settings_in(path) == settings:
         return path
     java, _ = require_java()
-    jars = pyspark / "jars"
+    jars = _jars(pyspark)
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="sparkext-") as scratch:
         classes = Path(scratch) / "classes"

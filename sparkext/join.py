@@ -71,7 +71,8 @@ def pipelined_join(
     InvalidJoinError
         When the transform is applied: lists every problem of the call.
     BuildSideTooLargeError
-        When the transform is applied: the build side exceeds its limit.
+        When the transform is applied: the build side exceeds its limit. Where Catalyst plans the join, that is Spark's
+        exception instead, raised by the action.
     """
     overrides: dict[str, object] = {}
     if algorithm is not None:

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from sparkext import demo, doctor, jar, tpch
+from sparkext import __version__, demo, doctor, jar, session_checks, tpch
 from sparkext.__main__ import main
-from sparkext.doctor import Finding, Status
 from sparkext.errors import EnvironmentProblemError
+from sparkext.finding import Finding, Status
 from sparkext.java import java_major, require_java
 
 ROOT = Path(__file__).parents[1]
@@ -154,7 +154,6 @@ def test_a_warning_is_no_failure(monkeypatch: pytest.MonkeyPatch, capsys: pytest
 @pytest.mark.parametrize(("minor", "advice"), [("4.2", "jar --build"), ("3.5", "a PySpark of 4.1")])
 def test_no_jar(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, minor: str, advice: str) -> None:
     (tmp_path / "version.py").write_text(f"__version__: str = '{minor}.0'\n")
-    (tmp_path / "jars").mkdir()
     monkeypatch.setattr(doctor, "installed_pyspark", lambda: tmp_path)
     monkeypatch.setattr(jar, "installed_pyspark", lambda: tmp_path)
     monkeypatch.setattr(jar, "JAR_FOLDER", tmp_path)
@@ -163,6 +162,24 @@ def test_no_jar(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, minor: str, adv
     assert "transforms (pipelined_join) work" in finding.detail
     (tmp_path / jar.jar_name(minor)).touch()
     assert doctor.check_jar().status is Status.OK
+
+
+def test_the_jar_for_a_distribution(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Its jars lie beside its Python; no PySpark is installed."""
+    monkeypatch.setattr(jar, "find_spec", lambda name: None)
+    monkeypatch.delenv("SPARK_HOME", raising=False)
+    with pytest.raises(EnvironmentProblemError, match=r"PySpark is not installed.* SPARK_HOME"):
+        jar.installed_pyspark()
+    monkeypatch.setenv("SPARK_HOME", str(tmp_path))
+    with pytest.raises(EnvironmentProblemError, match="has no jars"):
+        jar.installed_pyspark()
+    package = tmp_path / "python" / "pyspark"
+    for file in (tmp_path / "jars" / "spark-core_2.13-4.3.0.jar", package / "version.py"):
+        file.parent.mkdir(parents=True)
+        file.touch()
+    (package / "version.py").write_text("__version__: str = '4.3.0'\n")
+    assert jar.installed_pyspark() == package
+    assert jar.jar_path().name == "sparkext_2.13-4.3.jar"
 
 
 class Module:
@@ -219,7 +236,7 @@ def test_advice_installs_what_the_extras_install() -> None:
 FACTS = {
     "python": ".".join(map(str, sys.version_info[:3])),
     "executable": "/usr/bin/python3",
-    "imports": {"sparkext": "0.1.0", "pyarrow": "18.0.0", "numba": "0.61.0"},
+    "imports": {"sparkext": __version__, "pyarrow": "18.0.0", "numba": "0.61.0"},
     "cache": "/somewhere/__pycache__",
     "headroom": [3 << 30, "cgroup"],
     "memory": [["cgroup", "no limit"], ["headroom", "3.0 GiB"]],
@@ -229,13 +246,14 @@ FACTS = {
 @pytest.mark.parametrize(
     ("check", "spoilt"),
     [
-        (doctor.check_worker_python, {"python": "3.8.1"}),
+        (session_checks.check_worker_python, {"python": "3.8.1"}),
         (
-            doctor.check_worker_imports,
+            session_checks.check_worker_imports,
             {"imports": {"sparkext": "!ModuleNotFoundError: No module named 'sparkext'"}},
         ),
-        (doctor.check_numba_cache, {"cache": "!RuntimeError: no locator available"}),
-        (doctor.check_memory, {"memory": "!OSError: no"}),
+        (session_checks.check_worker_imports, {"imports": {"sparkext": "0.0.1"}}),
+        (session_checks.check_numba_cache, {"cache": "!RuntimeError: no locator available"}),
+        (session_checks.check_memory, {"memory": "!OSError: no"}),
     ],
 )
 def test_what_a_worker_tells(check: Callable[..., Finding], spoilt: dict[str, object]) -> None:
@@ -247,14 +265,14 @@ def test_what_a_worker_tells(check: Callable[..., Finding], spoilt: dict[str, ob
 
 @pytest.mark.parametrize(("headroom", "said"), [([], "no limit is known"), ([200 << 20, "cgroup"], "200.0 MiB free")])
 def test_memory_that_is_short_or_unknown(headroom: list[object], said: str) -> None:
-    finding = doctor.check_memory({**FACTS, "headroom": headroom})
+    finding = session_checks.check_memory({**FACTS, "headroom": headroom})
     assert finding.status is Status.WARN and finding.advice
     assert said in finding.detail and finding.more == ("cgroup: no limit",)
 
 
 def test_a_dead_worker_is_explained() -> None:
     error = RuntimeError("job aborted\n  PySparkRuntimeError: [PYTHON_VERSION_MISMATCH] Python in worker has 3.8\nat …")
-    finding = doctor.check_dead_worker(error)
+    finding = session_checks.check_dead_worker(error)
     assert finding.status is Status.FAIL
     assert "[PYTHON_VERSION_MISMATCH] Python in worker has 3.8" in finding.detail
     assert finding.advice == f"export PYSPARK_PYTHON={sys.executable}"

@@ -16,6 +16,8 @@ import pyspark
 import pytest
 
 import sparkext
+from sparkext.jar import jar_path
+from sparkext.spark_bridge import EXTENSION
 
 HERE = Path(__file__).parent
 PYSPARK = Path(pyspark.__file__).parent
@@ -43,6 +45,30 @@ def test_the_cases_pass_on_a_cluster(tmp_path: Path) -> None:
     assert suite is not None
     counts = {name: int(suite.attrib[name]) for name in ("tests", "failures", "errors", "skipped")}
     assert counts == {"tests": CASES, "failures": 0, "errors": 0, "skipped": 0}, ran.stdout
+
+
+@pytest.mark.timeout(300)
+def test_doctor_as_a_job(tmp_path: Path) -> None:
+    """It looks at the session of its command line, and at workers of the cluster."""
+    job = tmp_path / "check.py"
+    job.write_text("from sparkext.doctor import run; raise SystemExit(run())\n")
+    with cluster(tmp_path) as (master, _):
+        options = ["--master", master, "--jars", str(jar_path()), "--executor-memory", "512m"]
+        settings = {"spark.sql.extensions": EXTENSION, "spark.driver.host": "127.0.0.1", "spark.ui.enabled": "false"}
+        options += [part for key, value in settings.items() for part in ("--conf", f"{key}={value}")]
+        ran = subprocess.run(
+            [str(PYSPARK / "bin" / "spark-submit"), *options, str(job)],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=240,
+            env=environment(tmp_path / "driver", PYSPARK_PYTHON=sys.executable),
+        )
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    found = dict(re.findall(r"^ok    (session|worker imports|a join) +(.*)$", ran.stdout, re.MULTILINE))
+    assert f"({master})" in found["session"], ran.stdout
+    assert f"sparkext {sparkext.__version__}" in found["worker imports"]
+    assert found["a join"].endswith(", planned by the extension")
 
 
 @contextmanager
