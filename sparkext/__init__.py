@@ -28,7 +28,7 @@ if not (_here / "kernels").is_dir():
     # installed package whenever it runs in the checkout's root, as Spark's workers do then.
     __path__.append(str(_here.parent))
 
-__version__ = "0.1.0"
+__version__ = "0.1.0.dev0"
 __all__ = [
     "SparkExtError",
     "__version__",

@@ -67,30 +67,28 @@ def supported_minors() -> list[str]:
 def installed_pyspark() -> Path:
     """Return the folder of the PySpark package, without importing it.
 
-    That may be the one of a Spark distribution, which `SPARK_HOME` or `PYTHONPATH` names.
+    That may be the one of a Spark distribution, which `PYTHONPATH` or `SPARK_HOME` names.
 
     Raises:
-        EnvironmentProblemError: it is not installed, or has no jars (the Connect-only client).
+        EnvironmentProblemError: there is none, or it has no jars (the Connect-only client).
     """
-    found = find_spec("pyspark")
-    if found is not None and found.origin is not None:
-        folder = Path(found.origin).parent
-    elif home := os.environ.get("SPARK_HOME"):
-        folder = Path(home) / "python" / "pyspark"
-    else:
-        raise EnvironmentProblemError(
-            f"PySpark is not installed: {INSTALL_PYSPARK}, or set SPARK_HOME to the folder of a Spark distribution"
-        )
-    _jars(folder)
-    return folder
-
-
-def _jars(pyspark: Path) -> Path:
-    """Return the folder of Spark's jars: in the package that pip installs, beside `python` in a distribution."""
-    for folder in (pyspark / "jars", pyspark.parent.parent / "jars"):
-        if any(folder.glob("spark-core_*.jar")):
+    found, home = find_spec("pyspark"), os.environ.get("SPARK_HOME")
+    folders = [Path(found.origin).parent] if found is not None and found.origin is not None else []
+    if home is not None:
+        folders += [Path(home) / "python" / "pyspark", Path(home)]
+    for folder in folders:
+        if (folder / "version.py").is_file() and _jars(folder) is not None:
             return folder
-    raise EnvironmentProblemError(f"the PySpark in {pyspark} has no jars: the extension is loaded by a Spark server")
+    if found is not None:
+        raise EnvironmentProblemError(f"the PySpark in {folders[0]} has no jars: a Spark server loads the extension")
+    where = "set SPARK_HOME to the folder of a Spark distribution" if home is None else f"correct SPARK_HOME: {home}"
+    raise EnvironmentProblemError(f"PySpark is not installed: {INSTALL_PYSPARK}, or {where}")
+
+
+def _jars(pyspark: Path) -> Path | None:
+    """Return the folder of Spark's jars: in the package that pip installs, beside `python` in a distribution."""
+    folders = (pyspark / "jars", pyspark.parent.parent / "jars")
+    return next((folder for folder in folders if any(folder.glob("spark-core_*.jar"))), None)
 
 
 def minor_version(pyspark: Path) -> str:
@@ -105,7 +103,7 @@ def build_jar(pyspark: Path, folder: Path = JAR_FOLDER) -> Path:
     """Compile the jar for this PySpark into `folder`, unless the one there is of the same sources. Takes seconds.
 
     Raises:
-        EnvironmentProblemError: there is no Java, no source for this version, or the compiler refuses.
+        EnvironmentProblemError: there are no Java, no jars or no sources for this version, or the compiler refuses.
     """
     minor = minor_version(pyspark)
     if minor not in supported_minors():
@@ -119,6 +117,8 @@ def build_jar(pyspark: Path, folder: Path = JAR_FOLDER) -> Path:
         return path
     java, _ = require_java()
     jars = _jars(pyspark)
+    if jars is None:
+        raise EnvironmentProblemError(f"the PySpark in {pyspark} has no jars to compile against")
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="sparkext-") as scratch:
         classes = Path(scratch) / "classes"

@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable
+from importlib.machinery import ModuleSpec
 from pathlib import Path
 
 import pytest
@@ -168,18 +169,23 @@ def test_the_jar_for_a_distribution(monkeypatch: pytest.MonkeyPatch, tmp_path: P
     """Its jars lie beside its Python; no PySpark is installed."""
     monkeypatch.setattr(jar, "find_spec", lambda name: None)
     monkeypatch.delenv("SPARK_HOME", raising=False)
-    with pytest.raises(EnvironmentProblemError, match=r"PySpark is not installed.* SPARK_HOME"):
+    with pytest.raises(EnvironmentProblemError, match=r"PySpark is not installed.* set SPARK_HOME"):
         jar.installed_pyspark()
     monkeypatch.setenv("SPARK_HOME", str(tmp_path))
-    with pytest.raises(EnvironmentProblemError, match="has no jars"):
-        jar.installed_pyspark()
     package = tmp_path / "python" / "pyspark"
-    for file in (tmp_path / "jars" / "spark-core_2.13-4.3.0.jar", package / "version.py"):
-        file.parent.mkdir(parents=True)
-        file.touch()
+    package.mkdir(parents=True)
     (package / "version.py").write_text("__version__: str = '4.3.0'\n")
+    with pytest.raises(EnvironmentProblemError, match="correct SPARK_HOME"):
+        jar.installed_pyspark()
+    (tmp_path / "jars").mkdir()
+    (tmp_path / "jars" / "spark-core_2.13-4.3.0.jar").touch()
     assert jar.installed_pyspark() == package
     assert jar.jar_path().name == "sparkext_2.13-4.3.jar"
+    monkeypatch.setattr(jar, "find_spec", lambda name: ModuleSpec(name, None, origin="/client/pyspark/__init__.py"))
+    assert jar.installed_pyspark() == package  # as for a job, whose PySpark lies in a zip
+    monkeypatch.delenv("SPARK_HOME")
+    with pytest.raises(EnvironmentProblemError, match="the PySpark in /client/pyspark has no jars"):
+        jar.installed_pyspark()
 
 
 class Module:
