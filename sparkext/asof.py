@@ -44,9 +44,9 @@ def asof_join(
     Names and meaning are those of pandas' `merge_asof`, but neither side has to be sorted. `other` is the build side:
     it is published once per node, and ordered there by the first worker that needs it. With the session extension the
     join is planned by Catalyst, and workers read Parquet files themselves. Without it, and for what Spark takes for
-    near in another way (floats; integers without `spark.sql.ansi.enabled`; tolerances of a day or more on timestamps in
-    a zone with summer time), `other` is run when the transform is applied; transforms that follow each other directly
-    are one pipeline.
+    near in another way (floats; integers without `spark.sql.ansi.enabled`; tolerances of a day or more on timestamps
+    unless the session's zone is UTC), `other` is run when the transform is applied; transforms that follow each other
+    directly are one pipeline.
 
     Among rows of `other` with equal values, backward takes the last and forward the first, in the order in which Spark
     gives its rows; at equal distances nearest goes backward. A null in `on` has no match, and NaN is after all else.

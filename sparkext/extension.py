@@ -37,7 +37,7 @@ def make(order_json: str) -> tuple[PipelineTask, StructType]:
         This worker has another version of sparkext.
     """
     order: dict[str, Any] = json.loads(order_json)
-    check_version(order["package"])
+    check_version(order.get("package", "before 0.1.0"))
     output = _schema(order["output"])
     settings = read_settings(order["settings"].get, {})
     sharing = order.get("tasks_sharing")

@@ -73,16 +73,23 @@ def installed_pyspark() -> Path:
         EnvironmentProblemError: there is none, or it has no jars (the Connect-only client).
     """
     found, home = find_spec("pyspark"), os.environ.get("SPARK_HOME")
-    folders = [Path(found.origin).parent] if found is not None and found.origin is not None else []
+    package = None if found is None or found.origin is None else Path(found.origin).parent
+    folders = [] if package is None else [package]
     if home is not None:
         folders += [Path(home) / "python" / "pyspark", Path(home)]
     for folder in folders:
         if (folder / "version.py").is_file() and _jars(folder) is not None:
             return folder
-    if found is not None:
-        raise EnvironmentProblemError(f"the PySpark in {folders[0]} has no jars: a Spark server loads the extension")
+    if package is not None:
+        raise EnvironmentProblemError(f"the PySpark in {package} has no jars: a Spark server loads the extension")
     where = "set SPARK_HOME to the folder of a Spark distribution" if home is None else f"correct SPARK_HOME: {home}"
     raise EnvironmentProblemError(f"PySpark is not installed: {INSTALL_PYSPARK}, or {where}")
+
+
+def comes_with_spark(name: str) -> bool:
+    """Tell whether somebody has put a jar of this name among Spark's own, as images for containers do."""
+    folder = _jars(installed_pyspark())
+    return folder is not None and (folder / name).exists()
 
 
 def _jars(pyspark: Path) -> Path | None:

@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from sparkext.collected_rows import CollectedRows
@@ -282,7 +283,7 @@ class ParquetScan:
         order = sorted(set(self._leaves(unit.file)))
         self._count_bytes(unit, order)
         streamed = unit.file.stream(range(unit.first, unit.last), order, length)
-        for batch in chain.from_iterable(within_bytes(batch, MAX_MORSEL_BYTES) for batch in streamed):
+        for batch in chain.from_iterable(map(_decoded_pieces, streamed)):
             columns = []
             for number in range(len(self.spec.columns)):
                 leaf = unit.file.leaf(number)
@@ -549,6 +550,30 @@ def _unit(column: Any) -> str:
     """Return what a column's logical type says of its time unit, in capitals."""
     text = str(column.logical_type).upper()
     return text.replace("MICROSECONDS", "MICROS").replace("MILLISECONDS", "MILLIS")
+
+
+def _decoded_pieces(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    """Cut a batch into pieces of at most a morsel's bytes, decoding columns that a file declares as dictionaries.
+
+    Their rows say nothing of how long the texts are that they stand for, so none is decoded but in a piece that holds
+    as many of the longest.
+    """
+    widest = sum(_longest(column.dictionary) for column in batch.columns if pa.types.is_dictionary(column.type))
+    most = max(1, MAX_MORSEL_BYTES // widest) if widest else max(1, batch.num_rows)
+    for start in range(0, batch.num_rows, most):
+        piece = batch.slice(start, most)
+        if widest:
+            columns = [c.dictionary_decode() if pa.types.is_dictionary(c.type) else c for c in piece.columns]
+            piece = pa.RecordBatch.from_arrays(columns, names=piece.schema.names)
+        yield from within_bytes(piece, MAX_MORSEL_BYTES)
+
+
+def _longest(values: pa.Array) -> int:
+    """Return the bytes of the longest of some texts; of what all have the same size, that."""
+    try:
+        return int(pc.max(pc.binary_length(values)).as_py() or 1)
+    except pa.ArrowNotImplementedError:
+        return max(1, int(values.nbytes) // max(len(values), 1))
 
 
 def as_declared(array: pa.Array, target: pa.DataType, path: str) -> pa.Array:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from sparkext import spark_bridge
 from sparkext.errors import EnvironmentProblemError
-from sparkext.jar import jar_path
+from sparkext.jar import comes_with_spark, jar_path
 from sparkext.spark_bridge import EXTENSION
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ def configure(builder: SparkSession.Builder) -> SparkSession.Builder:
     """
     running = spark_bridge.running_conf("spark.sql.extensions")
     in_jvm = spark_bridge.jvm_finds(EXTENSION)
-    if running is not None and EXTENSION in running.split(",") and in_jvm:
+    if EXTENSION in spark_bridge.listed(running) and in_jvm:
         return builder
     if running is not None or in_jvm is False:
         raise EnvironmentProblemError(
@@ -59,13 +59,13 @@ def configure(builder: SparkSession.Builder) -> SparkSession.Builder:
             " sessions then need no configure"
         )
     if not in_jvm:
-        jar = str(jar_path())
+        jar = jar_path()
         named = spark_bridge.submit_arguments().get("spark.jars")
-        if named is not None and jar not in named.split(","):
+        if named is not None and not _is_loaded(jar.name, named, options.get("spark.driver.extraClassPath", "")):
             raise EnvironmentProblemError(
                 f"PYSPARK_SUBMIT_ARGS names jars ({named}), and Spark then loads no others: name {jar} there, too"
             )
-        builder.config("spark.jars", _appended(options.get("spark.jars"), jar))
+        builder.config("spark.jars", _appended(options.get("spark.jars"), str(jar)))
     builder.config("spark.sql.extensions", _appended(options.get("spark.sql.extensions"), EXTENSION))
     builder.config("spark.sql.join.asofJoin.enabled", options.get("spark.sql.join.asofJoin.enabled", "true"))
     builder.config("spark.python.daemon.module", options.get("spark.python.daemon.module", "sparkext.daemon"))
@@ -75,6 +75,12 @@ def configure(builder: SparkSession.Builder) -> SparkSession.Builder:
     return builder
 
 
+def _is_loaded(jar: str, named: str, class_path: str) -> bool:
+    """Tell whether a jar of this name, wherever it lies, is among the named ones, on the class path, or Spark's own."""
+    places = [*spark_bridge.listed(named), *class_path.split(":")]
+    return any(place.rsplit("/", 1)[-1] in (jar, "*") for place in places) or comes_with_spark(jar)
+
+
 def _appended(existing: str | None, item: str) -> str:
-    items = [part.strip() for part in (existing or "").split(",") if part.strip()]
+    items = spark_bridge.listed(existing)
     return ",".join(items if item in items else [*items, item])

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from sparkext import __version__, spark_bridge
 from sparkext.errors import EnvironmentProblemError
 from sparkext.finding import Finding, Status, dotted, guarded, release
+from sparkext.jar import jar_path
 from sparkext.local_session import first_line, local_session
 from sparkext.session import configure
 from sparkext.wording import LIMITS, size
@@ -32,9 +33,11 @@ _ENOUGH_MEMORY = 512 << 20
 def session_findings() -> Iterator[Finding]:
     """Yield the finding of every check."""
     started = time.perf_counter()
-    with _session() as spark:
+    refusals: list[EnvironmentProblemError] = []
+    with _session(refusals) as spark:
         seconds = time.perf_counter() - started
         yield guarded("session", lambda: check_session(spark.version, str(spark.sparkContext.master), seconds))
+        yield from (Finding(Status.WARN, "extension", f"not loaded: {refusal}") for refusal in refusals)
         yield guarded("io encryption", lambda: check_io_encryption(spark))
         if spark_bridge.is_local(spark):
             yield guarded("local dirs", lambda: check_local_dirs(spark))
@@ -49,10 +52,23 @@ def session_findings() -> Iterator[Finding]:
 
 
 @contextmanager
-def _session() -> Iterator[SparkSession]:
-    """A small local session; under `spark-submit` that of its options, on its cluster."""
+def _session(refusals: list[EnvironmentProblemError]) -> Iterator[SparkSession]:
+    """A small local session; under `spark-submit` that of its options, on its cluster.
+
+    What keeps a local one from loading the extension is added to `refusals`.
+    """
+
+    def with_extension(builder: SparkSession.Builder) -> SparkSession.Builder:
+        try:
+            return configure(builder)
+        except EnvironmentProblemError as refusal:
+            with suppress(EnvironmentProblemError):
+                jar_path()  # another check tells that there is none
+                refusals.append(refusal)
+            return builder
+
     if not spark_bridge.started_by_spark_submit():
-        with local_session("sparkext doctor", {"spark.master": "local[1]"}, _with_extension) as spark:
+        with local_session("sparkext doctor", {"spark.master": "local[1]"}, with_extension) as spark:
             yield spark
         return
     from pyspark.sql import SparkSession
@@ -62,12 +78,6 @@ def _session() -> Iterator[SparkSession]:
         yield spark
     finally:
         spark.stop()
-
-
-def _with_extension(builder: SparkSession.Builder) -> SparkSession.Builder:
-    with suppress(EnvironmentProblemError):  # another check tells that there is no jar
-        return configure(builder)
-    return builder
 
 
 def _on_nodes(

@@ -82,31 +82,56 @@ def default_conf() -> dict[str, str]:
         from pyspark import SparkConf
 
         return dict(SparkConf().getAll())
-    return {**_defaults_file(), **submit_arguments()}
+    return {**_defaults_files(), **submit_arguments()}
 
 
 def submit_arguments() -> dict[str, str]:
     """Return the settings of the command line that PySpark will start the JVM with: `PYSPARK_SUBMIT_ARGS`."""
-    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
-    parser.add_argument("--conf", "-c", action="append", default=[])
-    parser.add_argument("--jars")
-    parser.add_argument("--master")
-    given, _ = parser.parse_known_args(shlex.split(os.environ.get("PYSPARK_SUBMIT_ARGS", "")))
-    named = {"spark.jars": given.jars, "spark.master": given.master}
+    given = _submit_line()
+    named = {
+        "spark.jars": given.jars,
+        "spark.master": given.master,
+        "spark.driver.extraClassPath": given.driver_class_path,
+    }
     settings = dict(pair.split("=", 1) for pair in given.conf if "=" in pair)
     return settings | {key: value for key, value in named.items() if value is not None}
 
 
-def _defaults_file() -> dict[str, str]:
+def _submit_line() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    parser.add_argument("--conf", "-c", action="append", default=[])
+    parser.add_argument("--jars")
+    parser.add_argument("--master")
+    parser.add_argument("--driver-class-path")
+    parser.add_argument("--properties-file")
+    parser.add_argument("--load-spark-defaults", action="store_true")
+    given, _ = parser.parse_known_args(shlex.split(os.environ.get("PYSPARK_SUBMIT_ARGS", "")))
+    return given
+
+
+def _defaults_files() -> dict[str, str]:
+    """Settings of `spark-defaults.conf`, and of the file that the command line names."""
+    given = _submit_line()
     home = os.environ.get("SPARK_HOME")
     folder = os.environ.get("SPARK_CONF_DIR") or (f"{home}/conf" if home else None)
-    if folder is None:
-        return {}
-    path = Path(folder) / "spark-defaults.conf"
+    settings: dict[str, str] = {}
+    if folder is not None and (given.properties_file is None or given.load_spark_defaults):
+        settings |= _properties(Path(folder) / "spark-defaults.conf")
+    if given.properties_file is not None:
+        settings |= _properties(Path(given.properties_file))
+    return settings
+
+
+def _properties(path: Path) -> dict[str, str]:
     if not path.exists():
         return {}
     pairs = re.findall(r"^[ \t]*([^#\s=:]+)[ \t]*[=: \t][ \t]*(.*?)[ \t]*$", path.read_text(), re.MULTILINE)
     return dict(pairs)
+
+
+def listed(setting: str | None) -> list[str]:
+    """Return the items of a setting that is a list, as `spark.jars` is."""
+    return [item.strip() for item in (setting or "").split(",") if item.strip()]
 
 
 def running_conf(key: str) -> str | None:
@@ -153,7 +178,7 @@ def has_extension(session: Any) -> bool:
     if is_connect(session):
         return False
     asked_for = str(session.sparkContext.getConf().get("spark.sql.extensions", ""))
-    return EXTENSION in asked_for.split(",") and jvm_finds(EXTENSION) is True
+    return EXTENSION in listed(asked_for) and jvm_finds(EXTENSION) is True
 
 
 def plans_joins(session: Any) -> bool:

@@ -106,18 +106,19 @@ class PipelineTask:
                 yield from map(Split.from_data, json.loads(told)) if self.parts is None else self.parts[told]
 
 
-def check_version(driver: str) -> None:
-    """Refuse what a driver with another version of sparkext has made: it may mean something else.
+def check_version(made_by: str) -> None:
+    """Refuse what another version of sparkext has made, on the driver or in its jar: it may mean something else.
 
     Raises
     ------
     EnvironmentProblemError
         Names both versions.
     """
-    if driver != __version__:
+    if made_by != __version__:
         raise EnvironmentProblemError(
-            f"the driver has sparkext {driver}, this worker ({sys.executable}) has {__version__}: install one version"
-            " on the driver and on all nodes"
+            f"the driver, or the jar that it has loaded, is of sparkext {made_by}, this worker ({sys.executable}) has"
+            f" {__version__}: install one version on the driver and on all nodes, and load the jar that"
+            " `python -m sparkext jar` prints there"
         )
 
 
@@ -125,16 +126,19 @@ def check_version(driver: str) -> None:
 class BuildRowsTask:
     """Gives out (row id, key columns) of a build side, one row range per partition, so that Spark can shuffle them.
 
-    Partition i of the input holds the one number i; it stands for the i-th of `parts` ranges.
+    Partition i of the input holds the one number i; it stands for the i-th of `parts` ranges. `made_by` is as in
+    `PipelineTask`.
     """
 
     source: BuildSource
     key_columns: tuple[int, ...]
     parts: int
     output_schema: pa.Schema
+    made_by: str = __version__
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Give out the range of each number."""
+        check_version(self.made_by)
         rows, columns = self.source.columns()
         for batch in batches:
             for part in batch.column(0).to_pylist():

@@ -186,6 +186,18 @@ def test_the_jar_for_a_distribution(monkeypatch: pytest.MonkeyPatch, tmp_path: P
     monkeypatch.delenv("SPARK_HOME")
     with pytest.raises(EnvironmentProblemError, match="the PySpark in /client/pyspark has no jars"):
         jar.installed_pyspark()
+    monkeypatch.setattr(jar, "find_spec", lambda name: ModuleSpec(name, None))  # a folder of that name, no package
+    with pytest.raises(EnvironmentProblemError, match="PySpark is not installed"):
+        jar.installed_pyspark()
+
+
+def test_a_jar_among_those_of_spark(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "jars").mkdir()
+    (tmp_path / "jars" / "spark-core_2.13-4.3.0.jar").touch()
+    monkeypatch.setattr(jar, "installed_pyspark", lambda: tmp_path)
+    assert not jar.comes_with_spark("sparkext_2.13-4.3.jar")
+    (tmp_path / "jars" / "sparkext_2.13-4.3.jar").touch()
+    assert jar.comes_with_spark("sparkext_2.13-4.3.jar")
 
 
 class Module:

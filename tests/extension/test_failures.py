@@ -278,7 +278,7 @@ def test_a_python_without_packages(spark: SparkSession, tmp_path: Path, options:
 
 def test_a_worker_of_another_version() -> None:
     """The driver's Python was of the jar's version when the join was planned; an executor's need not be."""
-    with pytest.raises(EnvironmentProblemError, match=r"the driver has sparkext 0\.0\.1, this worker .* has "):
+    with pytest.raises(EnvironmentProblemError, match=r"of sparkext 0\.0\.1, this worker .* has "):
         extension.make(json.dumps({"package": "0.0.1"}))
 
 
@@ -321,6 +321,25 @@ def test_configure_keeps_what_the_command_line_sets(monkeypatch: pytest.MonkeyPa
     monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", line.format(f"--jars a.jar,{jar.jar_path()}"))
     options = spark_bridge.builder_options(sparkext.configure(SparkSession.Builder()))
     assert options["spark.jars"] == f"a.jar,{jar.jar_path()}"
+    name = jar.jar_path().name
+    for given in (f"--jars 'a.jar, hdfs:/jars/{name}'", f"--jars a.jar --driver-class-path /b.jar:/opt/{name}"):
+        monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", line.format(given))
+        sparkext.configure(SparkSession.Builder())
+
+
+@pytest.mark.usefixtures("no_jvm")
+def test_configure_keeps_what_a_file_of_the_command_line_sets(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Spark reads it in place of `spark-defaults.conf`, or after it."""
+    monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
+    (tmp_path / "spark-defaults.conf").write_text("spark.jars default.jar\nspark.python.daemon.module theirs\n")
+    own = tmp_path / "own.conf"
+    own.write_text("# mine\nspark.jars=own.jar\nspark.sql.extensions: org.example.Other\n")
+    for given, daemon in (("", "sparkext.daemon"), ("--load-spark-defaults", "theirs")):
+        monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", f"--properties-file {own} {given} pyspark-shell")
+        options = spark_bridge.builder_options(sparkext.configure(SparkSession.Builder()))
+        assert options["spark.jars"] == f"own.jar,{jar.jar_path()}"
+        assert options["spark.sql.extensions"] == "org.example.Other,io.sparkext.SparkExtensions"
+        assert options["spark.python.daemon.module"] == daemon
 
 
 def test_configure_where_the_extension_runs(spark: SparkSession) -> None:

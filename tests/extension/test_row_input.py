@@ -43,6 +43,14 @@ def test_no_batch_is_larger_than_its_bytes(spark: SparkSession) -> None:
     assert size / (20 << 20) < batches_in(df) < size / (12 << 20)
 
 
+def test_rows_that_become_larger_all_at_once(spark: SparkSession) -> None:
+    """After a small one, of which a thousand would have been no matter."""
+    text = F.expr("repeat('x', IF(id = 0, 10, 1000000))")
+    df = joined(spark, spark.range(0, 200, 1, 1).select("id", (F.col("id") % 4).alias("k"), text.alias("text")))
+    df.write.format("noop").mode("overwrite").save()
+    assert 200 / 20 < batches_in(df) < 200 / 14
+
+
 @pytest.mark.parametrize("how", ["left", "full"])
 def test_the_rows_of_many_batches(spark: SparkSession, how: str) -> None:
     probe = spark.range(0, 100_000, 1, 1).selectExpr("id", "CASE WHEN id % 3 < 2 THEN id % 7 END AS k")

@@ -330,6 +330,22 @@ def test_rows_are_counted_as_what_they_decode_to(tmp_path: Path) -> None:
         assert found == rows and max(sizes) <= 65 << 20 and len(sizes) < 10
 
 
+def test_long_texts_of_dictionaries_stream(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first rows, of which the others are judged, are short, and the file declares a dictionary."""
+    monkeypatch.setattr(parquet_scan, "MAX_GROUP_ROWS", 0)
+    indices = np.where(np.arange(40_000) < 2000, 0, 1).astype(np.int32)
+    texts = pa.DictionaryArray.from_arrays(indices, ["a", "b" * 10_000])
+    path = tmp_path / "f.parquet"
+    pq.write_table(pa.table({"k": np.arange(indices.size), "s": texts}), path)
+    scan = scan_of([("k", pa.int64()), ("s", pa.string())], max_rows=131_072)
+    sizes, keys = [], []
+    for part in scan.row_sets([whole(path)]):
+        sizes.append(part.gather(ColumnRef(PROBE, 1)).nbytes)
+        keys.append(part.gather(ColumnRef(PROBE, 0)).to_numpy())
+    assert np.array_equal(np.concatenate(keys), np.arange(indices.size))
+    assert sum(sizes) > 380_000_000 and max(sizes) <= 65 << 20 and len(sizes) < 12
+
+
 @pytest.mark.parametrize("encoded", [True, False], ids=["dictionary", "plain"])
 def test_row_groups_are_read_together_by_what_they_decode_to(tmp_path: Path, encoded: bool) -> None:
     path = tmp_path / "f.parquet"

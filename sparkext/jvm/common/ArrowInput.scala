@@ -13,8 +13,10 @@ import org.apache.spark.sql.execution.python.ArrowPythonRunner
   * and keeps it in memory should the task end before its input does.
   */
 trait ArrowInput extends ArrowPythonRunner {
-  private var isBegun = false
   private var isEnded = false
+
+  // Here, as what is allocated already would stay where no worker starts. Spark's own listeners come before it.
+  TaskContext.get().addTaskCompletionListener[Unit](_ => if (!isEnded) abandon())
 
   /** Write the next batch to the stream; tell whether there was one. */
   protected def writeBatch(
@@ -31,10 +33,6 @@ trait ArrowInput extends ArrowPythonRunner {
       writer: ArrowStreamWriter,
       out: DataOutputStream,
       input: Iterator[Iterator[InternalRow]]): Boolean = {
-    if (!isBegun) {
-      isBegun = true
-      TaskContext.get().addTaskCompletionListener[Unit](_ => if (!isEnded) abandon())
-    }
     val before = out.size()
     if (writeBatch(root, writer, out, input)) {
       pythonMetrics("pythonDataSent") += out.size() - before
@@ -47,9 +45,10 @@ trait ArrowInput extends ArrowPythonRunner {
   }
 
   private def abandon(): Unit = {
-    release()
-    root.close()
-    allocator.close()
+    try release()
+    finally
+      try root.close()
+      finally allocator.close()
   }
 }
 

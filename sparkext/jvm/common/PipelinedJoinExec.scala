@@ -152,8 +152,9 @@ case class PipelinedJoinExec(
         input.execute().mapPartitionsWithIndexInternal { (partition, parts) =>
           val task = TaskContext.get()
           reports.collectFrom(task)
+          val converted = parts.next()
           val runner = new PythonRunner(function, sent, timeZone, runnerConf, runnerMetrics, artifacts) with ColumnarArrowInput {
-            override protected val columns: ColumnsToArrow = parts.next()
+            override protected def columns: ColumnsToArrow = converted
           }
           new PythonBatches(runner.compute(Iterator.empty, partition, task), result)
         }

@@ -6,6 +6,7 @@ import org.apache.arrow.vector.VectorSchemaRoot
 import org.apache.arrow.vector.ipc.ArrowStreamWriter
 
 import org.apache.spark.sql.catalyst.InternalRow
+import org.apache.spark.sql.catalyst.expressions.UnsafeRow
 
 /** A Python runner whose worker gets the rows of one iterator in batches of limited rows and bytes. */
 trait RowArrowInput extends ArrowInput {
@@ -33,18 +34,24 @@ trait RowArrowInput extends ArrowInput {
   /** Asking for the size takes longer than writing a row: that is done when an eighth of the room may have been filled. */
   private def fill(): Unit = {
     var count = 0
-    var lookAt = 1
+    var unseen = 0L
     var full = false
     while (!full && count < most && rows.hasNext) {
-      arrowWriter.write(rows.next())
+      val row = rows.next()
+      arrowWriter.write(row)
       count += 1
-      if (count == lookAt) {
-        val size: Long = arrowWriter.sizeInBytes()
-        full = size >= MostBytes
-        val rowBytes = math.max(1L, size / count)
-        lookAt += math.max(1L, math.min(MostUnseen, (MostBytes - size) / 8 / rowBytes)).toInt
+      unseen += bytesOf(row)
+      if (unseen >= MostUnseen) {
+        full = arrowWriter.sizeInBytes() >= MostBytes
+        unseen = 0
       }
     }
+  }
+
+  /** What the one struct of a row takes as Spark's rows do, a little more than as columns; of others a guess. */
+  private def bytesOf(row: InternalRow): Long = row.getStruct(0, 0) match {
+    case unsafe: UnsafeRow => unsafe.getSizeInBytes
+    case _ => MostUnseen / 64
   }
 }
 
@@ -53,5 +60,5 @@ object RowArrowInput {
   /** As many as a morsel has by default: batches of fewer would be put together by copying them. */
   private val MostRows = 131072
   private val MostBytes = 16L << 20
-  private val MostUnseen = 1024L
+  private val MostUnseen = MostBytes / 8
 }
