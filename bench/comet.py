@@ -20,14 +20,16 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from bench import hard
+from bench import hard, queries, tpch
 from bench.chains import Chain, Paths
 from bench.end_to_end import AGGREGATE_COLUMNS, SUMMED
 from bench.generated import written
-from bench.harness import Bench, Case, Contestant, measure, report, step, verify
+from bench.harness import Bench, Case, Contestant, measure, report, same, step, verify
+from bench.result_rows import ResultRows
 from bench.spark_session import heap_mib, spark_session
 
 COMET, SPARK = "0.12.0", "3.5.7"
+VERSIONS = {"comet": COMET, "comet_spark": SPARK}
 HOME = Path(__file__).parents[1] / ".data" / "comet"
 _JAR = f"comet-spark-spark3.5_2.12-{COMET}.jar"
 _URL = f"https://repo1.maven.org/maven2/org/apache/datafusion/comet-spark-spark3.5_2.12/{COMET}/{_JAR}"
@@ -37,8 +39,9 @@ Measured: as in hard. Comet {COMET} has no jar for Spark 4.1 or later, so it run
 the installed one: two sessions in two processes that take turns, with the same files, cores and heap. Comet's settings
 are those of its guides: its plugin and shuffle manager, as much memory off the heap as on it, and sort-merge joins
 replaced by hash joins, or one hint on all build sides, where that was faster in the warm-up; of Spark's hinted plans,
-too, the one that was fastest then is timed. That its operators run is checked. The same session with
-Comet switched off shows what the other version of Spark makes of it.
+too, the one that was fastest then is timed. That its operators run is checked: all joins of a chain, and at least one
+of a query. The same session with Comet switched off shows what the other version of Spark makes of it. Queries are
+measured as in tpch, without hints.
 `python -m bench.comet --install` fetches what is needed; these cases run only when they are named."""
 
 SETTINGS = {
@@ -53,6 +56,9 @@ SETTINGS = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
 }
+
+Ask = Callable[[dict[str, Any]], Any]
+"""Sends a question to the other session and returns its answer."""
 
 
 @dataclass(frozen=True)
@@ -81,9 +87,10 @@ FORMS = (
 
 
 def cases() -> list[Case]:
-    """The hard joins, and three joins of TPC-H."""
+    """The hard joins, three joins of TPC-H, and its queries."""
     return [
-        Case("comet.three-joins", "lineitem, orders, supplier, part; a count and four sums", _run_tpch, named=True),
+        Case("comet.three-joins", "lineitem, orders, supplier, part; a count and four sums", _run_chain, named=True),
+        Case("comet.tpch", "TPC-H's queries of which auto mode plans a join", _run_queries, named=True),
         *(
             Case(f"comet.{name}", workload.title, partial(_run_hard, name), scaled=False, named=True)
             for name, workload in hard.WORKLOADS.items()
@@ -91,7 +98,7 @@ def cases() -> list[Case]:
     ]
 
 
-def _run_tpch(bench: Bench) -> None:
+def _run_chain(bench: Bench) -> None:
     from sparkext.demo import JOINS
     from sparkext.tpch import ensure_tables
 
@@ -105,11 +112,41 @@ def _run_hard(name: str, bench: Bench) -> None:
     _compete(bench, workload.chain, written(bench, f"hard.{name}", lambda: workload.tables(bench)))
 
 
+def _run_queries(bench: Bench) -> None:
+    from sparkext import configure
+
+    if not _is_here():
+        return
+    tables = tpch.tables(bench)
+    compared = []
+    with (
+        spark_session(bench.threads, configure) as spark,
+        _comet_session(bench, {name: str(path) for name, path in tables.items()}) as ask,
+    ):
+        asked = queries.SparkQueries(spark, tables)
+        for name, text in tpch.texts(bench).items():
+            if joins := asked.planned_joins(text):
+                others = [
+                    same(form.name, partial(_rows, ask, form, text), group=form.group)
+                    for form in FORMS
+                    if not form.hint
+                ]
+                contestants = [*asked.contestants(text, settings=False), *others]
+                compared.append(queries.Compared(name, joins, queries.timed(bench, name, contestants, **VERSIONS)))
+    queries.print_comparison(compared)
+
+
+def _rows(ask: Ask, form: _Form, text: str) -> ResultRows:
+    answer = ask({"sql": text, "conf": form.conf})
+    if (answer["native"] > 0) != form.uses_comet:
+        raise AssertionError(f"{form.name} has another plan:\n{answer['plan']}")
+    return ResultRows(answer["rows"])
+
+
 def _compete(bench: Bench, chain: Chain, paths: Paths) -> None:
     from sparkext import configure
 
-    if not installed(HOME):
-        print("skipped: `python -m bench.comet --install` fetches Comet and the Spark that it runs in")
+    if not _is_here():
         return
     with (
         spark_session(bench.threads, configure, **{"spark.sparkext.mode": "hint"}) as spark,
@@ -119,22 +156,29 @@ def _compete(bench: Bench, chain: Chain, paths: Paths) -> None:
         contestants = [*hard.spark_contestants(spark, chain, paths, group="hinted"), *others]
         print(f"all agree on {verify(contestants)}")
         rows = spark.read.parquet(str(paths[chain.probe])).count()
-        versions = {"comet": COMET, "comet_spark": SPARK}
-        report(bench, measure(bench, contestants), rows, cpu=False, **versions)
+        report(bench, measure(bench, contestants), rows, cpu=False, **VERSIONS)
 
 
-def _contestant(form: _Form, chain: Chain, ask: Callable[[dict[str, Any]], Any]) -> Contestant:
+def _is_here() -> bool:
+    found = installed(HOME)
+    if not found:
+        print("skipped: `python -m bench.comet --install` fetches Comet and the Spark that it runs in")
+    return found
+
+
+def _contestant(form: _Form, chain: Chain, ask: Ask) -> Contestant:
     def run() -> object:
         answer = ask({"sql": chain.sql(form.hint), "conf": form.conf})
-        if answer["comet"] != form.uses_comet:
+        if answer["native"] != (answer["joins"] if form.uses_comet else 0):
             raise AssertionError(f"{form.name} has another plan:\n{answer['plan']}")
-        return tuple(answer["row"])
+        [row] = answer["rows"]
+        return tuple(row)
 
-    return Contestant(form.name, run, run, group=form.group)
+    return same(form.name, run, group=form.group)
 
 
 @contextmanager
-def _comet_session(bench: Bench, tables: Mapping[str, str]) -> Iterator[Callable[[dict[str, Any]], Any]]:
+def _comet_session(bench: Bench, tables: Mapping[str, str]) -> Iterator[Ask]:
     """Start the other Spark; yields a function that sends it a query and returns what it answers."""
     heap = f"{heap_mib()}m"
     settings = {

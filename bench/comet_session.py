@@ -8,6 +8,8 @@ from __future__ import annotations
 import json
 import os
 import sys
+from datetime import date
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -44,11 +46,23 @@ def _answered(spark: SparkSession, question: dict[str, Any], tables: dict[str, s
     for name, path in tables.items():
         spark.read.parquet(path).createOrReplaceTempView(name)
     frame = spark.sql(question["sql"])
-    [row] = frame.collect()
+    rows = [[_plain(value) for value in row] for row in frame.collect()]
     plan = str(frame._jdf.queryExecution().executedPlan().toString())
-    joins = [line for line in plan.splitlines() if "Join" in line]
-    native = bool(joins) and all("Comet" in line for line in joins)
-    return {"row": [int(value) for value in row], "comet": native, "plan": plan}
+    joins = [line for line in _final(plan).splitlines() if "Join" in line]
+    native = [line for line in joins if "Comet" in line]
+    return {"rows": rows, "joins": len(joins), "native": len(native), "plan": plan}
+
+
+def _final(plan: str) -> str:
+    """What ran: an adaptive plan shows what was planned at first as well."""
+    return plan.partition("== Initial Plan ==")[0]
+
+
+def _plain(value: Any) -> Any:
+    """What JSON holds: whole decimals stay exact."""
+    if isinstance(value, Decimal):
+        return int(value) if value == value.to_integral_value() else float(value)
+    return value.isoformat() if isinstance(value, date) else value
 
 
 def _say(stream: Any, answer: dict[str, Any]) -> None:

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from bench.chains import Chain, Paths, engines
 from bench.generated import SEED, Columns, power_law_edges, written
-from bench.harness import Bench, Case, Contestant, measure, report, verify
+from bench.harness import Bench, Case, Contestant, measure, report, same, verify
 from bench.spark_session import assert_pipelined, make_look_changed, spark_session
 
 if TYPE_CHECKING:
@@ -174,8 +174,3 @@ def spark_contestants(spark: SparkSession, chain: Chain, paths: Paths, group: st
         same("Spark, default plan", lambda: asked("")),
         *(same(f"Spark, {hint.lower()} hints", partial(asked, hint), group=group) for hint in HINTS),
     ]
-
-
-def same(name: str, run: Callable[[], object], ours: bool = False, group: str = "") -> Contestant:
-    """A contestant whose job is its answer."""
-    return Contestant(name, run, run, ours=ours, group=group)

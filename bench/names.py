@@ -20,6 +20,7 @@ NAMES = {
     "hard.skew": "keys by Zipf's law",
     "hard.strings": "keys that are text",
     "comet.three-joins": "beside Comet: three TPC-H joins, sums",
+    "comet.tpch": "beside Comet: TPC-H",
     "comet.graph": "beside Comet: paths in a power-law graph",
     "comet.skew": "beside Comet: keys by Zipf's law",
     "comet.strings": "beside Comet: keys that are text",
@@ -34,12 +35,11 @@ NAMES = {
     "engines.many-to-many-sparse": "in memory: ten matches, keys over 64 bits",
     "engines.files": "from files: three TPC-H joins",
     "tpch.queries": "TPC-H",
-    "tpch.aggregates": "TPC-H, aggregated",
     "tpcds.queries": "TPC-DS",
 }
 
-QUERIES = ("tpch", "tpcds")
-"""Suites of whole queries."""
+QUERIES = ("tpch.queries", "tpcds.queries", "comet.tpch")
+"""Cases of whole queries: a table for each query, whose part is its name."""
 
 _GENERATED = ("micro", "ordered", "hard", "scaling", "memory", "survival", "controller.follow")
 _GENERATED_AMONG_OTHERS = ("many-to-many", "comet.graph", "comet.skew", "comet.strings")

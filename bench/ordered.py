@@ -13,8 +13,7 @@ import numpy as np
 
 from bench.chains import duckdb
 from bench.generated import SEED, Columns, written
-from bench.hard import same
-from bench.harness import Bench, Case, Contestant, Timing, measure, report, step, verify
+from bench.harness import Bench, Case, Contestant, Timing, measure, report, same, step, verify
 from bench.spark_session import assert_pipelined, make_look_changed, spark_session
 
 if TYPE_CHECKING:

@@ -12,8 +12,6 @@ SPARK, HINTED, REWRITTEN = "Spark, default plan", "Spark, hinted", "Spark, rewri
 SPARKS = frozenset((SPARK, HINTED, REWRITTEN, "Spark 3.5"))
 """Plans of Spark's own: nothing is installed for them."""
 
-_KEPT = ("cached", "auto mode")
-
 
 @dataclass(frozen=True)
 class Ratio:
@@ -61,7 +59,7 @@ class Row:
     @property
     def keeps_indexes(self) -> bool:
         """Whether the indexes are those of an earlier run."""
-        return any(mark in self.ours.contestant for mark in _KEPT)
+        return "cached" in self.ours.contestant
 
     def against(self, engine: str) -> Ratio | None:
         """The ratio to one competitor, if it took part."""
@@ -69,12 +67,12 @@ class Row:
 
 
 def engine(timed: Timed) -> str:
-    """Name the competitor: Spark with hints, or with another query, is one of its own, as a user has to write these."""
+    """Name the competitor: Spark with hints, settings or another query is one of its own: a user has to write these."""
     if timed.engine != "Spark":
         return timed.engine
     if "bins" in timed.contestant:
         return REWRITTEN
-    return HINTED if "hint" in timed.contestant else SPARK
+    return HINTED if "hint" in timed.contestant or "by setting" in timed.contestant else SPARK
 
 
 def compared(tables: Mapping[Key, Sequence[Timed]]) -> list[Row]:

@@ -90,8 +90,8 @@ def write(files: Sequence[Results], folder: Path) -> None:
 def plots(tables: Mapping[Key, Sequence[Timed]], others: Sequence[Mapping[str, Any]]) -> list[Plot]:
     """The figures in the order of the page."""
     found = compared(tables)
-    beside = [row for row in found if row.key.suite not in QUERIES]
-    queries = [row for row in found if row.key.suite in QUERIES]
+    beside = [row for row in found if row.key.case not in QUERIES]
+    queries = [row for row in _largest(found) if row.key.case in QUERIES and not row.keeps_indexes]
     made = [
         _ratios(
             "against-spark",
@@ -104,10 +104,11 @@ def plots(tables: Mapping[Key, Sequence[Timed]], others: Sequence[Mapping[str, A
         ),
         _ratios(
             "queries",
-            "Whole queries",
-            "TPC-H and TPC-DS queries of which auto mode plans a join, against the same session with the mode off."
-            " Indexes of files are kept from run to run. Queries that have the same plan in both modes are not timed.",
-            queries,
+            "Whole queries against Spark's own plans",
+            "TPC-H and TPC-DS queries of which auto mode plans a join, all indexes built anew, at the largest scale"
+            " factor in the files. “Hinted” is the faster of two settings: broadcast joins of larger sides, or shuffled"
+            " hash joins. Queries that have the same plan with the mode off are not timed.",
+            _only(queries, _IN_SPARK.__contains__),
         ),
         _ratios(
             "against-engines",
@@ -115,6 +116,12 @@ def plots(tables: Mapping[Key, Sequence[Timed]], others: Sequence[Mapping[str, A
             "DuckDB, Polars, DataFusion and Acero run without Spark, sparkext within it. Lines that begin with “in"
             " memory” or “from files” have no Spark on either side: all join the same tables in one process.",
             _only(beside, lambda name: name not in _IN_SPARK),
+        ),
+        _ratios(
+            "queries-engines",
+            "Whole queries against other engines",
+            "The same queries, in engines that run without Spark and need none of its planning.",
+            _only(queries, lambda name: name not in _IN_SPARK),
         ),
     ]
     growing = {
@@ -172,6 +179,14 @@ def _ratios(name: str, title: str, text: str, found: Sequence[Row]) -> Plot | No
     return Plot(name, title, text, lambda theme: ratio_plot(found, label, theme), tuple(row.key for row in found))
 
 
+def _largest(found: Sequence[Row]) -> list[Row]:
+    """The rows of the largest scale factor of each case."""
+    most: dict[str, float] = {}
+    for row in found:
+        most[row.key.case] = max(row.key.scale_factor, most.get(row.key.case, 0.0))
+    return [row for row in found if row.key.scale_factor == most[row.key.case]]
+
+
 def _only(found: Sequence[Row], wanted: Callable[[str], bool]) -> list[Row]:
     """The rows with these competitors only, as far as they have any."""
     kept = [Row(row.key, row.ours, tuple(ratio for ratio in row.ratios if wanted(ratio.engine))) for row in found]
@@ -187,7 +202,7 @@ def labels(keys: Sequence[Key]) -> Callable[[Row], str]:
         scale = f" (sf {key.scale_factor:g})" if is_scaled(key.case) else ""
         words = f"{NAMES.get(key.case, key.case)}{scale}"
         form = row.ours.contestant.partition(", ")[2]
-        more = [key.part, form if key.suite not in QUERIES else ""]
+        more = [key.part, form if key.case not in QUERIES else ""]
         more.append(f"{key.threads} thr." if threads[key.case] > 1 else "")
         return " · ".join([words, *(each for each in more if each)])
 

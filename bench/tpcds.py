@@ -1,4 +1,4 @@
-"""TPC-DS queries with hard joins, planned by the session extension in auto mode against the mode off."""
+"""TPC-DS queries with hard joins, planned by the session extension in auto mode, by Spark, and by other engines."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from bench import queries
 from bench.harness import Bench, Case, step
-from bench.tpch import compare, print_comparison
 from sparkext.errors import EnvironmentProblemError
 
 NOTES = """\
@@ -24,20 +24,13 @@ _FOLDER = Path(__file__).parent / "tpcds_queries"
 
 def cases() -> list[Case]:
     """All queries in one table."""
-    return [Case("tpcds.queries", "six queries with hard joins, auto mode against off", _run)]
+    return [Case("tpcds.queries", "six queries with hard joins", _run)]
 
 
 def _run(bench: Bench) -> None:
-    from bench.spark_session import spark_session
-    from sparkext import configure
-
-    folder = ensure_tables(bench)
-    with spark_session(bench.threads, configure) as spark:
-        for path in sorted(folder.glob("*.parquet")):
-            spark.read.parquet(str(path)).createOrReplaceTempView(path.stem)
-        numbers = TINY_QUERIES if bench.tiny else QUERIES
-        rows = [compare(bench, spark, f"q{number:02}", query(number)) for number in numbers]
-    print_comparison(rows)
+    tables = {path.stem: path for path in sorted(ensure_tables(bench).glob("*.parquet"))}
+    numbers = TINY_QUERIES if bench.tiny else QUERIES
+    queries.compare(bench, tables, {f"q{number:02}": query(number) for number in numbers})
 
 
 def query(number: int) -> str:

@@ -32,6 +32,7 @@ _ROWS = {
     "region": 5,
 }
 """At scale factor 1."""
+_SOON_MADE = 0.1
 TABLES = tuple(_ROWS)
 DEFAULT_ROOT = Path(".data") / "tpch"
 
@@ -95,8 +96,9 @@ def _generate(generator: Path, scale_factor: float, folder: Path, lock: int) -> 
     shutil.rmtree(partial, ignore_errors=True)  # we hold the lock: what lies here was left by a killed run
     _say(f"generating TPC-H tables, scale factor {scale_factor:g}, in {folder}")
     try:
-        # On a terminal the generator draws its own progress bars; elsewhere it is silent, so we speak for it.
-        if on_terminal():
+        # On a terminal the generator draws its own progress bars; elsewhere it is silent, so we speak for it. Little
+        # data take it less time than its start, which each table would wait for.
+        if on_terminal() or scale_factor < _SOON_MADE:
             _run(generator, scale_factor, TABLES, partial, lock)
         else:
             _run_by_table(generator, scale_factor, partial, lock)

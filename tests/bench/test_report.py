@@ -13,10 +13,10 @@ from bench import report
 from bench.__main__ import all_cases
 from bench.fit import power_law
 from bench.names import is_scaled
+from bench.queries import CACHED, COLD, DEFAULT, Compared, print_comparison
 from bench.ratios import HINTED, REWRITTEN, SPARK, compared
 from bench.report_page import caption
 from bench.result_files import TINY, Key, merged, read
-from bench.tpch import Compared, print_comparison
 
 FACTS = {"date": "2026-01-01 10:00 UTC", "processor": "made up <fast>", "cores": "2", "packages": "pyspark 4.3.0"}
 
@@ -79,23 +79,23 @@ def test_what_overlaps_is_neither_won_nor_lost(tmp_path: Path) -> None:
         line("hard.graph", "DuckDB", [2.1, 2.4]),
         line("hard.strings", "sparkext, cold", [1.0]),
         line("hard.strings", "Spark, default plan", [4.0]),
-        line("tpch.queries", "sparkext, auto mode", [1.0], part="q03"),
+        line("tpch.queries", "sparkext, cold", [1.0], part="q03"),
         line("tpch.queries", "Spark, default plan", [3.0], part="q03"),
     ]
     path = write(tmp_path / "a.jsonl", lines)
     cold, cached, slow, strings, query = compared(merged([read(path)]))
     assert [row.won for row in (cold, cached, slow, strings, query)] == [False, True, False, True, True]
     assert [row.lost for row in (cold, cached, slow)] == [False, False, True]
-    assert [row.keeps_indexes for row in (cold, cached, query)] == [False, True, True]
+    assert [row.keeps_indexes for row in (cold, cached, query)] == [False, True, False]
     assert report.main([str(path), "--out", str(tmp_path / "out")]) == 0
     page = (tmp_path / "out" / "report.html").read_text()
     tiles = re.findall(r'<div class="tile"><b[^>]*>(.+?)</b><span>(.+?)</span>', page)
     assert [number for number, _ in tiles] == ["3 of 5", "1", "1", "2.0×", "3.0×"]
-    wins, losses, neither, equal, queries = (text for _, text in tiles)
+    wins, losses, neither, equal, whole = (text for _, text in tiles)
     assert wins.startswith("lines are clear wins") and "In 2 of these only Spark took part" in wins
     assert losses.startswith("are clear losses") and neither.startswith("are neither")
     assert equal.endswith("on equal keys, indexes built anew: geometric mean of 3 lines")
-    assert "indexes kept" in queries
+    assert "for whole TPC-H and TPC-DS queries" in whole
 
 
 def test_pictures_say_what_they_were_measured_with(tmp_path: Path) -> None:
@@ -137,10 +137,32 @@ def test_a_scale_factor_stands_where_there_is_one(tmp_path: Path) -> None:
 def test_the_mean_of_queries_is_that_of_what_was_measured(capsys: pytest.CaptureFixture[str]) -> None:
     """Ratios that are rounded first have 0.39 as their mean."""
     seconds = {"q16": (0.728, 2.139), "q72": (4.472, 12.94), "q95": (2.089, 4.358)}
-    print_comparison([Compared("q07", []), *(Compared(name, [1, 2], each) for name, each in seconds.items())])
+    queries = [
+        Compared(name, [1, 2], {COLD: cold, CACHED: cold / 2, DEFAULT: default})
+        for name, (cold, default) in seconds.items()
+    ]
+    print_comparison([Compared("q07", [], {}), *queries])
     said = capsys.readouterr().out
-    assert said.splitlines()[-1] == "geometric mean of the 3 that have another plan: 0.38"
-    assert re.search(r"q16 +1\+2 +0.73 +2.14 +0.34", said) and re.search(r"q07 +none +same plan", said)
+    assert [line.rpartition(", the geometric")[0] for line in said.splitlines()[-2:]] == [
+        "sparkext, cold, over Spark, default plan: 0.38",
+        "sparkext, indexes cached, over Spark, default plan: 0.19",
+    ]
+    assert re.search(r"q16 +1\+2 +0.73 +0.36 +2.14", said) and re.search(r"q07 +none +same plan", said)
+
+
+def test_queries_are_drawn_at_the_largest_scale_with_indexes_built_anew(tmp_path: Path) -> None:
+    lines = [
+        {**line("tpch.queries", name, [1.0], part=part), "scale_factor": scale}
+        for scale, parts in ((1.0, ["q03"]), (3.0, ["q03", "q04"]))
+        for part in parts
+        for name in (COLD, CACHED, DEFAULT, "Spark, broadcast by setting", "DuckDB")
+    ]
+    lines += [line("tpcds.queries", name, [1.0], part="q72") for name in (COLD, DEFAULT)]
+    plots = {plot.name: plot for plot in report.plots(merged([read(write(tmp_path / "a.jsonl", lines))]), [])}
+    tables = [Key("tpch.queries", "q03", 3.0, 2), Key("tpch.queries", "q04", 3.0, 2)]
+    assert plots["queries"].results == (*tables, Key("tpcds.queries", "q72", 1.0, 2))
+    assert plots["queries-engines"].results == tuple(tables)
+    assert set(plots) == {"queries", "queries-engines"}
 
 
 def test_series_are_no_comparisons_of_their_own(tmp_path: Path) -> None:

@@ -22,6 +22,7 @@ from sparkext.spark_bridge import EXTENSION
 HERE = Path(__file__).parent
 PYSPARK = Path(pyspark.__file__).parent
 PACKAGE = Path(sparkext.__file__).parent.parent
+QUICK_START = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 WORKERS = 2
 CASES = 9  # so that a case that is not collected any more is noticed
 
@@ -54,7 +55,12 @@ def test_doctor_as_a_job(tmp_path: Path) -> None:
     job.write_text("from sparkext.doctor import run; raise SystemExit(run())\n")
     with cluster(tmp_path) as (master, _):
         options = ["--master", master, "--jars", str(jar_path()), "--executor-memory", "512m"]
-        settings = {"spark.sql.extensions": EXTENSION, "spark.driver.host": "127.0.0.1", "spark.ui.enabled": "false"}
+        settings = {
+            "spark.sql.extensions": EXTENSION,
+            "spark.driver.host": "127.0.0.1",
+            "spark.ui.enabled": "false",
+            "spark.executor.extraJavaOptions": QUICK_START,
+        }
         options += [part for key, value in settings.items() for part in ("--conf", f"{key}={value}")]
         ran = subprocess.run(
             [str(PYSPARK / "bin" / "spark-submit"), *options, str(job)],
@@ -111,7 +117,8 @@ def daemon(name: str, place: Path, log: Path, *options: str) -> Iterator[None]:
 def environment(place: Path, **others: str) -> dict[str, str]:
     """This process's environment for one whose files go to `place`, and which finds sparkext from any folder."""
     place.mkdir(exist_ok=True)
-    inherited = {key: value for key, value in os.environ.items() if not key.startswith("SPARK_")}
+    kept = "SPARK_SUBMIT_OPTS"  # how the driver of a test starts quickly
+    inherited = {key: value for key, value in os.environ.items() if key == kept or not key.startswith("SPARK_")}
     path = os.pathsep.join(filter(None, [str(PACKAGE), os.environ.get("PYTHONPATH")]))
     return inherited | {
         "PYTHONPATH": path,
@@ -119,7 +126,7 @@ def environment(place: Path, **others: str) -> dict[str, str]:
         "SPARK_LOCAL_DIRS": str(place),
         "SPARK_LOCAL_IP": "127.0.0.1",
         "SPARK_DAEMON_MEMORY": "256m",
-        "SPARK_DAEMON_JAVA_OPTS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+        "SPARK_DAEMON_JAVA_OPTS": QUICK_START,
         **others,
     }
 

@@ -1,0 +1,197 @@
+"""Whole SQL queries over Parquet files: auto mode, Spark's own plans, also with settings for its joins, and others.
+
+DuckDB and DataFusion take the same text. Polars' SQL lacks what these queries use, and Acero has none.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from statistics import geometric_mean
+from typing import TYPE_CHECKING, NamedTuple
+
+from bench.harness import Bench, Contestant, measure, record, same, verify
+from bench.result_rows import ResultRows
+from bench.spark_session import make_look_changed, spark_session
+from bench.text_table import text_table
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from pyspark.sql.types import StructType
+
+NOTES = """\
+Measured: from listing the Parquet files and asking for the plan of a query until every row of its result is in Python,
+a few hundred at most. Cold: whatever a pipeline reads and indexes is read and indexed anew; cached: indexes of files
+are those of the last run, and build sides that Spark computes are indexed again all the same. Spark's other plans are
+those that its settings make: broadcast joins for sides of up to half a gibibyte, or shuffled hash joins; of these
+the one that was fastest in the warm-up is timed. All take turns, with as many threads; files are in the page cache.
+Only queries of which auto mode plans a join are timed: others have the same plan with the mode off."""
+
+COLD, CACHED, DEFAULT = "sparkext, cold", "sparkext, indexes cached", "Spark, default plan"
+Ask = Callable[[str], ResultRows]
+"""The rows of a query."""
+
+_SETTINGS = {
+    "Spark, broadcast by setting": {"spark.sql.autoBroadcastJoinThreshold": "512m"},
+    "Spark, shuffled hash by setting": {
+        "spark.sql.join.preferSortMergeJoin": "false",
+        "spark.sql.adaptive.maxShuffledHashJoinLocalMapThreshold": "512m",
+    },
+}
+_BY_SETTING = "Spark, by setting"
+
+
+class Compared(NamedTuple):
+    """One query: the joins of each of its pipelines, and everyone's median seconds; none where the plan is the same."""
+
+    name: str
+    joins: Sequence[int]
+    seconds: Mapping[str, float]
+
+    def ratio(self, ours: str) -> float:
+        """How many times as long as Spark's default plan."""
+        return self.seconds[ours] / self.seconds[DEFAULT]
+
+
+class SparkQueries:
+    """A session with the extension, and the files that are its tables."""
+
+    def __init__(self, spark: SparkSession, tables: Mapping[str, Path]) -> None:
+        self._spark, self._tables = spark, tables
+        self._schemas: dict[str, StructType] = {}
+
+    def contestants(self, text: str, settings: bool = True) -> list[Contestant]:
+        """Auto mode and the default plan for one query, and the plans of `settings`."""
+        return [
+            same(COLD, partial(self._rows, text, cold=True), ours=True),
+            same(CACHED, partial(self._rows, text), ours=True),
+            same(DEFAULT, partial(self._rows, text, mode="off")),
+            *(
+                same(name, partial(self._rows, text, mode="off", settings=each), group=_BY_SETTING)
+                for name, each in (_SETTINGS.items() if settings else ())
+            ),
+        ]
+
+    def planned_joins(self, text: str) -> list[int]:
+        """The number of joins in each pipeline that auto mode plans."""
+        from sparkext import spark_bridge
+
+        for name, path in _named_in(text, self._tables).items():
+            self._view(name, path)
+        with self._set({"spark.sparkext.mode": "auto"}):
+            return [len(joins) for joins, _ in spark_bridge.planned_runs(self._spark.sql(text))]
+
+    def _rows(
+        self, text: str, cold: bool = False, mode: str = "auto", settings: Mapping[str, str] | None = None
+    ) -> ResultRows:
+        for name, path in _named_in(text, self._tables).items():
+            if cold:
+                make_look_changed(path)
+            self._view(name, path)  # of the file as it is now
+        with self._set({"spark.sparkext.mode": mode, **(settings or {})}):
+            return ResultRows(self._spark.sql(text).collect())
+
+    def _view(self, name: str, path: Path) -> None:
+        reader = self._spark.read
+        if name in self._schemas:
+            reader = reader.schema(self._schemas[name])
+        table = reader.parquet(str(path))
+        table.createOrReplaceTempView(name)
+        self._schemas.setdefault(name, table.schema)
+
+    @contextmanager
+    def _set(self, settings: Mapping[str, str]) -> Iterator[None]:
+        for key, value in settings.items():
+            self._spark.conf.set(key, value)
+        try:
+            yield
+        finally:
+            for key in settings:
+                self._spark.conf.unset(key)
+
+
+def compare(bench: Bench, tables: Mapping[str, Path], texts: Mapping[str, str]) -> None:
+    """Check, time and report queries by their names. On tiny data none is left out, though few have another plan."""
+    from sparkext import configure
+
+    others = {"DuckDB": duckdb(tables, bench.threads), "DataFusion": datafusion(tables, bench.threads)}
+    queries = []
+    with spark_session(bench.threads, configure) as spark:
+        asked = SparkQueries(spark, tables)
+        for name, text in texts.items():
+            joins = asked.planned_joins(text)
+            seconds = {}
+            if joins or bench.tiny:
+                engines = [same(engine, partial(ask, text)) for engine, ask in others.items()]
+                seconds = timed(bench, name, [*asked.contestants(text), *engines])
+            queries.append(Compared(name, joins, seconds))
+    print_comparison(queries)
+
+
+def timed(bench: Bench, name: str, contestants: Sequence[Contestant], **values: str) -> dict[str, float]:
+    """Check and time one query; median seconds by contestant, of a group by its name."""
+    verify(contestants)
+    timings = measure(bench, contestants)
+    record(bench, timings, 0, part=name, **values)
+    return {timing.contestant.group or timing.contestant.name: timing.median for timing in timings}
+
+
+def print_comparison(queries: Sequence[Compared]) -> None:
+    """Show the seconds of all queries, and the means of those that have another plan, of ratios as they are."""
+    names = list(next((query.seconds for query in queries if query.seconds), {}))
+    table = [
+        [query.name, "+".join(map(str, query.joins)) or "none", *(f"{query.seconds[name]:.2f}" for name in names)]
+        if query.seconds
+        else [query.name, "none", "same plan", *[""] * (len(names) - 1)]
+        for query in queries
+    ]
+    print(text_table(["query", "pipelines", *names], table))
+    another = [query for query in queries if query.seconds and query.joins]
+    for ours in (COLD, CACHED) if another else ():
+        mean = geometric_mean([query.ratio(ours) for query in another])
+        print(f"{ours}, over {DEFAULT}: {mean:.2f}, the geometric mean of the {len(another)} that have another plan")
+
+
+def duckdb(tables: Mapping[str, Path], threads: int) -> Ask:
+    """DuckDB; its database is opened before the clock starts, as sessions and thread pools of the others are."""
+    from bench.competitors import duckdb_connection
+
+    connection = duckdb_connection(threads)
+    connection.execute("SET default_null_order = 'nulls_first_on_asc_last_on_desc'")  # as Spark's is
+
+    def rows(text: str) -> ResultRows:
+        for name, path in _named_in(text, tables).items():
+            connection.execute(f"CREATE OR REPLACE VIEW {name} AS SELECT * FROM read_parquet('{path}')")
+        return ResultRows(connection.execute(text).fetchall())
+
+    return rows
+
+
+def datafusion(tables: Mapping[str, Path], threads: int) -> Ask:
+    """DataFusion with as many partitions as threads, and filters pushed into its reader of Parquet."""
+    import datafusion as engine
+
+    config = (
+        engine.SessionConfig()
+        .with_target_partitions(threads)
+        .set("datafusion.execution.parquet.pushdown_filters", "true")
+        .set("datafusion.sql_parser.default_null_ordering", "nulls_min")  # as Spark's is
+    )
+
+    def rows(text: str) -> ResultRows:
+        context = engine.SessionContext(config)
+        for name, path in _named_in(text, tables).items():
+            context.register_parquet(name, str(path))
+        table = context.sql(text).to_arrow_table()
+        return ResultRows(zip(*(column.to_pylist() for column in table.columns), strict=True))
+
+    return rows
+
+
+def _named_in(text: str, tables: Mapping[str, Path]) -> dict[str, Path]:
+    """The tables whose names occur in a query."""
+    words = set(re.findall(r"\w+", text))
+    return {name: path for name, path in tables.items() if name in words}
