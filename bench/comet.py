@@ -39,9 +39,9 @@ Measured: as in hard. Comet {COMET} has no jar for Spark 4.1 or later, so it run
 the installed one: two sessions in two processes that take turns, with the same files, cores and heap. Comet's settings
 are those of its guides: its plugin and shuffle manager, as much memory off the heap as on it, and sort-merge joins
 replaced by hash joins, or one hint on all build sides, where that was faster in the warm-up; of Spark's hinted plans,
-too, the one that was fastest then is timed. That its operators run is checked: all joins of a chain, and at least one
-of a query. The same session with Comet switched off shows what the other version of Spark makes of it. Queries are
-measured as in tpch, without hints.
+too, the one that was fastest then is timed. Queries are measured as in tpch: Comet has no hints there, but broadcast
+joins by the same setting. That its operators run is checked: all joins of a chain, and any operator of a query. The
+same session with Comet switched off shows what the other version of Spark makes of it.
 `python -m bench.comet --install` fetches what is needed; these cases run only when they are named."""
 
 SETTINGS = {
@@ -75,14 +75,19 @@ class _Form:
         return self.conf["spark.comet.enabled"] == "true"
 
 
-_ON = {"spark.comet.enabled": "true", "spark.comet.exec.replaceSortMergeJoin": "false"}
+_BROADCAST = "spark.sql.autoBroadcastJoinThreshold"
+_ON = {"spark.comet.enabled": "true", "spark.comet.exec.replaceSortMergeJoin": "false", _BROADCAST: "10m"}
 _REPLACED = {**_ON, "spark.comet.exec.replaceSortMergeJoin": "true"}
 _OFF = {**_ON, "spark.comet.enabled": "false"}
-FORMS = (
+_UNHINTED = (
     _Form("Comet, default plan", "", _ON, "Comet"),
     _Form("Comet, hash for sort-merge joins", "", _REPLACED, "Comet"),
-    *(_Form(f"Comet, {hint.lower()} hints", hint, _ON, "Comet") for hint in hard.HINTS),
     _Form("Spark 3.5, default plan", "", _OFF, ""),
+)
+CHAIN_FORMS = (*_UNHINTED, *(_Form(f"Comet, {hint.lower()} hints", hint, _ON, "Comet") for hint in hard.HINTS))
+QUERY_FORMS = (
+    *_UNHINTED,
+    _Form("Comet, broadcast by setting", "", {**_REPLACED, _BROADCAST: queries.BROADCAST_UP_TO}, "Comet"),
 )
 
 
@@ -126,11 +131,7 @@ def _run_queries(bench: Bench) -> None:
         asked = queries.SparkQueries(spark, tables)
         for name, text in tpch.texts(bench).items():
             if joins := asked.planned_joins(text):
-                others = [
-                    same(form.name, partial(_rows, ask, form, text), group=form.group)
-                    for form in FORMS
-                    if not form.hint
-                ]
+                others = [same(form.name, partial(_rows, ask, form, text), group=form.group) for form in QUERY_FORMS]
                 contestants = [*asked.contestants(text, settings=False), *others]
                 compared.append(queries.Compared(name, joins, queries.timed(bench, name, contestants, **VERSIONS)))
     queries.print_comparison(compared)
@@ -152,7 +153,7 @@ def _compete(bench: Bench, chain: Chain, paths: Paths) -> None:
         spark_session(bench.threads, configure, **{"spark.sparkext.mode": "hint"}) as spark,
         _comet_session(bench, {name: str(paths[name]) for name in chain.tables}) as ask,
     ):
-        others = [_contestant(form, chain, ask) for form in FORMS]
+        others = [_contestant(form, chain, ask) for form in CHAIN_FORMS]
         contestants = [*hard.spark_contestants(spark, chain, paths, group="hinted"), *others]
         print(f"all agree on {verify(contestants)}")
         rows = spark.read.parquet(str(paths[chain.probe])).count()
@@ -169,7 +170,7 @@ def _is_here() -> bool:
 def _contestant(form: _Form, chain: Chain, ask: Ask) -> Contestant:
     def run() -> object:
         answer = ask({"sql": chain.sql(form.hint), "conf": form.conf})
-        if answer["native"] != (answer["joins"] if form.uses_comet else 0):
+        if answer["native_joins"] != (answer["joins"] if form.uses_comet else 0):
             raise AssertionError(f"{form.name} has another plan:\n{answer['plan']}")
         [row] = answer["rows"]
         return tuple(row)

@@ -48,9 +48,14 @@ def _answered(spark: SparkSession, question: dict[str, Any], tables: dict[str, s
     frame = spark.sql(question["sql"])
     rows = [[_plain(value) for value in row] for row in frame.collect()]
     plan = str(frame._jdf.queryExecution().executedPlan().toString())
-    joins = [line for line in _final(plan).splitlines() if "Join" in line]
-    native = [line for line in joins if "Comet" in line]
-    return {"rows": rows, "joins": len(joins), "native": len(native), "plan": plan}
+    operators = _final(plan).splitlines()
+    joins = [line for line in operators if "Join" in line]
+    counted = {"joins": len(joins), "native_joins": _native(joins), "native": _native(operators)}
+    return {"rows": rows, "plan": plan, **counted}
+
+
+def _native(operators: list[str]) -> int:
+    return sum("Comet" in line for line in operators)
 
 
 def _final(plan: str) -> str:

@@ -34,8 +34,9 @@ COLD, CACHED, DEFAULT = "sparkext, cold", "sparkext, indexes cached", "Spark, de
 Ask = Callable[[str], ResultRows]
 """The rows of a query."""
 
+BROADCAST_UP_TO = "512m"
 _SETTINGS = {
-    "Spark, broadcast by setting": {"spark.sql.autoBroadcastJoinThreshold": "512m"},
+    "Spark, broadcast by setting": {"spark.sql.autoBroadcastJoinThreshold": BROADCAST_UP_TO},
     "Spark, shuffled hash by setting": {
         "spark.sql.join.preferSortMergeJoin": "false",
         "spark.sql.adaptive.maxShuffledHashJoinLocalMapThreshold": "512m",
