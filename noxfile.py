@@ -19,7 +19,11 @@ nox.options.error_on_missing_interpreters = False  # also where CI is set: they 
 
 TOOLS = ("setuptools>=77", "pytest>=8.3", "pytest-timeout", "hypothesis", "psutil")
 
-LARGE = tuple(f"tests/spark/test_{name}.py" for name in ("equivalence", "edges", "local_build_sides"))
+LARGE = (
+    "tests/spark/test_equivalence.py",
+    "tests/spark/test_edges.py",
+    "tests/spark/test_local_build_sides.py::test_all_kinds_of_join",
+)
 SMALL = (
     "tests/spark/test_equivalence.py::test_every_alias_means_what_spark_means",
     "tests/spark/test_equivalence.py::test_payload_of_every_type",
