@@ -149,7 +149,7 @@ def print_comparison(queries: Sequence[Compared]) -> None:
         else [query.name, "none", "same plan", *[""] * (len(names) - 1)]
         for query in queries
     ]
-    print(text_table(["query", "pipelines", *names], table))
+    print(text_table(["query", "pipelines", *(names or ["seconds"])], table))
     another = [query for query in queries if query.seconds and query.joins]
     for ours in (COLD, CACHED) if another else ():
         mean = geometric_mean([query.ratio(ours) for query in another])

@@ -150,6 +150,13 @@ def test_the_mean_of_queries_is_that_of_what_was_measured(capsys: pytest.Capture
     assert re.search(r"q16 +1\+2 +0.73 +0.36 +2.14", said) and re.search(r"q07 +none +same plan", said)
 
 
+def test_queries_without_another_plan_have_no_mean(capsys: pytest.CaptureFixture[str]) -> None:
+    print_comparison([Compared(name, [], {}) for name in ("q01", "q02")])
+    assert [line.split() for line in capsys.readouterr().out.splitlines()[2:]] == [
+        [name, "none", "same", "plan"] for name in ("q01", "q02")
+    ]
+
+
 def test_queries_are_drawn_at_the_largest_scale_with_indexes_built_anew(tmp_path: Path) -> None:
     lines = [
         {**line("tpch.queries", name, [1.0], part=part), "scale_factor": scale}
