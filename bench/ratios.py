@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 
 from bench.result_files import Key, Timed
 
 SPARK, HINTED, REWRITTEN = "Spark, default plan", "Spark, hinted", "Spark, rewritten"
-SPARKS = frozenset((SPARK, HINTED, REWRITTEN, "Spark 3.5"))
-"""Plans of Spark's own: nothing is installed for them."""
+IN_SPARK = frozenset((SPARK, HINTED, REWRITTEN, "Spark 3.5", "Comet"))
+"""Plans of Spark's own, and of an accelerator for it: the others run without Spark."""
 
 
 @dataclass(frozen=True)
@@ -50,11 +50,6 @@ class Row:
     def lost(self) -> bool:
         """Whether the slowest run of some competitor is faster than our fastest one."""
         return any(ratio.high < 1 for ratio in self.ratios)
-
-    @property
-    def only_spark(self) -> bool:
-        """Whether no other engine took part."""
-        return all(ratio.engine in SPARKS for ratio in self.ratios)
 
     @property
     def keeps_indexes(self) -> bool:
@@ -105,3 +100,18 @@ def _ratio(name: str, other: Timed, ours: Timed) -> Ratio:
         min(other.seconds) / max(ours.seconds),
         max(other.seconds) / min(ours.seconds),
     )
+
+
+def within_spark(found: Sequence[Row]) -> list[Row]:
+    """The rows with those competitors that run in Spark, as far as they have any."""
+    return _only(found, lambda engine: engine in IN_SPARK)
+
+
+def without_spark(found: Sequence[Row]) -> list[Row]:
+    """The rows with those competitors that run without Spark, as far as they have any."""
+    return _only(found, lambda engine: engine not in IN_SPARK)
+
+
+def _only(found: Sequence[Row], wanted: Callable[[str], bool]) -> list[Row]:
+    kept = [Row(row.key, row.ours, tuple(ratio for ratio in row.ratios if wanted(ratio.engine))) for row in found]
+    return [row for row in kept if row.ratios]

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from bench.budget_plot import BUDGETS, budget_plot
 from bench.names import NAMES, QUERIES, is_scaled
 from bench.plots import Plot, growth_plot, memory_plot, ratio_plot
-from bench.ratios import SPARKS, Row, compared
+from bench.ratios import Row, compared, within_spark, without_spark
 from bench.report_page import caption, page
 from bench.result_files import TINY, Key, Results, Timed, merged, read
 from bench.theme import DARK, LIGHT, PAGE, drawn_in, in_page
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 ROOT = Path(__file__).parents[1]
-_IN_SPARK = {*SPARKS, "Comet"}
 _CAPTION_WIDTH = 190
 _GROWTH = {
     "scaling.data": "In memory: three joins, more data",
@@ -100,7 +99,7 @@ def plots(tables: Mapping[Key, Sequence[Timed]], others: Sequence[Mapping[str, A
             " plan that Spark (or an accelerator for it) has for the same rows. “Hinted” is the fastest of the hints"
             " that were tried, “rewritten” another query for the same rows. What is timed includes reading, publishing"
             " and indexing the build sides, but for lines that say “cached”.",
-            _only(beside, _IN_SPARK.__contains__),
+            within_spark(beside),
         ),
         _ratios(
             "queries",
@@ -108,20 +107,20 @@ def plots(tables: Mapping[Key, Sequence[Timed]], others: Sequence[Mapping[str, A
             "TPC-H and TPC-DS queries of which auto mode plans a join, all indexes built anew, at the largest scale"
             " factor in the files. “Hinted” is the faster of two settings: broadcast joins of larger sides, or shuffled"
             " hash joins. Queries that have the same plan with the mode off are not timed.",
-            _only(queries, _IN_SPARK.__contains__),
+            within_spark(queries),
         ),
         _ratios(
             "against-engines",
             "Against other engines",
             "DuckDB, Polars, DataFusion and Acero run without Spark, sparkext within it. Lines that begin with “in"
             " memory” or “from files” have no Spark on either side: all join the same tables in one process.",
-            _only(beside, lambda name: name not in _IN_SPARK),
+            without_spark(beside),
         ),
         _ratios(
             "queries-engines",
             "Whole queries against other engines",
             "The same queries, in engines that run without Spark and need none of its planning.",
-            _only(queries, lambda name: name not in _IN_SPARK),
+            without_spark(queries),
         ),
     ]
     growing = {
@@ -185,12 +184,6 @@ def _largest(found: Sequence[Row]) -> list[Row]:
     for row in found:
         most[row.key.case] = max(row.key.scale_factor, most.get(row.key.case, 0.0))
     return [row for row in found if row.key.scale_factor == most[row.key.case]]
-
-
-def _only(found: Sequence[Row], wanted: Callable[[str], bool]) -> list[Row]:
-    """The rows with these competitors only, as far as they have any."""
-    kept = [Row(row.key, row.ours, tuple(ratio for ratio in row.ratios if wanted(ratio.engine))) for row in found]
-    return [row for row in kept if row.ratios]
 
 
 def labels(keys: Sequence[Key]) -> Callable[[Row], str]:

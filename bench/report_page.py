@@ -8,7 +8,7 @@ from statistics import geometric_mean, median
 
 from bench.names import QUERIES
 from bench.plots import Plot
-from bench.ratios import SPARK, Ratio, Row, compared
+from bench.ratios import SPARK, Ratio, Row, compared, within_spark, without_spark
 from bench.result_files import Key, Results, Timed
 from bench.theme import DARK, LIGHT, variables
 
@@ -112,19 +112,23 @@ def _beside(timed: Timed) -> str:
 def _tiles(found: Sequence[Row]) -> str:
     if not found:
         return ""
-    won = [row for row in found if row.won]
-    lost = [row for row in found if row.lost]
-    alone = sum(row.only_spark for row in won)
-    among = f" In {alone} of these only Spark took part, with plans of its own." if alone else ""
-    tiles = [
-        (
-            f"{len(won)} of {len(found)}",
-            "lines are clear wins: the slowest run of sparkext is faster than the fastest of every other." + among,
-            "win",
-        ),
-        (str(len(lost)), "are clear losses: some other's slowest run is faster than the fastest of sparkext", "lose"),
-        (str(len(found) - len(won) - len(lost)), "are neither: runs overlap with those of some other", "level"),
-    ]
+    tiles = []
+    if in_spark := within_spark(found):
+        won, lost, level = _verdicts(in_spark)
+        tiles += [
+            (
+                f"{won} of {len(in_spark)}",
+                "lines are clear wins within Spark: the slowest run of sparkext is faster than the fastest of every"
+                " plan of Spark's own, and of an accelerator for it",
+                "win",
+            ),
+            (str(lost), "are clear losses: the slowest run of such a plan is faster than the fastest of ours", "lose"),
+            (str(level), "are neither: runs overlap with those of such a plan", "level"),
+        ]
+    if beside := without_spark(found):
+        won, lost, level = _verdicts(beside)
+        text = f"lines are clear wins against engines that run without Spark; {lost} are clear losses, {level} neither"
+        tiles.append((f"{won} of {len(beside)}", text, "win" if won > lost else "lose"))
     groups = {
         "on equal keys, indexes built anew": [
             row for row in found if row.key.suite != "ordered" and row.key.case not in QUERIES and not row.keeps_indexes
@@ -147,6 +151,12 @@ def _tiles(found: Sequence[Row]) -> str:
         f'<div class="tile"><b class="{mark}">{value}</b><span>{text}</span></div>' for value, text, mark in tiles
     )
     return f'<div class="tiles">{cells}</div>'
+
+
+def _verdicts(found: Sequence[Row]) -> tuple[int, int, int]:
+    """How many are clear wins, clear losses, and neither."""
+    won, lost = sum(row.won for row in found), sum(row.lost for row in found)
+    return won, lost, len(found) - won - lost
 
 
 def _figure(plot: Plot, svg: str, files: Sequence[Results]) -> str:
