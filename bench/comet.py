@@ -25,12 +25,14 @@ from bench.chains import Chain, Paths
 from bench.end_to_end import AGGREGATE_COLUMNS, SUMMED
 from bench.generated import written
 from bench.harness import Bench, Case, Contestant, measure, report, same, step, verify
+from bench.queries import named_in
 from bench.result_rows import ResultRows
 from bench.spark_session import heap_mib, spark_session
 
 COMET, SPARK = "0.12.0", "3.5.7"
 VERSIONS = {"comet": COMET, "comet_spark": SPARK}
-HOME = Path(__file__).parents[1] / ".data" / "comet"
+ROOT = Path(__file__).parents[1]
+HOME = ROOT / ".data" / "comet"
 _JAR = f"comet-spark-spark3.5_2.12-{COMET}.jar"
 _URL = f"https://repo1.maven.org/maven2/org/apache/datafusion/comet-spark-spark3.5_2.12/{COMET}/{_JAR}"
 
@@ -126,19 +128,20 @@ def _run_queries(bench: Bench) -> None:
     compared = []
     with (
         spark_session(bench.threads, configure) as spark,
-        _comet_session(bench, {name: str(path) for name, path in tables.items()}) as ask,
+        _comet_session(bench) as ask,
     ):
         asked = queries.SparkQueries(spark, tables)
         for name, text in tpch.texts(bench).items():
             if joins := asked.planned_joins(text):
-                others = [same(form.name, partial(_rows, ask, form, text), group=form.group) for form in QUERY_FORMS]
+                rows = partial(_rows, ask, text, named_in(text, tables))
+                others = [same(form.name, partial(rows, form), group=form.group) for form in QUERY_FORMS]
                 contestants = [*asked.contestants(text, settings=False), *others]
                 compared.append(queries.Compared(name, joins, queries.timed(bench, name, contestants, **VERSIONS)))
     queries.print_comparison(compared)
 
 
-def _rows(ask: Ask, form: _Form, text: str) -> ResultRows:
-    answer = ask({"sql": text, "conf": form.conf})
+def _rows(ask: Ask, text: str, tables: Paths, form: _Form) -> ResultRows:
+    answer = ask(_question(text, tables, form))
     if (answer["native"] > 0) != form.uses_comet:
         raise AssertionError(f"{form.name} has another plan:\n{answer['plan']}")
     return ResultRows(answer["rows"])
@@ -151,9 +154,10 @@ def _compete(bench: Bench, chain: Chain, paths: Paths) -> None:
         return
     with (
         spark_session(bench.threads, configure, **{"spark.sparkext.mode": "hint"}) as spark,
-        _comet_session(bench, {name: str(paths[name]) for name in chain.tables}) as ask,
+        _comet_session(bench) as ask,
     ):
-        others = [_contestant(form, chain, ask) for form in CHAIN_FORMS]
+        tables = {name: paths[name] for name in chain.tables}
+        others = [_contestant(form, chain, tables, ask) for form in CHAIN_FORMS]
         contestants = [*hard.spark_contestants(spark, chain, paths, group="hinted"), *others]
         print(f"all agree on {verify(contestants)}")
         rows = spark.read.parquet(str(paths[chain.probe])).count()
@@ -167,9 +171,9 @@ def _is_here() -> bool:
     return found
 
 
-def _contestant(form: _Form, chain: Chain, ask: Ask) -> Contestant:
+def _contestant(form: _Form, chain: Chain, tables: Paths, ask: Ask) -> Contestant:
     def run() -> object:
-        answer = ask({"sql": chain.sql(form.hint), "conf": form.conf})
+        answer = ask(_question(chain.sql(form.hint), tables, form))
         if answer["native_joins"] != (answer["joins"] if form.uses_comet else 0):
             raise AssertionError(f"{form.name} has another plan:\n{answer['plan']}")
         [row] = answer["rows"]
@@ -178,8 +182,13 @@ def _contestant(form: _Form, chain: Chain, ask: Ask) -> Contestant:
     return same(form.name, run, group=form.group)
 
 
+def _question(text: str, tables: Paths, form: _Form) -> dict[str, Any]:
+    """A query, and the files that it names, which the session looks at anew, as the other one does."""
+    return {"sql": text, "conf": form.conf, "tables": {name: str(path) for name, path in tables.items()}}
+
+
 @contextmanager
-def _comet_session(bench: Bench, tables: Mapping[str, str]) -> Iterator[Ask]:
+def _comet_session(bench: Bench) -> Iterator[Ask]:
     """Start the other Spark; yields a function that sends it a query and returns what it answers."""
     heap = f"{heap_mib()}m"
     settings = {
@@ -190,10 +199,14 @@ def _comet_session(bench: Bench, tables: Mapping[str, str]) -> Iterator[Ask]:
         "spark.jars": str(HOME / _JAR),
         "spark.driver.extraClassPath": str(HOME / _JAR),
     }
-    script = Path(__file__).with_name("comet_session.py")
     with (HOME / "session.log").open("w") as log:
         process = subprocess.Popen(
-            [str(_python(HOME)), str(script)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True
+            [str(_python(HOME)), "-m", "bench.comet_session"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=log,
+            text=True,
+            cwd=ROOT,
         )
     assert process.stdin is not None and process.stdout is not None
     stdin, stdout = process.stdin, process.stdout
@@ -208,7 +221,7 @@ def _comet_session(bench: Bench, tables: Mapping[str, str]) -> Iterator[Ask]:
 
     try:
         with step(f"starting Spark {SPARK} with Comet {COMET}"):
-            ask({"settings": settings, "tables": tables})
+            ask({"settings": settings})
         yield ask
     finally:
         stdin.close()

@@ -1,6 +1,6 @@
 """The other Spark of the comet suite, in a process of its own: queries come in as JSON lines, answers go out as such.
 
-It runs in an environment that has PySpark 3.5 and nothing of this package.
+It runs in an environment that has PySpark 3.5 and what Python brings along: it imports no more than that.
 """
 
 from __future__ import annotations
@@ -8,9 +8,9 @@ from __future__ import annotations
 import json
 import os
 import sys
-from datetime import date
-from decimal import Decimal
 from typing import TYPE_CHECKING, Any
+
+from bench.result_rows import plain
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -25,7 +25,7 @@ def main() -> None:
     spark = _started(first["settings"])
     _say(answers, {"version": spark.version})
     for line in sys.stdin:
-        _say(answers, _answered(spark, json.loads(line), first["tables"]))
+        _say(answers, _answered(spark, json.loads(line)))
     spark.stop()
 
 
@@ -40,13 +40,13 @@ def _started(settings: dict[str, str]) -> SparkSession:
     return spark
 
 
-def _answered(spark: SparkSession, question: dict[str, Any], tables: dict[str, str]) -> dict[str, Any]:
+def _answered(spark: SparkSession, question: dict[str, Any]) -> dict[str, Any]:
     for key, value in question["conf"].items():
         spark.conf.set(key, value)
-    for name, path in tables.items():
+    for name, path in question["tables"].items():
         spark.read.parquet(path).createOrReplaceTempView(name)
     frame = spark.sql(question["sql"])
-    rows = [[_plain(value) for value in row] for row in frame.collect()]
+    rows = [[plain(value) for value in row] for row in frame.collect()]
     plan = str(frame._jdf.queryExecution().executedPlan().toString())
     operators = _final(plan).splitlines()
     joins = [line for line in operators if "Join" in line]
@@ -61,13 +61,6 @@ def _native(operators: list[str]) -> int:
 def _final(plan: str) -> str:
     """What ran: an adaptive plan shows what was planned at first as well."""
     return plan.partition("== Initial Plan ==")[0]
-
-
-def _plain(value: Any) -> Any:
-    """What JSON holds: whole decimals stay exact."""
-    if isinstance(value, Decimal):
-        return int(value) if value == value.to_integral_value() else float(value)
-    return value.isoformat() if isinstance(value, date) else value
 
 
 def _say(stream: Any, answer: dict[str, Any]) -> None:

@@ -20,7 +20,6 @@ from bench.text_table import text_table
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-    from pyspark.sql.types import StructType
 
 NOTES = """\
 Measured: from listing the Parquet files and asking for the plan of a query until every row of its result is in Python,
@@ -62,7 +61,6 @@ class SparkQueries:
 
     def __init__(self, spark: SparkSession, tables: Mapping[str, Path]) -> None:
         self._spark, self._tables = spark, tables
-        self._schemas: dict[str, StructType] = {}
 
     def contestants(self, text: str, settings: bool = True) -> list[Contestant]:
         """Auto mode and the default plan for one query, and the plans of `settings`."""
@@ -80,28 +78,23 @@ class SparkQueries:
         """The number of joins in each pipeline that auto mode plans."""
         from sparkext import spark_bridge
 
-        for name, path in _named_in(text, self._tables).items():
-            self._view(name, path)
+        self._look_at_files(text)
         with self._set({"spark.sparkext.mode": "auto"}):
             return [len(joins) for joins, _ in spark_bridge.planned_runs(self._spark.sql(text))]
 
     def _rows(
         self, text: str, cold: bool = False, mode: str = "auto", settings: Mapping[str, str] | None = None
     ) -> ResultRows:
-        for name, path in _named_in(text, self._tables).items():
-            if cold:
-                make_look_changed(path)
-            self._view(name, path)  # of the file as it is now
+        self._look_at_files(text, cold)
         with self._set({"spark.sparkext.mode": mode, **(settings or {})}):
             return ResultRows(self._spark.sql(text).collect())
 
-    def _view(self, name: str, path: Path) -> None:
-        reader = self._spark.read
-        if name in self._schemas:
-            reader = reader.schema(self._schemas[name])
-        table = reader.parquet(str(path))
-        table.createOrReplaceTempView(name)
-        self._schemas.setdefault(name, table.schema)
+    def _look_at_files(self, text: str, cold: bool = False) -> None:
+        """Make views anew, of files as they are now; `cold`: as if they had been written anew."""
+        for name, path in named_in(text, self._tables).items():
+            if cold:
+                make_look_changed(path)
+            self._spark.read.parquet(str(path)).createOrReplaceTempView(name)
 
     @contextmanager
     def _set(self, settings: Mapping[str, str]) -> Iterator[None]:
@@ -164,7 +157,7 @@ def duckdb(tables: Mapping[str, Path], threads: int) -> Ask:
     connection.execute("SET default_null_order = 'nulls_first_on_asc_last_on_desc'")  # as Spark's is
 
     def rows(text: str) -> ResultRows:
-        for name, path in _named_in(text, tables).items():
+        for name, path in named_in(text, tables).items():
             connection.execute(f"CREATE OR REPLACE VIEW {name} AS SELECT * FROM read_parquet('{path}')")
         return ResultRows(connection.execute(text).fetchall())
 
@@ -184,7 +177,7 @@ def datafusion(tables: Mapping[str, Path], threads: int) -> Ask:
 
     def rows(text: str) -> ResultRows:
         context = engine.SessionContext(config)
-        for name, path in _named_in(text, tables).items():
+        for name, path in named_in(text, tables).items():
             context.register_parquet(name, str(path))
         table = context.sql(text).to_arrow_table()
         return ResultRows(zip(*(column.to_pylist() for column in table.columns), strict=True))
@@ -192,7 +185,7 @@ def datafusion(tables: Mapping[str, Path], threads: int) -> Ask:
     return rows
 
 
-def _named_in(text: str, tables: Mapping[str, Path]) -> dict[str, Path]:
+def named_in(text: str, tables: Mapping[str, Path]) -> dict[str, Path]:
     """The tables whose names occur in a query."""
     words = set(re.findall(r"\w+", text))
     return {name: path for name, path in tables.items() if name in words}

@@ -19,7 +19,7 @@ class ResultRows:
     """
 
     def __init__(self, rows: Iterable[Sequence[Any]]) -> None:
-        self._rows = sorted((tuple(map(_plain, row)) for row in rows), key=_place)
+        self._rows = sorted((tuple(map(plain, row)) for row in rows), key=_place)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, ResultRows):
@@ -36,7 +36,8 @@ class ResultRows:
         return f"{len(self._rows)} rows: {shown}{', …' * (len(self._rows) > 3)}"
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
+    """What JSON holds: whole decimals stay exact."""
     if isinstance(value, Decimal):
         return int(value) if value == value.to_integral_value() else float(value)
     return value.isoformat() if isinstance(value, date) else value
