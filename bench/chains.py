@@ -7,7 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from bench.competitors import Query
 
 Answer = tuple[int, ...]
 Paths = Mapping[str, Path]
@@ -37,27 +42,26 @@ class Chain:
 
 def engines(chain: Chain, paths: Paths, threads: int) -> dict[str, Callable[[], Answer]]:
     """The other engines by name. Each reads the files anew whenever it is asked, as Spark does in its session."""
+    from bench.competitors import datafusion_queries
+
     return {
         "DuckDB": duckdb(chain.sql(), paths, threads),
         "Polars": lambda: polars(chain, paths),
-        "DataFusion": lambda: datafusion(chain, paths, threads),
+        "DataFusion": partial(_one_row, datafusion_queries(threads), chain.sql(), paths),
         "Acero": lambda: acero(chain, paths, threads),
     }
 
 
 def duckdb(query: str, paths: Paths, threads: int) -> Callable[[], Answer]:
-    """DuckDB; its database is opened before the clock starts, as sessions and thread pools of the others are."""
-    from bench.competitors import duckdb_connection
+    """DuckDB, asked for one row."""
+    from bench.competitors import duckdb_queries
 
-    connection = duckdb_connection(threads)
+    return partial(_one_row, duckdb_queries(threads), query, paths)
 
-    def run() -> Answer:
-        for name, path in paths.items():
-            connection.execute(f"CREATE OR REPLACE VIEW {name} AS SELECT * FROM read_parquet('{path}')")
-        [row] = connection.execute(query).fetchall()
-        return tuple(map(int, row))
 
-    return run
+def _one_row(ask: Query, query: str, paths: Paths) -> Answer:
+    [row] = ask(query, paths)
+    return tuple(map(int, row))
 
 
 def polars(chain: Chain, paths: Paths) -> Answer:
@@ -77,22 +81,6 @@ def polars(chain: Chain, paths: Paths) -> Answer:
     sums = [engine.col(column).sum().alias(f"sum_{column}") for column in chain.sums]
     [row] = query.select(engine.len().alias("n"), *sums).collect(engine="streaming").rows()
     return tuple(row)
-
-
-def datafusion(chain: Chain, paths: Paths, threads: int) -> Answer:
-    """DataFusion with as many partitions as threads, and filters pushed into its reader of Parquet."""
-    import datafusion as engine
-
-    config = (
-        engine.SessionConfig()
-        .with_target_partitions(threads)
-        .set("datafusion.execution.parquet.pushdown_filters", "true")
-    )
-    context = engine.SessionContext(config)
-    for name in chain.tables:
-        context.register_parquet(name, str(paths[name]))
-    [batch] = [batch for batch in context.sql(chain.sql()).collect() if batch.num_rows]
-    return tuple(int(column[0].as_py()) for column in batch.columns)
 
 
 def acero(chain: Chain, paths: Paths, threads: int) -> Answer:

@@ -6,7 +6,7 @@ own form then: what is timed is the joins, the building of hash tables, and the 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,8 @@ import pyarrow as pa
 from bench.workloads import Workload
 
 Run = Callable[[], Iterator[pa.RecordBatch]]
+Query = Callable[[str, Mapping[str, Path]], list[tuple[Any, ...]]]
+"""The rows of a query over Parquet files by the names of its tables; they are read anew whenever it is asked."""
 
 
 def _select(workload: Workload) -> str:
@@ -163,3 +165,36 @@ def datafusion(workload: Workload, threads: int, partitioned: bool) -> Run:
             yield batch.to_pyarrow()
 
     return run
+
+
+def duckdb_queries(threads: int) -> Query:
+    """DuckDB, whose database is opened before the clock starts, as sessions and thread pools of the others are."""
+    connection = duckdb_connection(threads)
+    connection.execute("SET default_null_order = 'nulls_first_on_asc_last_on_desc'")  # as Spark's is
+
+    def rows(text: str, tables: Mapping[str, Path]) -> list[tuple[Any, ...]]:
+        for name, path in tables.items():
+            connection.execute(f"CREATE OR REPLACE VIEW {name} AS SELECT * FROM read_parquet('{path}')")
+        return list(connection.execute(text).fetchall())
+
+    return rows
+
+
+def datafusion_queries(threads: int) -> Query:
+    """DataFusion with as many partitions as threads, and filters pushed into its reader of Parquet."""
+    import datafusion as engine
+
+    def rows(text: str, tables: Mapping[str, Path]) -> list[tuple[Any, ...]]:
+        config = (
+            engine.SessionConfig()
+            .with_target_partitions(threads)
+            .set("datafusion.execution.parquet.pushdown_filters", "true")
+            .set("datafusion.sql_parser.default_null_ordering", "nulls_min")  # as Spark's is
+        )
+        context = engine.SessionContext(config)
+        for name, path in tables.items():
+            context.register_parquet(name, str(path))
+        columns = context.sql(text).to_arrow_table().columns
+        return list(zip(*(column.to_pylist() for column in columns), strict=True))
+
+    return rows

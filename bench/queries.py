@@ -6,7 +6,7 @@ DuckDB and DataFusion take the same text. Polars' SQL lacks what these queries u
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -21,6 +21,8 @@ from bench.text_table import text_table
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from bench.competitors import Query
+
 NOTES = """\
 Measured: from listing the Parquet files and asking for the plan of a query until every row of its result is in Python,
 a few hundred at most. Cold: whatever a pipeline reads and indexes is read and indexed anew; cached: indexes of files
@@ -30,8 +32,6 @@ the one that was fastest in the warm-up is timed. All take turns, with as many t
 Only queries of which auto mode plans a join are timed: others have the same plan with the mode off."""
 
 COLD, CACHED, DEFAULT = "sparkext, cold", "sparkext, indexes cached", "Spark, default plan"
-Ask = Callable[[str], ResultRows]
-"""The rows of a query."""
 
 BROADCAST_UP_TO = "512m"
 _SETTINGS = {
@@ -109,9 +109,10 @@ class SparkQueries:
 
 def compare(bench: Bench, tables: Mapping[str, Path], texts: Mapping[str, str]) -> None:
     """Check, time and report queries by their names. On tiny data none is left out, though few have another plan."""
+    from bench.competitors import datafusion_queries, duckdb_queries
     from sparkext import configure
 
-    others = {"DuckDB": duckdb(tables, bench.threads), "DataFusion": datafusion(tables, bench.threads)}
+    others = {"DuckDB": duckdb_queries(bench.threads), "DataFusion": datafusion_queries(bench.threads)}
     queries = []
     with spark_session(bench.threads, configure) as spark:
         asked = SparkQueries(spark, tables)
@@ -119,10 +120,15 @@ def compare(bench: Bench, tables: Mapping[str, Path], texts: Mapping[str, str]) 
             joins = asked.planned_joins(text)
             seconds = {}
             if joins or bench.tiny:
-                engines = [same(engine, partial(ask, text)) for engine, ask in others.items()]
+                files = named_in(text, tables)
+                engines = [same(engine, partial(_rows, query, text, files)) for engine, query in others.items()]
                 seconds = timed(bench, name, [*asked.contestants(text), *engines])
             queries.append(Compared(name, joins, seconds))
     print_comparison(queries)
+
+
+def _rows(query: Query, text: str, files: Mapping[str, Path]) -> ResultRows:
+    return ResultRows(query(text, files))
 
 
 def timed(bench: Bench, name: str, contestants: Sequence[Contestant], **values: str) -> dict[str, float]:
@@ -147,42 +153,6 @@ def print_comparison(queries: Sequence[Compared]) -> None:
     for ours in (COLD, CACHED) if another else ():
         mean = geometric_mean([query.ratio(ours) for query in another])
         print(f"{ours}, over {DEFAULT}: {mean:.2f}, the geometric mean of the {len(another)} that have another plan")
-
-
-def duckdb(tables: Mapping[str, Path], threads: int) -> Ask:
-    """DuckDB; its database is opened before the clock starts, as sessions and thread pools of the others are."""
-    from bench.competitors import duckdb_connection
-
-    connection = duckdb_connection(threads)
-    connection.execute("SET default_null_order = 'nulls_first_on_asc_last_on_desc'")  # as Spark's is
-
-    def rows(text: str) -> ResultRows:
-        for name, path in named_in(text, tables).items():
-            connection.execute(f"CREATE OR REPLACE VIEW {name} AS SELECT * FROM read_parquet('{path}')")
-        return ResultRows(connection.execute(text).fetchall())
-
-    return rows
-
-
-def datafusion(tables: Mapping[str, Path], threads: int) -> Ask:
-    """DataFusion with as many partitions as threads, and filters pushed into its reader of Parquet."""
-    import datafusion as engine
-
-    config = (
-        engine.SessionConfig()
-        .with_target_partitions(threads)
-        .set("datafusion.execution.parquet.pushdown_filters", "true")
-        .set("datafusion.sql_parser.default_null_ordering", "nulls_min")  # as Spark's is
-    )
-
-    def rows(text: str) -> ResultRows:
-        context = engine.SessionContext(config)
-        for name, path in named_in(text, tables).items():
-            context.register_parquet(name, str(path))
-        table = context.sql(text).to_arrow_table()
-        return ResultRows(zip(*(column.to_pylist() for column in table.columns), strict=True))
-
-    return rows
 
 
 def named_in(text: str, tables: Mapping[str, Path]) -> dict[str, Path]:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from extension_checks import assert_like_spark, assert_pipelined, configured, rows_of
+from extension_checks import QUICK_START, assert_like_spark, assert_pipelined, configured, rows_of
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -18,7 +18,6 @@ import sparkext
 
 FOLDERS = [Path(folder) for folder in os.environ["CLUSTER_FOLDERS"].split(os.pathsep)]
 PARTITIONS = 4
-QUICK_START = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 SETTINGS = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",

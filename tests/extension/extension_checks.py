@@ -12,6 +12,8 @@ from pyspark.sql import DataFrame, SparkSession
 from sparkext import declined
 
 MODE = "spark.sparkext.mode"
+QUICK_START = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""How the processes of a small cluster start quickly."""
 
 _PIPELINE = re.compile(r"PipelinedJoin \[(.*?)\] scan=")
 _SPARK_JOIN = re.compile(

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pyspark
 import pytest
+from extension_checks import QUICK_START
 
 import sparkext
 from sparkext.jar import jar_path
@@ -22,7 +23,6 @@ from sparkext.spark_bridge import EXTENSION
 HERE = Path(__file__).parent
 PYSPARK = Path(pyspark.__file__).parent
 PACKAGE = Path(sparkext.__file__).parent.parent
-QUICK_START = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 WORKERS = 2
 CASES = 9  # so that a case that is not collected any more is noticed
 
