@@ -5,7 +5,7 @@
 #   make versions      small suites on other Sparks and Pythons; fetches them, and needs the Pythons
 #   make bench         all benchmarks but those to be named, under an hour; bench/results/run-….jsonl, which git ignores
 #   make bench-quick   that they work, on tiny data, in two minutes; no times
-#   make bench-report  docs/plots: a page and pictures of the results that have a name [RESULTS="file …"]
+#   make bench-report  docs/plots from the results that have a name, and what is won and lost [RESULTS="file …"]
 #   make bench-compare OLD=file NEW=file   what has become slower or faster by more than noise
 #   make bench-comet   fetch Apache DataFusion Comet and a Spark that it runs in, and compare: 450 MB
 #   make study         how operators hand on their rows, under real memory limits: half an hour
@@ -73,7 +73,7 @@ bench-comet: java $(VENV)/.has-bench
 
 study: $(VENV)/.has-bench
 	$(BIN)/python -m bench.study --out bench/results/study.jsonl
-	$(BIN)/python -m bench.study_plots bench/results/study.jsonl docs
+	$(BIN)/python -m bench report
 
 notebook: java $(VENV)/.has-dev
 	$(BIN)/python examples/make_notebook.py

@@ -1,6 +1,6 @@
 """`python -m bench [case …]`: checks answers, then times; every case in a process of its own.
 
-`python -m bench compare OLD NEW` tells what has become slower, `python -m bench report` draws a page of results.
+`python -m bench compare OLD NEW` says what has become slower, `python -m bench report` draws the figures of the pages.
 Exit status: 0, 1 if any answer was wrong or a case failed, 2 for a bad call.
 """
 

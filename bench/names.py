@@ -38,6 +38,20 @@ NAMES = {
     "tpcds.queries": "TPC-DS",
 }
 
+HEADLINES = {
+    "end_to_end.three-joins": "rows from Spark",
+    "scan.one-join": "cold",
+    "scan.three-joins": "cold",
+    "scan.aggregate": "cold",
+    "ordered.points": "cold",
+    "ordered.asof": "cold",
+    "hard.graph": "cold",
+    "hard.skew": "cold",
+    "hard.strings": "cold",
+    "comet.three-joins": "cold",
+}
+"""What the first plot shows: each kind of join once, in this form, at its largest scale factor; losses included."""
+
 QUERIES = ("tpch.queries", "tpcds.queries", "comet.tpch")
 """Cases of whole queries: a table for each query, whose part is its name."""
 

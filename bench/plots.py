@@ -1,53 +1,47 @@
-"""The figures of the report. Each answers one question at a glance, and none hides a case that is lost."""
+"""The figures. Each answers one question at a glance, and none hides a case that is lost."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from bench.fit import power_law
 from bench.ratios import HINTED, REWRITTEN, SPARK, Row, engine
-from bench.result_files import Key, Timed
-from bench.theme import Theme, colour
+from bench.result_files import Timed
+from bench.theme import PAINT
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-MARKS = {
-    SPARK: "o",
-    HINTED: "D",
-    REWRITTEN: ">",
-    "Spark 3.5": "X",
-    "DuckDB": "s",
-    "Polars": "^",
-    "DataFusion": "v",
-    "Acero": "P",
-    "Comet": "h",
+ENGINES = {
+    "sparkext": ("win", "o"),
+    SPARK: ("spark", "o"),
+    HINTED: ("hinted", "D"),
+    REWRITTEN: ("hinted", ">"),
+    "Spark 3.5": ("muted", "X"),
+    "DuckDB": ("duckdb", "s"),
+    "Polars": ("polars", "^"),
+    "DataFusion": ("datafusion", "v"),
+    "Acero": ("acero", "P"),
+    "Comet": ("comet", "h"),
 }
+"""The colour and the mark of each."""
+
+_OTHER = ("muted", "p")
 _TICKS = (0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100, 200, 500)
 _WIDTH = 9.6
 _PALE = 0.4
 _MIB = 2**20
 
 
-@dataclass(frozen=True)
-class Plot:
-    """A figure: the name of its file, its heading, what to read from it, how it is drawn, and which results it shows.
-
-    `results` has the keys of tables, and the names of cases that are no tables.
-    """
-
-    name: str
-    title: str
-    text: str
-    draw: Callable[[Theme], Figure]
-    results: tuple[Key | str, ...]
+def colour(name: str) -> str:
+    """Return the colour of an engine's lines and marks."""
+    return PAINT[ENGINES.get(name, _OTHER)[0]]
 
 
-def ratio_plot(rows: Sequence[Row], label: Callable[[Row], str], theme: Theme) -> Figure:
+def ratio_plot(rows: Sequence[Row], label: Callable[[Row], str]) -> Figure:
     """A bar per case from 1 to the fastest competitor, a mark for every other: right of 1 this package is faster.
 
     A whisker shows how far single runs of both are from the medians; the bar is pale where some of them overlap.
@@ -60,10 +54,10 @@ def ratio_plot(rows: Sequence[Row], label: Callable[[Row], str], theme: Theme) -
     values = [ratio.value for row in ordered for ratio in row.ratios]
     values += [bound for row in ordered for bound in (row.nearest.low, row.nearest.high)]
     low, high = min(0.8, *values) / 1.25, max(1.25, *values) * 1.25
-    axes.axvspan(low, 1, color=theme.lose, alpha=0.07, linewidth=0)
+    axes.axvspan(low, 1, color=PAINT["lose"], alpha=0.07, linewidth=0)
     for place, row in enumerate(ordered):
-        _ratio_row(axes, place, row, theme)
-    axes.axvline(1, color=theme.ink, linewidth=1.2, zorder=3)
+        _ratio_row(axes, place, row)
+    axes.axvline(1, color=PAINT["ink"], linewidth=1.2, zorder=3)
     axes.set_xscale("log")
     axes.set_xlim(low, high)
     axes.set_ylim(-0.7, len(ordered) - 0.3)
@@ -74,20 +68,20 @@ def ratio_plot(rows: Sequence[Row], label: Callable[[Row], str], theme: Theme) -
     axes.set_xticks([tick for tick in _TICKS if low <= tick <= high])
     axes.grid(axis="y", visible=False)
     axes.set_xlabel("◀ sparkext slower   |   sparkext faster ▶      (time of the other / time of sparkext, log scale)")
-    _mark_legend(figure, rows, theme)
+    _mark_legend(figure, rows)
     return figure
 
 
-def _ratio_row(axes: Axes, place: int, row: Row, theme: Theme) -> None:
+def _ratio_row(axes: Axes, place: int, row: Row) -> None:
     near = row.nearest
     level = not row.won and not row.lost
-    shade = theme.win if near.value >= 1 else theme.lose
+    shade = PAINT["win"] if near.value >= 1 else PAINT["lose"]
     axes.barh(place, near.value - 1, left=1, height=0.55, color=shade, alpha=_PALE if level else 0.9, zorder=2)
     axes.errorbar(
         near.value,
         place,
         xerr=[[near.value - near.low], [near.high - near.value]],
-        ecolor=theme.ink,
+        ecolor=PAINT["ink"],
         elinewidth=0.9,
         capsize=2.2,
         capthick=0.9,
@@ -97,10 +91,10 @@ def _ratio_row(axes: Axes, place: int, row: Row, theme: Theme) -> None:
         axes.plot(
             ratio.value,
             place,
-            MARKS.get(ratio.engine, "p"),
+            ENGINES.get(ratio.engine, _OTHER)[1],
             markersize=6.5,
-            color=shade if ratio is near else colour(theme, ratio.engine),
-            markeredgecolor=theme.surface,
+            color=shade if ratio is near else colour(ratio.engine),
+            markeredgecolor=PAINT["surface"],
             markeredgewidth=0.7,
             zorder=4 if ratio is near else 3,
         )
@@ -111,7 +105,7 @@ def _ratio_row(axes: Axes, place: int, row: Row, theme: Theme) -> None:
         transform=axes.get_yaxis_transform(),
         va="center",
         fontsize=8.5,
-        color=theme.muted if level else shade,
+        color=PAINT["muted"] if level else shade,
         fontweight="bold" if row.lost else "normal",
     )
 
@@ -120,23 +114,23 @@ def _times(value: float) -> str:
     return f"{value:.0f}×" if value >= 10 else f"{value:.2f}×" if value < 1 else f"{value:.1f}×"
 
 
-def _mark_legend(figure: Figure, rows: Sequence[Row], theme: Theme) -> None:
+def _mark_legend(figure: Figure, rows: Sequence[Row]) -> None:
     from matplotlib.lines import Line2D
     from matplotlib.patches import Patch
 
     present = {ratio.engine for row in rows for ratio in row.ratios}
     handles = [
-        Line2D([], [], linestyle="", marker=mark, color=colour(theme, name), markersize=6.5, label=name)
-        for name, mark in MARKS.items()
+        Line2D([], [], linestyle="", marker=mark, color=colour(name), markersize=6.5, label=name)
+        for name, (_, mark) in ENGINES.items()
         if name in present
     ]
-    handles.append(Line2D([], [], color=theme.ink, linewidth=0.9, label="fastest to slowest run"))
+    handles.append(Line2D([], [], color=PAINT["ink"], linewidth=0.9, label="fastest to slowest run"))
     if any(not row.won and not row.lost for row in rows):
-        handles.append(Patch(color=theme.win, alpha=_PALE, linewidth=0, label="runs overlap: level"))
+        handles.append(Patch(color=PAINT["win"], alpha=_PALE, linewidth=0, label="runs overlap: level"))
     figure.legend(handles=handles, loc="outside upper left", ncols=len(handles), fontsize=8, handletextpad=0.3)
 
 
-def growth_plot(panels: Mapping[str, Sequence[Timed]], theme: Theme) -> Figure:
+def growth_plot(panels: Mapping[str, Sequence[Timed]]) -> Figure:
     """A panel per case: seconds over size, both logarithmic; the fitted exponents stand below."""
     import matplotlib.pyplot as plt
     from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
@@ -161,7 +155,7 @@ def growth_plot(panels: Mapping[str, Sequence[Timed]], theme: Theme) -> Figure:
                     markersize=4,
                     linewidth=2.2 if first.ours else 1.3,
                     linestyle="-" if threads > 1 else "--",
-                    color=colour(theme, "sparkext" if first.ours else engine(first)),
+                    color=colour("sparkext" if first.ours else engine(first)),
                     label="_",
                     zorder=3 if first.ours else 2,
                 )
@@ -191,15 +185,17 @@ def _curves(timed: Sequence[Timed]) -> dict[str, dict[int, list[Timed]]]:
     return found
 
 
-def memory_plot(lines: Sequence[Mapping[str, Any]], theme: Theme) -> Figure:
+def memory_plot(lines: Sequence[Mapping[str, Any]]) -> Figure:
     """A worker's peak over the fan-out of its join, beside what one morsel's whole result would take."""
     import matplotlib.pyplot as plt
 
     figure, axes = plt.subplots(figsize=(_WIDTH, 3.0), layout="constrained")
     places = range(len(lines))
-    axes.bar(places, [line["peak"] / _MIB for line in lines], width=0.55, color=theme.win, label="highest of a worker")
+    axes.bar(
+        places, [line["peak"] / _MIB for line in lines], width=0.55, color=PAINT["win"], label="highest of a worker"
+    )
     axes.axhline(
-        lines[0]["baseline"] / _MIB, color=theme.muted, linestyle="--", linewidth=1, label="needed without any match"
+        lines[0]["baseline"] / _MIB, color=PAINT["muted"], linestyle="--", linewidth=1, label="needed without any match"
     )
     for place, line in enumerate(lines):
         axes.text(place, line["peak"] / _MIB, f"{line['peak'] / _MIB:.0f}", ha="center", va="bottom")
@@ -210,3 +206,203 @@ def memory_plot(lines: Sequence[Mapping[str, Any]], theme: Theme) -> Figure:
     axes.set_ylim(0, 1.35 * max(line["peak"] for line in lines) / _MIB)
     axes.legend(fontsize=8.5, loc="upper left", ncols=2)
     return figure
+
+
+_BUDGET_TITLES = {
+    "controller.follow.group": "In a control group",
+    "controller.follow.address-space": "In a limited address space",
+}
+_OPERATORS = ("first join", "second join", "third join", "payload")
+_MOST_POINTS = 120
+
+
+def budget_plot(lines: Sequence[Mapping[str, Any]]) -> Figure:
+    """A column for each run: the limit, what is in use and what is free above, the budgets of every operator below.
+
+    Of a line are read `events` (time, what happened), `samples` (time, limit, bytes in use) and `decisions` (time,
+    operator, headroom, budget, rows produced); times are of one clock.
+    """
+    import matplotlib.pyplot as plt
+
+    widths = [len(line["events"]) for line in lines]
+    figure, axes = plt.subplots(
+        2, len(lines), figsize=(9.6, 6), sharex="col", squeeze=False, width_ratios=widths, layout="constrained"
+    )
+    for line, above, below in zip(lines, *axes, strict=True):
+        _memory(above, line)
+        _budgets(below, line)
+        above.set_title(_BUDGET_TITLES.get(line["case"], line["case"]))
+    axes[0][0].set_ylabel("MiB")
+    axes[1][0].set_ylabel("thousand rows a call")
+    for row in (0, 1):
+        figure.legend(
+            *axes[row][0].get_legend_handles_labels(),
+            loc="outside upper right" if row else "outside upper left",
+            ncols=4,
+            fontsize=8.5,
+            markerscale=2.5,
+        )
+    return figure
+
+
+def _memory(axes: Axes, line: Mapping[str, Any]) -> None:
+    start = line["events"][0][0]
+    times = [time - start for time, *_ in line["samples"]]
+    axes.step(times, _mib(limit for _, limit, _ in line["samples"]), where="post", color=PAINT["ink"], label="limit")
+    axes.plot(times, _mib(used for *_, used in line["samples"]), color=PAINT["lose"], label="in use")
+    decided = _thinned([each for each in line["decisions"] if each[2] is not None])
+    free = _mib(headroom for _, _, headroom, *_ in decided)
+    axes.scatter([each[0] - start for each in decided], free, s=3, color=PAINT["win"], label="free, as decided by")
+    axes.set_ylim(0, 1.18 * max(limit for _, limit, _ in line["samples"]) / _MIB)
+    _mark(axes, line, named=True)
+
+
+def _budgets(axes: Axes, line: Mapping[str, Any]) -> None:
+    start = line["events"][0][0]
+    colours = (PAINT["muted"], PAINT["polars"], PAINT["spark"], PAINT["win"])
+    for operator in sorted({each[1] for each in line["decisions"]}):
+        own = _thinned([each for each in line["decisions"] if each[1] == operator])
+        axes.scatter(
+            [each[0] - start for each in own],
+            [each[3] / 1e3 for each in own],
+            s=4,
+            color=colours[operator % len(colours)],
+            label=_OPERATORS[operator] if operator < len(_OPERATORS) else f"operator {operator}",
+        )
+    axes.set_ylim(bottom=0)
+    axes.set_xlabel("seconds since the pipeline began")
+    _mark(axes, line, named=False)
+
+
+def _mark(axes: Axes, line: Mapping[str, Any], named: bool) -> None:
+    start = line["events"][0][0]
+    for number, (time, name) in enumerate(line["events"][1:]):
+        axes.axvline(time - start, color=PAINT["ink"], linewidth=0.9, linestyle=":")
+        if named:
+            axes.annotate(
+                name,
+                (time - start, 1),
+                xycoords=("data", "axes fraction"),
+                xytext=(3, -10 - 11 * (number % 2)),  # neighbours in two lines, or they would run into each other
+                textcoords="offset points",
+                fontsize=7.5,
+            )
+
+
+def _thinned(decisions: Sequence[Any]) -> Sequence[Any]:
+    """At most some of them, evenly: a picture has no room for more."""
+    return decisions[:: max(1, len(decisions) // _MOST_POINTS)]
+
+
+def _mib(sizes: Iterable[int]) -> list[float]:
+    return [size / _MIB for size in sizes]
+
+
+DELIVERIES = {
+    "adaptive": "win",
+    "morsel": "lose",
+    "block": "acero",
+    "tuple": "datafusion",
+    "materialize": "muted",
+    "materialize_parallel": "duckdb",
+}
+"""The ways of delivery that the study compares, each with its colour."""
+
+_THREADS = {
+    ("cooperative", 1): ("one thread", "muted"),
+    ("cooperative", 2): ("two, cooperative", "win"),
+    ("independent", 2): ("two, independent", "lose"),
+}
+Run = Mapping[str, Any]
+
+
+def study_rates(runs: Sequence[Run]) -> Figure:
+    """A panel per memory limit: result rows a second of each delivery over matches a row; a cross where it died."""
+    figure, panels = _study_panels(runs, "limit", _limit_named, largest_first=True)
+    figure.supylabel("million result rows a second (✕: killed)", fontsize=9.5)
+    for axes, each in panels:
+        fan_outs = _distinct(each, "fan_out")
+        for place, (delivery, paint) in enumerate(DELIVERIES.items()):
+            rates = [_rate(_only(each, delivery=delivery, fan_out=fan_out)) for fan_out in fan_outs]
+            died = [x for x, rate in enumerate(rates) if rate is None]
+            values = [float("nan") if rate is None else rate for rate in rates]
+            axes.plot(values, marker="o", color=PAINT[paint], label=delivery.replace("_", " "))
+            axes.scatter(died, [0.003 * 1.6**place] * len(died), marker="X", s=70, color=PAINT[paint])
+        axes.set_yscale("log")
+    return _with_legend(figure)
+
+
+def study_peaks(runs: Sequence[Run]) -> Figure:
+    """A panel per memory limit: the highest memory of each way of delivery; pale and crossed where it died."""
+    figure, panels = _study_panels(runs, "limit", _limit_named, largest_first=True)
+    figure.supylabel("MiB at the highest, file pages included", fontsize=9.5)
+    for axes, each in panels:
+        for place, (delivery, paint) in enumerate(DELIVERIES.items()):
+            own = [_only(each, delivery=delivery, fan_out=fan_out) for fan_out in _distinct(each, "fan_out")]
+            peaks = [max((run["group_peak"] / _MIB for run in some if "group_peak" in run), default=0) for some in own]
+            xs = [x + (place - 2.5) * 0.14 for x in range(len(own))]
+            bars = axes.bar(xs, peaks, 0.13, color=PAINT[paint], label=delivery.replace("_", " "))
+            for bar, x, peak, some in zip(bars, xs, peaks, own, strict=True):
+                if _rate(some) is None:
+                    bar.set_alpha(_PALE)
+                    axes.text(x, peak, "✕", ha="center", va="bottom", color=PAINT[paint])
+        if (limit := each[0]["limit"]) is not None:
+            axes.axhline(limit / _MIB, color=PAINT["ink"], linewidth=1, linestyle="--")
+    return _with_legend(figure)
+
+
+def study_threads(runs: Sequence[Run]) -> Figure:
+    """A panel per size of the index: result rows a second of one thread and of two, over matches a row."""
+    figure, panels = _study_panels(runs, "build_rows", lambda rows: f"{rows:,} build rows a join")
+    figure.supylabel("million result rows a second", fontsize=9.5)
+    for axes, each in panels:
+        for place, ((threads, cores), (label, paint)) in enumerate(_THREADS.items()):
+            own = [_only(each, threads=threads, cores=cores, fan_out=fan_out) for fan_out in _distinct(each, "fan_out")]
+            rates = [_rate(some) or 0 for some in own]
+            axes.bar([x + (place - 1) * 0.27 for x in range(len(own))], rates, 0.25, color=PAINT[paint], label=label)
+    return _with_legend(figure)
+
+
+def _study_panels(
+    runs: Sequence[Run], by: str, named: Callable[[Any], str], largest_first: bool = False
+) -> tuple[Figure, list[tuple[Axes, list[Run]]]]:
+    """Return a figure with a panel for each value of `by`, matches a row along each, and the runs of each panel."""
+    import matplotlib.pyplot as plt
+
+    values = _distinct(runs, by)[:: -1 if largest_first else 1]
+    figure, grid = plt.subplots(1, len(values), figsize=(14, 4.4), sharey=True, squeeze=False, layout="constrained")
+    panels = [(axes, _only(runs, **{by: value})) for axes, value in zip(grid.flat, values, strict=True)]
+    for (axes, each), value in zip(panels, values, strict=True):
+        fan_outs = _distinct(each, "fan_out")
+        axes.set_xticks(range(len(fan_outs)), [f"{fan_out:,}" for fan_out in fan_outs])
+        axes.grid(axis="x", visible=False)
+        axes.set_title(named(value))
+        axes.set_xlabel("matches a probe row")
+    return figure, panels
+
+
+def _with_legend(figure: Figure) -> Figure:
+    """Add one legend for all panels."""
+    handles, labels = figure.axes[0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside upper left", ncols=len(labels))
+    return figure
+
+
+def _distinct(runs: Sequence[Run], name: str) -> list[Any]:
+    """Return the values of a field in ascending order; no limit is the largest one."""
+    return sorted({run[name] for run in runs}, key=lambda value: float("inf") if value is None else value)
+
+
+def _only(runs: Sequence[Run], **fields: Any) -> list[Run]:
+    return [run for run in runs if all(run[name] == value for name, value in fields.items())]
+
+
+def _rate(runs: Sequence[Run]) -> float | None:
+    """Return the median of million result rows a second; None unless all runs finished."""
+    if not runs or any(run["outcome"] != "finished" for run in runs):
+        return None
+    return median(run["rows"] / run["seconds"] / 1e6 for run in runs)
+
+
+def _limit_named(limit: int | None) -> str:
+    return "no limit" if limit is None else f"limit {limit >> 20} MiB"

@@ -37,6 +37,11 @@ class Row:
     ratios: tuple[Ratio, ...]
 
     @property
+    def form(self) -> str:
+        """In which way this package was used."""
+        return self.ours.contestant.partition(", ")[2]
+
+    @property
     def nearest(self) -> Ratio:
         """The competitor that is fastest."""
         return min(self.ratios, key=lambda ratio: ratio.value)

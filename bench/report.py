@@ -1,32 +1,30 @@
-"""`python -m bench report [FILE …]`: one page that holds everything, and its figures as pictures, from result files.
+"""`python -m bench report [FILE …]`: the figures that the pages show, and what is won and lost, from result files.
 
 Without files: those in bench/results that have been named, not the `run-…` of this machine. Where two files have the
-same table, the later one's counts; the page names the machine and the versions of each.
+same table, the later one's counts; each figure names the machine, the versions and the commit of what it shows.
 """
 
 from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from io import StringIO
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from textwrap import fill
+from statistics import geometric_mean, median
 from typing import TYPE_CHECKING, Any
 
-from bench.budget_plot import BUDGETS, budget_plot
-from bench.names import NAMES, QUERIES, is_scaled
-from bench.plots import Plot, growth_plot, memory_plot, ratio_plot
-from bench.ratios import Row, compared, within_spark, without_spark
-from bench.report_page import caption, page
+from bench import plots
+from bench.names import HEADLINES, NAMES, QUERIES, is_scaled
+from bench.ratios import SPARK, Row, compared, within_spark, without_spark
 from bench.result_files import TINY, Key, Results, Timed, merged, read
-from bench.theme import DARK, LIGHT, PAGE, drawn_in, in_page
+from bench.text_table import text_table
+from bench.theme import drawing, save
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 ROOT = Path(__file__).parents[1]
-_CAPTION_WIDTH = 190
 _GROWTH = {
     "scaling.data": "In memory: three joins, more data",
     "scaling.joins": "In memory: more joins",
@@ -35,8 +33,20 @@ _GROWTH = {
 }
 
 
+@dataclass(frozen=True)
+class Plot:
+    """A figure: the name of its file, how it is drawn, and the results that it shows.
+
+    `results` has the keys of tables, and the names of cases that are no tables.
+    """
+
+    name: str
+    draw: Callable[[], Figure]
+    results: tuple[Key | str, ...]
+
+
 def main(argv: Sequence[str] | None = None) -> int:
-    """Write the page and the pictures; 2 if a file is none of the harness."""
+    """Draw the figures and print the verdicts; 2 if a file is none of the harness."""
     parser = argparse.ArgumentParser(
         prog="bench report", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -57,113 +67,60 @@ def main(argv: Sequence[str] | None = None) -> int:
         print("there are no results to draw", file=sys.stderr)
     if tiny or not files:
         return 2
-    write(files, given.out)
+    draw(files, given.out)
+    print(verdicts(compared(merged(files))))
     return 0
 
 
 def named_files(folder: Path) -> list[Path]:
-    """The result files that someone has given a name."""
+    """Return the result files that someone has given a name."""
     return [path for path in sorted(folder.glob("*.jsonl")) if not path.name.startswith("run-")]
 
 
-def write(files: Sequence[Results], folder: Path) -> None:
-    """Draw all figures that the results have data for, and the page around them."""
-    import matplotlib
-
-    matplotlib.use("Agg")
+def draw(files: Sequence[Results], folder: Path) -> None:
+    """Draw all figures that the results have data for."""
     folder.mkdir(parents=True, exist_ok=True)
-    tables = merged(files)
-    figures = {}
-    for plot in plots(tables, [line for results in files for line in results.others]):
-        said = "\n".join(fill(line, _CAPTION_WIDTH) for line in caption(files, plot.results))
-        for theme, suffix in ((LIGHT, ""), (DARK, "-dark")):
-            with drawn_in(theme):
-                _save(plot.draw(theme), folder / f"{plot.name}{suffix}.png", said)
-        with drawn_in(PAGE):
-            figures[plot] = _svg(plot.draw(PAGE))
-    path = folder / "report.html"
-    path.write_text(page(files, tables, figures))
-    print(path)
+    with drawing():
+        for plot in figures(merged(files), [line for results in files for line in results.others]):
+            path = folder / f"{plot.name}.svg"
+            save(plot.draw(), path, caption(files, plot.results))
+            print(path)
 
 
-def plots(tables: Mapping[Key, Sequence[Timed]], others: Sequence[Mapping[str, Any]]) -> list[Plot]:
-    """The figures in the order of the page."""
+def figures(tables: Mapping[Key, Sequence[Timed]], others: Sequence[Mapping[str, Any]]) -> list[Plot]:
+    """Return the figures that these results have data for."""
     found = compared(tables)
     beside = [row for row in found if row.key.case not in QUERIES]
     queries = [row for row in _largest(found) if row.key.case in QUERIES and not row.keeps_indexes]
-    made = [
-        _ratios(
-            "against-spark",
-            "Against Spark's own plans",
-            "Same files, same cores, same sink. Each line is one way of using sparkext; the bar ends at the fastest"
-            " plan that Spark (or an accelerator for it) has for the same rows. “Hinted” is the fastest of the hints"
-            " that were tried, “rewritten” another query for the same rows. What is timed includes reading, publishing"
-            " and indexing the build sides, but for lines that say “cached”.",
-            within_spark(beside),
-        ),
-        _ratios(
-            "queries",
-            "Whole queries against Spark's own plans",
-            "TPC-H and TPC-DS queries of which auto mode plans a join, all indexes built anew, at the largest scale"
-            " factor in the files. “Hinted” is the faster of two settings: broadcast joins of larger sides, or shuffled"
-            " hash joins. Queries that have the same plan with the mode off are not timed.",
-            within_spark(queries),
-        ),
-        _ratios(
-            "against-engines",
-            "Against other engines",
-            "DuckDB, Polars, DataFusion and Acero run without Spark, sparkext within it. Lines that begin with “in"
-            " memory” or “from files” have no Spark on either side: all join the same tables in one process.",
-            without_spark(beside),
-        ),
-        _ratios(
-            "queries-engines",
-            "Whole queries against other engines",
-            "The same queries, in engines that run without Spark and need none of its planning.",
-            without_spark(queries),
-        ),
-    ]
+    headlines = [row for row in _largest(within_spark(beside)) if HEADLINES.get(row.key.case) == row.form]
+    ratios = {
+        "headlines": headlines,
+        "against-spark": within_spark(beside),
+        "queries": within_spark(queries),
+        "against-engines": without_spark(beside),
+        "queries-engines": without_spark(queries),
+    }
     growing = {
         title: timed
         for case, title in _GROWTH.items()
         if (timed := [each for key, table in tables.items() if key.case == case for each in table if _is_drawn(each)])
     }
-    if growing:
-        made.append(
-            Plot(
-                "growth",
-                "How cost grows",
-                "Seconds over size, both logarithmic. n^1.00 is cost in proportion to size; less means that a fixed"
-                " cost still counts.",
-                lambda theme: growth_plot(growing, theme),
-                tuple(each.key for timed in growing.values() for each in timed),
-            )
-        )
-    following = {line["case"]: line for line in others if line.get("case", "").startswith(BUDGETS)}
-    if following:
-        made.append(
-            Plot(
-                "budgets",
-                "How the budgets followed the memory",
-                "An exploding join whose memory limit is cut and restored while it runs, and whose neighbour takes"
-                " memory and returns it: what was free, and how many rows an operator was allowed to make.",
-                lambda theme: budget_plot(list(following.values()), theme),
-                tuple(following),
-            )
-        )
-    peaks = [line for line in others if line.get("case") == "memory.fan-out"]
-    if peaks:
-        made.append(
-            Plot(
-                "memory",
-                "What exploding joins take",
-                "The highest resident memory of one worker. Output sizes are chosen from what is free, so it does not"
-                " grow with the number of matches.",
-                lambda theme: memory_plot(peaks[-4:], theme),
-                ("memory.fan-out",),
-            )
-        )
-    return [plot for plot in made if plot is not None]
+    following = {line["case"]: line for line in others if line.get("case", "").startswith("controller.follow")}
+    peaks = [line for line in others if line.get("case") == "memory.fan-out"][-4:]
+    study = {part: [line for line in others if line.get("part") == part] for part in ("delivery", "threads")}
+    growth = tuple(each.key for timed in growing.values() for each in timed)
+    made = [_ratios(name, rows) for name, rows in ratios.items() if rows]
+    made += [Plot("growth", lambda: plots.growth_plot(growing), growth)] * bool(growing)
+    made += [Plot("budgets", lambda: plots.budget_plot(list(following.values())), tuple(following))] * bool(following)
+    made += [Plot("memory", lambda: plots.memory_plot(peaks), ("memory.fan-out",))] * bool(peaks)
+    for name, drawn, part in (
+        ("study-rates", plots.study_rates, "delivery"),
+        ("study-peaks", plots.study_peaks, "delivery"),
+        ("study-threads", plots.study_threads, "threads"),
+    ):
+        if study[part]:
+            made.append(Plot(name, lambda drawn=drawn, part=part: drawn(study[part]), (part,)))
+    return made
 
 
 def _is_drawn(timed: Timed) -> bool:
@@ -171,15 +128,13 @@ def _is_drawn(timed: Timed) -> bool:
     return not timed.floor and "cached" not in timed.contestant
 
 
-def _ratios(name: str, title: str, text: str, found: Sequence[Row]) -> Plot | None:
-    if not found:
-        return None
-    label = labels([row.key for row in found])
-    return Plot(name, title, text, lambda theme: ratio_plot(found, label, theme), tuple(row.key for row in found))
+def _ratios(name: str, rows: Sequence[Row]) -> Plot:
+    label = labels([row.key for row in rows])
+    return Plot(name, lambda: plots.ratio_plot(rows, label), tuple(row.key for row in rows))
 
 
 def _largest(found: Sequence[Row]) -> list[Row]:
-    """The rows of the largest scale factor of each case."""
+    """Return the rows of the largest scale factor of each case."""
     most: dict[str, float] = {}
     for row in found:
         most[row.key.case] = max(row.key.scale_factor, most.get(row.key.case, 0.0))
@@ -187,38 +142,96 @@ def _largest(found: Sequence[Row]) -> list[Row]:
 
 
 def labels(keys: Sequence[Key]) -> Callable[[Row], str]:
-    """Names for rows: the scale factor where the data have one, threads only where a case has several."""
+    """Return names for rows: the scale factor where the data have one, threads only where a case has several."""
     threads = {key.case: len({other.threads for other in keys if other.case == key.case}) for key in keys}
 
     def label(row: Row) -> str:
         key = row.key
         scale = f" (sf {key.scale_factor:g})" if is_scaled(key.case) else ""
         words = f"{NAMES.get(key.case, key.case)}{scale}"
-        form = row.ours.contestant.partition(", ")[2]
-        more = [key.part, form if key.case not in QUERIES else ""]
+        more = [key.part, row.form if key.case not in QUERIES else ""]
         more.append(f"{key.threads} thr." if threads[key.case] > 1 else "")
         return " · ".join([words, *(each for each in more if each)])
 
     return label
 
 
-def _save(figure: Figure, path: Path, said: str) -> None:
-    """Write a picture that stands alone, with what it must say below it."""
-    import matplotlib.pyplot as plt
+def caption(files: Sequence[Results], shown: Sequence[Key | str]) -> list[str]:
+    """Say what some results were measured with: each machine with its versions, and below it its files and commits."""
+    origins: dict[Key | str, Results] = {}
+    for results in files:  # where several files have the same, the last one counts
+        origins.update(dict.fromkeys([*results.tables(), *(_named(line) for line in results.others)], results))
+    machines: dict[str, list[str]] = {}
+    others: dict[str, None] = {}
+    for results in files:
+        if any(origins.get(each) is results for each in shown):
+            machines.setdefault(_machine(results.facts), []).append(_origin(results))
+            others |= {other: None for timed in results.timed if timed.key in shown if (other := _beside(timed))}
+    return [line for machine, each in machines.items() for line in (machine, "; ".join([*others, *each])) if line]
 
-    figure.supxlabel(said, fontsize=6.5, x=0.01, ha="left")
-    figure.savefig(path, dpi=130, metadata={"Software": None})
-    plt.close(figure)
+
+def _named(line: Mapping[str, Any]) -> str:
+    return str(line.get("case", line.get("part")))
 
 
-def _svg(figure: Figure) -> str:
-    import matplotlib.pyplot as plt
+def _machine(facts: Mapping[str, str]) -> str:
+    parts = [facts.get("processor"), _said(facts, "cores", "{} cores"), facts.get("memory")]
+    versions = [_said(facts, "python", "Python {}"), _said(facts, "java", "Java {}"), facts.get("packages")]
+    return "; ".join(filter(None, (", ".join(filter(None, each)) for each in (parts, versions))))
 
-    stream = StringIO()
-    figure.savefig(stream, format="svg", metadata={"Date": None, "Creator": None})
-    plt.close(figure)
-    text = stream.getvalue()
-    return in_page(text[text.index("<svg") :])
+
+def _origin(results: Results) -> str:
+    told = [f"{results.name}: {results.facts.get('date', 'no date')}", _said(results.facts, "commit", "commit {}")]
+    return ", ".join(filter(None, told))
+
+
+def _said(facts: Mapping[str, str], name: str, form: str) -> str:
+    return form.format(facts[name]) if name in facts else ""
+
+
+def _beside(timed: Timed) -> str:
+    """Return the versions of what ran in another environment than the one that the facts describe."""
+    values = timed.values
+    return f"Comet {values['comet']} in Spark {values['comet_spark']}" if "comet" in values else ""
+
+
+def verdicts(found: Sequence[Row]) -> str:
+    """Count wins and losses, clear and level, within Spark and without it; then list every loss, the worst first."""
+    counted = [
+        [name, len(rows), sum(row.won for row in rows), sum(row.lost for row in rows), _mean(rows)]
+        for name, rows in (("within Spark", within_spark(found)), ("without Spark", without_spark(found)))
+        if rows
+    ]
+    lost = sorted(
+        ((row, ratio) for row in found for ratio in row.ratios if ratio.value < 1), key=lambda pair: pair[1].value
+    )
+    losses = [
+        [
+            str(row.key),
+            row.ours.contestant,
+            ratio.contestant,
+            f"{ratio.value:.2f}",
+            f"{ratio.low:.2f}–{ratio.high:.2f}",
+            f"{median(row.ours.seconds):.3g}",
+        ]
+        for row, ratio in lost
+    ]
+    tables = [text_table(["compared", "lines", "clear wins", "clear losses", "× Spark's default"], _texts(counted))]
+    if losses:
+        tables.append(
+            text_table(["case", "sparkext as", "faster is", "ratio", "single runs", "ours, s"], losses, left=3)
+        )
+    return "\n\n".join(tables)
+
+
+def _mean(rows: Sequence[Row]) -> str:
+    """Return how many times as fast as Spark's default plan the rows are, as a geometric mean."""
+    ratios = [ratio.value for row in rows if (ratio := row.against(SPARK)) is not None]
+    return f"{geometric_mean(ratios):.1f}" if ratios else ""
+
+
+def _texts(lines: Iterable[Sequence[object]]) -> list[list[str]]:
+    return [[str(cell) for cell in line] for line in lines]
 
 
 if __name__ == "__main__":

@@ -88,7 +88,7 @@ def read(path: Path) -> Results:
                 results.facts[name] = f"{known}, {value}"
         if "contestant" in line and isinstance(line.get("seconds"), list):
             results.timed.append(_timed(line))
-        elif "case" in line:
+        elif line.keys() & {"case", "part"}:  # a study's lines are of a part
             results.others.append(line)
     if not results.facts:
         raise ValueError(f"{path} does not begin with the facts of machine and versions")

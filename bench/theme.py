@@ -1,123 +1,95 @@
-"""Colours of the report: the same figures in light, in dark, and with names that a page fills in."""
+"""Colours of the figures, and how a figure becomes a file: one SVG that follows the reader's choice of light or dark.
+
+Figures are drawn in placeholders, which the file's style sheet gives their colours.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from io import StringIO
+from pathlib import Path
+from textwrap import fill
+from typing import TYPE_CHECKING
 
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
-@dataclass(frozen=True)
-class Theme:
-    """Colours by their use. `win` and `lose` are told apart without red and green, too."""
+COLOURS = {
+    "surface": ("#ffffff", "#14181d"),
+    "ink": ("#1f2933", "#e4e9ee"),
+    "muted": ("#66727f", "#9aa6b2"),
+    "grid": ("#dde3e9", "#2d353e"),
+    "win": ("#1d6fb8", "#5aa9ee"),
+    "lose": ("#d9481c", "#ff8257"),
+    "spark": ("#8a6d00", "#e0c04c"),
+    "hinted": ("#b58900", "#f0dc8c"),
+    "duckdb": ("#5b4bb7", "#a99cf5"),
+    "polars": ("#007d8a", "#4fc4d0"),
+    "datafusion": ("#a1387f", "#e58bc6"),
+    "acero": ("#5d6b2f", "#b3c46b"),
+    "comet": ("#444b54", "#c2c8cf"),
+}
+"""Each name's colour in light and in dark. `win` and `lose` differ for readers who cannot tell red from green, too."""
 
-    surface: str
-    ink: str
-    muted: str
-    grid: str
-    win: str
-    lose: str
-    spark: str
-    hinted: str
-    duckdb: str
-    polars: str
-    datafusion: str
-    acero: str
-    comet: str
+PAINT = {name: f"#0000{number:02x}" for number, name in enumerate(COLOURS, start=1)}
+"""The placeholder that stands for each name while a figure is drawn."""
 
-
-LIGHT = Theme(
-    surface="#ffffff",
-    ink="#1f2933",
-    muted="#66727f",
-    grid="#dde3e9",
-    win="#1d6fb8",
-    lose="#d9481c",
-    spark="#8a6d00",
-    hinted="#b58900",
-    duckdb="#5b4bb7",
-    polars="#007d8a",
-    datafusion="#a1387f",
-    acero="#5d6b2f",
-    comet="#444b54",
-)
-DARK = Theme(
-    surface="#14181d",
-    ink="#e4e9ee",
-    muted="#9aa6b2",
-    grid="#2d353e",
-    win="#5aa9ee",
-    lose="#ff8257",
-    spark="#e0c04c",
-    hinted="#f0dc8c",
-    duckdb="#a99cf5",
-    polars="#4fc4d0",
-    datafusion="#e58bc6",
-    acero="#b3c46b",
-    comet="#c2c8cf",
-)
-PAGE = Theme(**{name: f"#0000{number:02x}" for number, name in enumerate(asdict(LIGHT), start=1)})
-"""Placeholders, which `in_page` replaces by the page's variables."""
-
-ENGINES = {
-    "sparkext": "win",
-    "Spark, default plan": "spark",
-    "Spark, hinted": "hinted",
-    "Spark, rewritten": "hinted",
-    "Spark 3.5": "muted",
-    "DuckDB": "duckdb",
-    "Polars": "polars",
-    "DataFusion": "datafusion",
-    "Acero": "acero",
-    "Comet": "comet",
+_CAPTION_WIDTH = 190
+_SETTINGS = {
+    "figure.facecolor": PAINT["surface"],
+    "axes.facecolor": PAINT["surface"],
+    "savefig.facecolor": PAINT["surface"],
+    "text.color": PAINT["ink"],
+    "axes.labelcolor": PAINT["muted"],
+    "axes.titlecolor": PAINT["ink"],
+    "axes.edgecolor": PAINT["grid"],
+    "xtick.color": PAINT["muted"],
+    "ytick.color": PAINT["muted"],
+    "ytick.labelcolor": PAINT["ink"],
+    "grid.color": PAINT["grid"],
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.titlelocation": "left",
+    "axes.titlesize": 11,
+    "axes.titleweight": "bold",
+    "font.size": 9.5,
+    "font.family": "DejaVu Sans",
+    "legend.frameon": False,
+    "svg.fonttype": "none",
+    "svg.hashsalt": "sparkext",
 }
 
 
-def colour(theme: Theme, engine: str) -> str:
-    """The colour of an engine's lines and marks."""
-    return str(getattr(theme, ENGINES.get(engine, "muted")))
-
-
-def in_page(svg: str) -> str:
-    """Let the page choose the colours of a figure that was drawn with `PAGE`."""
-    for name, placeholder in asdict(PAGE).items():
-        svg = svg.replace(placeholder, f"var(--{name})")
-    return svg
-
-
-def variables(theme: Theme) -> str:
-    """The colours as variables of a style sheet."""
-    return " ".join(f"--{name}: {value};" for name, value in asdict(theme).items())
-
-
 @contextmanager
-def drawn_in(theme: Theme) -> Iterator[None]:
-    """Let matplotlib draw in these colours."""
+def drawing() -> Iterator[None]:
+    """Let matplotlib draw without a screen, in the placeholders."""
     import matplotlib
 
-    settings = {
-        "figure.facecolor": theme.surface,
-        "axes.facecolor": theme.surface,
-        "savefig.facecolor": theme.surface,
-        "text.color": theme.ink,
-        "axes.labelcolor": theme.muted,
-        "axes.titlecolor": theme.ink,
-        "axes.edgecolor": theme.grid,
-        "xtick.color": theme.muted,
-        "ytick.color": theme.muted,
-        "ytick.labelcolor": theme.ink,
-        "grid.color": theme.grid,
-        "axes.grid": True,
-        "axes.axisbelow": True,
-        "axes.spines.top": False,
-        "axes.spines.right": False,
-        "axes.titlelocation": "left",
-        "axes.titlesize": 11,
-        "axes.titleweight": "bold",
-        "font.size": 9.5,
-        "legend.frameon": False,
-        "svg.fonttype": "path",
-        "svg.hashsalt": "sparkext",
-    }
-    with matplotlib.rc_context(settings):
+    matplotlib.use("Agg")
+    with matplotlib.rc_context(_SETTINGS):
         yield
+
+
+def save(figure: Figure, path: Path, caption: Sequence[str]) -> None:
+    """Write a figure that stands alone, with what it has to say below it."""
+    import matplotlib.pyplot as plt
+
+    figure.supxlabel("\n".join(fill(line, _CAPTION_WIDTH) for line in caption), fontsize=6.5, x=0.01, ha="left")
+    stream = StringIO()
+    figure.savefig(stream, format="svg", metadata={"Date": None, "Creator": None})
+    plt.close(figure)
+    path.write_text(_coloured(stream.getvalue()), encoding="utf-8")
+
+
+def _coloured(svg: str) -> str:
+    """Let the file's own style sheet choose the colours, and a reader without the font take one of the same widths."""
+    for name, placeholder in PAINT.items():
+        svg = svg.replace(placeholder, f"var(--{name})")
+    light, dark = (" ".join(f"--{name}: {pair[scheme]};" for name, pair in COLOURS.items()) for scheme in (0, 1))
+    style = f"<style>svg {{ {light} }} @media (prefers-color-scheme: dark) {{ svg {{ {dark} }} }}</style>"
+    svg = svg.replace("'DejaVu Sans'", "'DejaVu Sans', Verdana, sans-serif")
+    head = svg.index(">", svg.index("<svg")) + 1
+    return svg[:head] + style + svg[head:]

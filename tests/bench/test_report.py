@@ -1,4 +1,4 @@
-"""The report tells wins from losses, keeps the latest of two results, and needs nothing beside itself."""
+"""The report tells wins from losses and keeps the latest of two results; its figures need nothing beside themselves."""
 
 from __future__ import annotations
 
@@ -13,11 +13,13 @@ from bench import report
 from bench.__main__ import all_cases
 from bench.fit import power_law
 from bench.names import is_scaled
+from bench.plots import DELIVERIES
 from bench.queries import CACHED, COLD, DEFAULT, Compared, print_comparison
 from bench.ratios import HINTED, REWRITTEN, SPARK, compared
-from bench.report_page import caption
+from bench.report import caption
 from bench.result_files import TINY, Key, merged, read
 
+KILLED = ("materialize", 400 << 20)
 FACTS = {"date": "2026-01-01 10:00 UTC", "processor": "made up <fast>", "cores": "2", "packages": "pyspark 4.3.0"}
 
 
@@ -70,7 +72,7 @@ def test_another_query_is_no_hint(tmp_path: Path) -> None:
     assert row.won
 
 
-def test_what_overlaps_is_neither_won_nor_lost(tmp_path: Path) -> None:
+def test_what_overlaps_is_neither_won_nor_lost(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     lines = [
         line("hard.graph", "sparkext, cold", [2.0, 2.2, 1.8]),
         line("hard.graph", "sparkext, indexes cached", [1.0, 1.1]),
@@ -88,15 +90,13 @@ def test_what_overlaps_is_neither_won_nor_lost(tmp_path: Path) -> None:
     assert [row.lost for row in (cold, cached, slow)] == [False, False, True]
     assert [row.keeps_indexes for row in (cold, cached, query)] == [False, True, False]
     assert report.main([str(path), "--out", str(tmp_path / "out")]) == 0
-    page = (tmp_path / "out" / "report.html").read_text()
-    tiles = re.findall(r'<div class="tile"><b[^>]*>(.+?)</b><span>(.+?)</span>', page)
-    assert [number for number, _ in tiles] == ["4 of 5", "1", "0", "1 of 3", "2.0×", "3.0×"]
-    wins, losses, neither, engines, equal, whole = (text for _, text in tiles)
-    assert wins.startswith("lines are clear wins within Spark")
-    assert losses.startswith("are clear losses") and neither.startswith("are neither")
-    assert engines.endswith("without Spark; 1 are clear losses, 1 neither")
-    assert equal.endswith("on equal keys, indexes built anew: geometric mean of 3 lines")
-    assert "for whole TPC-H and TPC-DS queries" in whole
+    said = [re.split(" {2,}", line) for line in capsys.readouterr().out.splitlines()]
+    assert ["within Spark", "5", "4", "1", "2.7"] in said
+    assert ["without Spark", "3", "1", "1"] in said
+    assert [(line[1], line[2], line[3]) for line in said if line[0].startswith("hard.graph")] == [
+        ("sparkext, rows from Spark", "DuckDB", "0.26"),
+        ("sparkext, rows from Spark", "Spark, default plan", "0.71"),
+    ]
 
 
 def test_pictures_say_what_they_were_measured_with(tmp_path: Path) -> None:
@@ -166,7 +166,7 @@ def test_queries_are_drawn_at_the_largest_scale_with_indexes_built_anew(tmp_path
         for name in (COLD, CACHED, DEFAULT, "Spark, broadcast by setting", "DuckDB")
     ]
     lines += [line("tpcds.queries", name, [1.0], part="q72") for name in (COLD, DEFAULT)]
-    plots = {plot.name: plot for plot in report.plots(merged([read(write(tmp_path / "a.jsonl", lines))]), [])}
+    plots = {plot.name: plot for plot in report.figures(merged([read(write(tmp_path / "a.jsonl", lines))]), [])}
     tables = [Key("tpch.queries", "q03", 3.0, 2), Key("tpch.queries", "q04", 3.0, 2)]
     assert plots["queries"].results == (*tables, Key("tpcds.queries", "q72", 1.0, 2))
     assert plots["queries-engines"].results == tuple(tables)
@@ -178,17 +178,16 @@ def test_series_are_no_comparisons_of_their_own(tmp_path: Path) -> None:
     assert compared(merged([read(write(tmp_path / "a.jsonl", lines))])) == []
 
 
-def test_the_later_file_counts_whatever_the_order(tmp_path: Path) -> None:
+def test_the_later_file_counts_whatever_the_order(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     later = write(tmp_path / "a.jsonl", [line("scan.one-join", "sparkext, cold", [9.0])], date="2026-02-01 10:00 UTC")
     earlier = write(tmp_path / "b.jsonl", SCAN)
     report.main([str(later), str(earlier), "--out", str(tmp_path / "out")])
-    page = (tmp_path / "out" / "report.html").read_text()
-    assert "Nowhere in these files" in page
+    assert "within Spark" not in capsys.readouterr().out  # there is nobody left to compare with
     tables = merged([read(earlier), read(later)])
     assert [timed.seconds for timed in tables[Key("scan.one-join", "", 1.0, 2)]] == [(9.0,)]
 
 
-def test_the_page_holds_everything_and_its_losses(tmp_path: Path) -> None:
+def test_figures_stand_alone_in_light_and_in_dark(tmp_path: Path) -> None:
     memory = [
         {
             "case": "memory.fan-out",
@@ -202,15 +201,14 @@ def test_the_page_holds_everything_and_its_losses(tmp_path: Path) -> None:
     ]
     out = tmp_path / "out"
     assert report.main([str(write(tmp_path / "a.jsonl", [*SCAN, *GROWTH, *memory])), "--out", str(out)]) == 0
-    page = (out / "report.html").read_text()
-    assert not re.search(r'(?:src|href)="(?!#)|@import|<script', page)
-    assert "made up &lt;fast&gt;" in page
-    assert 'class="lose">0.50×' in page
-    assert page.count("<svg") == 3
-    assert "#0000" not in page  # every placeholder of a colour is a variable of the page
-    assert sorted(path.name for path in out.glob("*.png")) == [
-        f"{name}{suffix}.png" for name in ("against-spark", "growth", "memory") for suffix in ("-dark", "")
-    ]
+    found = {path.name: path.read_text() for path in out.iterdir()}
+    assert sorted(found) == ["against-spark.svg", "growth.svg", "headlines.svg", "memory.svg"]
+    for svg in found.values():
+        assert "prefers-color-scheme: dark" in svg and "var(--ink)" in svg
+        assert "#0000" not in svg  # every placeholder of a colour has become a variable
+        assert not re.search(r'href="(?!#)|@import|<script', svg)
+        assert "made up &lt;fast&gt;" in svg
+    assert "0.50×" in found["against-spark.svg"]
 
 
 def test_the_trace_of_budgets_is_drawn(tmp_path: Path) -> None:
@@ -224,8 +222,31 @@ def test_the_trace_of_budgets_is_drawn(tmp_path: Path) -> None:
     with (tmp_path / "a.jsonl").open("a") as stream:
         stream.write(json.dumps(trace) + "\n")
     assert report.main([str(tmp_path / "a.jsonl"), "--out", str(tmp_path / "out")]) == 0
-    assert (tmp_path / "out" / "budgets.png").exists()
-    assert "How the budgets followed the memory" in (tmp_path / "out" / "report.html").read_text()
+    assert "In a control group" in (tmp_path / "out" / "budgets.svg").read_text()
+
+
+def test_a_study_is_drawn_and_what_was_killed_is_marked(tmp_path: Path) -> None:
+    def run(part: str, delivery: str, limit: int | None, threads: str, cores: int, outcome: str) -> dict[str, Any]:
+        found = {"part": part, "delivery": delivery, "limit": limit, "threads": threads, "cores": cores}
+        return {**found, "fan_out": 10, "build_rows": 1000, "outcome": outcome, "group_peak": 9 << 20} | (
+            {"rows": 1_000_000, "seconds": 0.5} if outcome == "finished" else {}
+        )
+
+    lines = [
+        run("delivery", delivery, limit, "cooperative", 1, "killed" if (delivery, limit) == KILLED else "finished")
+        for delivery in DELIVERIES
+        for limit in (None, 400 << 20)
+    ]
+    lines += [
+        run("threads", "adaptive", None, *way, "finished")
+        for way in (("cooperative", 1), ("cooperative", 2), ("independent", 2))
+    ]
+    assert report.main([str(write(tmp_path / "study.jsonl", lines)), "--out", str(tmp_path / "out")]) == 0
+    rates, peaks, threads = (
+        (tmp_path / "out" / f"study-{name}.svg").read_text() for name in ("rates", "peaks", "threads")
+    )
+    assert "limit 400 MiB" in rates and "1,000 build rows a join" in threads
+    assert peaks.count(">✕<") == 1
 
 
 def test_times_of_a_quick_run_become_no_picture(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
