@@ -57,6 +57,7 @@ case class PipelinedAsOf(
     None,
     None,
     None,
+    None,
     hint)
 
   override protected def withNewChildrenInternal(newLeft: LogicalPlan, newRight: LogicalPlan): PipelinedAsOf =
