@@ -1,5 +1,7 @@
 package org.apache.spark.sql.sparkext
 
+import java.util.IdentityHashMap
+
 import org.apache.spark.sql.catalyst.expressions._
 import org.apache.spark.sql.catalyst.optimizer.NormalizeNaNAndZero
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan
@@ -96,12 +98,15 @@ private object Failing {
     * each from left to right and on the pairs for which those before are true.
     */
   def misplaced(groups: Seq[Seq[Expression]], conditions: Seq[Expression], sides: Sides): Option[Expression] = {
-    val places = conditions.zipWithIndex
-    def place(condition: Expression): Int = places.collectFirst { case (one, at) if one.eq(condition) => at }.get
-    groups.zipWithIndex.flatMap { case (group, number) =>
-      val (before, after) = (groups.take(number).flatten, groups.drop(number + 1).flatten)
-      group.filter(may).filterNot { failing =>
-        before.forall(one => place(one) < place(failing) && !isNullable(one, sides)) && after.forall(place(_) > place(failing))
+    val places = new IdentityHashMap[Expression, Int]
+    conditions.zipWithIndex.foreach { case (condition, place) => places.put(condition, place) }
+    groups.indices.flatMap { number =>
+      val failing = groups(number).filter(may)
+      lazy val (before, after) = (groups.take(number).flatten, groups.drop(number + 1).flatten)
+      lazy val someNull = before.exists(isNullable(_, sides))
+      lazy val (last, next) = (before.map(places.get).maxOption, after.map(places.get).minOption)
+      failing.filter { condition =>
+        someNull || last.exists(_ > places.get(condition)) || next.exists(_ < places.get(condition))
       }
     }.headOption
   }
