@@ -13,10 +13,10 @@ tuples of flat arrays, constants a tuple of numbers. Resuming in the middle of a
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 import pyarrow as pa
@@ -32,9 +32,8 @@ Columns = tuple[AnyArray, ...]
 Constants = tuple[np.generic, ...]
 
 HIT = 1
-OVERFLOW = 2
-DIVISION_BY_ZERO = 4
-"""The bits of a verdict: whether the pair matches (the boolean of the test), or what went wrong."""
+FAILED = 2
+"""The bits of a verdict: whether the pair matches (the boolean of the test), and whether the test has failed on it."""
 
 TILE = 2048
 """Build rows of a tile: with 64 or 4,096 of 16 bytes each a pair takes longer (0.5 and 0.3 against 0.2 ns)."""
@@ -43,18 +42,18 @@ BLOCK = 128
 
 
 class PairArithmeticError(ArithmeticError):
-    """A test ran into an overflow or a division by zero; `verdict` has the bits."""
+    """A test ran into an overflow or a division by zero."""
 
-    def __init__(self, verdict: int) -> None:
-        super().__init__("division by zero" if verdict & DIVISION_BY_ZERO else "overflow")
-        self.verdict = verdict
+
+Failure = Callable[[Sequence[np.generic], Sequence[np.generic]], PairArithmeticError]
+"""Makes an error of what the arrays of both sides hold for the pair that a test fails on."""
 
 
 class PairTest:
     """A compiled test. Functions are compiled when they are first called with arrays of new types.
 
     `load` and `holds` are plain functions that numba compiles; `holds` returns a verdict as uint8. They are compiled
-    into loops of this object's own, which it shares with those that `with_constants` returns.
+    into loops of this object's own, which it shares with those that `bound` returns.
     """
 
     def __init__(self, load: Callable[..., Any], holds: Callable[..., Any]) -> None:
@@ -95,34 +94,62 @@ class PairTest:
 
         self._block, self._each = block, each
         self._constants: Constants = ()
+        self._failure: Failure = lambda probe, build: PairArithmeticError("the test of a pair fails")
 
-    def with_constants(self, constants: Constants) -> PairTest:
+    def bound(self, constants: Constants, failure: Failure) -> PairTest:
         """Return the same test with these numbers in it. As they are no part of the code, nothing is compiled anew."""
         test = copy(self)
-        test._constants = constants
+        test._constants, test._failure = constants, failure
         return test
 
     def block(
-        self, probe: Columns, first: int, build: Columns, start: int, verdicts: UInt8Array, counts: Int64Array
+        self,
+        probe: Columns,
+        first: int,
+        build: Columns,
+        start: int,
+        verdicts: UInt8Array,
+        counts: Int64Array,
+        until_hit: bool = False,
     ) -> None:
         """Test `counts.size` probe rows from `first` on against the build rows of a tile, from `start` on.
 
         `verdicts`: uint8[BLOCK * TILE], a row of `TILE` for each probe row. `counts`: int64[k], its hits.
-        Raises `PairArithmeticError`.
+        Raises `PairArithmeticError`; `until_hit`: unless all rows that a test fails on have a hit before.
         """
         width = min(TILE, build[0].size - start)
-        _check(self._block(self._constants, probe, first, build, start, width, verdicts, counts))
+        if self._block(self._constants, probe, first, build, start, width, verdicts, counts) & FAILED:
+            tested = verdicts.reshape(BLOCK, TILE)[: counts.size, :width]
+            rows, build_rows = np.nonzero(tested & FAILED)
+            if until_hit:
+                hits = tested == HIT
+                first_hits = np.where(hits.any(axis=1), hits.argmax(axis=1), width)
+                looked_at = build_rows < first_hits[rows]
+                rows, build_rows = rows[looked_at], build_rows[looked_at]
+            if rows.size:
+                self._fail(probe, first + int(rows[0]), build, start + int(build_rows[0]))
 
-    def each(self, probe: Columns, build: Columns, length: int) -> UInt8Array:
-        """Test row i of one side against row i of the other; return uint8[length]. Raises `PairArithmeticError`."""
+    def each(self, probe: Columns, build: Columns, length: int, until_hit: Int64Array | None = None) -> UInt8Array:
+        """Test row i of one side against row i of the other; return uint8[length].
+
+        Raises `PairArithmeticError`, with `until_hit` not for what comes after a hit of its probe row: int64[length],
+        the row of each pair, or -1 if that has had its hit before.
+        """
         verdicts = np.empty(length, dtype=np.uint8)
-        _check(self._each(self._constants, probe, build, verdicts))
+        if self._each(self._constants, probe, build, verdicts) & FAILED:
+            failing = np.flatnonzero(verdicts & FAILED)
+            if until_hit is not None:
+                first_hits = np.full(int(until_hit.max()) + 2, length)
+                hits = np.flatnonzero(verdicts == HIT)
+                np.minimum.at(first_hits, until_hit[hits], hits)
+                first_hits[-1] = -1
+                failing = failing[failing < first_hits[until_hit[failing]]]
+            if failing.size:
+                self._fail(probe, int(failing[0]), build, int(failing[0]))
         return verdicts
 
-
-def _check(seen: int) -> None:
-    if seen & ~HIT:
-        raise PairArithmeticError(seen)
+    def _fail(self, probe: Columns, row: int, build: Columns, build_row: int) -> NoReturn:
+        raise self._failure([array[row] for array in probe], [array[build_row] for array in build])
 
 
 @dataclass(frozen=True)
@@ -152,7 +179,9 @@ class NestedLoop:
             hits = np.empty(remaining.size, dtype=np.int64)
             for block in range(0, remaining.size, BLOCK):
                 rows = hits[block : block + BLOCK]
-                self.test.block(columns, block, self.build_columns, start, verdicts, counts[: rows.size])
+                self.test.block(
+                    columns, block, self.build_columns, start, verdicts, counts[: rows.size], until_hit=True
+                )
                 rows[:] = counts[: rows.size]
             found = hits > 0
             matched = remaining[found]

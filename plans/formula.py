@@ -80,6 +80,11 @@ class Formula:
         if not fits or (self.op in _BOOLEAN and self.type != "bool"):
             raise ValueError(f"not a formula: {self!r}")
 
+    @property
+    def may_fail(self) -> bool:
+        """Whether there are values that it has an error for."""
+        return self.checked or any(argument.may_fail for argument in self.args)
+
     def columns(self) -> Iterator[Formula]:
         """Yield the nodes that are columns; one that occurs twice comes twice."""
         if self.op == "column":
@@ -126,10 +131,11 @@ def parse_theta(data: Mapping[str, Any]) -> Theta:
     if "pickled" in data:
         left, right = (tuple(NamedColumn(**column) for column in data[side]) for side in ("left", "right"))
         return PythonPredicate(data["pickled"], left, right)
-    return _formula(data)
+    return parse_formula(data)
 
 
-def _formula(data: Mapping[str, Any]) -> Formula:
+def parse_formula(data: Mapping[str, Any]) -> Formula:
+    """Read the JSON form of what is no predicate in Python. Raises `ValueError`."""
     if data["op"] == "column":
         kind = number_type(parse_key_type(data["key"]))
         if kind is None:
@@ -137,7 +143,7 @@ def _formula(data: Mapping[str, Any]) -> Formula:
         return Formula("column", kind, source=data["source"], column=data["column"], key=data["key"])
     if data["op"] == "literal":
         return Formula("literal", data["type"], text=data["text"])
-    arguments = tuple(_formula(argument) for argument in data["args"])
+    arguments = tuple(parse_formula(argument) for argument in data["args"])
     return Formula(data["op"], data["type"], arguments, bool(data.get("checked", False)))
 
 

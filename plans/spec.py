@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from sparkext.plans.formula import Formula, Theta, parse_theta, render_theta
+from sparkext.plans.formula import Formula, PythonPredicate, Theta, parse_formula, parse_theta, render_theta
 from sparkext.plans.predicate import Predicate, parse_predicate, render_predicate
 
 SPEC_VERSION = 1
@@ -113,6 +113,7 @@ class JoinSpec:
     `ranges` compare at most two columns of the build side, each in one type. `condition` and `theta` have to hold for a
     pair beside its keys; they may look at the columns of all sources so far and of the build side. Kinds that give out
     unmatched build rows take none. `probe_ordered`: probe rows are known to come in the order of the only key.
+    `guard`: set where a condition may fail on pairs that the ranges pass over; all conditions up to the last such one.
     """
 
     how: str
@@ -124,6 +125,7 @@ class JoinSpec:
     as_of: AsOf | None = None
     theta: Theta | None = None
     probe_ordered: bool = False
+    guard: Formula | None = None
 
     def __post_init__(self) -> None:
         """Refuse what no operator runs."""
@@ -141,6 +143,12 @@ class JoinSpec:
     def nested(self) -> bool:
         """Whether there is nothing to look rows up by: every pair has to be tried."""
         return self.theta is not None and not self.keys and not self.ranges
+
+    @property
+    def may_fail(self) -> bool:
+        """Whether an error of a condition may end the query."""
+        formulas = (self.theta, self.guard)
+        return any(formula.may_fail for formula in formulas if isinstance(formula, Formula))
 
     @property
     def compared(self) -> tuple[tuple[int, str], ...]:
@@ -191,9 +199,10 @@ class PipelineSpec:
                 yield from pair.probe.references()
             if join.condition is not None:
                 yield from join.condition.columns()
-            if isinstance(join.theta, Formula):
-                yield from ((place.source, place.column) for place in join.theta.columns())
-            elif join.theta is not None:
+            for formula in (join.theta, join.guard):
+                if isinstance(formula, Formula):
+                    yield from ((place.source, place.column) for place in formula.columns())
+            if isinstance(join.theta, PythonPredicate):
                 yield from ((place.source, place.column) for place in join.theta.left)
                 yield from ((number, place.column) for place in join.theta.right)
 
@@ -203,6 +212,7 @@ class PipelineSpec:
         for join, written in zip(self.joins, data["joins"], strict=True):
             written["condition"] = None if join.condition is None else render_predicate(join.condition)
             written["theta"] = None if join.theta is None else render_theta(join.theta)
+            written["guard"] = None if join.guard is None else render_theta(join.guard)
         return json.dumps(data)
 
     @classmethod
@@ -230,7 +240,7 @@ def _join(data: Mapping[str, Any]) -> JoinSpec:
     keys = tuple(KeyPair(**{**key, "probe": _reference(key["probe"])}) for key in data["keys"])
     ranges = tuple(RangePair(**{**pair, "probe": _reference(pair["probe"])}) for pair in data.get("ranges", ()))
     as_of = data.get("as_of")
-    condition, theta = data.get("condition"), data.get("theta")
+    condition, theta, guard = data.get("condition"), data.get("theta"), data.get("guard")
     return JoinSpec(
         data["how"],
         keys,
@@ -241,4 +251,5 @@ def _join(data: Mapping[str, Any]) -> JoinSpec:
         None if as_of is None else AsOf(**{**as_of, "probe": _reference(as_of["probe"])}),
         None if theta is None else parse_theta(theta),
         data.get("probe_ordered", False),
+        None if guard is None else parse_formula(guard),
     )

@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from sparkext.kernels.intrinsics import multiply_overflows
-from sparkext.kernels.nested_loop import DIVISION_BY_ZERO, OVERFLOW
+from sparkext.kernels.nested_loop import FAILED
 from sparkext.plans.formula import ARITHMETIC, Formula
 from sparkext.plans.predicate import COMPARISONS
 
@@ -178,9 +178,9 @@ class _Writer:
             error = self._line(f"{error} if {goes_on} else np.uint8(0)")
         return self._errors([first.error, error])
 
-    def _fails(self, condition: str, verdict: int, known: str | None) -> str:
+    def _fails(self, condition: str, known: str | None) -> str:
         """Return the error that there is where a step fails, unless it is null."""
-        return self._line(f"np.uint8({_both(condition, known)}) * np.uint8({verdict})")
+        return self._line(f"np.uint8({_both(condition, known)}) * np.uint8({FAILED})")
 
     def _arithmetic(self, node: Formula, left: _Step, right: _Step) -> _Step:
         a, b, kind = left.value, right.value, node.type
@@ -197,7 +197,7 @@ class _Writer:
             overflow = f"multiply_overflows({a}, {b})"
         else:
             overflow = f"(({a} ^ {wide if node.op == '+' else b}) & ({b if node.op == '+' else a} ^ {wide})) < 0"
-        failed = self._fails(f"({overflow})", OVERFLOW, result.known)
+        failed = self._fails(f"({overflow})", result.known)
         return _Step(result.value, result.known, self._errors([result.error, failed]))
 
     def _divided(self, node: Formula, left: _Step, right: _Step) -> _Step:
@@ -220,14 +220,14 @@ class _Writer:
         known = self._all([left.known, divides])
         error = self._in_turn(right, divides, left)
         if node.checked:
-            error = self._errors([error, self._fails(zero, DIVISION_BY_ZERO, known)])
+            error = self._errors([error, self._fails(zero, known)])
         return _Step(value, known, error)
 
     def _signed(self, node: Formula, only: _Step) -> _Step:
         value = self._line(_as(node.type, _signed(node.op, only.value, node.type)))
         if not node.checked or node.type.startswith("float"):
             return _Step(value, only.known, only.error)
-        failed = self._fails(f"({only.value} == {np.iinfo(node.type).min})", OVERFLOW, only.known)
+        failed = self._fails(f"({only.value} == {np.iinfo(node.type).min})", only.known)
         return _Step(value, only.known, self._errors([only.error, failed]))
 
     def _null_safe(self, left: _Step, right: _Step, kind: str) -> _Step:

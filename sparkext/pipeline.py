@@ -45,7 +45,7 @@ from sparkext.plans.morsel import BudgetLimits, OutputSizeController
 from sparkext.plans.scan import Split
 from sparkext.plans.spec import BUILD_PRESERVING, PROBE, ColumnRef, JoinSpec, PipelineSpec
 from sparkext.row_set import RowSet, SourceRows
-from sparkext.theta_condition import bind_theta
+from sparkext.theta_condition import FormulaCondition, bind_theta
 from sparkext.types import arrow_key_type, conform
 
 _ROW_ID_BYTES = 8
@@ -82,10 +82,14 @@ def _is_bounded_above_only(join: JoinSpec) -> bool:
 
 
 def probe_bounds(spec: PipelineSpec, builds: Sequence[BuildSide]) -> list[KeyBounds]:
-    """Return what the build sides ask of columns of the probe side: rows outside lack a match that they need."""
+    """Return what the build sides ask of columns of the probe side: rows outside lack a match that they need.
+
+    A join that may fail has to see all rows that come to it.
+    """
+    last = next((number for number, join in enumerate(spec.joins, 1) if join.may_fail), len(spec.joins))
     return [
         KeyBounds(key.probe.column, (bounds[0], bounds[1]) if bounds else None)
-        for join, build in zip(spec.joins, builds, strict=True)
+        for join, build in [*zip(spec.joins, builds, strict=True)][:last]
         if join.how in ("inner", "semi")
         for key, bounds in zip(join.keys, build.info.key_bounds, strict=True)
         if key.probe.source == PROBE and bounds is not None
@@ -107,6 +111,7 @@ class _Join:
         self.key_types = [arrow_key_type(parse_key_type(key.type)) for key in spec.keys]
         self.null_safe = [key.null_safe for key in spec.keys]
         self.theta = None if spec.theta is None else bind_theta(spec.theta, source, build)
+        self.guard = None if spec.guard is None else FormulaCondition(spec.guard, source, build)
         self.looked_up = _looked_up(spec)
         self.tested = () if spec.condition is None else tuple(ColumnRef(*place) for place in spec.condition.columns())
         preserves_build = spec.how in BUILD_PRESERVING
@@ -123,11 +128,13 @@ class _Join:
         return encode_keys(columns, self.null_safe, self.build.info.key_ranges)
 
     @property
-    def is_conditional(self) -> bool:
+    def tests_pairs(self) -> bool:
+        """Whether pairs that are found have to be tested."""
+        return self.spec.condition is not None or (self.theta is not None and not self.spec.nested)
+
+    def is_conditional(self, found: Found) -> bool:
         """Whether it takes the pairs of a row, or a look at each, to tell what the join makes of it."""
-        if self.spec.nested and self.spec.condition is None:
-            return self.outer
-        return self.spec.condition is not None or self.theta is not None
+        return self.tests_pairs or (self.outer and isinstance(found, NestedLoop))
 
     def lookup(self, rows: RowSet) -> Found:
         """Find what these rows match, one match a row where nothing more is asked."""
@@ -139,21 +146,25 @@ class _Join:
         if self.spec.nested:
             assert self.theta is not None, "or there is nothing to try pairs by"
             found: Found = self.theta.loop(rows)
+        elif self.guard is not None and self.guard.may_fail(rows):
+            found = self.guard.loop(rows)
         elif self.spec.ranges:
             found = self.build.lookup_ranges(RangeKeys(self.keys(rows), self._bounds(rows)))
         else:
             return self.build.lookup(self.keys(rows))
-        pairs_count = self.is_conditional or self.probe_kind in ("inner", "left")
+        pairs_count = self.tests_pairs or self.probe_kind in ("inner", "left")
         return found if isinstance(found, Matches) or pairs_count else found.any()
 
-    def kept(self, candidates: RowSet) -> npt.NDArray[np.intp] | None:
-        """Return which of these pairs fulfil the condition; None for all of them."""
+    def kept(self, candidates: RowSet, until_hit: Int64Array | None) -> npt.NDArray[np.intp] | None:
+        """Return which of these pairs fulfil the condition; None for all of them. `until_hit`: see `PairTest.each`."""
         kept = None
         if self.spec.condition is not None:
             kept = np.flatnonzero(holds(self.spec.condition, candidates))
         if self.theta is not None and not self.spec.nested:
             # Only where the rest holds: it may keep this from failing.
-            passed = np.flatnonzero(self.theta.holds(candidates if kept is None else candidates.picked(kept)))
+            left = candidates if kept is None else candidates.picked(kept)
+            rows = until_hit if kept is None or until_hit is None else until_hit[kept]
+            passed = np.flatnonzero(self.theta.holds(left, rows))
             kept = passed if kept is None else kept[passed]
         return kept
 
@@ -255,7 +266,7 @@ class Pipeline:
                 self.metrics.batches_out += 1
                 yield batch
         except PairArithmeticError as error:
-            raise ConditionError(f"the condition of a join fails: {error}") from error
+            raise ConditionError(f"the condition of {error}") from error
         except VarBytesOverflowError as error:
             raise SchemaMismatchError("a single string or binary value holds more than 2 GiB") from error
         finally:
@@ -340,12 +351,12 @@ class Pipeline:
     def _joined(self, operator: int, rows: RowSet) -> Iterator[RowSet]:
         """Give out what join number `operator` makes of these rows."""
         join = self._joins[operator]
-        results = self._conditional if join.is_conditional else self._unconditional
         # Of keys that are copied to be looked up, no more than a budget at a time.
         for piece in self._pieces(operator, rows, join.looked_up):
             started = time.perf_counter()
             matches = join.lookup(piece)
             self._spent(operator, started)
+            results = self._conditional if join.is_conditional(matches) else self._unconditional
             yield from results(operator, piece, matches)
 
     def _pieces(self, operator: int, rows: RowSet, references: Sequence[ColumnRef]) -> Iterator[RowSet]:
@@ -383,8 +394,10 @@ class Pipeline:
             pairs_tried = rows.joined(pairs, join.build.columns, outer=False)
             for candidates in self._pieces(operator, pairs_tried, join.tested):
                 started = time.perf_counter()
-                kept = join.kept(candidates)
                 of_piece = probe_rows[tried : tried + candidates.length]
+                # What comes behind the first match of a row is not looked at, where that match is all that counts.
+                counts = join.probe_kind in ("inner", "left")
+                kept = join.kept(candidates, None if counts else np.where(found[of_piece], -1, of_piece))
                 found[of_piece if kept is None else of_piece[kept]] = True
                 tried += candidates.length
                 given = candidates if kept is None else candidates.picked(kept)

@@ -16,12 +16,13 @@ import pyarrow as pa
 
 from sparkext.formula_code import Place, code_of
 from sparkext.index_store import BuildSide
-from sparkext.kernels.buffers import UInt8Array, validity
+from sparkext.kernels.buffers import Int64Array, UInt8Array, validity
 from sparkext.kernels.jit import AnyArray, frozen
 from sparkext.kernels.keys import cast_key
-from sparkext.kernels.nested_loop import HIT, NestedLoop, PairTest, numbers
+from sparkext.kernels.nested_loop import HIT, NestedLoop, PairArithmeticError, PairTest, numbers
 from sparkext.kernels.row_ids import RowIds, row_id_dtype
 from sparkext.plans.formula import Formula, NamedColumn, PythonPredicate, Theta, number_type, render_theta
+from sparkext.plans.formula_range import Interval, may_fail
 from sparkext.plans.key_types import parse_key_type
 from sparkext.plans.spec import PROBE, ColumnRef
 from sparkext.predicate_code import functions_of_predicate
@@ -39,8 +40,11 @@ class ThetaCondition(Protocol):
         """Return what tries all pairs of these rows and build rows."""
         ...
 
-    def holds(self, pairs: RowSet) -> npt.NDArray[np.bool_]:
-        """Return bool[pairs.length]: which rows, of which the build side is a source already, fulfil the condition."""
+    def holds(self, pairs: RowSet, until_hit: Int64Array | None = None) -> npt.NDArray[np.bool_]:
+        """Return bool[pairs.length]: which rows, of which the build side is a source already, fulfil the condition.
+
+        `until_hit`: see `PairTest.each`.
+        """
         ...
 
 
@@ -48,32 +52,54 @@ def bind_theta(theta: Theta, source: int, build: BuildSide) -> ThetaCondition:
     """Bind a condition to the build side that is source number `source`."""
     if isinstance(theta, PythonPredicate):
         return _PythonCondition(theta, build)
-    return _FormulaCondition(theta, source, build)
+    return FormulaCondition(theta, source, build)
 
 
-class _FormulaCondition:
+class FormulaCondition:
     """Nulls travel beside the values of probe columns, and of those build columns that have any."""
 
     def __init__(self, formula: Formula, source: int, build: BuildSide) -> None:
+        self._formula, self._source = formula, source
         columns = dict.fromkeys((node.source, node.column, node.key) for node in formula.columns())
         self._probe = [column for column in columns if column[0] != source]
         self._build = [column for column in columns if column[0] == source]
         self._whole = RowSet.of_morsel(build.columns, build.rows)
         self._nullable = [self._column(number).null_count > 0 for _, number, _ in self._build]
         self._rows = build.rows
-        places = {
+        self._places = {
             **_places(self._probe, [True] * len(self._probe), is_probe=True),
             **_places(self._build, self._nullable, is_probe=False),
         }
         kinds: list[str | None] = []
         for _, _, key in self._probe:
             kinds += [number_type(parse_key_type(key)), None]
-        code = code_of(formula, places, kinds)
-        self._test = _tests.get(code.text, code.functions).with_constants(code.constants)
+        code = code_of(formula, self._places, kinds)
+        self._test = _tests.get(code.text, code.functions).bound(code.constants, self._failure)
 
     def loop(self, rows: RowSet) -> NestedLoop:
+        """Return what tries all pairs of these rows and build rows."""
         probe = self._gathered(rows, self._probe, [True] * len(self._probe))
         return NestedLoop(self._test, probe, self._build_arrays, rows.length, self._rows)
+
+    def may_fail(self, rows: RowSet) -> bool:
+        """Whether it may fail on some pair of these rows and build rows, by the smallest and largest values."""
+        probe = {place: _extent(_gathered_values(rows, place)) for place in self._probe}
+        return may_fail(self._formula, {**probe, **self._build_extents})
+
+    @cached_property
+    def _build_extents(self) -> dict[tuple[int, int, str], Interval]:
+        return {place: _extent(_values(self._column(place[1]), place[2])) for place in self._build}
+
+    def _failure(self, probe: Sequence[np.generic], build: Sequence[np.generic]) -> PairArithmeticError:
+        """Name the values, from which the extension finds Spark's own error: by source and column, unless null."""
+        values = {}
+        for (source, column, _), place in self._places.items():
+            side = probe if place.is_probe else build
+            if place.mask is None or side[place.mask]:
+                number = side[place.values]
+                word = number.view(f"i{number.itemsize}") if number.dtype.kind == "f" else number
+                values[f"{source}.{column}"] = int(word)
+        return PairArithmeticError(f"join {self._source} fails on {json.dumps(values)}")
 
     def _column(self, number: int) -> pa.Array:
         return self._whole.gather(ColumnRef(PROBE, number))
@@ -85,17 +111,17 @@ class _FormulaCondition:
             [_values(self._column(number), key) for _, number, key in self._build], self._nullable, self._rows
         )
 
-    def holds(self, pairs: RowSet) -> npt.NDArray[np.bool_]:
+    def holds(self, pairs: RowSet, until_hit: Int64Array | None = None) -> npt.NDArray[np.bool_]:
+        """Return bool[pairs.length]: which of these pairs fulfil the condition. `until_hit`: see `PairTest.each`."""
         probe = self._gathered(pairs, self._probe, [True] * len(self._probe))
         build = self._gathered(pairs, self._build, self._nullable)
-        hits: npt.NDArray[np.bool_] = self._test.each(probe, build, pairs.length) == HIT
+        hits: npt.NDArray[np.bool_] = self._test.each(probe, build, pairs.length, until_hit) & HIT != 0
         return hits
 
     def _gathered(
         self, rows: RowSet, columns: Sequence[tuple[int, int, str]], nullable: Sequence[bool]
     ) -> tuple[AnyArray, ...]:
-        values = [_values(rows.gather(ColumnRef(source, column)), key) for source, column, key in columns]
-        return _arrays(values, nullable, rows.length)
+        return _arrays([_gathered_values(rows, place) for place in columns], nullable, rows.length)
 
 
 class _PythonCondition:
@@ -117,7 +143,7 @@ class _PythonCondition:
         probe_rows, probe = _without_nulls(columns, rows.length)
         return NestedLoop(self._test, probe, self._build_arrays, rows.length, self._rows, probe_rows, self._build_rows)
 
-    def holds(self, pairs: RowSet) -> npt.NDArray[np.bool_]:
+    def holds(self, pairs: RowSet, until_hit: Int64Array | None = None) -> npt.NDArray[np.bool_]:
         raise NotImplementedError("a predicate in Python has no keys beside it")
 
 
@@ -138,6 +164,21 @@ Functions = tuple[Callable[..., object], Callable[..., object]]
 def _values(column: pa.Array, key: str) -> _Values:
     array = cast_key(column, arrow_key_type(parse_key_type(key)))
     return numbers(array), validity(array)
+
+
+def _gathered_values(rows: RowSet, place: tuple[int, int, str]) -> _Values:
+    source, column, key = place
+    return _values(rows.gather(ColumnRef(source, column)), key)
+
+
+def _extent(values: _Values) -> Interval:
+    """Return the smallest and the largest value that is not null; of floats none if one is NaN."""
+    array, mask = values
+    known = array if mask is None else array[mask != 0]
+    if not known.size:
+        return 0, 0
+    low, high = known.min().item(), known.max().item()
+    return None if low != low else (low, high)
 
 
 def _arrays(values: Sequence[_Values], nullable: Sequence[bool], length: int) -> tuple[AnyArray, ...]:

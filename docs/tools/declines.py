@@ -96,6 +96,11 @@ GROUPS = (
                 " to test it; the part that they do not know follows. Inner joins take any condition: Spark filters"
                 " their result."
             ),
+            "a condition that may fail, which Spark tests on other pairs: …": (
+                "Conditions before it would be tested after it, or those after it before, so that another pair could"
+                " fail than in Spark. Put conditions that may fail last, or write them so that they cannot (`try_add`,"
+                " `try_cast`)."
+            ),
             "a join of type …": (
                 "Spark has join types besides inner, left, right, full, semi, anti and existence; these are not"
                 " planned."
@@ -151,6 +156,9 @@ GROUPS = (
             ),
             "differences of integers that may wrap around, without spark.sql.ansi.enabled": (
                 "There Spark takes far values for near ones. Set `spark.sql.ansi.enabled`."
+            ),
+            "a value that may fail: …": (
+                "Spark computes it for rows with equal keys, and this would for all rows: compute it before the join."
             ),
             "a tolerance of … for …": (
                 "Covered are days for dates, and intervals for timestamps: of less than a day in zones with summer"
@@ -269,7 +277,7 @@ GROUPS = (
             ),
             "…: unknown option '…', expected algorithm or maxBytes": "In a hint.",
             "… names relations, got …": "In a hint: `PIPELINED_JOIN(o, 'algorithm=hash')`.",
-            "overflow in the condition of a join": "As Spark's own error, in ANSI mode.",
+            "workers cannot compute what Spark finds …: …": "A fault in sparkext: report it.",
             "workers gave out …, declared are …": "A fault in sparkext: report it.",
             "an as-of join that no pipeline runs: …": "A fault in sparkext: report it.",
         },
@@ -297,7 +305,7 @@ OTHER_TEXTS = {
     "RowInPlace.scala": {"rows of a batch do not change", "there are no more rows"},
     "PythonBatches.scala": {
         "FileReadError: cannot read ['\"](.*)['\"]: (no such file)?",
-        "ConditionError: the condition of a join fails: (division by zero|overflow)",
+        r"ConditionError: the condition of join (\d+) fails on (\{.*?\})",
     },
     "WorkerCondition.scala": {"… … …"},
 }

@@ -24,6 +24,7 @@ from sparkext.kernels.matches import START, Pairs
 from sparkext.kernels.nested_loop import HIT, PairArithmeticError, numbers
 from sparkext.plans import formula as formula_module
 from sparkext.plans.formula import ARITHMETIC, NUMBER_TYPES, Formula, number_type
+from sparkext.plans.formula_range import Interval, may_fail
 from sparkext.plans.key_types import parse_key_type
 from sparkext.plans.predicate import COMPARISONS
 from sparkext.row_set import RowSet
@@ -264,11 +265,19 @@ def as_python(formula: Formula, probe: Side, build: Side) -> Callable[[int, int]
     return lambda i, j: int(holds(load(arrays[0], i), code.constants, arrays[1], j))
 
 
+def extent_of(side: Side, node: Formula) -> Interval:
+    return theta_condition._extent(theta_condition._values(side.array(node.column), node.key))
+
+
 @given(formula=formulas("bool", 4), seed=st.integers(0, 1 << 32))
 @examples(600)
 def test_any_formula(formula: Formula, seed: int) -> None:
     probe, build = Side(f"probe {seed}", NUMBER_TYPES, 5), Side(f"build {seed}", NUMBER_TYPES, 5)
     truth, verdict_of = truth_of(formula, probe, build), as_python(formula, probe, build)
+    extents = {
+        (node.source, node.column, node.key): extent_of((probe, build)[node.source], node) for node in formula.columns()
+    }
+    assert may_fail(formula, extents) or None not in {verdict for row in truth for verdict in row}
     for i, row in enumerate(truth):
         for j, expected in enumerate(row):
             verdict = verdict_of(i, j)

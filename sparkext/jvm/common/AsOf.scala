@@ -57,6 +57,7 @@ case class PipelinedAsOf(
     None,
     None,
     None,
+    None,
     hint)
 
   override protected def withNewChildrenInternal(newLeft: LogicalPlan, newRight: LogicalPlan): PipelinedAsOf =
@@ -157,6 +158,7 @@ class PlanAsOfJoins(session: SparkSession) extends Rule[LogicalPlan] with Predic
       found <- pair.filter(pair => sides.areSides(pair.probe, pair.build)).toRight(s"a condition like ${join.asOfCondition.sql}")
       values = Seq(found.probe, found.build)
       _ <- values.map(Expressions.deferrable).collectFirst { case Left(reason) => reason }.toLeft(())
+      _ <- values.find(Failing.may).map(value => s"a value that may fail: ${value.sql}").toLeft(())
       _ <- check(
         found.probe.dataType == found.build.dataType && hasDistance(found.probe.dataType),
         s"values of type ${found.probe.dataType.simpleString}")

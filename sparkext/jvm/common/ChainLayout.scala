@@ -29,7 +29,7 @@ case class PlannedAsOf(
     exact: Boolean,
     tolerance: Option[Long])
 
-/** One join of the pipeline, as Python's `JoinSpec` has it. */
+/** One join of the pipeline, as Python's `JoinSpec` has it; `formula` is what may fail of it, as Spark has it. */
 case class PlannedJoin(
     kind: String,
     keys: Seq[PlannedKey],
@@ -37,6 +37,8 @@ case class PlannedJoin(
     asOf: Option[PlannedAsOf],
     condition: Option[JValue],
     theta: Option[JValue],
+    guard: Option[JValue],
+    formula: Option[PairCondition],
     label: String,
     algorithm: String,
     probeOrdered: Boolean,
@@ -97,7 +99,7 @@ object ChainLayout {
     /** Plain columns first, in the order that their source has them, so that one that sends all needs no projection. */
     private val sent = {
       val keys = chain.stages.flatMap(stage => stage.probes.map(chain.atSources) ++ stage.indexed)
-      val compared = chain.stages.flatMap(_.conditions).map(chain.atSources).flatMap(_.references)
+      val compared = chain.stages.flatMap(stage => stage.conditions ++ stage.guard).map(chain.atSources).flatMap(_.references)
       val plain = AttributeSet(outputs ++ compared ++ keys.flatMap(Widened.unapply))
       plans.map(plan => mutable.ArrayBuffer.from[NamedExpression](plan.output.filter(plain.contains)))
     }
@@ -146,6 +148,7 @@ object ChainLayout {
       // Whether conditions are covered was asked when the stage was made.
       val condition = stage.condition.flatMap(part => WorkerCondition.of(chain.atSources(part), place).toOption)
       val theta = stage.theta.flatMap(part => WorkerFormula.of(chain.atSources(part), place).toOption)
+      val guard = stage.guard.flatMap(part => WorkerFormula.of(chain.atSources(part), place).toOption)
       (keys ++ ranges ++ asOf).collectFirst { case Left(reason) => reason }.toLeft(
         PlannedJoin(
           stage.kind,
@@ -154,6 +157,8 @@ object ChainLayout {
           asOf.flatMap(_.toOption),
           condition,
           theta,
+          guard,
+          stage.formula.filter(Failing.may).map(pairCondition(_, stage)),
           label(stage),
           stage.hint.flatMap(_.algorithm).getOrElse(settings.algorithm),
           isProbeOrdered(stage),
@@ -167,6 +172,14 @@ object ChainLayout {
         }
       case _ => false
     }
+
+    /** With its columns as the join has them: those of an outer side may be null. */
+    private def pairCondition(formula: Expression, stage: JoinStage): PairCondition =
+      PairCondition(
+        formula,
+        (stage.probe.output ++ stage.build.output).filter(formula.references.contains).map { column =>
+          column -> place(chain.source(column))
+        })
 
     /** Where a column of a source will be found. */
     def place(attribute: Attribute): ColumnRef = flags.getOrElse(

@@ -75,11 +75,12 @@ object JoinChain {
     private case class Below(stage: JoinStage, filters: Seq[Expression], aliases: Seq[(Attribute, Attribute)])
 
     /** The next stage, unless keys or formulas of this one may not be computed before it: it, or a filter between them, may
-      * drop the rows on which they fail.
+      * drop the rows on which they fail. Nor may this one drop rows on which a filter fails that is applied after it.
       */
     private def below(stage: JoinStage): Option[Below] = {
-      val safe = stage.probes.forall(Expressions.neverFails) && !stage.theta.exists(WorkerFormula.mayFail)
-      if (!stage.full && safe) joinBelow(stage.probe) else None
+      val safe = stage.probes.forall(Expressions.neverFails) && !stage.formula.exists(Failing.may)
+      if (stage.full || !safe) None
+      else joinBelow(stage.probe).filterNot(found => (found.filters ++ found.stage.filter).exists(Failing.may))
     }
 
     /** The next join below, through what only drops, renames or filters columns and rows. */

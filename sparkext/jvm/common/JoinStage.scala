@@ -11,13 +11,17 @@ import org.apache.spark.sql.types.DoubleType
 case class StageKey(probe: Expression, build: Expression, nullSafe: Boolean)
 
 /** One comparison of a range join, `probe operator build`. */
-case class StageRange(probe: Expression, operator: String, build: Expression)
+case class StageRange(probe: Expression, operator: String, build: Expression) {
+
+  /** With sums that do not fail. Where they overflow, this comparison is none. */
+  def unfailing: StageRange = copy(probe = Failing.unfailing(probe), build = Failing.unfailing(build))
+}
 
 /** One supported join, as a stage of a pipeline: every probe row passes by the index of `build`.
   *
   * `kind` is what the probe side sees (a right outer join is a left one with its sides exchanged), `existence` the flag that
   * an existence join adds. `filter` has to hold for what the join gives out, `condition` and `theta` for a pair to be one: for
-  * an inner join these are the same. `theta` is what workers compile.
+  * an inner join these are the same. `theta` is what workers compile, and so is `guard`, see [[Ranged]].
   */
 case class JoinStage(
     kind: String,
@@ -29,6 +33,7 @@ case class JoinStage(
     filter: Option[Expression],
     condition: Option[Expression],
     theta: Option[Expression],
+    guard: Option[Expression],
     existence: Option[Attribute],
     hint: Option[PipelinedJoinHint]) {
 
@@ -43,6 +48,9 @@ case class JoinStage(
 
   /** What has to hold for a pair beside its keys. */
   def conditions: Seq[Expression] = condition.toSeq ++ theta
+
+  /** What workers may come upon an error in. */
+  def formula: Option[Expression] = guard.orElse(theta)
 
   /** What probe rows are looked up by, and what the build side is indexed by. */
   def probes: Seq[Expression] = keys.map(_.probe) ++ ranges.map(_.probe) ++ asOf.map(_.probe)
@@ -65,11 +73,11 @@ object JoinStage extends PredicateHelper {
     sides <- Sides.of(join)
     predicates = join.condition.map(splitConjunctivePredicates).getOrElse(Nil)
     (others, keys) = predicates.partitionMap(predicate => key(predicate, sides).toRight(predicate))
-    (residual, ranges) = Ranges.among(others, keys.nonEmpty, sides)
+    Ranged(residual, ranges, guard) = Ranges.among(others, keys.nonEmpty, sides)
     _ <- check(keys.nonEmpty || sides.kind != "full", "a full outer join without an equality")
     _ <- check(residual.isEmpty || sides.kind != "full", "a full outer join with a condition beside its keys")
     _ <- residual.map(Expressions.deferrable).collectFirst { case Left(reason) => reason }.toLeft(())
-    tests <- Tests.among(residual, sides, keys.nonEmpty, ranges.nonEmpty, article(join.joinType))
+    tests <- Tests.among(residual, sides, keys.nonEmpty, ranges.nonEmpty, guard.isDefined, article(join.joinType))
     _ <- keys.flatMap(unsupportedKey).headOption.toLeft(())
     _ <- untransportable(sides.build.output).toLeft(())
   } yield JoinStage(
@@ -79,11 +87,18 @@ object JoinStage extends PredicateHelper {
     keys,
     ranges,
     None,
-    tests.filter.reduceOption(And),
+    filter(tests.filter),
     tests.condition.reduceOption(And),
     tests.theta.reduceOption(And),
+    guard,
     sides.existence,
     sides.hint)
+
+  /** All of these. A filter drops a row at the first that is null, and a join's condition looks at the others as well. */
+  private def filter(conditions: Seq[Expression]): Option[Expression] =
+    conditions.reduceOption(And).map { all =>
+      if (conditions.length > 1 && conditions.exists(Failing.may)) EqualNullSafe(all, Literal.TrueLiteral) else all
+    }
 
   /** The first of these columns that does not travel to the workers and back unchanged. */
   def untransportable(columns: Seq[Attribute]): Option[String] =
@@ -127,32 +142,39 @@ private object Tests {
 
   /** Inner joins leave to Spark what keys have narrowed down already; without keys, pairs are many.
     *
-    * Formulas are tested many pairs at a time, so they go first where there is nothing else.
+    * Formulas are tested many pairs at a time, so they go first where there is nothing else. `guarded`: nothing fails.
     */
   def among(
       conditions: Seq[Expression],
       sides: Sides,
       keyed: Boolean,
       ranged: Boolean,
+      guarded: Boolean,
       article: => String): Either[String, Tests] = {
     val inner = sides.kind == "inner"
+    val mayFail = if (guarded) (_: Expression) => false else Failing.may _
     if (inner && keyed) Right(Tests(conditions, Nil, Nil))
     else {
-      val tested = if (inner || !keyed && !ranged) conditions.filter(WorkerFormula.covers) else Nil
+      val tested = if (inner || !keyed && !ranged || conditions.exists(mayFail)) conditions.filter(WorkerFormula.covers) else Nil
       // What may fail comes after the conditions before it, which may keep it from failing, or is left to Spark.
       val before = conditions.takeWhile(tested.contains)
-      val formulas = tested.filter(test => before.contains(test) || !WorkerFormula.mayFail(test))
+      val formulas = tested.filter(test => before.contains(test) || !mayFail(test))
       val others = conditions.filterNot(formulas.contains)
       val (plain, rest) = if (inner) (Nil, others) else others.partition(WorkerCondition.of(_, _ => ColumnRef(0, 0)).isRight)
       val (more, left) = if (inner || !keyed && !ranged) (Nil, rest) else rest.partition(WorkerFormula.covers)
-      val theta = formulas ++ more
+      val theta = conditions.filter(test => formulas.contains(test) || more.contains(test))
       val found = keyed || ranged || theta.exists(test => sides.isAcross(test.references))
+      val groups = if (keyed || ranged) Seq(plain, theta, left) else Seq(theta, plain, left)
+      val misplaced = if (guarded) None else Failing.misplaced(groups, conditions, sides)
       if (!found) {
         val across = left.find(test => sides.isAcross(test.references)).map(test => s": ${why(test)}").getOrElse("")
         Left(s"neither an equality nor a comparison between the two sides, nor a formula that workers compile$across")
       } else if (!inner && left.nonEmpty) {
         Left(s"a condition beside the keys of $article join that only Spark evaluates: ${why(left.head)}")
-      } else Right(Tests(left, plain, theta))
+      } else {
+        misplaced.map(test => s"a condition that may fail, which Spark tests on other pairs: ${test.sql}")
+          .toLeft(Tests(left, plain, theta))
+      }
     }
   }
 

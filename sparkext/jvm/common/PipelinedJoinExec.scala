@@ -45,9 +45,9 @@ case class PipelinedJoinExec(
   override def children: Seq[SparkPlan] = probe +: builds
   override def producedAttributes: AttributeSet = outputSet -- inputSet
 
-  /** Labels name columns as the query does: they would keep equal pipelines from being run once. */
+  /** Labels and formulas name columns as the query does: they would keep equal pipelines from being run once. */
   override protected def doCanonicalize(): SparkPlan = super.doCanonicalize() match {
-    case operator: PipelinedJoinExec => operator.copy(joins = joins.map(_.copy(label = "")))
+    case operator: PipelinedJoinExec => operator.copy(joins = joins.map(_.copy(label = "", formula = None)))
     case other => other
   }
 
@@ -147,6 +147,7 @@ case class PipelinedJoinExec(
     val runnerConf = SparkShim.pythonRunnerConf(conf)
     val runnerMetrics = PipelineMetrics.forRunner(metrics)
     val artifacts = SparkShim.artifacts
+    val formulas = joins.map(_.formula)
     probeColumns match {
       case Right(input) =>
         input.execute().mapPartitionsWithIndexInternal { (partition, parts) =>
@@ -156,7 +157,7 @@ case class PipelinedJoinExec(
           val runner = new PythonRunner(function, sent, timeZone, runnerConf, runnerMetrics, artifacts) with ColumnarArrowInput {
             override protected def columns: ColumnsToArrow = converted
           }
-          new PythonBatches(runner.compute(Iterator.empty, partition, task), result)
+          new PythonBatches(runner.compute(Iterator.empty, partition, task), result, formulas)
         }
       case Left(_) =>
         input().mapPartitionsWithIndexInternal { (partition, rows) =>
@@ -164,7 +165,7 @@ case class PipelinedJoinExec(
           reports.collectFrom(task)
           val wrapped = new InterruptibleIterator(task, rows).map(InternalRow(_))
           val runner = new PythonRunner(function, sent, timeZone, runnerConf, runnerMetrics, artifacts) with RowArrowInput
-          new PythonBatches(runner.compute(Iterator.single(wrapped), partition, task), result)
+          new PythonBatches(runner.compute(Iterator.single(wrapped), partition, task), result, formulas)
         }
     }
   }

@@ -50,13 +50,14 @@ class PipelinedJoinStrategy(session: SparkSession) extends SparkStrategy with Lo
     _ <- Acceptance.files(session.sparkContext)
     _ <- WorkerPython.of(settings).left.map(problem => s"no Python to run it: $problem")
     _ <- Acceptance.rows(chain)
-    // The lowest first, as Spark applies them: one may keep the next from dividing by zero.
+    // The lowest first, as Spark applies them: one may keep the next from dividing by zero, also where it is null.
     filters = (conditions ++ chain.filters).reverse
     wanted = (columns ++ filters).flatMap(_.references).distinctBy(_.exprId)
     layout <- ChainLayout.of(chain, wanted, settings)
   } yield {
     val joined = operator(layout, chain.key)
-    val filtered = filters.reduceOption(And).map(FilterExec(_, joined)).getOrElse(joined)
+    val levels = if (filters.exists(Failing.may)) filters else filters.reduceOption(And).toSeq
+    val filtered = levels.foldLeft(joined)((below, filter) => FilterExec(filter, below))
     if (columns == filtered.output) filtered else ProjectExec(columns, filtered)
   }
 

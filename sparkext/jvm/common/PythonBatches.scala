@@ -3,11 +3,11 @@ package org.apache.spark.sql.sparkext
 import scala.util.matching.Regex
 
 import org.apache.arrow.vector.{BaseFixedWidthVector, DecimalVector, FieldVector, VarCharVector}
+import org.json4s.JsonAST.JObject
+import org.json4s.jackson.JsonMethods.parse
 
-import org.apache.spark.SparkArithmeticException
 import org.apache.spark.api.python.PythonException
 import org.apache.spark.sql.errors.QueryExecutionErrors
-import org.apache.spark.sql.internal.SQLConf
 import org.apache.spark.sql.types._
 import org.apache.spark.sql.vectorized.{ArrowColumnVector, ColumnarArray, ColumnarBatch, ColumnarMap, ColumnVector}
 import org.apache.spark.unsafe.Platform
@@ -15,10 +15,11 @@ import org.apache.spark.unsafe.types.UTF8String
 
 /** What workers give back, batch by batch, as columns of the declared types.
   *
-  * A batch lives until the next one is asked for. Where workers fail to read a file, or to compute a condition, the error is
-  * the one that Spark itself gives.
+  * A batch lives until the next one is asked for. Where workers fail to read a file, or to compute one of the `formulas` of the
+  * joins, the error is the one that Spark itself gives.
   */
-class PythonBatches(batches: Iterator[ColumnarBatch], declared: StructType) extends Iterator[ColumnarBatch] {
+class PythonBatches(batches: Iterator[ColumnarBatch], declared: StructType, formulas: Seq[Option[PairCondition]])
+    extends Iterator[ColumnarBatch] {
   override def hasNext: Boolean = translated(batches.hasNext)
 
   override def next(): ColumnarBatch = {
@@ -36,7 +37,7 @@ class PythonBatches(batches: Iterator[ColumnarBatch], declared: StructType) exte
   private def translated[T](step: => T): T =
     try step
     catch {
-      case failure: PythonException => throw PythonBatches.sparks(failure)
+      case failure: PythonException => throw PythonBatches.sparks(failure, formulas)
     }
 }
 
@@ -46,23 +47,21 @@ object PythonBatches {
   private val Unreadable: Regex = """FileReadError: cannot read ['"](.*)['"]: (no such file)?""".r
 
   /** The message of Python's `ConditionError`. */
-  private val Failed: Regex = """ConditionError: the condition of a join fails: (division by zero|overflow)""".r
+  private val Failed: Regex = """ConditionError: the condition of join (\d+) fails on (\{.*?\})""".r
 
-  private def sparks(failure: PythonException): Throwable = {
+  private def sparks(failure: PythonException, formulas: Seq[Option[PairCondition]]): Throwable = {
     val message = failure.getMessage
     Unreadable.findFirstMatchIn(message).map { told =>
       val path = told.group(1)
       if (told.group(2) == null) QueryExecutionErrors.cannotReadFilesError(failure, path)
       else QueryExecutionErrors.fileNotExistError(path, failure)
-    }.orElse(Failed.findFirstMatchIn(message).map { told =>
-      if (told.group(1) == "overflow") QueryExecutionErrors.arithmeticOverflowError("overflow in the condition of a join")
-      else divisionByZero
-    }).getOrElse(failure)
+    }.orElse {
+      for {
+        told <- Failed.findFirstMatchIn(message)
+        formula <- formulas(told.group(1).toInt - 1)
+      } yield formula.error(parse(told.group(2)).asInstanceOf[JObject])
+    }.getOrElse(failure)
   }
-
-  /** Without the part of the query that it happened in, which workers do not know. */
-  private def divisionByZero: Throwable =
-    new SparkArithmeticException("DIVIDE_BY_ZERO", Map("config" -> s"\"${SQLConf.ANSI_ENABLED.key}\""), Array.empty, "")
 
   /** Whether `told`, which Spark makes of an Arrow type, may be `declared`: Arrow has one type for the strings of all collations,
     * one for all fields of intervals, and one for times of all precisions.

@@ -3,6 +3,14 @@ package org.apache.spark.sql.sparkext
 import org.apache.spark.sql.catalyst.expressions._
 import org.apache.spark.sql.types._
 
+/** What an index answers of the conditions of a join, and which of them remain to be tested on what it finds.
+  *
+  * `guard`: set where conditions may fail on pairs that the index passes over. It is what Spark tests on each pair, up to the
+  * last of these. Workers use the index where they know from the smallest and largest values that nothing fails, and test
+  * every pair where they do not.
+  */
+private case class Ranged(residual: Seq[Expression], ranges: Seq[StageRange], guard: Option[Expression])
+
 /** Which conditions of a join its index answers beside equalities: comparisons of the two sides. */
 private object Ranges {
 
@@ -15,9 +23,11 @@ private object Ranges {
     * few pairs then, and a column that Spark has to compute keeps workers from reading the files themselves. Comparisons that
     * leave a half of all pairs are no gain where a formula has to be tried on each: that takes less than to find the half.
     */
-  def among(conditions: Seq[Expression], keyed: Boolean, sides: Sides): (Seq[Expression], Seq[StageRange]) = {
+  def among(conditions: Seq[Expression], keyed: Boolean, sides: Sides): Ranged = {
     val comparisons = conditions.flatMap(condition => comparison(condition, sides).map(condition -> _))
-    val ranges = (comparisons.map(_._2) ++ conditions.flatMap(Bands.implied(_, sides))).filter { range =>
+    val bands = conditions.flatMap(condition => Bands.implied(condition, sides).map(condition -> _))
+    val found = (comparisons ++ bands).map { case (condition, range) => condition -> range.unfailing }
+    val ranges = found.map(_._2).filter { range =>
       isComparable(range) && (!keyed || Seq(range.probe, range.build).forall(Widened.unapply(_).isDefined))
     }
     val columns = ranges.groupBy(_.build.canonicalized).toSeq
@@ -26,12 +36,21 @@ private object Ranges {
       .take(MostCompared)
       .flatMap(_._2)
       .toSet
-    val taken = ranges.filter(chosen)
-    val rest = conditions.filterNot { condition =>
-      comparisons.exists { case (compared, range) => compared.eq(condition) && chosen(range) }
-    }
+    def asked(condition: Expression, of: Seq[(Expression, StageRange)]): Boolean =
+      of.exists { case (one, range) => one.eq(condition) && chosen(range) }
+    val rest = conditions.filterNot(asked(_, found.take(comparisons.length)))
     val formulas = rest.exists(test => WorkerFormula.covers(test) && sides.isAcross(test.references))
-    if (!keyed && formulas && isOneSided(taken)) (conditions, Nil) else (rest, taken)
+    val taken = Ranged(rest, ranges.filter(chosen), None)
+    val none = Ranged(conditions, Nil, None)
+    if (!keyed && formulas && isOneSided(taken.ranges)) none
+    else {
+      val (used, others) = conditions.partition(asked(_, found))
+      if (used.isEmpty || Failing.misplaced(Seq(used, others), conditions, sides).isEmpty && !used.exists(Failing.may)) taken
+      else {
+        val guard = conditions.take(conditions.lastIndexWhere(Failing.may) + 1)
+        if (!keyed && guard.forall(WorkerFormula.covers)) taken.copy(guard = guard.reduceOption(And)) else none
+      }
+    }
   }
 
   /** Whether comparisons leave a half of all pairs, not the few that an interval holds. */
@@ -55,7 +74,7 @@ private object Ranges {
   private def isComparable(range: StageRange): Boolean = {
     val values = Seq(range.probe, range.build)
     range.probe.dataType == range.build.dataType && values.forall { value =>
-      value.deterministic && isOrdered(value) && Expressions.mayBeBound(value)
+      value.deterministic && isOrdered(value) && Expressions.mayBeBound(value) && !Failing.may(value)
     }
   }
 

@@ -26,6 +26,7 @@ object WorkOrder {
           ("label" -> join.label) ~
           ("condition" -> join.condition) ~
           ("theta" -> join.theta) ~
+          ("guard" -> join.guard) ~
           ("as_of" -> join.asOf.map { near =>
             ("probe" -> reference(near.probe)) ~
               ("build" -> near.build) ~

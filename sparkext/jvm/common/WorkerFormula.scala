@@ -25,10 +25,6 @@ object WorkerFormula {
 
   def covers(condition: Expression): Boolean = of(condition, _ => ColumnRef(0, 0)).isRight
 
-  /** Whether workers may come upon an overflow or a division by zero. */
-  def mayFail(condition: Expression): Boolean =
-    of(condition, _ => ColumnRef(0, 0)).forall(_.findField(_ == JField("checked", JBool(true))).nonEmpty)
-
   private def depth(expression: Expression): Int = 1 + expression.children.map(depth).maxOption.getOrElse(0)
 
   private def nodes(formula: JValue): Int = formula.fold(0) {
@@ -123,8 +119,13 @@ object WorkerFormula {
         kind: String): Option[Either[String, JValue]] =
       Some(parts(operation.children).map(call(name, kind, _, mode == EvalMode.ANSI)))
 
+    /** Intervals are not: they overflow with an error in every mode. */
     private def signed(name: String, child: Expression, failOnError: Boolean, kind: String): Option[Either[String, JValue]] =
-      Some(covered(child).map(part => call(name, kind, Seq(part), failOnError && child.dataType.isInstanceOf[IntegralType])))
+      child.dataType match {
+        case _: NumericType =>
+          Some(covered(child).map(part => call(name, kind, Seq(part), failOnError && child.dataType.isInstanceOf[IntegralType])))
+        case _ => None
+      }
 
     private def cast(child: Expression, to: DataType): Option[Either[String, JValue]] = (child.dataType, to) match {
       case (from, _) if from == to => Some(covered(child))

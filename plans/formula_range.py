@@ -1,0 +1,103 @@
+"""Whether a formula may fail, from the smallest and largest values of its columns: by arithmetic on intervals.
+
+    a in [0, 90], b in [3, 7]        a - b in [-7, 87]     fits an int8
+                                     100 + a in [100, 190]  does not: 100 + 28 fails
+
+It speaks of all pairs of rows at once, so it takes a few steps for millions of them. It never misses an error; it may
+see one that no pair has, as it takes no notice of conditions around a part.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from sparkext.plans.formula import Formula
+
+Interval = tuple[float, float] | None
+"""The smallest and the largest value, integers as such; None where nothing is known, as of most floats."""
+
+_BITS = {"int8": 8, "int16": 16, "int32": 32, "int64": 64}
+
+
+def may_fail(formula: Formula, extents: Mapping[tuple[int, int, str], Interval]) -> bool:
+    """Tell whether values within these extents of columns (source, column, key type) may overflow or divide by zero."""
+    intervals = _Intervals(extents)
+    intervals.of(formula)
+    return intervals.failing
+
+
+class _Intervals:
+    def __init__(self, extents: Mapping[tuple[int, int, str], Interval]) -> None:
+        self._extents = extents
+        self.failing = False
+
+    def of(self, node: Formula) -> Interval:
+        """Return where the values of a node lie, and note whether one may fail."""
+        if node.op == "column":
+            return self._extents[node.source, node.column, node.key]
+        if node.op == "literal":
+            return _literal(node)
+        args = [self.of(argument) for argument in node.args]
+        if node.op in ("/", "%"):
+            return self._divided(node, args[0], args[1])
+        if node.type == "bool":
+            return 0, 1
+        if node.op in ("if", "coalesce", "least", "greatest"):
+            return _hull(args[1:] if node.op == "if" else args)
+        known = [argument for argument in args if argument is not None]
+        if node.type not in _BITS:
+            return known[0] if node.op == "cast" and known else None
+        return self._fitted(node, _CALCULATED[node.op](*known)) if len(known) == len(args) else _whole(node.type)
+
+    def _divided(self, node: Formula, dividend: Interval, divisor: Interval) -> Interval:
+        if node.checked and (divisor is None or divisor[0] <= 0 <= divisor[1]):
+            self.failing = True
+        if node.type not in _BITS or dividend is None:
+            return None
+        return min(dividend[0], 0), max(dividend[1], 0)
+
+    def _fitted(self, node: Formula, interval: tuple[float, float]) -> Interval:
+        least, most = _whole(node.type)
+        if least <= interval[0] and interval[1] <= most:
+            return interval
+        self.failing |= node.checked
+        return least, most
+
+
+def _literal(node: Formula) -> Interval:
+    if node.text is None or node.type == "bool":
+        return 0, 1
+    value = int(node.text) if node.type in _BITS else float(node.text)
+    return None if value != value else (value, value)
+
+
+def _whole(kind: str) -> tuple[int, int]:
+    bound = 1 << (_BITS[kind] - 1)
+    return -bound, bound - 1
+
+
+def _hull(intervals: list[Interval]) -> Interval:
+    known = [interval for interval in intervals if interval is not None]
+    if len(known) < len(intervals):
+        return None
+    return min(low for low, _ in known), max(high for _, high in known)
+
+
+def _product(one: tuple[float, float], other: tuple[float, float]) -> tuple[float, float]:
+    corners = [first * second for first in one for second in other]
+    return min(corners), max(corners)
+
+
+def _distance(of: tuple[float, float]) -> tuple[float, float]:
+    low, high = of
+    return max(low, -high, 0), max(-low, high)
+
+
+_CALCULATED = {
+    "+": lambda one, other: (one[0] + other[0], one[1] + other[1]),
+    "-": lambda one, other: (one[0] - other[1], one[1] - other[0]),
+    "*": _product,
+    "negate": lambda of: (-of[1], -of[0]),
+    "abs": _distance,
+    "cast": lambda of: of,
+}

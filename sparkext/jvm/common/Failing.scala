@@ -1,0 +1,119 @@
+package org.apache.spark.sql.sparkext
+
+import java.util.IdentityHashMap
+
+import org.apache.spark.sql.catalyst.expressions._
+import org.apache.spark.sql.catalyst.optimizer.NormalizeNaNAndZero
+import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan
+import org.apache.spark.sql.types._
+
+/** Which expressions may raise an error, and where tests of pairs may be rearranged around them.
+  *
+  * Spark tests the conditions of a join from left to right on each pair with equal keys, and stops where one is false (not
+  * where one is null). A condition that may fail has to be tested on these pairs, neither on more nor on fewer.
+  */
+private object Failing {
+
+  /** Whether computing this may raise an error; everything may that is not known not to.
+    *
+    * A timestamp plus an interval is taken to be one: only sums outside of the 580,000 years that there are fail.
+    */
+  def may(expression: Expression): Boolean = !isTotal(expression) || expression.children.exists(may)
+
+  private def isTotal(expression: Expression): Boolean = expression match {
+    case _: Attribute | _: Literal | _: KnownFloatingPointNormalized | _: NormalizeNaNAndZero | _: KnownNotNull => true
+    case _: And | _: Or | _: Not | _: BinaryComparison | _: In | _: InSet | _: IsNull | _: IsNotNull | _: IsNaN => true
+    case _: If | _: CaseWhen | _: Coalesce | _: Least | _: Greatest | _: NaNvl | _: AtLeastNNonNulls => true
+    case _: StartsWith | _: EndsWith | _: Contains | _: Upper | _: Lower | _: Length | _: OctetLength => true
+    case _: Substring | _: StringTrim | _: StringTrimLeft | _: StringTrimRight => true
+    case Like(_, Literal(pattern, _), escape) => pattern == null || !pattern.toString.contains(escape)
+    case concat: Concat => concat.dataType.isInstanceOf[StringType]
+    case _: DateAdd | _: DateSub | _: DateDiff | _: UnixDate | _: GetDateField | _: TimestampAddInterval => true
+    case _: Sqrt | _: UnaryPositive => true
+    case cast: Cast => isTotal(cast)
+    case operation @ (_: Add | _: Subtract | _: Multiply) => isTotalSum(operation.asInstanceOf[BinaryArithmetic])
+    case divide: Divide => !isAnsi(divide) || (divide.dataType == DoubleType && isNotZero(divide.right))
+    case rest: Remainder => !isAnsi(rest) || (!rest.dataType.isInstanceOf[DecimalType] && isNotZero(rest.right))
+    case UnaryMinus(child, failOnError) => isTotalSign(child, failOnError)
+    case Abs(child, failOnError) => isTotalSign(child, failOnError)
+    case _ => false
+  }
+
+  private def isTotal(cast: Cast): Boolean = (cast.child.dataType, cast.dataType) match {
+    case (from, to) if Cast.canUpCast(from, to) => true
+    case (_: NumericType, FloatType | DoubleType) | (TimestampType | TimestampNTZType, DateType) => true
+    case (_: NumericType | _: StringType | _: DatetimeType | BooleanType, _: NumericType) => cast.evalMode != EvalMode.ANSI
+    case _ => false
+  }
+
+  private def isTotalSum(operation: BinaryArithmetic): Boolean = operation.dataType match {
+    case FloatType | DoubleType => true
+    case _: IntegralType => !isAnsi(operation)
+    case decimal: DecimalType => !isAnsi(operation) || holds(decimal, operation)
+    case _ => false // intervals, which fail in every mode
+  }
+
+  /** Whether the type of a result has room for the exact one. */
+  private def holds(result: DecimalType, operation: BinaryArithmetic): Boolean =
+    (operation, operation.left.dataType, operation.right.dataType) match {
+      case (_: Multiply, DecimalType.Fixed(one, _), DecimalType.Fixed(other, _)) => one + other + 1 <= DecimalType.MAX_PRECISION
+      case (_, DecimalType.Fixed(one, scale), DecimalType.Fixed(other, otherScale)) =>
+        math.max(one - scale, other - otherScale) + math.max(scale, otherScale) + 1 <= result.precision
+      case _ => false
+    }
+
+  private def isTotalSign(child: Expression, failOnError: Boolean): Boolean = child.dataType match {
+    case FloatType | DoubleType | _: DecimalType => true
+    case _: IntegralType => !failOnError
+    case _ => false
+  }
+
+  private def isNotZero(divisor: Expression): Boolean = divisor match {
+    case Literal(value: Number, _) => value.doubleValue != 0.0
+    case _ => false
+  }
+
+  private def isAnsi(operation: Expression): Boolean = evalMode(operation).contains(EvalMode.ANSI)
+
+  private def evalMode(operation: Expression): Option[EvalMode.Value] = operation match {
+    case add: Add => Some(add.evalContext.evalMode)
+    case subtract: Subtract => Some(subtract.evalContext.evalMode)
+    case multiply: Multiply => Some(multiply.evalContext.evalMode)
+    case divide: Divide => Some(divide.evalContext.evalMode)
+    case rest: Remainder => Some(rest.evalContext.evalMode)
+    case _ => None
+  }
+
+  /** The same sums where these do not overflow; where they do, something else instead of an error. */
+  def unfailing(expression: Expression): Expression = expression.transformUp {
+    case add: Add if isIntegral(add) => add.copy(evalContext = Wrapping)
+    case subtract: Subtract if isIntegral(subtract) => subtract.copy(evalContext = Wrapping)
+  }
+
+  private def isIntegral(sum: Expression): Boolean = sum.dataType.isInstanceOf[IntegralType]
+
+  private val Wrapping = NumericEvalContext(EvalMode.LEGACY)
+
+  /** The first of a join's conditions that fails on other pairs than Spark's, if groups of them are tested one after another,
+    * each from left to right and on the pairs for which those before are true.
+    */
+  def misplaced(groups: Seq[Seq[Expression]], conditions: Seq[Expression], sides: Sides): Option[Expression] = {
+    val places = new IdentityHashMap[Expression, Int]
+    conditions.zipWithIndex.foreach { case (condition, place) => places.put(condition, place) }
+    groups.indices.flatMap { number =>
+      val failing = groups(number).filter(may)
+      lazy val (before, after) = (groups.take(number).flatten, groups.drop(number + 1).flatten)
+      lazy val someNull = before.exists(isNullable(_, sides))
+      lazy val (last, next) = (before.map(places.get).maxOption, after.map(places.get).minOption)
+      failing.filter { condition =>
+        someNull || last.exists(_ > places.get(condition)) || next.exists(_ < places.get(condition))
+      }
+    }.headOption
+  }
+
+  /** As the two sides have it: conditions are older than the filters on null that the optimizer adds. */
+  private def isNullable(condition: Expression, sides: Sides): Boolean = {
+    val columns = AttributeMap(Seq(sides.probe, sides.build).flatMap((_: LogicalPlan).output).map(column => column -> column))
+    condition.transform { case column: Attribute => columns.getOrElse(column, column) }.nullable
+  }
+}
