@@ -122,8 +122,9 @@ class ParquetScan:
 
     `bounds`: rows whose key is outside need not come out. Row sets have at most `max_rows` rows, before any filter.
     `calendars`: files are to be checked for what Spark reads in another way; None where the planner has done so.
-    `buckets`: those that files lie in, unless they are local. `opened` remembers which files have been read, and
-    `text_bytes` what a value of a column of text took at most, on average of what was decoded at a time.
+    `buckets`: those that files lie in, unless they are local. `opened` remembers which files have been opened,
+    `unchecked` which of them have been read since they were last known to be the same, and `text_bytes` what a value of
+    a column of text took at most, on average of what was decoded at a time.
     """
 
     spec: ScanSpec
@@ -134,6 +135,7 @@ class ParquetScan:
     buckets: tuple[Bucket, ...] = ()
     metrics: ScanMetrics = field(default_factory=ScanMetrics)
     opened: dict[str, Identity] = field(default_factory=dict)
+    unchecked: set[str] = field(default_factory=set)
     text_bytes: dict[int, float] = field(default_factory=dict)
 
     def row_sets(self, splits: Iterable[Split]) -> Iterator[RowSet]:
@@ -173,19 +175,20 @@ class ParquetScan:
             return store_of(path, self.buckets).identity(path)
 
     def check_unchanged(self) -> None:
-        """Make sure that what was read of each file is of one file. To be called when all has been read.
+        """Make sure that what was read of each file is of one file. To be called before any of it is given out.
 
         Raises:
             FileReadError: a file was replaced while it was read.
         """
-        for path, identity in self.opened.items():
+        while self.unchecked:
+            path = self.unchecked.pop()
             try:
                 now = self.identity(path)
             except FileReadError as error:
                 if isinstance(error.__cause__, FileNotFoundError):
                     continue  # nothing has come in its place
                 raise
-            if now != identity:
+            if now != self.opened[path]:
                 raise FileReadError(f"cannot read {path!r}: it was replaced while it was read")
 
     def units(self, split: Split) -> Iterator[Unit]:
@@ -193,6 +196,7 @@ class ParquetScan:
         identity = self.opened.setdefault(split.path, self.identity(split.path))
         with _reading(split.path):
             file = _open(split.path, identity, self._names(), store_of(split.path, self.buckets))
+        self.unchecked.add(split.path)
         if self.calendars is not None:
             self._check(file, self.calendars)
         owned = [number for number, (offset, size) in enumerate(file.extents) if split.owns(offset, size)]
@@ -284,12 +288,13 @@ class ParquetScan:
         self._count_bytes(unit, order)
         streamed = unit.file.stream(range(unit.first, unit.last), order, length)
         for batch in chain.from_iterable(map(_decoded_pieces, streamed)):
+            self.unchecked.add(unit.file.path)
             columns = []
             for number in range(len(self.spec.columns)):
                 leaf = unit.file.leaf(number)
                 target = self.schema.field(number).type
                 if leaf is None:
-                    columns.append(Column.of(self._constant(unit, number, batch.num_rows)))
+                    columns.append(Column.of(self.constant(unit.values, number, batch.num_rows)))
                 else:
                     columns.append(Column.of(as_declared(batch.column(order.index(leaf)), target, unit.file.path)))
             yield RowSet.of_morsel(columns, batch.num_rows)
@@ -303,6 +308,7 @@ class ParquetScan:
         groups = list(range(unit.first, unit.last))
         with _reading(unit.file.path):
             whole = unit.file.reader().read_row_groups(groups, column_indices=[leaf], use_threads=False).column(0)
+        self.unchecked.add(unit.file.path)
         if number in self.text_bytes and not pa.types.is_dictionary(whole.type):
             self._remember(number, whole)
         return whole
@@ -310,17 +316,17 @@ class ParquetScan:
     def part(self, unit: Unit, number: int, whole: pa.ChunkedArray | None, start: int, length: int) -> pa.Array:
         """Return rows `start` to `start + length` of a column that `read` has read, in its declared type."""
         if whole is None:
-            return self._constant(unit, number, length)
+            return self.constant(unit.values, number, length)
         piece = whole.slice(start, length)
         with _reading(unit.file.path):  # what is together more than one array holds
             array = piece.chunk(0) if piece.num_chunks == 1 else piece.combine_chunks()
         return as_declared(array, self.schema.field(number).type, unit.file.path)
 
-    def _constant(self, unit: Unit, number: int, length: int) -> pa.Array:
-        """Return a partition value, or nulls for a column that the file lacks."""
+    def constant(self, values: Sequence[str | None], number: int, length: int) -> pa.Array:
+        """Return one of these partition values, or nulls for a column that the file lacks."""
         target = self.schema.field(number).type
         partition = self.spec.columns[number].partition
-        text = None if partition is None else unit.values[partition]
+        text = None if partition is None else values[partition]
         return pa.nulls(length, target) if text is None else literal_array(text, target, length)
 
     def _leaves(self, file: _File) -> list[int]:

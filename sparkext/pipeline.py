@@ -12,7 +12,7 @@ resumes, so that at most one output per operator exists at any time (Kawashima &
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from threading import Lock
@@ -136,6 +136,13 @@ class _Join:
         """Whether it takes the pairs of a row, or a look at each, to tell what the join makes of it."""
         return self.tests_pairs or (self.outer and isinstance(found, NestedLoop))
 
+    def is_decided_by(self, columns: Collection[int]) -> bool:
+        """Tell whether these columns of the probe side say that a row is dropped, for want of a match."""
+        spec = self.spec
+        known = {ColumnRef(PROBE, column) for column in columns}
+        equal = bool(spec.keys) and not spec.ranges and spec.as_of is None
+        return spec.how in ("inner", "semi") and equal and known.issuperset(key.probe for key in spec.keys)
+
     def lookup(self, rows: RowSet) -> Found:
         """Find what these rows match, one match a row where nothing more is asked."""
         as_of = self.spec.as_of
@@ -257,7 +264,7 @@ class Pipeline:
     def run_scanned(self, scan: ParquetScan, splits: Iterable[Split]) -> Iterator[pa.RecordBatch]:
         """Read these splits and join their rows; yield output batches, none of them empty. Raises `ConditionError`."""
         self.metrics.scan = scan.metrics
-        return self._measured(self._scanned(scan.row_sets(splits)))
+        return self._measured(self._scanned(scan, splits))
 
     def _measured(self, results: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         started = time.perf_counter()
@@ -273,8 +280,19 @@ class Pipeline:
             # Also where a LIMIT stops the task early, or an error does.
             self._finish_metrics(started)
 
-    def _scanned(self, row_sets: Iterable[RowSet]) -> Iterator[pa.RecordBatch]:
-        return self._delivered(0, self._counted_in(row_sets))
+    def _scanned(self, scan: ParquetScan, splits: Iterable[Split]) -> Iterator[pa.RecordBatch]:
+        row_sets = scan.row_sets(filter(partial(self._may_match, scan), splits))
+        for batch in self._delivered(0, self._counted_in(row_sets)):
+            scan.check_unchanged()  # a LIMIT may ask for no more
+            yield batch
+        scan.check_unchanged()
+
+    def _may_match(self, scan: ParquetScan, split: Split) -> bool:
+        """Tell whether the partition that a split belongs to has a match wherever rows without one are dropped."""
+        partitions = {number for number, column in enumerate(scan.spec.columns) if column.partition is not None}
+        deciding = [join for join in self._joins if join.is_decided_by(partitions)]
+        row = {number: Column.of(scan.constant(split.values, number, 1)) for number in partitions} if deciding else {}
+        return all(join.build.lookup(join.keys(RowSet.of_morsel(row, 1))).matched for join in deciding)
 
     def _counted_in(self, row_sets: Iterable[RowSet]) -> Iterator[RowSet]:
         for rows in row_sets:

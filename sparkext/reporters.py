@@ -93,9 +93,7 @@ class SpoolReporter:
         task = metrics.task
         with contextlib.suppress(OSError):
             folder = private_folder(self._path())
-            part = folder / f"{task.stage}-{task.partition}-{task.attempt}.part"
-            part.write_text(metrics.to_json())
-            part.replace(part.with_suffix(".json"))
+            _write_whole(folder / f"{task.stage}-{task.partition}-{task.attempt}.json", metrics)
 
     def collect(self, session: SparkSession) -> list[TaskMetrics]:
         """Run a job that reads what the nodes have, and keep the last run."""
@@ -128,7 +126,14 @@ class FileReporter:
         if context is None:
             return
         with contextlib.suppress(OSError):
-            report = local_folder() / f"{self.run}.{context.taskAttemptId()}.report"
-            part = report.with_suffix(".part")
-            part.write_text(metrics.to_json())
-            part.replace(report)
+            _write_whole(local_folder() / f"{self.run}.{context.taskAttemptId()}.report", metrics)
+
+
+def _write_whole(path: Path, metrics: TaskMetrics) -> None:
+    """Write a file that is there whole or not at all, and nothing else in its place."""
+    part = path.with_suffix(".part")
+    try:
+        part.write_text(metrics.to_json())
+        part.replace(path)
+    finally:
+        part.unlink(missing_ok=True)

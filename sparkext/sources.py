@@ -240,7 +240,7 @@ class ScannedFiles:
         return index_columns(rows, columns, recipe, self.threads, keep=True)
 
     def _scan(self) -> ParquetScan:
-        return replace(self.scan, opened={})
+        return replace(self.scan, opened={}, unchecked=set())
 
     def _check(self, rows: int, size: int) -> None:
         check_build_size(rows, size, self.max_bytes)

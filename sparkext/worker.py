@@ -80,9 +80,9 @@ class PipelineTask:
             if self.scan is None:
                 yield from pipeline.run(batches)
             else:
-                bound = replace(self.scan, bounds=probe_bounds(spec, builds), metrics=ScanMetrics(), opened={})
+                bounds = probe_bounds(spec, builds)
+                bound = replace(self.scan, bounds=bounds, metrics=ScanMetrics(), opened={}, unchecked=set())
                 yield from pipeline.run_scanned(bound, self._splits(batches))
-                bound.check_unchanged()
         finally:
             pipeline.metrics.peak_rss_bytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
             self.reporter.report(pipeline.metrics)

@@ -5,14 +5,18 @@ from __future__ import annotations
 import gc
 import os
 import time
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import psutil
 import pytest
-from extension_checks import QUICK_START, assert_like_spark, assert_pipelined, configured, rows_of
+from extension_checks import ENCRYPTED, QUICK_START, assert_like_spark, assert_pipelined, configured, rows_of
+from pyspark import TaskContext
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.status import SparkStageInfo
 
 import sparkext
 
@@ -30,6 +34,11 @@ SETTINGS = {
     "spark.sql.shuffle.partitions": "2",
     # No task starts before both executors are there, or one might run them all.
     "spark.scheduler.minRegisteredResourcesRatio": "1.0",
+    # Tasks that take so long are those that a test lets wait.
+    "spark.speculation": "true",
+    "spark.speculation.minTaskRuntime": "3s",
+    "spark.speculation.interval": "100ms",
+    **ENCRYPTED,
     "spark.sparkext.mode": "hint",
 }
 
@@ -107,6 +116,53 @@ def test_indexes_go_after_their_broadcasts(spark: SparkSession) -> None:
         assert not paths & orphans(folder)
 
 
+@pytest.mark.parametrize("kind", ["inner", "full"])
+def test_lost_map_output_is_computed_again(spark: SparkSession, kind: str) -> None:
+    """That of a shuffle below the probe side; a full join has one more within the operator."""
+    one, other = facts(spark).repartition(3, "b"), dim(spark, "id", 40, per_key=2)
+    out = one.join(other, one.a == other.d, kind)
+    expected = rows_of(out)
+    assert_pipelined(out, 1)
+    assert Counter(map(repr, map(tuple, out.rdd.collect()))) == expected
+    lose_map_output()
+    with jobs_of(spark, f"again, {kind}") as stages:
+        assert Counter(map(repr, map(tuple, out.rdd.collect()))) == expected
+        assert any(stage.currentAttemptId for stage in stages()), "nothing was missed"
+
+
+def test_all_tasks_run_again_where_the_order_of_rows_decides(spark: SparkSession) -> None:
+    """What follows deals rows out in their order, which is another when memory is: no row may come twice, or never."""
+    with configured(spark, spark_sql_execution_sortBeforeRepartition="false", spark_sql_adaptive_enabled="false"):
+        out = chain(spark).repartition(3)
+        expected = rows_of(out)
+        assert_pipelined(out, 3)
+        assert Counter(map(repr, map(tuple, out.rdd.collect()))) == expected
+        lose_map_output(FOLDERS[0])
+        with jobs_of(spark, "dealt out") as stages:
+            assert Counter(map(repr, map(tuple, out.rdd.collect()))) == expected
+            assert sorted(stage.numCompletedTasks for stage in stages() if stage.numCompletedTasks) == [3, PARTITIONS]
+
+
+def test_a_task_runs_twice_at_the_same_time(spark: SparkSession, tmp_path: Path) -> None:
+    """The copy of a slow task is done first; what the other has given out by then is dropped."""
+
+    @F.udf("long")
+    def slow(number: int) -> int:
+        if number == 3901 and TaskContext.get().attemptNumber() == 0:
+            (tmp_path / "slow").touch()
+            time.sleep(60)  # until it is killed
+        return number
+
+    expected = rows_of(chain(spark))
+    out = chain(spark, facts(spark).withColumn("id", slow("id")))
+    assert_pipelined(out, 3)
+    started = time.monotonic()
+    assert rows_of(out) == expected
+    assert (tmp_path / "slow").exists() and time.monotonic() - started < 60
+    assert_all_tasks_reported(out)
+    assert not [path for folder in FOLDERS for path in folder.rglob("*.report")]
+
+
 def test_an_executor_is_lost_while_it_probes(spark: SparkSession, tmp_path: Path) -> None:
     """Spark starts another in its place, which builds its indexes anew, and runs the tasks again."""
     killed = tmp_path / "killed"
@@ -138,6 +194,31 @@ def chain(spark: SparkSession, probe: DataFrame | None = None) -> DataFrame:
         .join(second, F.col("b") == F.col("d2"), "left")
     )
     return out.join(third, F.col("c") == F.col("d3"))
+
+
+@contextmanager
+def jobs_of(spark: SparkSession, group: str) -> Iterator[Callable[[], list[SparkStageInfo]]]:
+    """Give what tells of the stages of the jobs that are run meanwhile."""
+    context, tracker = spark.sparkContext, spark.sparkContext.statusTracker()
+
+    def stages() -> list[SparkStageInfo]:
+        jobs = [job for number in tracker.getJobIdsForGroup(group) if (job := tracker.getJobInfo(number))]
+        numbers = {number for job in jobs for number in job.stageIds}
+        return [stage for number in sorted(numbers) if (stage := tracker.getStageInfo(number))]
+
+    context.setJobGroup(group, group)
+    try:
+        yield stages
+    finally:
+        context.setLocalProperty("spark.jobGroup.id", None)
+
+
+def lose_map_output(*folders: Path) -> None:
+    """Delete what tasks of executors, of all if none is named, have shuffled."""
+    lost = [path for folder in folders or FOLDERS for path in folder.rglob("shuffle_*") if path.is_file()]
+    assert lost
+    for path in lost:
+        path.unlink()
 
 
 def assert_all_tasks_reported(out: DataFrame) -> None:

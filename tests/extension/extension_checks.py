@@ -15,6 +15,13 @@ MODE = "spark.sparkext.mode"
 QUICK_START = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 """How the processes of a small cluster start quickly."""
 
+ENCRYPTED = {
+    "spark.authenticate": "true",
+    "spark.authenticate.secret": "pssst",
+    "spark.network.crypto.enabled": "true",
+}
+"""How they talk to each other in secret: blocks that are shuffled and broadcast, too."""
+
 _PIPELINE = re.compile(r"PipelinedJoin \[(.*?)\] scan=")
 _SPARK_JOIN = re.compile(
     r"\b(BroadcastHashJoin|SortMergeJoin|ShuffledHashJoin|BroadcastNestedLoopJoin|CartesianProduct)\b"

@@ -8,13 +8,13 @@ import subprocess
 import sys
 import time
 import xml.etree.ElementTree as ElementTree
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pyspark
 import pytest
-from extension_checks import QUICK_START
+from extension_checks import ENCRYPTED, QUICK_START
 
 import sparkext
 from sparkext.jar import jar_path
@@ -24,14 +24,14 @@ HERE = Path(__file__).parent
 PYSPARK = Path(pyspark.__file__).parent
 PACKAGE = Path(sparkext.__file__).parent.parent
 WORKERS = 2
-CASES = 9  # so that a case that is not collected any more is noticed
+CASES = 13  # so that a case that is not collected any more is noticed
 
 
 @pytest.mark.timeout(300)
 def test_the_cases_pass_on_a_cluster(tmp_path: Path) -> None:
     told = tmp_path / "cases.xml"
     options = ["-q", "-p", "no:cacheprovider", "--timeout=120", f"--junitxml={told}", str(HERE / "cluster_cases.py")]
-    with cluster(tmp_path) as (master, local_folders):
+    with cluster(tmp_path, ENCRYPTED) as (master, local_folders):
         ran = subprocess.run(
             [sys.executable, "-m", "pytest", *options],
             stdin=subprocess.DEVNULL,
@@ -78,30 +78,35 @@ def test_doctor_as_a_job(tmp_path: Path) -> None:
 
 
 @contextmanager
-def cluster(folder: Path) -> Iterator[tuple[str, list[str]]]:
+def cluster(folder: Path, settings: Mapping[str, str] | None = None) -> Iterator[tuple[str, list[str]]]:
     """Start a master and its workers; give out its address and, per worker, the folder of its executors' files."""
     local_folders = []
+    java = " ".join([QUICK_START, *(f"-D{key}={value}" for key, value in (settings or {}).items())])
     with ExitStack() as processes:
         log = folder / "master.log"
-        processes.enter_context(daemon("master.Master", folder / "master", log))
+        processes.enter_context(daemon("master.Master", folder / "master", log, java))
         (address,) = awaited(log, r"Starting Spark master at (\S+)", 1)
         for number in range(WORKERS):
             place = folder / f"worker{number}"
             options = ["--cores", "1", "--memory", "600m", "--work-dir", str(place / "work"), address]
-            processes.enter_context(daemon("worker.Worker", place, folder / f"worker{number}.log", *options))
+            processes.enter_context(daemon("worker.Worker", place, folder / f"worker{number}.log", java, *options))
             local_folders.append(str(place))
         awaited(log, r"(Registering worker)", WORKERS)
         yield address, local_folders
 
 
 @contextmanager
-def daemon(name: str, place: Path, log: Path, *options: str) -> Iterator[None]:
+def daemon(name: str, place: Path, log: Path, java: str, *options: str) -> Iterator[None]:
     """Run a process of the cluster; a worker takes its executors along when it ends."""
     command = [str(PYSPARK / "bin" / "spark-class"), f"org.apache.spark.deploy.{name}"]
     command += ["--host", "127.0.0.1", "--port", "0", "--webui-port", "0", *options]
     with log.open("wb") as output:
         process = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, env=environment(place)
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            env=environment(place, SPARK_DAEMON_JAVA_OPTS=java),
         )
     try:
         yield
@@ -126,14 +131,13 @@ def environment(place: Path, **others: str) -> dict[str, str]:
         "SPARK_LOCAL_DIRS": str(place),
         "SPARK_LOCAL_IP": "127.0.0.1",
         "SPARK_DAEMON_MEMORY": "256m",
-        "SPARK_DAEMON_JAVA_OPTS": QUICK_START,
         **others,
     }
 
 
 def awaited(log: Path, pattern: str, times: int) -> list[str]:
     """Wait until a log says something so many times; return what it said."""
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 90
     while len(found := re.findall(pattern, log.read_text())) < times:
         assert time.monotonic() < deadline, f"{pattern} is not in {log.name}:\n{log.read_text()}"
         time.sleep(0.1)

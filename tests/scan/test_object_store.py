@@ -3,23 +3,29 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
+from threading import Thread
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from moto.server import ThreadedMotoServer
+from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
 from pyarrow import fs
+from werkzeug.serving import make_server
 
-from sparkext import parquet_scan
+from sparkext import file_stores, parquet_scan
+from sparkext.config import read_settings
 from sparkext.errors import FileReadError
 from sparkext.file_stores import Bucket, LocalFiles, store_of
 from sparkext.parquet_scan import ParquetScan
+from sparkext.pipeline import Pipeline
 from sparkext.plans.predicate import parse_predicate
 from sparkext.plans.scan import ScanColumn, ScanSpec, Split
-from sparkext.plans.spec import PROBE, ColumnRef
+from sparkext.plans.spec import PROBE, ColumnRef, PipelineSpec
 from sparkext.s3_settings import bucket_of
 
 NAME = "shelf"
@@ -32,20 +38,47 @@ TABLE = pa.table(
 )
 
 
-@pytest.fixture(scope="module")
-def store() -> Iterator[Bucket]:
+class Throttling:
+    """The store as an application of WSGI, which asks for fewer requests as often as `refuses` says, by method."""
+
+    def __init__(self) -> None:
+        self._store = DomainDispatcherApplication(create_backend_app)
+        self.refuses: Callable[[str, int], bool] = lambda method, number: False
+        self.asked: Counter[str] = Counter()
+        self.refused: Counter[str] = Counter()
+
+    def __call__(self, environment: dict[str, Any], start: Callable[..., Any]) -> Iterable[bytes]:
+        method = environment["REQUEST_METHOD"]
+        self.asked[method] += 1
+        if not self.refuses(method, self.asked[method]):
+            return self._store(environment, start)  # type: ignore[no-any-return]
+        self.refused[method] += 1
+        told = b"<?xml version='1.0'?><Error><Code>SlowDown</Code><Message>Reduce your request rate.</Message></Error>"
+        start("503 Slow Down", [("Content-Type", "application/xml"), ("Content-Length", str(len(told)))])
+        return [] if method == "HEAD" else [told]
+
+
+@contextmanager
+def served(application: Any) -> Iterator[Bucket]:
     """A bucket, and how it is reached."""
     logging.getLogger("werkzeug").setLevel(logging.ERROR)
-    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    server.start()
-    host, port = server.get_host_and_port()
-    endpoint = f"http://{host}:{port}"
+    server = make_server("127.0.0.1", 0, application, threaded=True)
+    Thread(target=server.serve_forever, daemon=True).start()
+    endpoint = f"http://127.0.0.1:{server.server_port}"
     bucket = Bucket.from_data(
         {"name": NAME, "endpoint": endpoint, "path_style": True, "access_key": "name", "secret_key": "word"}
     )
     writer(bucket, allow_bucket_creation=True).create_dir(NAME)
-    yield bucket
-    server.stop()
+    try:
+        yield bucket
+    finally:
+        server.shutdown()
+
+
+@pytest.fixture(scope="module")
+def store() -> Iterator[Bucket]:
+    with served(Throttling()) as bucket:
+        yield bucket
 
 
 def writer(bucket: Bucket, **options: Any) -> fs.S3FileSystem:
@@ -156,6 +189,38 @@ def test_an_object_that_is_replaced_meanwhile_is_not_read_by_halves(store: Bucke
     anew = scan_of(store)
     assert rows_of(anew, split) == TABLE.slice(7)
     anew.check_unchanged()
+
+
+def test_what_is_replaced_is_not_given_out_beside_what_was_read_before(store: Bucket) -> None:
+    """Also where nobody asks for the rest, as a LIMIT does not. Columns lie where those of the old one did."""
+
+    def table(number: int) -> pa.Table:
+        return TABLE.set_column(2, "v", pa.array([float(number)] * len(TABLE)))
+
+    split = put(store, "limited.parquet", table(1))
+    spec, schema = PipelineSpec(3, (), (ColumnRef(PROBE, 2),)), pa.schema([("v", pa.float64())])
+    pipeline = Pipeline(spec, [], schema, read_settings(lambda key: None, {}), lambda: None)
+    batches = pipeline.run_scanned(scan_of(store), [split])
+    assert set(next(batches).column(0).to_pylist()) == {1.0}
+    put(store, "limited.parquet", table(2))
+    with pytest.raises(FileReadError, match=r"limited\.parquet': it was replaced while it was read"):
+        next(batches)
+
+
+def test_a_store_that_asks_for_fewer_requests(monkeypatch: pytest.MonkeyPatch) -> None:
+    application = Throttling()
+    with served(application) as bucket:
+        split = put(bucket, "throttled.parquet", row_group_size=2000)
+        application.asked.clear()
+        application.refuses = lambda method, number: number <= 1
+        assert rows_of(scan_of(bucket), split) == TABLE
+        assert application.refused == {"HEAD": 1, "GET": 1}
+        for name, refused in (("GET", "during GetObject"), ("HEAD", "HTTP status 503")):
+            monkeypatch.setattr(file_stores, "_ATTEMPTS", 2)
+            file_stores._file_system.cache_clear()
+            application.refuses = lambda method, number, name=name: method == name  # type: ignore[misc]
+            with pytest.raises(FileReadError, match=rf"cannot read 's3a://shelf/throttled.parquet': .*{refused}"):
+                rows_of(scan_of(bucket), split)
 
 
 def test_an_object_is_known_by_what_was_written(store: Bucket) -> None:

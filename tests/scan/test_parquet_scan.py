@@ -21,11 +21,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sparkext import parquet_scan
+from sparkext.config import read_settings
 from sparkext.errors import FileReadError, SchemaMismatchError
 from sparkext.parquet_scan import KeyBounds, ParquetScan
+from sparkext.pipeline import Pipeline
 from sparkext.plans.predicate import Predicate, parse_predicate
 from sparkext.plans.scan import ScanColumn, ScanSpec, Split
-from sparkext.plans.spec import PROBE, ColumnRef
+from sparkext.plans.spec import PROBE, ColumnRef, PipelineSpec
 
 WHOLE = 1 << 62
 UTC = pa.timestamp("us", tz="UTC")
@@ -363,6 +365,27 @@ def test_a_replaced_file_is_read_anew(tmp_path: Path) -> None:
         pq.write_table(pa.table({"k": [number] * 5}), new)
         new.replace(path)
         assert read(scan_of([("k", pa.int64())]), [whole(path)]) == [{"c0": number}] * 5
+
+
+@pytest.mark.parametrize("streams", [False, True])
+def test_nothing_of_a_replaced_file_is_given_out(
+    tmp_path: Path, streams: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where a LIMIT asks for no more than what comes next: its columns lie where those of the old file did."""
+    path = tmp_path / "f.parquet"
+    for number in (1, 2):
+        table = pa.table({"v": np.full(4000, number)})
+        pq.write_table(table, tmp_path / f"{number}", row_group_size=4000 if streams else 1000, compression="none")
+    (tmp_path / "1").rename(path)
+    if streams:
+        monkeypatch.setattr(parquet_scan, "MAX_GROUP_ROWS", 0)
+    spec, schema = PipelineSpec(1, (), (ColumnRef(PROBE, 0),)), pa.schema([("v", pa.int64())])
+    pipeline = Pipeline(spec, [], schema, read_settings(lambda key: None, {}), lambda: None)
+    batches = pipeline.run_scanned(scan_of([("v", pa.int64())]), [whole(path)])
+    assert next(batches).column(0).unique().to_pylist() == [1]
+    (tmp_path / "2").replace(path)
+    with pytest.raises(FileReadError, match=r"f\.parquet': it was replaced while it was read"):
+        next(batches)
 
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:

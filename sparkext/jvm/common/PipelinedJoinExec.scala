@@ -11,8 +11,9 @@ import org.apache.spark.api.python.ChainedPythonFunctions
 import org.apache.spark.rdd.RDD
 import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.catalyst.expressions.{Attribute, AttributeSet, BoundReference, Expression, GenericInternalRow, JoinedRow, UnsafeProjection}
-import org.apache.spark.sql.catalyst.plans.physical.{Partitioning, UnknownPartitioning}
+import org.apache.spark.sql.catalyst.plans.physical.{HashPartitioningLike, Partitioning, PartitioningCollection, RangePartitioning, UnknownPartitioning}
 import org.apache.spark.sql.execution.{ShuffledRowRDD, SparkPlan, SQLExecution, UnsafeRowSerializer}
+import org.apache.spark.sql.execution.datasources.v2.BatchScanExec
 import org.apache.spark.sql.execution.exchange.ShuffleExchangeExec
 import org.apache.spark.sql.execution.metric.{SQLMetrics, SQLShuffleReadMetricsReporter, SQLShuffleWriteMetricsReporter}
 import org.apache.spark.sql.types.{ByteType, DataType, IntegerType, StringType, StructField, StructType}
@@ -54,9 +55,18 @@ case class PipelinedJoinExec(
   /** Rows stay in the partition of their probe row, but for those that have none. */
   override def outputPartitioning: Partitioning = probe.outputPartitioning match {
     case _ if parts.isDefined => UnknownPartitioning(parts.get.count)
-    case partitioning: Expression if partitioning.references.subsetOf(outputSet) => partitioning
+    case partitioning: Expression if partitioning.references.subsetOf(outputSet) && !reachesBuilds(partitioning) => partitioning
     case partitioning => UnknownPartitioning(partitioning.numPartitions)
   }
+
+  /** Whether what Spark makes of this partitioning might reach the build sides: of that of a source. Before 4.3, a join above by
+    * the partitions of its sources tells all scans below which of these to read.
+    */
+  private def reachesBuilds(partitioning: Expression): Boolean =
+    builds.exists(_.exists(_.isInstanceOf[BatchScanExec])) && partitioning.exists {
+      case _: HashPartitioningLike | _: RangePartitioning | _: PartitioningCollection => false
+      case other => other.isInstanceOf[Partitioning]
+    }
 
   override lazy val metrics = PipelineMetrics.create(sparkContext)
 
@@ -106,7 +116,7 @@ case class PipelinedJoinExec(
   override protected def doExecute(): RDD[InternalRow] = {
     val columns = output
     val copied = !inPlace
-    batches().mapPartitionsInternal { batches =>
+    new UnorderedRDD(batches()).mapPartitionsInternal { batches =>
       val copy = UnsafeProjection.create(columns, columns)
       val rows = new RowsOfBatches(batches, copy)
       if (copied) rows.map(copy) else rows

@@ -1,0 +1,286 @@
+"""`python -m bench.limits [CASE …]`: what is too large for a test: more rows and bytes than 32 bits count.
+
+Each case says what it did, and fails where an answer is not exact. Those that need Spark say so; the others run in this
+process. All take a few minutes, 8 GiB of memory and 6 GiB of disk:
+
+    pairs        2.5 billion pairs of one key, out of one task
+    rows         2.2 billion rows of a Parquet file, into one task
+    build-text   a build side with 2.5 GiB of text in one column, and as its key
+    probe-text   row groups with 2.5 GiB of text, plain and in a dictionary
+    spark-pairs  the first through Spark, with the extension and without
+    spark-text   the third through Spark, whose rows come from the JVM and from files
+
+Exit status: 0, 1 if any case failed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+import time
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from sparkext.config import read_settings
+from sparkext.index_store import BuildSide, index_in_memory
+from sparkext.memory import process_probe
+from sparkext.parquet_scan import ParquetScan
+from sparkext.pipeline import Pipeline, index_recipe
+from sparkext.plans.scan import DataFile, ScanColumn, ScanSpec, Split
+from sparkext.plans.spec import PROBE, ColumnRef, JoinSpec, KeyPair, PipelineSpec
+from sparkext.sources import ScannedFiles
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+SETTINGS = read_settings(lambda key: None, {})
+MANY = 50_000
+ROWS = 2_200_000_000
+GIB = 1 << 30
+TEXT_ROWS = 2_500
+TEXT_BYTES = 1 << 20
+_GROUP_ROWS = 1 << 26
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the cases that `argv` names, or all."""
+    parser = argparse.ArgumentParser(prog="bench.limits", description=__doc__)
+    parser.add_argument("cases", nargs="*", metavar="CASE", help=", ".join(CASES))
+    names = parser.parse_args(argv).cases or list(CASES)
+    unknown = set(names) - set(CASES)
+    if unknown:
+        parser.error(f"no such case: {', '.join(sorted(unknown))}")
+    failed = []
+    for name in names:
+        started = time.perf_counter()
+        try:
+            with tempfile.TemporaryDirectory(prefix="sparkext-limits-") as folder:
+                told = CASES[name](Path(folder))
+        except Exception:
+            traceback.print_exc()
+            told = "FAILED"
+            failed.append(name)
+        print(f"{name:<12} {time.perf_counter() - started:6.0f} s  {told}", flush=True)
+    return 1 if failed else 0
+
+
+def pairs(folder: Path) -> str:
+    """Join rows of one key with rows of one key."""
+    keys = pa.array(np.zeros(MANY, dtype=np.int64))
+    spec = PipelineSpec(1, (equal("int64"),), (), 0)
+    pipeline = Pipeline(spec, [indexed(spec, [keys])], pa.schema([]), SETTINGS, process_probe().headroom)
+    rows = sum(batch.num_rows for batch in pipeline.run([pa.record_batch([keys], ["k"])]))
+    expect(MANY * MANY, rows, pipeline.metrics.operators[0]["rows_out"], pipeline.metrics.operators[1]["rows_out"])
+    return f"{rows:,} rows"
+
+
+def rows(folder: Path) -> str:
+    """Join rows of a file, whose column takes next to nothing there, with a few keys."""
+    path = folder / "rows.parquet"
+    column = pa.array(np.arange(_GROUP_ROWS, dtype=np.int64) % 1000 == 7).cast(pa.int8()).cast(pa.int64())
+    with pq.ParquetWriter(path, pa.schema([("k", pa.int64())])) as writer:
+        written = 0
+        while written < ROWS:
+            piece = column.slice(0, min(_GROUP_ROWS, ROWS - written))
+            writer.write_batch(pa.record_batch([piece], ["k"]), row_group_size=_GROUP_ROWS)
+            written += len(piece)
+    spec = PipelineSpec(1, (equal("int64", "semi"),), (ColumnRef(PROBE, 0),), 0)
+    builds = [indexed(spec, [pa.array([1], pa.int64())])]
+    schema = pa.schema([("k", pa.int64())])
+    pipeline = Pipeline(spec, builds, schema, SETTINGS, process_probe().headroom)
+    found = sum(batch.num_rows for batch in pipeline.run_scanned(scan_of(schema), [whole(path)]))
+    whole_groups, rest = divmod(ROWS, _GROUP_ROWS)
+    expect(whole_groups * of_sevens(_GROUP_ROWS) + of_sevens(rest), found)
+    assert pipeline.metrics.scan is not None
+    expect(ROWS, pipeline.metrics.rows_in, pipeline.metrics.scan.rows, pipeline.metrics.operators[0]["rows_in"])
+    return f"{ROWS:,} rows in, {found:,} out"
+
+
+def of_sevens(count: int) -> int:
+    """How many of so many numbers end in 007."""
+    return (count - 8) // 1000 + 1 if count > 7 else 0
+
+
+def build_text(folder: Path) -> str:
+    """Index texts of a file by a number, and by themselves, and gather them from both ends."""
+    path = text_file(folder, "build.parquet", compression="lz4")
+    schema = pa.schema([("k", pa.int64()), ("t", pa.string())])
+    probe = pa.record_batch([pa.array([TEXT_ROWS - 1, 5, 0, -3])], ["k"])
+    for key, kind, looked_up in ((0, "int64", probe), (1, "string", by_text(probe))):
+        spec = PipelineSpec(
+            1,
+            (JoinSpec("left", (KeyPair(ColumnRef(PROBE, 0), key, kind, False),), "auto", "j"),),
+            (ColumnRef(1, 0), ColumnRef(1, 1)),
+            0,
+        )
+        source = ScannedFiles(scan_of(schema), (whole(path),), 1 << 40, 1 << 40, 2)
+        side = source.open(index_recipe(spec, 0, (1 << 64) - 1))
+        pipeline = Pipeline(spec, [side], schema, SETTINGS, process_probe().headroom)
+        got = [row for batch in pipeline.run([looked_up]) for row in batch.to_pylist()]
+        expect([TEXT_ROWS - 1, 5, 0, None], [row["k"] for row in got])
+        expect([text(TEXT_ROWS - 1), text(5), text(0), None], [row["t"] for row in got])
+    every = pa.record_batch([pa.array(np.arange(TEXT_ROWS))], ["k"])
+    spec = PipelineSpec(1, (equal("int64"),), (ColumnRef(1, 0), ColumnRef(1, 1)), 0)
+    source = ScannedFiles(scan_of(schema), (whole(path),), 1 << 40, 1 << 40, 2)
+    side = source.open(index_recipe(spec, 0, (1 << 64) - 1))
+    sizes = []
+    for limit in (64 << 20, 1 << 30):
+        settings = replace(SETTINGS, morsel_max_bytes=limit)
+        total, largest = gathered(Pipeline(spec, [side], schema, settings, process_probe().headroom).run([every]))
+        expect(TEXT_ROWS * TEXT_BYTES, total)
+        expect(True, largest <= limit)
+        sizes.append(largest)
+    return f"{TEXT_ROWS * TEXT_BYTES / GIB:.1f} GiB of text, given out in batches of at most {sizes} bytes"
+
+
+def probe_text(folder: Path) -> str:
+    """Read row groups of more text than an array of Arrow's holds."""
+    schema = pa.schema([("k", pa.int64()), ("t", pa.string())])
+    spec = PipelineSpec(2, (equal("int64"),), (ColumnRef(PROBE, 0), ColumnRef(PROBE, 1)), 0)
+    builds = [indexed(spec, [pa.array(np.arange(TEXT_ROWS))])]
+    told = []
+    for name, distinct in (("plain", TEXT_ROWS), ("dictionary", 1)):
+        path = text_file(folder, f"{name}.parquet", distinct, compression="lz4", use_dictionary=distinct == 1)
+        pipeline = Pipeline(spec, builds, schema, SETTINGS, process_probe().headroom)
+        total, largest = gathered(pipeline.run_scanned(scan_of(schema), [whole(path)]))
+        expect(TEXT_ROWS * TEXT_BYTES, total)
+        told.append(f"{name}: batches of at most {largest:,} bytes")
+    return "; ".join(told)
+
+
+def spark_pairs(folder: Path) -> str:
+    """The pairs of one key, counted by Spark: with the extension, and as a transform without it."""
+    from sparkext import pipelined_join
+
+    def sides(spark: SparkSession) -> tuple[DataFrame, DataFrame]:
+        return (spark.range(0, MANY, 1, 1).selectExpr("id * 0 AS k"), spark.range(MANY).selectExpr("id * 0 AS dk"))
+
+    def planned(spark: SparkSession) -> DataFrame:
+        probe, build = sides(spark)
+        return probe.join(build.hint("pipelined_join"), probe.k == build.dk)
+
+    def transformed(spark: SparkSession) -> DataFrame:
+        probe, build = sides(spark)
+        return probe.transform(pipelined_join(build, on=[("k", "dk")]))
+
+    for extension, query, operator in ((True, planned, "PipelinedJoin ["), (False, transformed, "MapInArrow")):
+        with session(folder, extension) as spark:
+            out = query(spark)
+            expect(True, operator in str(out._jdf.queryExecution().executedPlan()))  # type: ignore[operator]
+            expect(MANY * MANY, out.count())
+    return f"{MANY * MANY:,} rows, both ways"
+
+
+def spark_text(folder: Path) -> str:
+    """Texts of more than 2 GiB as a build side, from the JVM and from files."""
+    path = text_file(folder, "build.parquet", compression="lz4")
+    with session(folder, True) as spark:
+        files = spark.read.parquet(str(path)).withColumnRenamed("k", "dk")
+        made = spark.range(0, TEXT_ROWS, 1, 40).selectExpr(
+            "id AS dk", f"repeat(lpad(id, 8, '0'), {TEXT_BYTES // 8}) AS t"
+        )
+        for build in (files, made):
+            probe = spark.range(0, TEXT_ROWS, 1, 2).selectExpr("id AS k")
+            out = probe.join(build.hint("pipelined_join"), probe.k == build.dk)
+            expect(True, "PipelinedJoin [" in str(out._jdf.queryExecution().executedPlan()))  # type: ignore[operator]
+            (row,) = out.selectExpr(
+                "count(*)", "sum(octet_length(t))", "sum(int(left(t, 8) = lpad(k, 8, '0')))"
+            ).collect()
+            expect((TEXT_ROWS, TEXT_ROWS * TEXT_BYTES, TEXT_ROWS), tuple(row))
+    return f"{TEXT_ROWS * TEXT_BYTES / GIB:.1f} GiB of text from files, and from the JVM"
+
+
+def session(folder: Path, extension: bool) -> Any:
+    """A session of one task at a time."""
+    import sparkext
+    from bench.spark_session import spark_session
+
+    settings = {"spark.sparkext.mode": "hint", "spark.local.dir": str(folder), "spark.driver.maxResultSize": "0"}
+    settings |= {"spark.sparkext.buildSide.maxBytes": "8g", "spark.driver.memory": "2g"}
+    return spark_session(1, sparkext.configure if extension else None, **settings)
+
+
+def equal(kind: str, how: str = "inner") -> JoinSpec:
+    """A join of the first columns of both sides."""
+    return JoinSpec(how, (KeyPair(ColumnRef(PROBE, 0), 0, kind, False),), "auto", "j")
+
+
+def indexed(spec: PipelineSpec, columns: list[pa.Array]) -> BuildSide:
+    """The build side of the only join."""
+    return index_in_memory(len(columns[0]), columns, index_recipe(spec, 0, (1 << 64) - 1))
+
+
+def scan_of(schema: pa.Schema) -> ParquetScan:
+    """A scan of these columns."""
+    return ParquetScan(ScanSpec(tuple(map(ScanColumn, schema.names)), len(schema), None, True), schema, 1 << 17)
+
+
+def whole(path: Path) -> Split:
+    """A file as one split."""
+    return DataFile(str(path), path.stat().st_size).split(0, 1 << 62)
+
+
+def text(number: int) -> str:
+    """The text of a row: its number, again and again."""
+    return f"{number:08}" * (TEXT_BYTES // 8)
+
+
+def by_text(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """The texts of numbers."""
+    return pa.record_batch([pa.array([text(number) for number in batch.column(0).to_pylist()])], ["t"])
+
+
+def text_file(folder: Path, name: str, distinct: int = TEXT_ROWS, **options: Any) -> Path:
+    """Write numbers and their texts as one row group."""
+    path = folder / name
+    texts = pa.array([text(number).encode() for number in range(distinct)], pa.large_binary())
+    column = pa.LargeBinaryArray.from_buffers(pa.large_string(), len(texts), texts.buffers())
+    if distinct < TEXT_ROWS:
+        column = pa.DictionaryArray.from_arrays(
+            np.arange(TEXT_ROWS, dtype=np.int32) % distinct, column.cast(pa.string())
+        )
+    table = pa.table({"k": np.arange(TEXT_ROWS), "t": column})
+    pq.write_table(table, path, row_group_size=TEXT_ROWS, store_schema=False, write_statistics=False, **options)
+    return path
+
+
+def gathered(batches: Iterator[pa.RecordBatch]) -> tuple[int, int]:
+    """Return the bytes of all texts, and of the largest batch; check what each begins with."""
+    total = largest = 0
+    for batch in batches:
+        texts = batch.column(1)
+        total += pc.sum(pc.binary_length(texts)).as_py()
+        largest = max(largest, batch.nbytes)
+        if pc.count_distinct(texts).as_py() == batch.num_rows:
+            heads = pc.cast(pc.utf8_slice_codeunits(texts, 0, 8), pa.int64())
+            expect(True, heads.equals(batch.column(0)))
+    return total, largest
+
+
+def expect(expected: object, *found: object) -> None:
+    """Raise unless all that was found is what was expected."""
+    for each in found:
+        if each != expected:
+            raise AssertionError(f"expected {str(expected)[:200]}, found {str(each)[:200]}")
+
+
+CASES: dict[str, Callable[[Path], str]] = {
+    "pairs": pairs,
+    "rows": rows,
+    "build-text": build_text,
+    "probe-text": probe_text,
+    "spark-pairs": spark_pairs,
+    "spark-text": spark_text,
+}
+
+if __name__ == "__main__":
+    sys.exit(main())

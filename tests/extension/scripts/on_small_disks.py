@@ -1,0 +1,91 @@
+"""A session whose local disk is small, and filled: what fails, and what is left behind."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from conftest import SETTINGS
+from extension_checks import assert_like_spark, assert_pipelined, configured, rows_of
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+import sparkext
+
+FULL = "No space left on device"
+
+
+def joined(spark: SparkSession, probe: DataFrame, build: DataFrame) -> DataFrame:
+    return probe.join(build.hint("pipelined_join"), F.col("k") == F.col("dk"))
+
+
+@contextmanager
+def filled(disk: Path) -> Iterator[None]:
+    """Take what there is left, to the last page."""
+    filler = disk / "filler"
+    with filler.open("wb", buffering=0) as stream:
+        try:
+            while True:
+                stream.write(bytes(4096))
+        except OSError:
+            pass
+    try:
+        yield
+    finally:
+        filler.unlink()
+
+
+def files(disk: Path) -> set[Path]:
+    """What joins leave: build sides, their indexes, reports."""
+    return {path for path in disk.rglob("*") if path.is_file() and "sparkext" in str(path.relative_to(disk))}
+
+
+def a_build_side_that_fills_the_drivers_disk(spark: SparkSession, disk: Path) -> None:
+    before = files(disk)
+    large = spark.range(0, 100_000, 1, 4).selectExpr("id AS dk", "repeat(uuid(), 2) AS s")
+    out = joined(spark, spark.range(100).selectExpr("id AS k"), large)
+    assert_pipelined(out, 1)
+    with pytest.raises(Exception, match=FULL):
+        out.collect()
+    assert files(disk) == before
+
+
+def disks_that_are_full_already(spark: SparkSession, disk: Path, folder: Path) -> None:
+    """Rows of the JVM cannot be published; files can be read all the same: each worker has an index of its own."""
+    spark.range(2000).selectExpr("id AS k", "concat('f', id) AS f").write.parquet(str(folder / "facts"))
+    spark.range(1000).selectExpr("id * 2 AS dk", "concat('d', id) AS d").write.parquet(str(folder / "dims"))
+    facts, dims = (spark.read.parquet(str(folder / name)) for name in ("facts", "dims"))
+    rows = spark.range(1000).selectExpr("id * 2 AS dk", "concat('r', id) AS r")
+    expected = rows_of(joined(spark, facts, rows))
+    with configured(spark, spark_sparkext_mode="off"):
+        from_files = rows_of(joined(spark, facts, dims))
+    before = files(disk)
+    with filled(disk):
+        out = joined(spark, facts, dims)
+        assert_pipelined(out, 1)
+        assert rows_of(out) == from_files
+        with pytest.raises(Exception, match=FULL):
+            joined(spark, facts, rows).collect()
+    assert {path for path in files(disk) - before if path.suffix != ".lock"} == set()
+    assert rows_of(joined(spark, facts, rows)) == expected
+
+
+def main(disk: Path, folder: Path) -> None:
+    builder = SparkSession.builder.master("local[2]")
+    for key, value in {**SETTINGS, "spark.local.dir": str(disk), "spark.sparkext.mode": "hint"}.items():
+        builder = builder.config(key, value)
+    spark = sparkext.configure(builder).getOrCreate()
+    spark.sparkContext.setLogLevel("ERROR")
+    a_build_side_that_fills_the_drivers_disk(spark, disk)
+    disks_that_are_full_already(spark, disk, folder)
+    small = spark.range(20).selectExpr("id AS k"), spark.range(4).selectExpr("id AS dk")
+    assert_pipelined(assert_like_spark(spark, lambda: joined(spark, *small)), 1)
+    spark.stop()
+    print("all is well")
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), Path(sys.argv[2]))
