@@ -87,7 +87,8 @@ class PlanAsOfJoins(session: SparkSession) extends Rule[LogicalPlan] with Predic
       else plan.transformDownWithSubqueries { case join: AsOfJoin =>
         planned(join, settings) match {
           case Right(ours) => ours
-          case Left(reason) =>
+          case Left(why) =>
+            val reason = Redaction.redacted(why)
             if (settings.mode != "hint" || isHinted(join)) {
               join.setTagValue(PlanAsOfJoins.Declined, reason)
               if (settings.explainFallback) logWarning(s"Spark's own as-of join instead of a pipelined one: $reason")

@@ -226,7 +226,7 @@ case class PipelinedJoinExec(
   }
 
   private def scanned(scan: Either[String, FusedScan], columns: Either[String, ColumnarInput]): String =
-    scan.fold(reason => s"${if (columns.isRight) "columns" else "rows"} from Spark ($reason)", _.described)
+    Redaction.redacted(scan.fold(reason => s"${if (columns.isRight) "columns" else "rows"} from Spark ($reason)", _.described))
 
   override def simpleString(maxFields: Int): String = {
     val stages = joins.zip(buildScans).map { case (join, scan) =>
