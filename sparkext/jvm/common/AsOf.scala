@@ -115,7 +115,7 @@ class PlanAsOfJoins(session: SparkSession) extends Rule[LogicalPlan] with Predic
         s"the right side takes $size bytes by Spark's estimate, and spark.sparkext.buildSide.maxBytes is ${settings.maxBuildBytes}")
       _ <- JoinStage.untransportable(left.output ++ right.output).toLeft(())
       _ <- Acceptance.files(session.sparkContext)
-      _ <- WorkerPython.of(settings).left.map(problem => s"no Python to run it: $problem")
+      _ <- Acceptance.workers
     } yield PipelinedAsOf(
       left,
       right,

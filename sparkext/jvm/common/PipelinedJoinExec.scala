@@ -116,7 +116,7 @@ case class PipelinedJoinExec(
   private def batches(): RDD[ColumnarBatch] = {
     val sides = published.map { case (number, side) => number -> awaited(side) }
     report(sides.values)
-    val python = WorkerPython.of(settings) match {
+    val python = WorkerPython.found match {
       case Right(python) => python
       case Left(problem) => throw new IllegalStateException(s"no Python to run the pipelined join: $problem")
     }

@@ -48,7 +48,7 @@ class PipelinedJoinStrategy(session: SparkSession) extends SparkStrategy with Lo
     chain <- JoinChain.of(join, stage => Acceptance.stage(stage, settings))
     _ <- Acceptance.chain(chain, settings)
     _ <- Acceptance.files(session.sparkContext)
-    _ <- WorkerPython.of(settings).left.map(problem => s"no Python to run it: $problem")
+    _ <- Acceptance.workers
     _ <- Acceptance.rows(chain)
     // The lowest first, as Spark applies them: one may keep the next from dividing by zero.
     filters = (conditions ++ chain.filters).reverse
