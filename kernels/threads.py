@@ -2,16 +2,73 @@
 
 from __future__ import annotations
 
+import os
+import resource
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from itertools import pairwise
-from typing import TypeVar
+from pathlib import Path
+from threading import Barrier
+from typing import Any, TypeVar
 
 T = TypeVar("T")
 R = TypeVar("R")
 
 _WORTH_SHARING = 1 << 16
+_ROOM_OF_A_THREAD = 256 << 20
+
+
+def pool(threads: int) -> Executor:
+    """Return threads to share work among; only the calling one, where a limit of the address space leaves no room.
+
+    Python waits for a thread that finds no memory as it begins, for good. Under a limit (RLIMIT_AS) all of a pool
+    therefore begin at once, while there is far more room than their stacks take, and not when there is work.
+    """
+    room = _room()
+    if room is None:
+        return ThreadPoolExecutor(threads)
+    if room < threads * _ROOM_OF_A_THREAD:
+        return _Caller()
+    executor = ThreadPoolExecutor(threads)
+    begun = Barrier(threads + 1)
+    for _ in range(threads):
+        executor.submit(begun.wait)
+    begun.wait()
+    return executor
+
+
+def may_begin(threads: int) -> int:
+    """Return how many of so many threads may begin: all, or only the calling one (see `pool`)."""
+    room = _room()
+    return threads if room is None or room >= threads * _ROOM_OF_A_THREAD else 1
+
+
+class _Caller(Executor):
+    """Does what is submitted at once, in the calling thread; what is mapped when its result is asked for."""
+
+    def submit(self, function: Callable[..., R], /, *arguments: Any, **named: Any) -> Future[R]:
+        done: Future[R] = Future()
+        try:
+            done.set_result(function(*arguments, **named))
+        except BaseException as error:
+            done.set_exception(error)
+        return done
+
+    def map(self, function: Callable[..., R], *items: Iterable[Any], **_: Any) -> Iterator[R]:
+        return map(function, *items)
+
+
+def _room() -> int | None:
+    """Return how many bytes of address space are left; None without a limit."""
+    limit, _ = resource.getrlimit(resource.RLIMIT_AS)
+    if limit == resource.RLIM_INFINITY:
+        return None
+    try:
+        pages = int(Path("/proc/self/statm").read_text().split()[0])
+    except (OSError, ValueError, IndexError):
+        return 0
+    return max(0, limit - pages * os.sysconf("SC_PAGE_SIZE"))
 
 
 def in_parts(work: Callable[[int, int], object], size: int, threads: int) -> None:
@@ -26,17 +83,17 @@ def in_threads(work: Callable[[int, int], object], ends: list[int]) -> None:
         for start, stop in parts:
             work(start, stop)
         return
-    with ThreadPoolExecutor(len(parts)) as pool:
-        list(pool.map(lambda part: work(*part), parts))
+    with pool(len(parts)) as executor:
+        list(executor.map(lambda part: work(*part), parts))
 
 
 def ahead(function: Callable[[T], R], items: Iterable[T], threads: int) -> Iterator[R]:
     """Yield `function(item)` for each item in turn, at most `threads` of them computed ahead, by as many threads."""
-    with ThreadPoolExecutor(threads) as pool:
+    with pool(threads) as executor:
         pending: deque[Future[R]] = deque()
         try:
             for item in items:
-                pending.append(pool.submit(function, item))
+                pending.append(executor.submit(function, item))
                 if len(pending) > threads:
                     yield pending.popleft().result()
             while pending:

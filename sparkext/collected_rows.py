@@ -17,6 +17,7 @@ from types import TracebackType
 
 import pyarrow as pa
 
+from sparkext.address_space import mapping
 from sparkext.freed_memory import release
 from sparkext.morsels import MAX_MORSEL_BYTES
 from sparkext.paced_writes import PacedWriter
@@ -144,4 +145,5 @@ def unnamed_file(folder: Path | None) -> PacedWriter:
 def mapped(stream: PacedWriter) -> pa.Buffer:
     """Map all that was written to a file, which may be closed then."""
     stream.sync()
-    return pa.py_buffer(mmap.mmap(stream.fileno(), 0, prot=mmap.PROT_READ))
+    with mapping("what was read of a build side"):
+        return pa.py_buffer(mmap.mmap(stream.fileno(), 0, prot=mmap.PROT_READ))

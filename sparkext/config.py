@@ -140,8 +140,10 @@ PYTHON = ConfigKey(
     type=TEXT,
     unit="",
     default="",
-    doc="The Python that runs the session extension's pipelines, on the driver and on every node; if empty"
-    " `spark.pyspark.python`, else the environment's PYSPARK_PYTHON, else `python3`.",
+    doc="The Python that runs the session extension's pipelines, on the driver and on every node; if empty what the"
+    " application was started with as `spark.sql.execution.pyspark.python`, else `spark.pyspark.python`, else the"
+    " environment's PYSPARK_PYTHON, else `python3`. The driver starts it when it plans: set it when the application"
+    " starts, no session can.",
     expected="the name or path of an executable",
     accepts=lambda value: True,
 )

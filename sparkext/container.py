@@ -24,6 +24,7 @@ from typing import IO, Any
 import numpy as np
 import pyarrow as pa
 
+from sparkext.address_space import mapping
 from sparkext.errors import BuildFileError
 from sparkext.kernels.checksum import Checksum, checksum
 from sparkext.kernels.jit import frozen
@@ -191,7 +192,7 @@ def map_checked(path: Path) -> pa.Buffer:
 
 def map_file(path: Path) -> pa.Buffer:
     """Map a file read-only and return all of it. The mapping outlives the file: it ends with the buffer."""
-    with pa.memory_map(str(path), "r") as mapped:
+    with mapping(str(path)), pa.memory_map(str(path), "r") as mapped:
         return mapped.read_buffer()
 
 

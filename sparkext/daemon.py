@@ -10,7 +10,7 @@ from __future__ import annotations
 import gc
 import sys
 
-from sparkext import freed_memory
+from sparkext import address_space, freed_memory
 
 
 def preload() -> None:
@@ -29,6 +29,7 @@ def preload() -> None:
 def main() -> None:
     """Preload, then become Spark's daemon."""
     freed_memory.keep()
+    address_space.spare_for_workers()
     from pyspark.daemon import manager
 
     preload()

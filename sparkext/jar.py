@@ -18,6 +18,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from sparkext import __version__
+from sparkext.address_space import LEAST_BYTES
 from sparkext.config import REGISTRY
 from sparkext.errors import EnvironmentProblemError
 from sparkext.java import require_java
@@ -147,7 +148,7 @@ def _settings(sources: Sequence[Path]) -> str:
     digest = hashlib.sha256()
     for source in sources:
         digest.update(source.read_bytes())
-    lines = [f"version={__version__}", f"{_DIGEST}={digest.hexdigest()}"]
+    lines = [f"version={__version__}", f"{_DIGEST}={digest.hexdigest()}", f"addressSpace.least={LEAST_BYTES}"]
     lines += [f"{key.name}={key.type.render(key.default)}" for key in REGISTRY]
     lines += [f"{key.name}.expected={key.expected}" for key in REGISTRY]
     return "\n".join(lines) + "\n"

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from sparkext import spark_bridge
+from sparkext import address_space, spark_bridge
 from sparkext.config import Settings
 from sparkext.join_shape import JoinShape, OutputField
 from sparkext.plans.spec import PROBE, ColumnRef, PipelineSpec
@@ -85,6 +85,7 @@ class Lineage:
         from pyspark.sql.types import StructType
 
         assert self.reporter is not None
+        address_space.check_setting(lambda key: self.input.sparkSession.conf.get(key, None))
         schema = StructType([output.field for output in self.outputs])
         task = PipelineTask(
             self.spec.to_json(),

@@ -9,7 +9,7 @@ group, the columns that come later in the pipeline are never decoded.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from concurrent.futures import Executor, Future
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from decimal import Decimal
@@ -30,6 +30,7 @@ from sparkext.file_stores import REQUESTS, Bucket, FileStore, Identity, store_of
 from sparkext.kernels.buffers import Int64Array
 from sparkext.kernels.gather import Column
 from sparkext.kernels.row_ids import RowIds
+from sparkext.kernels.threads import pool
 from sparkext.memory import process_probe
 from sparkext.metrics import ScanMetrics
 from sparkext.morsels import MAX_MORSEL_BYTES, within_bytes
@@ -158,13 +159,13 @@ class ParquetScan:
                 for position, batch in enumerate(self._batches(unit, names)):
                     rows.add((number, position), batch)
 
-        with ThreadPoolExecutor(threads) as pool:
+        with pool(threads) as executor:
             units = [unit for split in splits for unit in self.units(split)]
             try:
-                for _ in pool.map(read, range(len(units)), units):
+                for _ in executor.map(read, range(len(units)), units):
                     pass  # an error of any is raised here
             except BaseException:
-                pool.shutdown(wait=True, cancel_futures=True)
+                executor.shutdown(wait=True, cancel_futures=True)
                 raise
         self.check_unchanged()
         return rows.table(pa.schema([self.schema.field(number) for number in range(self.spec.outputs)]))
@@ -213,7 +214,7 @@ class ParquetScan:
 
         For files that answer late. Those on disk are read no faster so: other tasks use the cores meanwhile.
         """
-        with ThreadPoolExecutor(REQUESTS) as pool:
+        with pool(REQUESTS) as executor:
 
             def prepared(needed: Collection[int]) -> _UnitColumns | None:
                 unit = next(units, None)
@@ -221,19 +222,19 @@ class ParquetScan:
                     return None
                 columns = _UnitColumns(self, unit)
                 if not self._streams(unit) and _has_room(self._size_of(unit)[1]):
-                    columns.start(needed, pool)
+                    columns.start(needed, executor)
                 return columns
 
             current = prepared(())
             needed: Collection[int] = ()
             try:
                 while current is not None:
-                    following = pool.submit(prepared, needed)
+                    following = executor.submit(prepared, needed)
                     yield current
                     needed = current.needed
                     current = following.result()
             finally:
-                pool.shutdown(wait=True, cancel_futures=True)
+                executor.shutdown(wait=True, cancel_futures=True)
 
     def _rows(self, columns: _UnitColumns) -> Iterator[RowSet]:
         """Yield the rows of a unit that the filter keeps."""

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from threading import Lock
 
@@ -36,6 +35,7 @@ from sparkext.kernels.nearest import NearestKeys
 from sparkext.kernels.nested_loop import NestedLoop, PairArithmeticError
 from sparkext.kernels.range_index import Candidates, RangeKeys
 from sparkext.kernels.row_ids import RowIds, row_id_dtype
+from sparkext.kernels.threads import pool
 from sparkext.metrics import NO_TASK, TaskId, TaskMetrics
 from sparkext.morsels import morsels
 from sparkext.parquet_scan import KeyBounds, ParquetScan
@@ -333,11 +333,11 @@ class Pipeline:
         elif self._settings.threads == "independent" and not self._delivery.by_sets:
             yield from independent(stages, row_sets, self._threads)
         else:
-            with ThreadPoolExecutor(self._threads) as pool:
+            with pool(self._threads) as executor:
                 if self._delivery.by_sets:
-                    yield from set_at_a_time(stages, row_sets, pool)
+                    yield from set_at_a_time(stages, row_sets, executor)
                 else:
-                    yield from cooperative(stages, row_sets, _parts, pool, self._threads)
+                    yield from cooperative(stages, row_sets, _parts, executor, self._threads)
 
     def _counted(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         expected = self._spec.owner_columns + self._spec.probe_columns

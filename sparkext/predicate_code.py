@@ -25,6 +25,7 @@ Fields = Sequence[tuple[str, str]]
 
 _NOTHING = ("nothing", "int8")
 """A record has a field, even where the predicate asks for none."""
+_HIGHLIGHTS = re.compile(r"\x1b\[[\d;]*m")  # for terminals, where colorama is installed
 _NOISE = ("Failed in nopython mode pipeline", "During: Pass ")
 
 
@@ -133,8 +134,9 @@ def why_not_compiled(predicate: Callable[..., Any], left: Fields, right: Fields)
     try:
         function.compile(signature)
     except (NumbaError, TypeError) as error:  # the latter where it takes more or fewer arguments
+        text = _HIGHLIGHTS.sub("", str(error))
         # What numba has tried instead fills pages.
-        text = re.sub(r"(?ms)^There are \d+ candidate implementations:.*?(?=^During: )", "", str(error))
+        text = re.sub(r"(?ms)^There are \d+ candidate implementations:.*?(?=^During: )", "", text)
         return "\n".join(line for line in text.splitlines() if not line.startswith(_NOISE)).strip()
     result = function.overloads[signature].signature.return_type
     return None if isinstance(result, numba.types.Boolean) else f"it returns {result}, expected a bool"

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sparkext import spark_bridge
@@ -25,9 +27,12 @@ def configure(builder: SparkSession.Builder) -> SparkSession.Builder:
 
     - `spark.jars` and `spark.sql.extensions`: the jar and the extension are appended to what is there; under
       `spark-submit`, whose JVM runs already, `--jars` has to name the jar;
-    - `spark.python.daemon.module`: workers are forked from a process that has numba and the kernels loaded;
     - `spark.sql.join.asofJoin.enabled`: Spark 4.3 understands `ASOF JOIN` in SQL only with it;
-    - `spark.sparkext.python`: this Python, if the master is local and PYSPARK_PYTHON is not set.
+    - `spark.sparkext.python`: this Python, if the master is local and PYSPARK_PYTHON is not set;
+    - `spark.python.daemon.module`: if the master is local and this is the Python that Spark starts for functions, these
+      share the workers of pipelines, which are forked from a process that has numba and the kernels loaded.
+
+    Functions run as they would without it, in whichever Python PYSPARK_PYTHON names.
 
     Returns the builder. A session that has the extension already is left as it is. With Spark Connect this is for
     servers that the builder starts (`remote("local[*]")`); PySpark then warns that these keys cannot be set for the
@@ -68,11 +73,20 @@ def configure(builder: SparkSession.Builder) -> SparkSession.Builder:
         builder.config("spark.jars", _appended(options.get("spark.jars"), str(jar)))
     builder.config("spark.sql.extensions", _appended(options.get("spark.sql.extensions"), EXTENSION))
     builder.config("spark.sql.join.asofJoin.enabled", options.get("spark.sql.join.asofJoin.enabled", "true"))
-    builder.config("spark.python.daemon.module", options.get("spark.python.daemon.module", "sparkext.daemon"))
-    master = options.get("spark.master", remote or "local")
-    if master.startswith("local") and not ({"spark.sparkext.python", "spark.pyspark.python"} & options.keys()):
+    is_local = options.get("spark.master", remote or "local").startswith("local")
+    daemon = options.get("spark.python.daemon.module", "sparkext.daemon" if is_local and _runs_functions() else None)
+    if daemon is not None:
+        builder.config("spark.python.daemon.module", daemon)
+    if is_local and not ({"spark.sparkext.python", "spark.pyspark.python"} & options.keys()):
         builder.config("spark.sparkext.python", os.environ.get("PYSPARK_PYTHON", sys.executable))
     return builder
+
+
+def _runs_functions() -> bool:
+    """Tell whether this is the Python that PySpark starts on this machine for functions of RDDs and DataFrames."""
+    found = shutil.which(os.environ.get("PYSPARK_PYTHON", "python3"))
+    # Not the files themselves: those of all virtual environments of a Python are links to the same one.
+    return found is not None and Path(found).absolute().parent == Path(sys.executable).parent
 
 
 def _is_loaded(jar: str, named: str, class_path: str) -> bool:

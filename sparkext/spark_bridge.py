@@ -20,6 +20,7 @@ from typing import IO, TYPE_CHECKING, Any, cast
 
 import pyarrow as pa
 
+from sparkext.compression import decompressed
 from sparkext.config import parse_bytes
 from sparkext.index_store import remove_with_indexes
 from sparkext.reporters import AccumulatorReporter, Reporter, SpoolReporter
@@ -394,7 +395,7 @@ def _collect_classic(frame: Any, order: list[int]) -> Generator[pa.RecordBatch]:
     ends = opened if isinstance(opened, tuple) else (opened,)
     try:
         try:
-            yield from ArrowStreamSerializer().load_stream(cast(IO[bytes], ends[0]))
+            yield from decompressed(ArrowStreamSerializer().load_stream(cast(IO[bytes], ends[0])))
             order.extend(read_int(ends[0]) for _ in range(read_int(ends[0])))  # -1 if the job failed
             while ends[0].read(1 << 16):
                 pass  # its writer must not find the end closed
@@ -440,7 +441,7 @@ def _finish(server: Any) -> None:
 def _collect_connect(frame: Any) -> Generator[pa.RecordBatch]:
     client = frame._session.client
     plan = frame._plan
-    for piece in client.to_table_as_iterator(plan.to_proto(client), plan.observations):
+    for piece in decompressed(client.to_table_as_iterator(plan.to_proto(client), plan.observations)):
         if isinstance(piece, pa.Table):
             yield from piece.to_batches()
 

@@ -13,10 +13,12 @@ from functools import lru_cache
 
 import pyarrow as pa
 
-from sparkext import __version__, freed_memory
+from sparkext import __version__, address_space, freed_memory
+from sparkext.compression import decompressed
 from sparkext.config import Settings
 from sparkext.errors import EnvironmentProblemError
 from sparkext.index_store import BuildSide
+from sparkext.kernels.threads import may_begin
 from sparkext.ledger import task_entered
 from sparkext.memory import Tasks, process_probe
 from sparkext.metrics import NO_TASK, ScanMetrics, TaskId
@@ -56,10 +58,11 @@ class PipelineTask:
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Join one partition."""
         check_version(self.made_by)
+        address_space.check_room()
         _settle()
         otherwise = self.tasks_sharing or len(os.sched_getaffinity(0))
         with process_probe().limited(self.settings.memory_max_bytes), task_entered(otherwise) as tasks:
-            yield from self._joined(batches, tasks)
+            yield from self._joined(decompressed(batches), tasks)
 
     def _joined(self, batches: Iterable[pa.RecordBatch], tasks: Tasks) -> Iterator[pa.RecordBatch]:
         spec = PipelineSpec.from_json(self.spec_json)
@@ -73,7 +76,7 @@ class PipelineTask:
             lambda: probe.headroom(tasks),
             lambda limit: tasks(limit, probe.binding_group),
             freed_memory.reclaim,
-            _cores(),
+            may_begin(_cores()),
             _task_id(),
         )
         try:
@@ -160,9 +163,11 @@ class BuildRowsTask:
 def _settle() -> None:
     """Take what this process has loaded for what it is, no garbage: Spark has it all looked at after every task.
 
-    Without the extension's daemon, which has done so before it forked, that takes 60 ms with numba loaded.
+    Without the extension's daemon, which has done so before it forked, that takes 60 ms with numba loaded. And reserve
+    no address space from then on, where it is short.
     """
     gc.freeze()
+    address_space.spare()
 
 
 def _cores() -> int:

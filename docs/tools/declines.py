@@ -120,7 +120,7 @@ GROUPS = (
                 "The same: the key would be computed from rows that may be missing."
             ),
             "no Python to run it: …": (
-                "Followed by one of the four below. `python -m sparkext doctor`, run by that Python, says more."
+                "Followed by one of the six below. `python -m sparkext doctor`, run by that Python, says more."
             ),
             "… does not start: …": (
                 "`spark.sparkext.python` (or `spark.pyspark.python`, or PYSPARK_PYTHON) names no executable on the"
@@ -136,6 +136,15 @@ GROUPS = (
             "… answered '…'": (
                 "Something printed to the Python's output while it started: look at its `sitecustomize`."
             ),
+            "… says more than … bytes instead of its version": "The same.",
+            "… does not answer within … s": "It hangs, or its packages lie on a disk that does.",
+            "spark.executor.pyspark.memory leaves a worker … MiB of address space, of which a pipeline takes at"
+            " least … MiB": (
+                "The cores of an executor share that setting, and libraries and mapped files count: unset it, or"
+                " raise it."
+            ),
+            "the build side takes … bytes by Spark's estimate, which workers map, and spark.executor.pyspark.memory"
+            " leaves a worker … MiB of address space": "The same, of joins without a hint.",
         },
     ),
     Group(

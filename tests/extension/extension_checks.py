@@ -42,6 +42,18 @@ def configured(spark: SparkSession, **settings: object) -> Iterator[None]:
             spark.conf.unset(key) if old is None else spark.conf.set(key, old)
 
 
+@contextmanager
+def started_with(spark: SparkSession, key: str, value: object) -> Iterator[None]:
+    """As if the application had been started with a setting that no session may change."""
+    conf = spark.sparkContext._jsc.sc().conf()
+    before = conf.get(key) if conf.contains(key) else None
+    conf.set(key, str(value))
+    try:
+        yield
+    finally:
+        conf.remove(key) if before is None else conf.set(key, before)
+
+
 def mode(spark: SparkSession, name: str) -> object:
     """Switch the extension's mode for a while."""
     return configured(spark, **{"spark_sparkext_mode": name})

@@ -121,6 +121,18 @@ def test_every_type(spark: SparkSession, folder: Path, fmt: str, nulls: str) -> 
         assert_columns(spark, lambda: probe.where("id > 9").join(build.hint("pipelined_join"), on))
 
 
+@pytest.mark.parametrize("codec", ["lz4", "zstd"])
+@pytest.mark.parametrize("nulls", ["some", "all"])
+def test_nothing_is_compressed_on_its_way(spark: SparkSession, folder: Path, nulls: str, codec: str) -> None:
+    """What Spark compresses of columns that are all null pyarrow does not read; and workers map build sides."""
+    path = str(folder / "parquet" / nulls)
+    with configured(spark, spark_sql_execution_arrow_compression_codec=codec):
+        other = spark.read.parquet(path).hint("pipelined_join")
+        assert_columns(spark, lambda: spark.read.parquet(path).join(other, "id"))
+        # As rows, on both sides.
+        assert_rows(spark, lambda: facts(spark, "true").join(facts(spark, "true").hint("pipelined_join"), "id", "full"))
+
+
 @pytest.mark.parametrize("rows", [0, 1, FIRST - 1, FIRST, FIRST + 1, 5 * FIRST + 1])
 def test_sizes(spark: SparkSession, tmp_path: Path, rows: int) -> None:
     n = F.col("id")

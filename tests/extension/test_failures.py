@@ -13,8 +13,17 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from extension_checks import assert_declined, assert_like_spark, assert_pipelined, configured, mode, rows_of
+from extension_checks import (
+    assert_declined,
+    assert_like_spark,
+    assert_pipelined,
+    configured,
+    mode,
+    rows_of,
+    started_with,
+)
 from pyspark import InheritableThread, TaskContext
+from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -25,6 +34,7 @@ from sparkext.errors import EnvironmentProblemError
 ROOT = Path(__file__).parents[2]
 SCRIPTS = Path(__file__).parent
 PATIENCE = 60.0
+PYTHON = "spark.sparkext.python"
 
 
 def joined(spark: SparkSession, probe: DataFrame | None = None, build: DataFrame | None = None) -> DataFrame:
@@ -255,8 +265,15 @@ def killing(killed: Path, again: Path) -> Callable[..., F.Column]:
 # --- the environment ---
 
 
+def script(path: Path, *lines: str) -> Path:
+    """A program of the shell's."""
+    path.write_text("\n".join(["#!/bin/sh", *lines, ""]))
+    path.chmod(0o755)
+    return path
+
+
 def test_a_python_that_does_not_exist(spark: SparkSession) -> None:
-    with configured(spark, spark_sparkext_python="/nonexistent/python"):
+    with started_with(spark, PYTHON, "/nonexistent/python"):
         out = assert_like_spark(spark, lambda: joined(spark))
         assert_declined(out, "no Python to run it: /nonexistent/python does not start: ")
     assert_usable(spark)
@@ -267,13 +284,74 @@ def test_a_python_that_does_not_exist(spark: SparkSession) -> None:
     [("-I -S", "No module named 'sparkext'"), ("-S", "sparkext needs numba, numpy, pandas, pyarrow")],
 )
 def test_a_python_without_packages(spark: SparkSession, tmp_path: Path, options: str, problem: str) -> None:
-    python = tmp_path / "python"
-    python.write_text(f'#!/bin/sh\ncd "{ROOT}" && exec "{sys.executable}" {options} "$@"\n')
-    python.chmod(0o755)
-    with configured(spark, spark_sparkext_python=python):
+    python = script(tmp_path / "python", f'cd "{ROOT}" && exec "{sys.executable}" {options} "$@"')
+    with started_with(spark, PYTHON, python):
         out = assert_like_spark(spark, lambda: joined(spark))
         assert_declined(out, f"no Python to run it: {python} cannot run sparkext: ")
         assert problem in sparkext.declined(out)[0]
+
+
+def test_a_session_cannot_name_the_python(spark: SparkSession) -> None:
+    """The driver starts it, whoever owns the session."""
+    with pytest.raises(AnalysisException) as refused:
+        spark.conf.set(PYTHON, "/nonexistent/python")
+    assert refused.value.getCondition().startswith("CANNOT_MODIFY") and PYTHON in str(refused.value)
+    with pytest.raises(AnalysisException, match=PYTHON):
+        spark.sql(f"SET {PYTHON}=/nonexistent/python")
+    assert_usable(spark)
+
+
+def test_the_python_of_a_session_is_for_its_functions(spark: SparkSession) -> None:
+    """Spark starts that one for functions; a pipeline's is the one that was asked, whatever the session sets."""
+    function = F.udf(lambda value: value, "long")
+    for named in ("/nonexistent/python", None, "/nonexistent/other"):
+        settings = {} if named is None else {"spark_sql_execution_pyspark_python": named}
+        with configured(spark, **settings):
+            assert_usable(spark)
+            called = spark.range(1).select(function("id"))
+            if named is None:
+                assert called.count() == 1 and called.collect() == [(0,)]
+            else:
+                with pytest.raises(Exception, match=f'Cannot run program "{named}"'):
+                    called.collect()
+
+
+@pytest.mark.parametrize(
+    ("lines", "problem"),
+    [
+        (["sleep 1000 & echo $! > {started}", "wait"], "does not answer within 0.5 s"),
+        (["sleep 1000 & echo $! > {started}", "exec yes"], "says more than 65536 bytes instead of its version"),
+        (["exec 3>&1; (setsid sleep 1000 >&3 & echo $! > {started}); echo 3.1 none"], "has sparkext none, this jar"),
+    ],
+    ids=["silent", "endless", "leaves its output open"],
+)
+def test_a_python_that_does_not_end(spark: SparkSession, tmp_path: Path, lines: list[str], problem: str) -> None:
+    started = tmp_path / "started"
+    python = script(tmp_path / "python", *(line.format(started=started) for line in lines))
+    asking = getattr(getattr(spark.sparkContext._jvm.org.apache.spark.sql.sparkext, "WorkerPython$"), "MODULE$")
+    told = asking.ask(str(python), 500)
+    process = int(started.read_text())
+    if "setsid" in lines[0]:
+        os.kill(process, signal.SIGKILL)  # it has left the family of what was started: nobody waits for it
+    assert told.isLeft() and str(told.left().get()).startswith(f"{python} {problem}")
+    wait_until(lambda: not Path(f"/proc/{process}").exists(), "what it has started is gone")
+
+
+def test_an_environment_that_is_not_activated(tmp_path: Path) -> None:
+    """`/path/to/venv/bin/python job.py`: functions run as without the extension, in the `python3` of the path."""
+    script(tmp_path / "python3", f'WHICH_PYTHON=another exec "{sys.executable}" -S "$@"')
+    environment = {key: value for key, value in os.environ.items() if not key.startswith(("PYSPARK_", "PYTHONPATH"))}
+    environment["PATH"] = os.pathsep.join([str(tmp_path), environment["PATH"]])
+    ran = subprocess.run(
+        [sys.executable, str(SCRIPTS / "scripts" / "unactivated.py")],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=200,
+        cwd=tmp_path,
+        env=environment,
+    )
+    assert ran.returncode == 0 and "all is well" in ran.stdout, ran.stdout + ran.stderr
 
 
 def test_a_worker_of_another_version() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 import time
 
@@ -67,3 +69,38 @@ def test_an_error_of_one_item_comes_in_its_turn() -> None:
     assert [next(results), next(results)] == [3, 2]
     with pytest.raises(ZeroDivisionError):
         next(results)
+
+
+_LIMITED = """
+import os, resource, sys, threading
+from pathlib import Path
+from sparkext.kernels.threads import ahead, in_threads, may_begin, pool
+
+mapped = int(Path("/proc/self/statm").read_text().split()[0]) * os.sysconf("SC_PAGE_SIZE")
+resource.setrlimit(resource.RLIMIT_AS, (mapped + (int(sys.argv[1]) << 20),) * 2)
+
+def who(*_):
+    return threading.current_thread() is threading.main_thread()
+
+parts = []
+in_threads(lambda start, stop: parts.append((start, stop, who())), [0, 2, 4])
+with pool(2) as executor:
+    began = threading.active_count() - 1
+    mapped_by = list(executor.map(who, range(3)))
+    submitted = executor.submit(who).result()
+    failed = type(executor.submit(int, "x").exception()).__name__
+print(sorted(parts), list(ahead(who, range(3), 2)), began, mapped_by, submitted, failed, may_begin(2))
+"""
+
+
+@pytest.mark.parametrize(
+    ("room", "by_caller", "began", "may_begin"), [(64, True, 0, 1), (1024, False, 2, 2)], ids=["little", "ample"]
+)
+def test_threads_begin_only_where_a_limit_has_room(room: int, by_caller: bool, began: int, may_begin: int) -> None:
+    """A thread whose first allocation fails would be waited for, for good."""
+    ran = subprocess.run(
+        [sys.executable, "-c", _LIMITED, str(room)], capture_output=True, text=True, timeout=60, check=True
+    )
+    parts = [(0, 2, by_caller), (2, 4, by_caller)]
+    told = f"{parts} {[by_caller] * 3} {began} {[by_caller] * 3} {by_caller} ValueError {may_begin}"
+    assert ran.stdout.strip() == told, ran.stdout + ran.stderr

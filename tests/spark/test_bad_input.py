@@ -18,7 +18,7 @@ from pyspark.sql import functions as F
 from spark_checks import assert_pipelined, configured, frame, jobs_run_by, rows_of, table
 
 from sparkext import SparkExtError, pipelined_join, spark_bridge
-from sparkext.errors import BuildSideTooLargeError, ConfigError, InvalidJoinError
+from sparkext.errors import BuildSideTooLargeError, ConfigError, EnvironmentProblemError, InvalidJoinError
 from sparkext.lineage import remembered
 from sparkext.worker import PipelineTask
 
@@ -666,3 +666,18 @@ def test_a_damaged_build_file(left: DataFrame, right: DataFrame, damage: str) ->
         out.collect()
     assert "BuildFileError" in str(info.value)
     assert str(file) in str(info.value)
+
+
+def test_what_spark_compresses_and_arrow_does_not_read(spark: SparkSession) -> None:
+    """Columns that are all null, compressed with LZ4: of a build side, and on their way into the pipeline."""
+    nulls = spark.range(3).selectExpr("id AS k", "CAST(NULL AS STRING) AS s", "CAST(NULL AS INT) AS i")
+    numbers = spark.range(5).selectExpr("id AS k")
+    advice = "lz4.* set spark.sql.execution.arrow.compression.codec to none or zstd"
+    with configured(spark, {"spark.sql.execution.arrow.compression.codec": "lz4"}):
+        with pytest.raises(EnvironmentProblemError, match=advice):
+            numbers.transform(pipelined_join(nulls, on="k", how="full"))
+        out = nulls.transform(pipelined_join(numbers, on="k", how="full"))
+        with pytest.raises(PythonException, match=advice):
+            out.collect()
+    with configured(spark, {"spark.sql.execution.arrow.compression.codec": "zstd"}):
+        assert nulls.transform(pipelined_join(numbers, on="k", how="full")).count() == 5

@@ -262,8 +262,9 @@ def test_columns_that_are_not_there(ones: DataFrame) -> None:
     ids=lambda value: getattr(value, "__name__", type(value).__name__) if callable(value) else str(value)[:20],
 )
 def test_what_is_no_predicate(ones: DataFrame, predicate: Any, message: str) -> None:
-    with pytest.raises(InvalidJoinError, match=message):
+    with pytest.raises(InvalidJoinError, match=message) as refused:
         ones.transform(theta_join(pa.table({"y": [1]}), predicate))
+    assert "\x1b" not in str(refused.value), "plain text, no colours of a terminal"
 
 
 def test_a_column_is_no_predicate(ones: DataFrame) -> None:

@@ -1,7 +1,8 @@
 package org.apache.spark.sql.sparkext
 
-import org.apache.spark.SparkContext
-import org.apache.spark.internal.config.IO_ENCRYPTION_ENABLED
+import org.apache.spark.{SparkContext, SparkEnv}
+import org.apache.spark.internal.config.{EXECUTOR_CORES, IO_ENCRYPTION_ENABLED}
+import org.apache.spark.internal.config.Python.PYSPARK_EXECUTOR_MEMORY
 import org.apache.spark.sql.catalyst.expressions.DynamicPruning
 import org.apache.spark.sql.catalyst.plans.logical.{Filter, LogicalPlan}
 import org.apache.spark.sql.execution.adaptive.{BroadcastQueryStageExec, LogicalQueryStage}
@@ -24,6 +25,10 @@ object Acceptance {
       Left(
         s"the build side takes $size bytes by Spark's estimate, and spark.sparkext.buildSide.maxBytes is" +
           s" ${settings.maxBuildBytes}")
+    } else if (stage.hint.isEmpty && addressSpace.exists(size > _ - Settings.LeastAddressSpace)) {
+      Left(
+        s"the build side takes $size bytes by Spark's estimate, which workers map, and spark.executor.pyspark.memory" +
+          s" leaves a worker ${addressSpace.get >> 20} MiB of address space")
     } else Right(())
   }
 
@@ -46,6 +51,21 @@ object Acceptance {
             " overrules this)")
       }
     }
+
+  /** Whether there is a Python to run pipelines, with room for one. */
+  def workers: Either[String, Unit] = for {
+    _ <- WorkerPython.found.left.map(problem => s"no Python to run it: $problem")
+    _ <- addressSpace.filter(_ < Settings.LeastAddressSpace).map { bytes =>
+      s"spark.executor.pyspark.memory leaves a worker ${bytes >> 20} MiB of address space, of which a pipeline takes at" +
+        s" least ${Settings.LeastAddressSpace >> 20} MiB"
+    }.toLeft(())
+  } yield ()
+
+  /** What Spark lets each worker take, libraries and mapped files included: its part of what the executor's may. */
+  private def addressSpace: Option[Long] = {
+    val conf = SparkEnv.get.conf
+    conf.get(PYSPARK_EXECUTOR_MEMORY).map(mebibytes => (mebibytes << 20) / conf.get(EXECUTOR_CORES))
+  }
 
   /** Whether build sides may lie in plain files, for workers to map. */
   def files(context: SparkContext): Either[String, Unit] =

@@ -7,12 +7,11 @@ import org.apache.arrow.vector.ipc.ArrowStreamWriter
 
 import org.apache.spark.TaskContext
 import org.apache.spark.sql.catalyst.InternalRow
-import org.apache.spark.sql.execution.python.ArrowPythonRunner
 
 /** A Python runner that says itself what goes into a batch. Spark's own sends all that one of its input iterators has as one,
   * and keeps it in memory should the task end before its input does.
   */
-trait ArrowInput extends ArrowPythonRunner {
+trait ArrowInput extends PipelineWorkers {
   private var isEnded = false
 
   // Here, as what is allocated already would stay where no worker starts. Spark's own listeners come before it.

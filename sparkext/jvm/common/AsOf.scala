@@ -88,7 +88,8 @@ class PlanAsOfJoins(session: SparkSession) extends Rule[LogicalPlan] with Predic
       else plan.transformDownWithSubqueries { case join: AsOfJoin =>
         planned(join, settings) match {
           case Right(ours) => ours
-          case Left(reason) =>
+          case Left(why) =>
+            val reason = Redaction.redacted(why)
             if (settings.mode != "hint" || isHinted(join)) {
               join.setTagValue(PlanAsOfJoins.Declined, reason)
               if (settings.explainFallback) logWarning(s"Spark's own as-of join instead of a pipelined one: $reason")
@@ -115,7 +116,7 @@ class PlanAsOfJoins(session: SparkSession) extends Rule[LogicalPlan] with Predic
         s"the right side takes $size bytes by Spark's estimate, and spark.sparkext.buildSide.maxBytes is ${settings.maxBuildBytes}")
       _ <- JoinStage.untransportable(left.output ++ right.output).toLeft(())
       _ <- Acceptance.files(session.sparkContext)
-      _ <- WorkerPython.of(settings).left.map(problem => s"no Python to run it: $problem")
+      _ <- Acceptance.workers
     } yield PipelinedAsOf(
       left,
       right,

@@ -88,6 +88,7 @@ class BuildSidePublisher(
         written += partition -> size
       }
       context.addJobTag(tag)
+      context.setLocalProperty(SparkShim.Uncompressed._1, SparkShim.Uncompressed._2)
       context.setJobDescription(s"build side of the join on $label")
       try {
         val sent = columns match {

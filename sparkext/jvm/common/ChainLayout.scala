@@ -233,7 +233,7 @@ object ChainLayout {
       val keys = stage.keys.map(key => s"${key.probe.sql} ${if (key.nullSafe) "<=>" else "="} ${key.build.sql}")
       val ranges = stage.ranges.map(range => s"${range.probe.sql} ${range.operator} ${range.build.sql}")
       val near = stage.asOf.map(near => s"${near.direction} as of ${near.probe.sql} ~ ${near.build.sql}")
-      (near ++ keys ++ ranges ++ stage.conditions.map(_.sql)).mkString(" AND ")
+      Redaction.redacted((near ++ keys ++ ranges ++ stage.conditions.map(_.sql)).mkString(" AND "))
     }
   }
 }

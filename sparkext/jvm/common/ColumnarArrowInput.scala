@@ -5,7 +5,7 @@ import java.nio.channels.Channels
 
 import scala.jdk.CollectionConverters._
 
-import org.apache.arrow.vector.VectorSchemaRoot
+import org.apache.arrow.vector.{VectorSchemaRoot, VectorUnloader}
 import org.apache.arrow.vector.complex.StructVector
 import org.apache.arrow.vector.ipc.{ArrowStreamWriter, WriteChannel}
 import org.apache.arrow.vector.ipc.message.MessageSerializer
@@ -26,7 +26,7 @@ trait ColumnarArrowInput extends ArrowInput {
     rows > 0 && {
       root.setRowCount(rows)
       ColumnCopy.setBits(row.getValidityBuffer.memoryAddress, 0, rows)
-      val batch = unloader.getRecordBatch
+      val batch = new VectorUnloader(root).getRecordBatch // not compressed, whatever the session asks for
       try MessageSerializer.serialize(new WriteChannel(Channels.newChannel(out)), batch)
       finally batch.close()
       true

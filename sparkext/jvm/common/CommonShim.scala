@@ -14,6 +14,7 @@ import org.apache.spark.sql.execution.{SparkPlanner, SQLExecution}
 import org.apache.spark.sql.execution.arrow.ArrowConverters
 import org.apache.spark.sql.execution.metric.{SQLMetric, SQLMetrics}
 import org.apache.spark.sql.execution.python.PythonSQLMetrics
+import org.apache.spark.sql.internal.SQLConf
 import org.apache.spark.sql.types.StructType
 
 /** What is used of Spark's internals and is the same in all minor versions that there is a `SparkShim` for. A member that
@@ -23,8 +24,14 @@ trait CommonShim {
   private val BatchRows = 65536L
   private val BatchBytes = 16L << 20
 
-  def emptyArrowStream(schema: StructType, timeZone: String): Array[Byte] =
-    ArrowConverters.createEmptyArrowBatch(schema, timeZone, false, false)
+  /** Workers map what is written so, and read it as it is. Where tasks write, they read this setting from their job. */
+  val Uncompressed: (String, String) = "spark.sql.execution.arrow.compression.codec" -> "none"
+
+  def emptyArrowStream(schema: StructType, timeZone: String): Array[Byte] = {
+    val conf = SQLConf.get.clone()
+    conf.setConfString(Uncompressed._1, Uncompressed._2)
+    SQLConf.withExistingConf(conf)(ArrowConverters.createEmptyArrowBatch(schema, timeZone, false, false))
+  }
 
   def toArrow(rows: Iterator[InternalRow], schema: StructType, timeZone: String): Iterator[Array[Byte]] =
     ArrowConverters.toBatchWithSchemaIterator(rows, schema, BatchRows, BatchBytes, timeZone, false, false)

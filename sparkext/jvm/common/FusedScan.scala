@@ -27,7 +27,7 @@ case class FusedScan(
     caseSensitive: Boolean) {
 
   /** Without the keys of buckets. */
-  override def toString: String = described
+  override def toString: String = Redaction.redacted(described)
 
   /** Python's `ScanSpec`. */
   def spec: JValue =

@@ -126,7 +126,7 @@ case class PipelinedJoinExec(
   private def batches(): RDD[ColumnarBatch] = {
     val sides = published.map { case (number, side) => number -> awaited(side) }
     report(sides.values)
-    val python = WorkerPython.of(settings) match {
+    val python = WorkerPython.found match {
       case Right(python) => python
       case Left(problem) => throw new IllegalStateException(s"no Python to run the pipelined join: $problem")
     }
@@ -237,7 +237,7 @@ case class PipelinedJoinExec(
   }
 
   private def scanned(scan: Either[String, FusedScan], columns: Either[String, ColumnarInput]): String =
-    scan.fold(reason => s"${if (columns.isRight) "columns" else "rows"} from Spark ($reason)", _.described)
+    Redaction.redacted(scan.fold(reason => s"${if (columns.isRight) "columns" else "rows"} from Spark ($reason)", _.described))
 
   override def simpleString(maxFields: Int): String = {
     val stages = joins.zip(buildScans).map { case (join, scan) =>

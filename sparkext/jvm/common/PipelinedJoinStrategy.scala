@@ -21,7 +21,7 @@ class PipelinedJoinStrategy(session: SparkSession) extends SparkStrategy with Lo
       unlessOff { settings =>
         pipelined(join, join.output, Nil, settings) match {
           case Right(planned) => Seq(planned)
-          case Left(reason) => declined(join, reason, settings)
+          case Left(reason) => declined(join, Redaction.redacted(reason), settings)
         }
       }
     case _ => Nil
@@ -37,7 +37,7 @@ class PipelinedJoinStrategy(session: SparkSession) extends SparkStrategy with Lo
   private def certain(join: PipelinedAsOf, settings: Settings): SparkPlan =
     pipelined(join, join.output, Nil, settings)
       .orElse(ChainLayout.of(JoinChain.single(join.stage), join.output, settings).map(operator(_, JoinChain.single(join.stage).key)))
-      .fold(reason => throw new IllegalStateException(s"an as-of join that no pipeline runs: $reason"), identity)
+      .fold(reason => throw new IllegalStateException(s"an as-of join that no pipeline runs: ${Redaction.redacted(reason)}"), identity)
 
   /** The chain below `join` as one operator, under what else the plan asks for; or why not. */
   private def pipelined(
@@ -48,7 +48,7 @@ class PipelinedJoinStrategy(session: SparkSession) extends SparkStrategy with Lo
     chain <- JoinChain.of(join, stage => Acceptance.stage(stage, settings))
     _ <- Acceptance.chain(chain, settings)
     _ <- Acceptance.files(session.sparkContext)
-    _ <- WorkerPython.of(settings).left.map(problem => s"no Python to run it: $problem")
+    _ <- Acceptance.workers
     _ <- Acceptance.rows(chain)
     // The lowest first, as Spark applies them: one may keep the next from dividing by zero, also where it is null.
     filters = (conditions ++ chain.filters).reverse
@@ -79,7 +79,8 @@ class PipelinedJoinStrategy(session: SparkSession) extends SparkStrategy with Lo
     if (settings.mode == "hint" && !hinted) Nil
     else {
       if (settings.explainFallback) {
-        logWarning(s"Spark's own join instead of a pipelined one: $reason; at ${join.simpleString(SQLConf.get.maxToStringFields)}")
+        val place = Redaction.redacted(join.simpleString(SQLConf.get.maxToStringFields))
+        logWarning(s"Spark's own join instead of a pipelined one: $reason; at $place")
       }
       SparkShim.planner(session).strategies.iterator
         .filterNot(_.isInstanceOf[PipelinedJoinStrategy])

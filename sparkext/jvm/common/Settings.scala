@@ -25,8 +25,6 @@ class Settings(conf: SQLConf) {
   /** Into how many parts a full outer join's probe side is shuffled. A part streams through its task: few large ones do. */
   val parts: Int = math.min(conf.numShufflePartitions, PartsPerSlot * SparkContext.getActive.map(_.defaultParallelism).getOrElse(1))
 
-  val python: String = text("spark.sparkext.python")
-
   // Only workers need these. A bad one is refused all the same before any job runs.
   private val maxRows = read("spark.sparkext.morsel.maxRows")(_.toLongOption.filter(_ >= 1))
   private val minRows = read("spark.sparkext.morsel.minRows")(_.toLongOption.filter(_ >= 1))
@@ -90,4 +88,7 @@ object Settings {
 
   /** The version of the package that this jar belongs to. */
   val PackageVersion: String = Registry("version")
+
+  /** Bytes of address space that a worker takes at least. */
+  val LeastAddressSpace: Long = Registry("addressSpace.least").toLong
 }

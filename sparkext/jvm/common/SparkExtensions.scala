@@ -1,11 +1,12 @@
 package io.sparkext
 
 import org.apache.spark.sql.SparkSessionExtensions
-import org.apache.spark.sql.sparkext.{CoalesceProbeSides, PipelinedJoinStrategy, PlanAsOfJoins, ResolvePipelinedJoinHint, RowsInPlace}
+import org.apache.spark.sql.sparkext.{CoalesceProbeSides, PipelinedJoinStrategy, PlanAsOfJoins, ResolvePipelinedJoinHint, RowsInPlace, WorkerPython}
 
 /** The entry point: `spark.sql.extensions=io.sparkext.SparkExtensions`. */
 class SparkExtensions extends (SparkSessionExtensions => Unit) {
   override def apply(extensions: SparkSessionExtensions): Unit = {
+    WorkerPython.refuseAtRunTime()
     extensions.injectHintResolutionRule(_ => ResolvePipelinedJoinHint)
     extensions.injectPlanNormalizationRule(new PlanAsOfJoins(_))
     extensions.injectPlannerStrategy(new PipelinedJoinStrategy(_))

@@ -1,16 +1,24 @@
 package org.apache.spark.sql.sparkext
 
+import java.io.ByteArrayOutputStream
+import java.nio.charset.StandardCharsets.UTF_8
 import java.util.concurrent.{ConcurrentHashMap, TimeUnit}
+import java.util.concurrent.TimeUnit.MILLISECONDS
 
 import scala.util.Try
 
 import org.apache.spark.SparkEnv
 import org.apache.spark.api.python.PythonUtils
+import org.apache.spark.sql.internal.SQLConf
 
 /** The Python that runs the pipelines: its executable, and its version as "3.11", which workers insist on. */
 case class WorkerPython(executable: String, version: String)
 
 object WorkerPython {
+
+  /** Names the Python of all sessions. None may change it: to ask it is to start it, on the driver. */
+  val Key = "spark.sparkext.python"
+
   // A package may be found without those that it needs; finding those takes no time, importing them would.
   private val Probe =
     """import sys, sparkext
@@ -18,32 +26,57 @@ object WorkerPython {
       |missing = [name for name in ("numba", "numpy", "pandas", "pyarrow") if find_spec(name) is None]
       |if missing: raise ImportError("sparkext needs " + ", ".join(missing))
       |print("%d.%d" % sys.version_info[:2], sparkext.__version__)""".stripMargin
-  private val TimeoutSeconds = 60L
+  private val TimeoutMillis = 60000L
+  private val PollMillis = 20L
+  private val MostBytes = 64 << 10
   private val asked = new ConcurrentHashMap[String, Either[String, WorkerPython]]()
 
-  /** The session's Python, or what is wrong with it. Asked once; what is wrong may be mended, and is asked again. */
-  def of(settings: Settings): Either[String, WorkerPython] = {
-    val executable = Seq(
-      Option(settings.python).filter(_.nonEmpty),
-      Option(SparkEnv.get).flatMap(_.conf.getOption("spark.pyspark.python")),
-      sys.env.get("PYSPARK_PYTHON")).flatten.headOption.getOrElse("python3")
-    val answer = asked.computeIfAbsent(executable, ask)
+  /** Have Spark refuse to set the key in a session that runs, as it does for static settings of its own. */
+  def refuseAtRunTime(): Unit = SQLConf.registerStaticConfigKey(Key)
+
+  /** The application's Python, or what is wrong with it. Asked once; what is wrong may be mended, and is asked again. */
+  def found: Either[String, WorkerPython] = {
+    val conf = SparkEnv.get.conf
+    // The second is what Spark's own runner would prefer. What a session sets it to is for the session's functions.
+    val named = Seq(Key, "spark.sql.execution.pyspark.python", "spark.pyspark.python").map(conf.getOption)
+    val executable = (named :+ sys.env.get("PYSPARK_PYTHON")).flatten.find(_.trim.nonEmpty).getOrElse("python3").trim
+    val answer = asked.computeIfAbsent(executable, ask(_, TimeoutMillis))
     if (answer.isLeft) asked.remove(executable)
     answer
   }
 
-  private def ask(executable: String): Either[String, WorkerPython] = Try {
+  private[sparkext] def ask(executable: String, timeoutMillis: Long): Either[String, WorkerPython] =
+    Try(start(executable)).toEither.left.map(error => s"$executable does not start: ${error.getMessage}").flatMap { process =>
+      try answer(executable, process, timeoutMillis)
+      finally (process.descendants().toArray :+ process.toHandle).foreach {
+        case running: ProcessHandle => running.destroyForcibly()
+      }
+    }
+
+  private def start(executable: String): Process = {
     val builder = new ProcessBuilder(executable, "-c", Probe).redirectErrorStream(true)
     val path = Seq(PythonUtils.sparkPythonPath, sys.env.getOrElse("PYTHONPATH", ""))
     builder.environment().put("PYTHONPATH", PythonUtils.mergePythonPaths(path: _*))
     val process = builder.start()
     process.getOutputStream.close()
-    val said = scala.io.Source.fromInputStream(process.getInputStream, "UTF-8").mkString.trim
-    if (!process.waitFor(TimeoutSeconds, TimeUnit.SECONDS)) process.destroyForcibly()
-    process.exitValue() -> said
-  }.toEither.left.map(error => s"$executable does not start: ${error.getMessage}").flatMap {
-    case (0, said) => understood(executable, said.linesIterator.toSeq.lastOption.getOrElse(""))
-    case (_, said) => Left(s"$executable cannot run sparkext: ${said.linesIterator.toSeq.lastOption.getOrElse("")}")
+    process
+  }
+
+  /** What the process says until it ends. Nothing here waits for output: what it has started may keep that open for good. */
+  private def answer(executable: String, process: Process, timeoutMillis: Long): Either[String, WorkerPython] = {
+    val output = process.getInputStream
+    val said = new ByteArrayOutputStream
+    def take(): Unit = said.write(output.readNBytes(math.min(output.available, MostBytes + 1 - said.size)))
+    val start = System.nanoTime
+    def isLate = System.nanoTime - start > MILLISECONDS.toNanos(timeoutMillis)
+    while (!process.waitFor(PollMillis, TimeUnit.MILLISECONDS) && said.size <= MostBytes && !isLate) take()
+    if (said.size > MostBytes) Left(s"$executable says more than $MostBytes bytes instead of its version")
+    else if (process.isAlive) Left(s"$executable does not answer within ${timeoutMillis / 1000.0} s")
+    else {
+      take()
+      val last = said.toString(UTF_8).trim.linesIterator.toSeq.lastOption.getOrElse("")
+      if (process.exitValue == 0) understood(executable, last) else Left(s"$executable cannot run sparkext: $last")
+    }
   }
 
   private def understood(executable: String, said: String): Either[String, WorkerPython] = said.split(' ') match {

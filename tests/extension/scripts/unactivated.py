@@ -1,0 +1,38 @@
+"""A driver in an environment that is not activated: for functions Spark starts another Python, without sparkext."""
+
+from __future__ import annotations
+
+import os
+
+import psutil
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+import sparkext
+
+
+def main() -> None:
+    builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
+    builder = builder.config("spark.driver.host", "127.0.0.1").config("spark.driver.bindAddress", "127.0.0.1")
+    spark = sparkext.configure(builder).getOrCreate()
+    spark.sparkContext.setLogLevel("ERROR")
+    assert "PYSPARK_PYTHON" not in os.environ
+
+    def which(_: object) -> str:
+        return os.environ.get("WHICH_PYTHON", "the driver's")
+
+    assert spark.sparkContext.parallelize([0], 1).map(which).collect() == ["another"]
+    assert spark.range(1).select(F.udf(which, "string")("id")).first()[0] == "another"
+    joined = spark.range(9).join(spark.range(4).hint("pipelined_join"), "id")
+    assert sorted(row.id for row in joined.collect()) == [0, 1, 2, 3]
+    assert sparkext.declined(joined) == []
+    assert "PipelinedJoin [inner" in str(joined._jdf.queryExecution().executedPlan().toString())
+    commands = [child.cmdline() for child in psutil.Process().children(recursive=True)]
+    daemons = {part for command in commands for part in command if part.endswith(".daemon")}
+    assert daemons == {"pyspark.daemon", "sparkext.daemon"}, commands
+    spark.stop()
+    print("all is well")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,95 @@
+"""What `spark.sql.redaction.string.regex` covers is nowhere to be read: plans, reasons, jobs, reports and errors."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from extension_checks import assert_like_spark, configured, pipelines_of, plan_of
+from pyspark.sql import DataFrame, SparkSession
+
+import sparkext
+
+SECRET = "hunter2"
+REDACTED = "*********(redacted)"
+CONDITION = f"k = dk AND (s <> name OR s <> '{SECRET}')"
+
+
+@pytest.fixture(autouse=True)
+def _redacting(spark: SparkSession, tmp_path: Path) -> Iterator[None]:
+    spark.range(20).selectExpr("id", "id % 5 AS k", "concat('a', id) AS s").write.parquet(str(tmp_path / "facts"))
+    spark.read.parquet(str(tmp_path / "facts")).createOrReplaceTempView("facts")
+    spark.range(4).selectExpr("id AS dk", "concat('d', id) AS name").createOrReplaceTempView("dims")
+    with configured(spark, spark_sql_redaction_string_regex="hunter\\d"):
+        yield
+    spark.catalog.dropTempView("facts")
+    spark.catalog.dropTempView("dims")
+
+
+def query(spark: SparkSession, condition: str, kind: str = "LEFT") -> DataFrame:
+    return spark.sql(f"SELECT /*+ PIPELINED_JOIN(dims) */ id, s, name FROM facts {kind} JOIN dims ON {condition}")
+
+
+def shown(df: DataFrame) -> str:
+    """All that a plan says of its operators, as the UI shows them: EXPLAIN as a whole is redacted by Spark."""
+    plan = df._jdf.queryExecution().executedPlan()
+    nodes = [plan]
+    texts = []
+    while nodes:
+        node = nodes.pop()
+        texts += [node.simpleString(1000), node.verboseStringWithOperatorId()]
+        children = node.children()
+        nodes += [children.apply(number) for number in range(children.length())]
+    return "\n".join(text for text in texts if "Pipelined" in text)
+
+
+def test_conditions_and_filters(spark: SparkSession) -> None:
+    with configured(spark, spark_sql_adaptive_enabled="false"):
+        df = assert_like_spark(spark, lambda: query(spark, CONDITION).where(f"s <> '{SECRET}'"))
+        assert pipelines_of(df) == [1]
+        told = shown(df)
+        assert told.count(REDACTED) >= 2 and "filter" in told and SECRET not in told, told
+        df.collect()
+        report = sparkext.report(df)
+        assert REDACTED in str(report)
+        frames = [report.to_pandas(), report.decisions_to_pandas()]
+        for text in (str(report), report._repr_html_(), *(frame.to_json() for frame in frames)):
+            assert SECRET not in text, text
+
+
+def test_descriptions_of_jobs_and_errors(spark: SparkSession) -> None:
+    store = spark.sparkContext._jsc.sc().statusStore()
+    df = query(spark, CONDITION)
+    with (
+        configured(spark, spark_sparkext_buildSide_maxBytes=1),
+        pytest.raises(Exception, match="does not fit") as failed,
+    ):
+        query(spark, CONDITION).collect()
+    assert SECRET not in str(failed.value).replace(plan_of(df), "") and REDACTED in str(failed.value)
+    df.collect()
+    jobs = store.jobsList(None)
+    said = [jobs.apply(number).description().getOrElse("") for number in range(jobs.size())]
+    described = [text for text in said if "build side" in text]
+    assert any(REDACTED in text for text in described) and not any(SECRET in text for text in described), described
+
+
+def test_reasons(spark: SparkSession) -> None:
+    df = assert_like_spark(spark, lambda: query(spark, f"k = dk AND concat(s, name, '{SECRET}') <> s"))
+    assert pipelines_of(df) == []
+    (reason,) = sparkext.declined(df)
+    assert reason.startswith("a condition beside the keys of a left outer join that only Spark evaluates")
+    assert SECRET not in reason and REDACTED in reason
+    assert SECRET not in shown(df)
+
+
+def test_as_of_reasons(spark: SparkSession) -> None:
+    df = spark.table("facts")._joinAsOf(
+        spark.table("dims").hint("pipelined_join"),
+        leftAsOfColumn="k",
+        rightAsOfColumn="dk",
+        on=spark.table("facts").s == SECRET,
+    )
+    reasons = sparkext.declined(df)
+    assert reasons and SECRET not in json.dumps(reasons) and REDACTED in json.dumps(reasons), reasons
