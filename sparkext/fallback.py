@@ -16,7 +16,8 @@ def declined(frame: DataFrame) -> list[str]:
 
     The same reasons stand in `frame.explain()`, but for those of as-of joins, which come last: Spark rewrites these as
     other joins. With `spark.sparkext.mode=hint` only hinted joins have one, with `off` none. Plans the DataFrame, but
-    does not run it.
+    does not run it. Where a pipeline fell back to Spark's own joins when it last ran, as a build side did not fit, that
+    reason is among them.
 
     Raises
     ------

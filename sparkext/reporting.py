@@ -130,7 +130,8 @@ def report(frame: DataFrame) -> Report:
     Raises
     ------
     ReportUnavailableError
-        `frame` was not returned by `pipelined_join` and has no pipelined join in its plan, or has not run yet.
+        `frame` was not returned by `pipelined_join` and has no pipelined join in its plan, has not run yet, or fell back to
+        Spark's own joins while it ran.
     """
     lineage = remembered(frame)
     if lineage is not None and lineage.reporter is not None:
@@ -148,7 +149,9 @@ def report(frame: DataFrame) -> Report:
         raise ReportUnavailableError(
             "the plan of this DataFrame has no pipelined join; sparkext.declined(df) tells why"
         )
-    labels, reports = runs[0]
+    labels, reports, fell_back = runs[0]
+    if fell_back is not None:
+        raise ReportUnavailableError(f"Spark's own joins ran in place of this pipeline: {fell_back}")
     notes = (_TOPMOST.format(len(runs)),) if len(runs) > 1 else ()
     return _told(labels, list(last_run(TaskMetrics.from_json(text) for text in reports)), notes)
 

@@ -187,14 +187,16 @@ def plans_joins(session: Any) -> bool:
     return has_extension(session) and session.conf.get("spark.sparkext.mode", "auto").lower() != "off"
 
 
-def planned_runs(frame: Any) -> list[tuple[list[str], list[str]]]:
-    """Return per pipeline in the plan of `frame`: labels of its joins, and the reports of its last run's tasks."""
+def planned_runs(frame: Any) -> list[tuple[list[str], list[str], str | None]]:
+    """Return per pipeline in the plan of `frame`: labels of its joins, the reports of its last run's tasks, and why it
+    fell back to Spark's own joins, if it did.
+    """
     runs = _plans(frame).of(frame._jdf.queryExecution())
-    return [(list(run.joins()), list(run.reports())) for run in runs]
+    return [(list(run.joins()), list(run.reports()), run.fellBack()) for run in runs]
 
 
 def declined_joins(frame: Any) -> list[str]:
-    """Return the reasons of all joins in the plan of `frame` that the extension left to Spark."""
+    """Return the reasons of all joins in the plan of `frame` that the extension left to Spark, at last when they ran."""
     return list(_plans(frame).declined(frame._jdf.queryExecution()))
 
 

@@ -85,7 +85,7 @@ class PlanAsOfJoins(session: SparkSession) extends Rule[LogicalPlan] with Predic
     else {
       val settings = new Settings(SQLConf.get)
       if (settings.mode == "off") plan
-      else plan.transformDownWithSubqueries { case join: AsOfJoin =>
+      else plan.transformDownWithSubqueries { case join: AsOfJoin if !RuntimeFallback.runs(join) =>
         planned(join, settings) match {
           case Right(ours) => ours
           case Left(why) =>

@@ -1,6 +1,6 @@
 package org.apache.spark.sql.sparkext
 
-import java.io.{BufferedOutputStream, File, FileInputStream, FileOutputStream}
+import java.io.{BufferedOutputStream, File, FileInputStream, FileOutputStream, IOException}
 import java.lang.ref.Cleaner
 import java.nio.channels.FileChannel
 import java.nio.file.Files
@@ -13,9 +13,10 @@ import java.util.zip.{CRC32, CheckedInputStream, CheckedOutputStream}
 import scala.collection.mutable
 import scala.util.Using
 
-import org.apache.spark.{SparkContext, SparkException, TaskContext}
+import org.apache.spark.{SparkContext, SparkDriverExecutionException, SparkException, TaskContext}
 import org.apache.spark.api.python.PythonBroadcast
 import org.apache.spark.broadcast.Broadcast
+import org.apache.spark.internal.config.MAX_RESULT_SIZE
 import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.execution.SparkPlan
 import org.apache.spark.sql.types.StructType
@@ -23,9 +24,16 @@ import org.apache.spark.util.Utils
 
 /** A build side that every node can read: its rows as Arrow streams, one after the other, in the broadcast's local file.
   *
-  * `crc`: the CRC-32 of the file. Spark checks what it sends, but not what lies on a node's disk.
+  * `crc`: the CRC-32 of the file. Spark checks what it sends, but not what lies on a node's disk. `file`: removes it.
   */
-case class PublishedBuildSide(broadcast: Broadcast[PythonBroadcast], rows: Long, bytes: Long, crc: Long)
+case class PublishedBuildSide(broadcast: Broadcast[PythonBroadcast], rows: Long, bytes: Long, crc: Long, file: Cleaner.Cleanable) {
+
+  /** To be called once, where no task has been told of it. */
+  def release(): Unit = {
+    broadcast.destroy()
+    file.clean()
+  }
+}
 
 /** Runs a build side as an ordinary Spark job whose results stream, partition by partition, to a file on the driver.
   *
@@ -52,7 +60,10 @@ class BuildSidePublisher(
     context.cancelJobsWithTag(tag)
   }
 
-  def publish(): PublishedBuildSide = {
+  /** Raises a [[BuildSideTooLargeException]] where the rows are too many for their limit, for the driver or for its disk. */
+  def publish(): PublishedBuildSide = try published() catch { case failure: Throwable => throw explained(failure) }
+
+  private def published(): PublishedBuildSide = {
     val file = new File(folder(context), UUID.randomUUID().toString)
     try {
       val (rows, bytes, crc) = write(file)
@@ -60,8 +71,7 @@ class BuildSidePublisher(
       val broadcast = context.broadcast(content)
       // Whoever still holds the broadcast may run it again, and as long as Spark keeps its content in memory, Spark may
       // write it to disk to make room, for which it reads the file: the file goes when nobody holds either.
-      cleaner.register(content, new RemoveWithSiblings(file))
-      PublishedBuildSide(broadcast, rows, bytes, crc)
+      PublishedBuildSide(broadcast, rows, bytes, crc, cleaner.register(content, new RemoveWithSiblings(file)))
     } catch {
       case failure: Throwable =>
         file.delete()
@@ -104,7 +114,7 @@ class BuildSidePublisher(
       } catch {
         case failure: Throwable =>
           context.cancelJobsWithTag(tag)
-          throw Option(failure.getCause).collect { case cause: BuildSideTooLargeException => cause }.getOrElse(failure)
+          throw failure
       } finally context.removeJobTag(tag)
     } finally stream.close()
     val moved = ordered && BuildSidePublisher.sort(file, empty.length.toLong, written.toSeq)
@@ -112,13 +122,24 @@ class BuildSidePublisher(
   }
 
   private def tooLarge(rows: Long, bytes: Long) = new BuildSideTooLargeException(
-    s"the build side of the join on $label does not fit: its first $rows rows take $bytes bytes, the limit is $maxBytes." +
-      " Raise spark.sparkext.buildSide.maxBytes, filter the build side, put the hint on the other side, or set" +
-      " spark.sparkext.mode=off to use Spark's own join. A DataFrame keeps the plan of its first run: make it anew")
+    s"the build side of the join on $label does not fit: its first $rows rows take $bytes bytes, the limit is $maxBytes",
+    bytes)
+
+  private def explained(failure: Throwable): Throwable = failure match {
+    case received: SparkDriverExecutionException => explained(received.getCause)
+    case disk: IOException =>
+      new BuildSideTooLargeException(s"the build side of the join on $label does not fit the driver's disk: $disk", 0)
+    case job: SparkException if Option(job.getMessage).exists(_.contains(MAX_RESULT_SIZE.key)) =>
+      val most = context.conf.get(MAX_RESULT_SIZE)
+      new BuildSideTooLargeException(
+        s"the build side of the join on $label does not pass the driver: its rows take more than ${MAX_RESULT_SIZE.key}, $most bytes",
+        most)
+    case other => other
+  }
 }
 
-/** A build side over `spark.sparkext.buildSide.maxBytes`. */
-class BuildSideTooLargeException(message: String) extends SparkException(message)
+/** A build side that takes `bytes` and more, which is too much. Spark's own joins run in place of the pipeline then. */
+class BuildSideTooLargeException(message: String, val bytes: Long) extends SparkException(message)
 
 private class ToArrow(schema: StructType, timeZone: String)
     extends (Iterator[InternalRow] => Iterator[BuildSidePublisher.ArrowPart])

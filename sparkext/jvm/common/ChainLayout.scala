@@ -62,12 +62,16 @@ object Parts {
     count)
 }
 
-/** Where everything is in a pipeline: which columns each source sends, and which of them come out. */
+/** Where everything is in a pipeline: which columns each source sends, and which of them come out.
+  *
+  * `otherwise`: the same joins as Spark's own, see [[RuntimeFallback]].
+  */
 case class ChainLayout(
     joins: Seq[PlannedJoin],
     outputs: Seq[Attribute],
     origins: Seq[ColumnRef],
     parts: Option[Parts],
+    otherwise: LogicalPlan,
     private val sources: Seq[(LogicalPlan, Seq[NamedExpression])]) {
 
   def probe(plan: LogicalPlan => SparkPlan): SparkPlan = child(sources.head, plan)
@@ -89,7 +93,9 @@ object ChainLayout {
     val joins = chain.stages.zipWithIndex.map { case (stage, number) => sources.join(stage, number + 1) }
     joins.collectFirst { case Left(reason) => reason }.toLeft {
       val origins = wanted.map(attribute => sources.place(chain.source(attribute)))
-      ChainLayout(joins.collect { case Right(join) => join }, wanted, origins, sources.parts, sources.columns)
+      val planned = joins.collect { case Right(join) => join }
+      val columns = sources.columns
+      ChainLayout(planned, wanted, origins, sources.parts, RuntimeFallback.joins(chain, planned, columns, wanted), columns)
     }
   }
 

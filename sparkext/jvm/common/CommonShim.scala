@@ -10,7 +10,8 @@ import org.apache.spark.api.python.{PythonBroadcast, SimplePythonFunction}
 import org.apache.spark.broadcast.Broadcast
 import org.apache.spark.sql.{classic, SparkSession}
 import org.apache.spark.sql.catalyst.InternalRow
-import org.apache.spark.sql.execution.{SparkPlanner, SQLExecution}
+import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan
+import org.apache.spark.sql.execution.{SparkPlan, SparkPlanner, SQLExecution}
 import org.apache.spark.sql.execution.arrow.ArrowConverters
 import org.apache.spark.sql.execution.metric.{SQLMetric, SQLMetrics}
 import org.apache.spark.sql.execution.python.PythonSQLMetrics
@@ -42,6 +43,12 @@ trait CommonShim {
 
   def planner(session: SparkSession): SparkPlanner =
     session.asInstanceOf[classic.SparkSession].sessionState.planner
+
+  /** The plan that runs for a logical one, planned like any query of the session. */
+  def executed(session: SparkSession, plan: LogicalPlan): SparkPlan = {
+    val classical = session.asInstanceOf[classic.SparkSession]
+    classical.withActive(classical.sessionState.executePlan(plan).executedPlan)
+  }
 
   def pythonMetrics(context: SparkContext): Map[String, SQLMetric] =
     PythonSQLMetrics.pythonSizeMetricsDesc.map { case (key, text) => key -> SQLMetrics.createSizeMetric(context, text) } ++

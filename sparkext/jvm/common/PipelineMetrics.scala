@@ -13,6 +13,7 @@ object PipelineMetrics {
     metrics + (RowsReceived -> metrics("numOutputRows"))
 
   def create(context: SparkContext): Map[String, SQLMetric] = SparkShim.pythonMetrics(context) - RowsReceived ++ Seq(
+    "fellBack" -> SQLMetrics.createMetric(context, "fell back to Spark's own joins"),
     "buildRows" -> SQLMetrics.createMetric(context, "build rows"),
     "buildBytes" -> SQLMetrics.createSizeMetric(context, "build bytes"),
     "indexTime" -> SQLMetrics.createNanoTimingMetric(context, "time to build indexes"),

@@ -22,35 +22,50 @@ object PipelineRuns {
   /** Names the joins of an operator across plans of the same DataFrame. */
   val Key: TreeNodeTag[String] = TreeNodeTag[String]("sparkext.joins")
 
-  private val runs = mutable.LinkedHashMap.empty[String, CollectionAccumulator[String]]
+  /** What tasks have reported; or why Spark's own joins have run instead. */
+  private val runs = mutable.LinkedHashMap.empty[String, Either[String, CollectionAccumulator[String]]]
 
-  def begin(operator: PipelinedJoinExec, context: SparkContext): CollectionAccumulator[String] = synchronized {
+  def begin(operator: PipelinedJoinExec, context: SparkContext): CollectionAccumulator[String] = {
     val log = context.collectionAccumulator[String]
-    operator.getTagValue(Key).foreach { key =>
-      runs.remove(key)
-      runs.put(key, log)
-      while (runs.size > Kept) runs.remove(runs.head._1)
-    }
+    remember(operator, Right(log))
     log
   }
 
-  /** For each pipeline in the plan of a DataFrame, top down: the labels of its joins, and its tasks' reports as JSON. */
-  def of(query: QueryExecution): JavaList[Run] = synchronized {
+  def fellBack(operator: PipelinedJoinExec, reason: String): Unit = remember(operator, Left(reason))
+
+  private def remember(operator: PipelinedJoinExec, run: Either[String, CollectionAccumulator[String]]): Unit = synchronized {
+    operator.getTagValue(Key).foreach { key =>
+      runs.remove(key)
+      runs.put(key, run)
+      while (runs.size > Kept) runs.remove(runs.head._1)
+    }
+  }
+
+  private def lastRun(operator: PipelinedJoinExec): Option[Either[String, CollectionAccumulator[String]]] = synchronized {
+    operator.getTagValue(Key).flatMap(runs.get)
+  }
+
+  /** For each pipeline in the plan of a DataFrame, top down: the labels of its joins, and its last run. */
+  def of(query: QueryExecution): JavaList[Run] = {
     val found = new ArrayList[Run]()
     operators(query.executedPlan).foreach { operator =>
-      val reports = operator.getTagValue(Key).flatMap(runs.get).map(_.value).getOrElse(new ArrayList[String]())
+      val run = lastRun(operator)
+      val reports = run.flatMap(_.toOption).map(_.value).getOrElse(new ArrayList[String]())
       val labels = new ArrayList[String]()
       operator.joins.foreach(join => labels.add(s"${join.kind} ${join.label}"))
-      found.add(new Run(labels, reports))
+      found.add(new Run(labels, reports, run.flatMap(_.left.toOption).orNull))
     }
     found
   }
 
-  /** The reasons of all joins in the plan of a DataFrame that are Spark's own, top down; as-of joins come last. */
+  /** The reasons of all joins in the plan of a DataFrame that are Spark's own, or were when they last ran, top down; as-of joins
+    * come last.
+    */
   def declined(query: QueryExecution): JavaList[String] = {
     val reasons = new ArrayList[String]()
     nodes(query.executedPlan).foreach {
       case declined: DeclinedJoinExec => reasons.add(declined.reason)
+      case operator: PipelinedJoinExec => lastRun(operator).flatMap(_.left.toOption).foreach(reasons.add)
       case _ =>
     }
     query.normalized.foreachWithSubqueries {
@@ -70,5 +85,7 @@ object PipelineRuns {
   }
 }
 
-/** One pipeline of a plan and what its last run reported. A class with getters, for Python to read. */
-class Run(val joins: JavaList[String], val reports: JavaList[String])
+/** One pipeline of a plan: what its last run reported as JSON, or why it fell back to Spark's own joins, else null. A class with
+  * getters, for Python to read.
+  */
+class Run(val joins: JavaList[String], val reports: JavaList[String], val fellBack: String)

@@ -1,8 +1,6 @@
 package org.apache.spark.sql.sparkext
 
 import java.util.UUID
-import java.util.concurrent.{CompletableFuture, CompletionException, ExecutionException}
-import java.util.concurrent.atomic.AtomicReference
 
 import org.json4s.jackson.JsonMethods.{compact, render}
 
@@ -11,6 +9,8 @@ import org.apache.spark.api.python.ChainedPythonFunctions
 import org.apache.spark.rdd.RDD
 import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.catalyst.expressions.{Attribute, AttributeSet, BoundReference, Expression, GenericInternalRow, JoinedRow, UnsafeProjection}
+import org.apache.spark.sql.catalyst.plans.QueryPlan
+import org.apache.spark.sql.catalyst.plans.logical.{LogicalPlan, OneRowRelation}
 import org.apache.spark.sql.catalyst.plans.physical.{HashPartitioningLike, Partitioning, PartitioningCollection, RangePartitioning, UnknownPartitioning}
 import org.apache.spark.sql.execution.{ShuffledRowRDD, SparkPlan, SQLExecution, UnsafeRowSerializer}
 import org.apache.spark.sql.execution.datasources.v2.BatchScanExec
@@ -30,6 +30,9 @@ import org.apache.spark.sql.vectorized.ColumnarBatch
   *
   * It gives out rows: as columns, for code that Spark generates to read, measured no faster, with or without an aggregate above.
   *
+  * `otherwise`: the same joins as Spark's own, over what the children give. They run where a build side turns out not to fit, see
+  * [[RuntimeFallback]].
+  *
   * `inPlace`: set by [[RowsInPlace]] where rows need not be copied.
   */
 case class PipelinedJoinExec(
@@ -39,6 +42,7 @@ case class PipelinedJoinExec(
     output: Seq[Attribute],
     origins: Seq[ColumnRef],
     parts: Option[Parts],
+    otherwise: LogicalPlan,
     inPlace: Boolean = false)
     extends SparkPlan {
 
@@ -46,9 +50,12 @@ case class PipelinedJoinExec(
   override def children: Seq[SparkPlan] = probe +: builds
   override def producedAttributes: AttributeSet = outputSet -- inputSet
 
-  /** Labels and formulas name columns as the query does: they would keep equal pipelines from being run once. */
+  /** Labels and formulas name columns as the query does, and Spark's own joins tell columns apart by their ids: all would keep
+    * equal pipelines from being run once.
+    */
   override protected def doCanonicalize(): SparkPlan = super.doCanonicalize() match {
-    case operator: PipelinedJoinExec => operator.copy(joins = joins.map(_.copy(label = "", formula = None)))
+    case operator: PipelinedJoinExec =>
+      operator.copy(joins = joins.map(_.copy(label = "", formula = None)), otherwise = PipelinedJoinExec.Canonical)
     case other => other
   }
 
@@ -87,8 +94,9 @@ case class PipelinedJoinExec(
     case (build, _) => ColumnarInput.of(build)
   }
 
-  /** Those build sides that run in the JVM, by their number. */
-  @transient private lazy val publishers: Map[Int, BuildSidePublisher] =
+  /** Those build sides that run in the JVM. */
+  @transient private lazy val publications: Publications = new Publications(
+    session,
     buildScans.zipWithIndex.collect { case (Left(_), number) =>
       number -> new BuildSidePublisher(
         sparkContext,
@@ -99,32 +107,40 @@ case class PipelinedJoinExec(
         joins(number).maxBuildBytes,
         conf.sessionLocalTimeZone,
         ordered = joins(number).asOf.isDefined)
-    }.toMap
+    }.toMap)
 
-  @transient private lazy val published: Map[Int, CompletableFuture[PublishedBuildSide]] =
-    publishers.map { case (number, publisher) =>
-      number -> SparkShim.inThread(session, BuildSidePublisher.threads)(publisher.publish()).whenComplete { (_, failure) =>
-        if (failure != null && firstFailure.compareAndSet(null, failure)) publishers.values.foreach(_.cancel())
-      }
-    }
+  override protected def doPrepare(): Unit = publications
 
-  /** What made the other build sides stop as well. */
-  @transient private lazy val firstFailure = new AtomicReference[Throwable]
+  override protected def doExecute(): RDD[InternalRow] = publications.awaited() match {
+    case Right(sides) => rowsOf(batches(sides))
+    case Left(tooLarge) => fallenBack(tooLarge).execute()
+  }
 
-  override protected def doPrepare(): Unit = published
-
-  override protected def doExecute(): RDD[InternalRow] = {
+  private def rowsOf(batches: RDD[ColumnarBatch]): RDD[InternalRow] = {
     val columns = output
     val copied = !inPlace
-    new UnorderedRDD(batches()).mapPartitionsInternal { batches =>
+    new UnorderedRDD(batches).mapPartitionsInternal { batches =>
       val copy = UnsafeProjection.create(columns, columns)
       val rows = new RowsOfBatches(batches, copy)
       if (copied) rows.map(copy) else rows
     }
   }
 
-  private def batches(): RDD[ColumnarBatch] = {
-    val sides = published.map { case (number, side) => number -> awaited(side) }
+  /** Spark's own joins, once they run in place of the pipeline, and why. */
+  @transient @volatile private var fallback: Option[(String, RuntimeFallback)] = None
+
+  private def fallenBack(tooLarge: TooLarge): RuntimeFallback = synchronized {
+    if (fallback.isEmpty) {
+      logWarning(s"Spark's own joins run instead of a pipelined one: ${tooLarge.reason}. ${PipelinedJoinExec.WaysOut}")
+      fallback = Some(tooLarge.reason -> new RuntimeFallback(this, tooLarge.sizes))
+    }
+    PipelineRuns.fellBack(this, tooLarge.reason)
+    metrics("fellBack").set(1)
+    postToDriver(Seq("fellBack"))
+    fallback.get._2
+  }
+
+  private def batches(sides: Map[Int, PublishedBuildSide]): RDD[ColumnarBatch] = {
     report(sides.values)
     val python = WorkerPython.found match {
       case Right(python) => python
@@ -211,39 +227,35 @@ case class PipelinedJoinExec(
     cores.map(_ / sparkContext.getConf.getInt("spark.task.cpus", 1)).map(math.max(1, _))
   }
 
-  private def awaited(side: CompletableFuture[PublishedBuildSide]): PublishedBuildSide =
-    try side.get()
-    catch {
-      case _: ExecutionException =>
-        firstFailure.get match {
-          case wrapped: CompletionException => throw wrapped.getCause
-          case failure => throw failure
-        }
-      case interrupted: InterruptedException =>
-        publishers.values.foreach(_.cancel())
-        throw interrupted
-    }
-
   private def report(sides: Iterable[PublishedBuildSide]): Unit = {
     metrics("buildRows").set(sides.map(_.rows).sum)
     metrics("buildBytes").set(sides.map(_.bytes).sum)
+    postToDriver(Seq("buildRows", "buildBytes"))
+  }
+
+  private def postToDriver(names: Seq[String]): Unit = {
     val execution = sparkContext.getLocalProperty(SQLExecution.EXECUTION_ID_KEY)
-    SQLMetrics.postDriverMetricUpdates(sparkContext, execution, Seq(metrics("buildRows"), metrics("buildBytes")))
+    SQLMetrics.postDriverMetricUpdates(sparkContext, execution, names.map(metrics))
   }
 
   private def described(number: Int): String = {
     val join = joins(number)
-    s"${join.kind}, ${join.label}, algorithm ${join.algorithm}, build side: child ${number + 2}, scan: ${scanned(buildScans(number), buildColumns(number))}"
+    s"${join.kind}, ${join.label}, algorithm ${join.algorithm}, build side: child ${number + 2} of ${join.maxBuildBytes} bytes at most, scan: ${scanned(buildScans(number), buildColumns(number))}"
   }
 
   private def scanned(scan: Either[String, FusedScan], columns: Either[String, ColumnarInput]): String =
     Redaction.redacted(scan.fold(reason => s"${if (columns.isRight) "columns" else "rows"} from Spark ($reason)", _.described))
 
+  /** What runs in place of the pipeline shows below it. */
+  override def innerChildren: Seq[QueryPlan[_]] = super.innerChildren ++ fallback.map(_._2.plan)
+
+  private def fate: Option[String] = fallback.map { case (reason, _) => s"fell back to Spark's own joins: $reason" }
+
   override def simpleString(maxFields: Int): String = {
     val stages = joins.zip(buildScans).map { case (join, scan) =>
       s"${join.kind}: ${join.label}${if (scan.isRight) " (fused)" else ""}"
     }
-    s"$nodeName ${stages.mkString("[", "; ", "]")} scan=${scanned(probeScan, probeColumns)}${if (inPlace) " rows=in place" else ""}"
+    s"$nodeName ${stages.mkString("[", "; ", "]")} scan=${scanned(probeScan, probeColumns)}${if (inPlace) " rows=in place" else ""}${fate.map(told => s" $told").mkString}"
   }
 
   override def verboseStringWithOperatorId(): String = {
@@ -255,6 +267,7 @@ case class PipelinedJoinExec(
        |${lines.mkString("\n")}
        |Scan: ${scanned(probeScan, probeColumns)}
        |Rows: ${if (inPlace) "in place" else "copied"}
+       |Run: ${fate.getOrElse("as a pipeline, or by Spark's own joins if a build side turns out not to fit")}
        |Output [${output.length}]: ${output.mkString("[", ", ", "]")}
        |""".stripMargin
   }
@@ -267,6 +280,13 @@ object PipelinedJoinExec {
 
   /** Why the probe side of a full outer join is neither read by workers nor sent as columns. */
   private val Shuffled = "a full outer join shuffles the rows"
+
+  /** What the log says after the reason for which a pipeline has not run. */
+  private val WaysOut =
+    "To run the pipeline raise spark.sparkext.buildSide.maxBytes, filter the build side, or put the hint on the other side"
+
+  /** What stands for Spark's own joins in all plans that give the same. */
+  private val Canonical = OneRowRelation()
 
   /** What a fused scan sends: one text a partition. */
   private val Splits = StructType(Seq(StructField("splits", StringType)))

@@ -14,6 +14,9 @@ import org.apache.spark.sql.internal.SQLConf
 class PipelinedJoinStrategy(session: SparkSession) extends SparkStrategy with Logging {
 
   override def apply(plan: LogicalPlan): Seq[SparkPlan] = plan match {
+    case SourceRows(number, _, _, Some(rows)) => Seq(SourceRowsExec(number, rows))
+    case Pruned(_, _, join) if RuntimeFallback.runs(join) => Nil
+    case join: Join if RuntimeFallback.runs(join) => Nil
     case Pruned(columns, conditions, join) if conditions.forall(Expressions.deferrable(_).isRight) =>
       unlessOff(settings => pipelined(join, columns, conditions, settings).toSeq)
     case join: PipelinedAsOf => Seq(certain(join, new Settings(SQLConf.get)))
@@ -68,7 +71,8 @@ class PipelinedJoinStrategy(session: SparkSession) extends SparkStrategy with Lo
       layout.joins,
       layout.outputs,
       layout.origins,
-      layout.parts)
+      layout.parts,
+      layout.otherwise)
     operator.setTagValue(PipelineRuns.Key, key)
     operator
   }

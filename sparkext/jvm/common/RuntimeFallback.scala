@@ -1,0 +1,190 @@
+package org.apache.spark.sql.sparkext
+
+import org.apache.spark.rdd.RDD
+import org.apache.spark.sql.catalyst.InternalRow
+import org.apache.spark.sql.catalyst.expressions.{Left => _, Right => _, _}
+import org.apache.spark.sql.catalyst.plans._
+import org.apache.spark.sql.catalyst.plans.logical._
+import org.apache.spark.sql.catalyst.plans.physical.{Partitioning, ShufflePartitionIdPassThrough, UnknownPartitioning}
+import org.apache.spark.sql.execution.{LeafExecNode, ShuffledRowRDD, SparkPlan, UnsafeRowSerializer}
+import org.apache.spark.sql.execution.adaptive.LogicalQueryStage
+import org.apache.spark.sql.execution.exchange.ShuffleExchangeExec
+import org.apache.spark.sql.execution.metric.{SQLShuffleReadMetricsReporter, SQLShuffleWriteMetricsReporter}
+import org.apache.spark.sql.types._
+
+/** A source of a pipeline as a leaf of Spark's own joins: the rows that the pipeline would have sent to workers.
+  *
+  * `plan`: what gives these rows, once the operator runs.
+  */
+case class SourceRows(number: Int, override val output: Seq[Attribute], bytes: BigInt, plan: Option[SparkPlan] = None)
+    extends LeafNode {
+  override def computeStats(): Statistics = Statistics(bytes)
+}
+
+/** A leaf to the rules of physical plans: they have been applied to `plan` already, as a child of the pipeline. */
+case class SourceRowsExec(number: Int, plan: SparkPlan) extends LeafExecNode {
+  override def nodeName: String = "SourceRows"
+  override def output: Seq[Attribute] = plan.output
+  override def outputPartitioning: Partitioning = plan.outputPartitioning
+  override def outputOrdering: Seq[SortOrder] = plan.outputOrdering
+  override def simpleString(maxFields: Int): String = s"$nodeName of child ${number + 1} of the pipeline"
+  override def verboseStringWithOperatorId(): String = s"\n$formattedNodeName\nChild ${number + 1} of the pipeline\n"
+  override protected def doExecute(): RDD[InternalRow] = plan.execute()
+}
+
+/** Spark's own joins in place of a pipeline that turns out not to run, when nothing is known of it but that.
+  *
+  * They are planned as any query, from what the sources of the pipeline send: whatever Spark has done below the pipeline (stages
+  * of adaptive execution, subqueries, chosen partitions) is done, and is not planned or run again. To the operators above
+  * nothing changes: columns, and partitions where these are promised, are those of the pipeline.
+  *
+  * `sizes`: the bytes that build sides take at least, as far as that is known by now.
+  */
+class RuntimeFallback(operator: PipelinedJoinExec, sizes: Map[Int, Long]) {
+  private val partitioning = operator.outputPartitioning
+  private val home = Alias(SparkPartitionID(), "home")()
+
+  /** Whether the operators above may rely on where rows are. */
+  private val promised = !partitioning.isInstanceOf[UnknownPartitioning]
+
+  val plan: SparkPlan = SparkShim.executed(operator.session, RuntimeFallback.over(operator, sizes, Some(home).filter(_ => promised)))
+
+  def execute(): RDD[InternalRow] = {
+    val rows = if (promised) broughtHome(plan.execute()) else plan.execute()
+    val count = operator.longMetric("numOutputRows")
+    rows.mapPartitionsInternal(_.map { row =>
+      count += 1
+      row
+    })
+  }
+
+  /** The rows in the partitions of their probe rows, which their last column has the numbers of. */
+  private def broughtHome(rows: RDD[InternalRow]): RDD[InternalRow] = {
+    val output = operator.output
+    val sent = output :+ home.toAttribute
+    val shuffle = ShuffleExchangeExec.prepareShuffleDependency(
+      rows,
+      sent,
+      ShufflePartitionIdPassThrough(DirectShufflePartitionID(home.toAttribute), partitioning.numPartitions),
+      new UnsafeRowSerializer(sent.length),
+      SQLShuffleWriteMetricsReporter.createShuffleWriteMetrics(rows.sparkContext))
+    val metrics = SQLShuffleReadMetricsReporter.createShuffleReadMetrics(rows.sparkContext)
+    new ShuffledRowRDD(shuffle, metrics).mapPartitionsInternal(_.map(UnsafeProjection.create(output, sent)))
+  }
+}
+
+object RuntimeFallback {
+
+  /** Whether a plan is one of Spark's own joins over the sources of a pipeline. */
+  def runs(plan: LogicalPlan): Boolean = plan.exists {
+    case _: SourceRows => true
+    case LogicalQueryStage(logical, _) => runs(logical)
+    case _ => false
+  }
+
+  /** The logical plan of a chain of joins that gives out `wanted`, over the columns that each of its sources sends. */
+  def joins(
+      chain: JoinChain,
+      planned: Seq[PlannedJoin],
+      sources: Seq[(LogicalPlan, Seq[NamedExpression])],
+      wanted: Seq[Attribute]): LogicalPlan = {
+    val rows = sources.zipWithIndex.map { case ((plan, columns), number) =>
+      SourceRows(number, columns.map(_.toAttribute), Project(columns, plan).stats.sizeInBytes)
+    }
+    val all = chain.stages.indices.foldLeft[LogicalPlan](rows.head) { (joined, number) =>
+      new Stage(chain, chain.stages(number), planned(number), rows.map(_.output)).join(joined, rows(number + 1))
+    }
+    // They hold above the operator, too: here they may be pushed down, as Spark does, up to one that may fail.
+    val pushed = chain.filters.reverse.map(chain.atSources).takeWhile(!Failing.may(_))
+    val filtered = pushed.reduceOption(And).map(Filter(_, all)).getOrElse(all)
+    Project(wanted.map(column => renamed(chain.source(column), column)), filtered)
+  }
+
+  private def renamed(source: Attribute, column: Attribute): NamedExpression =
+    if (source.exprId == column.exprId) source else Alias(source, column.name)(column.exprId)
+
+  /** The operator's joins over its children. `home`: one more column, computed of each probe row. */
+  private def over(operator: PipelinedJoinExec, sizes: Map[Int, Long], home: Option[NamedExpression]): LogicalPlan = {
+    val filled = operator.otherwise.transformUp {
+      case rows: SourceRows if rows.number == 0 =>
+        val probe = rows.copy(plan = Some(operator.probe))
+        home.map(column => Project(probe.output :+ column, probe)).getOrElse(probe)
+      case rows: SourceRows =>
+        val known = sizes.get(rows.number - 1).map(BigInt(_))
+        rows.copy(plan = Some(operator.builds(rows.number - 1)), bytes = (known ++ Seq(rows.bytes)).max)
+    }
+    filled match {
+      case Project(columns, joined) => Project(columns ++ home.map(_.toAttribute), joined)
+      case other => throw new IllegalStateException(s"no columns chosen: $other")
+    }
+  }
+
+  /** One join over the columns that are sent: keys that sources compute are columns of theirs. */
+  private class Stage(chain: JoinChain, stage: JoinStage, planned: PlannedJoin, sources: Seq[Seq[Attribute]]) {
+    def join(probe: LogicalPlan, build: SourceRows): LogicalPlan = stage.asOf match {
+      case Some(near) => asOf(near, planned.asOf.get, probe, build)
+      case None => Join(probe, build, joinType, (keys(build) ++ guard ++ ranges(build) ++ conditions).reduceOption(And), JoinHint.NONE)
+    }
+
+    private def joinType: JoinType = stage.kind match {
+      case "inner" => Inner
+      case "left" => LeftOuter
+      case "full" => FullOuter
+      case "semi" => LeftSemi
+      case "anti" => LeftAnti
+      case "existence" => ExistenceJoin(stage.existence.get)
+    }
+
+    private def keys(build: SourceRows): Seq[Expression] = stage.keys.zip(planned.keys).map { case (key, place) =>
+      val (one, other) = (probed(key.probe, place.probe), indexed(key.build, build.output(place.build)))
+      if (key.nullSafe) EqualNullSafe(one, other) else EqualTo(one, other)
+    }
+
+    /** Goes before the ranges, whose sums do not fail but wrap around: where these would, it fails, or is false. */
+    private def guard: Option[Expression] = stage.guard.map(chain.atSources)
+
+    private def ranges(build: SourceRows): Seq[Expression] = stage.ranges.zip(planned.ranges).map { case (range, place) =>
+      val (one, other) = (probed(range.probe, place.probe), indexed(range.build, build.output(place.build)))
+      range.operator match {
+        case "<" => LessThan(one, other)
+        case "<=" => LessThanOrEqual(one, other)
+        case ">" => GreaterThan(one, other)
+        case ">=" => GreaterThanOrEqual(one, other)
+      }
+    }
+
+    private def conditions: Seq[Expression] = stage.conditions.map(chain.atSources)
+
+    private def probed(key: Expression, place: ColumnRef): Expression =
+      indexed(chain.atSources(key), sources(place.source)(place.column))
+
+    private def indexed(key: Expression, sent: Attribute): Expression = key match {
+      case Widened(_) => key
+      case _ => sent
+    }
+
+    private def asOf(near: StageAsOf, place: PlannedAsOf, probe: LogicalPlan, build: SourceRows): LogicalPlan = {
+      val value = probed(near.probe, place.probe)
+      AsOfJoin(
+        probe,
+        build,
+        value,
+        indexed(near.build, build.output(place.build)),
+        keys(build).reduceOption(And),
+        joinType,
+        // Where equal values are excluded, so is the very end.
+        near.tolerance.map(units => distance(if (near.exact) units else units + 1, value.dataType)),
+        near.exact,
+        AsOfJoinDirection(near.direction))
+    }
+
+    private def distance(units: Long, dataType: DataType): Literal = dataType match {
+      case DateType =>
+        Literal.create(java.time.Duration.ofDays(units), DayTimeIntervalType(DayTimeIntervalType.DAY, DayTimeIntervalType.DAY))
+      case TimestampType | TimestampNTZType => Literal(units, DayTimeIntervalType())
+      case decimal: DecimalType =>
+        Literal(Decimal(BigDecimal(BigInt(units), decimal.scale)), DecimalType(Decimal.MAX_LONG_DIGITS + 1, decimal.scale))
+      case _ => Literal(units)
+    }
+  }
+}
