@@ -276,7 +276,7 @@ class ExpressionMaker:
         value = self.value(family, depth)
         word = r.choice(("IN", "IN", "NOT IN"))
         if family in ("int", "string") and r.random() < 0.03:
-            count = r.choice((20, 300, 2000))
+            count = r.choice((20, 300, 4000))
             numbers = (3 * number for number in range(count))
             listed = tuple(Expr(str(n) if family == "int" else quoted_text(f"v{n}"), family) for n in numbers)
         else:

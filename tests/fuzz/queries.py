@@ -66,7 +66,7 @@ def make_case(universe: Universe, number: int) -> Case:
     name = f"{universe.name}:{number}"
     r = random.Random(f"query {name}")
     settings = _settings(r)
-    query = QueryMaker(r, universe, reckless=r.random() < 0.1).query()
+    query = QueryMaker(r, universe, reckless=r.random() < 0.2).query()
     return Case(name, universe, query, settings)
 
 
@@ -329,7 +329,10 @@ class QueryMaker:
         ends = [c for c in right if c.family == other.family] or [other]
         starts = [c for c in left if c.family == one.family] or [one]
         low = Expr(f"({{}} {r.choice(('>', '>='))} {{}})", "bool", (one, other))
-        high = Expr(f"({{}} {r.choice(('<', '<='))} {{}})", "bool", (r.choice(starts), r.choice(ends)))
+        end = r.choice(ends)
+        if one.family in ("int", "decimal", "date") and r.random() < 0.4:
+            end = Expr(r.choice(("({} + 1)", "({} - 1)")), end.family, (end,))
+        high = Expr(f"({{}} {r.choice(('<', '<='))} {{}})", "bool", (r.choice(starts), end))
         return (low, high)
 
     def _nested_or(self, left: Sequence[Expr], right: Sequence[Expr]) -> Expr:
@@ -374,10 +377,19 @@ class QueryMaker:
         if r.random() < 0.04 and len(relation.columns) == len({str(c.column) for c in relation.columns}):
             return Select((Item(Expr("*", ""), "*"),), relation.source, where, hints=hints)
         items = tuple(self._items(relation.columns, maker))
+        if not plain and r.random() < 0.1 and self._has_one_file_source(relation.source):
+            items += (Item(Expr("input_file_name()", "string"), "f"),)
         if not plain and r.random() < 0.08:
             items += tuple(self._windows(relation.columns, len(items)))
         distinct = r.random() < 0.07 and all(item.value.family in (*EXACT, "float") for item in items)
         return Select(items, relation.source, where, distinct=distinct, hints=hints)
+
+    def _has_one_file_source(self, source: Source) -> bool:
+        """Return whether Spark takes the names of files for those of a single source."""
+        ways = {table.name: table.storage.way for table in self._universe.tables}
+        names = [node.name for node in walk(source) if isinstance(node, TableSource)]
+        of_files = [name for name in names if ways.get(name) not in ("values", "cached")]
+        return len(names) > len(of_files) == 1 and not any(isinstance(node, Derived) for node in walk(source))
 
     def _items(self, columns: Sequence[Expr], maker: ExpressionMaker) -> list[Item]:
         r = self._r
@@ -474,8 +486,9 @@ class QueryMaker:
         if r.random() < 0.15:
             inner = self._joined(inner)
         where = [self._equality(outer, inner.columns)] if r.random() < 0.7 else []
-        if r.random() < 0.3:
-            where.append(self._maker([*inner.columns, *outer] if family == "predicate" else inner.columns).predicate(1))
+        if r.random() < 0.4:
+            seen = family == "predicate" and r.random() < 0.8
+            where.append(self._residual(outer, inner.columns) if seen else self._maker(inner.columns).predicate(1))
         if family != "predicate":
             return self._scalar(inner, family, tuple(where))
         if r.random() < 0.5:

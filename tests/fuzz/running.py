@@ -26,19 +26,26 @@ _SPARK_JOIN = re.compile(
     r"(?:.*?\b(Inner|Cross|LeftOuter|RightOuter|FullOuter|LeftSemi|LeftAnti|ExistenceJoin|LeftSingle)\b)?"
 )
 _SCAN = re.compile(r"\] scan=(fused|(?:columns|rows) from Spark \([^()]*)")
-_PLAIN = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
+_PLAIN = {
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.sql.timeType.enabled": "true",
+}
 # Python has no value for these, or one whose text depends on the order that it was made in.
 _AS_TEXT = ("months", "variant")
 
 
 @dataclass
 class Outcome:
-    """What came of a query: rows as texts, or the condition of an error; and how its joins were run."""
+    """What came of a query: rows as texts, or the condition of an error; and how its joins were run.
+
+    `schema`: those of the analyzed plan and of the one that ran, with what may be null.
+    """
 
     rows: list[str] = field(default_factory=list)
     error: str = ""
     message: str = ""
-    schema: list[tuple[str, str, bool]] = field(default_factory=list)
+    schema: list[str] = field(default_factory=list)
     pipelined: Counter[tuple[str, str]] = field(default_factory=Counter)
     own_joins: Counter[str] = field(default_factory=Counter)
     declined: Counter[str] = field(default_factory=Counter)
@@ -78,7 +85,7 @@ class Runner:
         sql = case_sql(case).replace(FOLDER, str(self._place))
         ours, own = self._threads.map(lambda session: _outcome(session, sql, case.settings), self._sessions)
         verdict = Verdict(ours, own)
-        verdict.kind, verdict.told = _difference(ours, own, isinstance(case.query, Ordered))
+        verdict.kind, verdict.told = difference(ours, own, isinstance(case.query, Ordered))
         return verdict
 
     def close(self) -> None:
@@ -135,8 +142,9 @@ def _outcome(session: SparkSession, sql: str, settings: dict[str, str]) -> Outco
     try:
         _configure(session, settings)
         frame = session.sql(sql)
-        outcome.schema = [(f.name, f.dataType.simpleString(), f.nullable) for f in frame.schema]
         outcome.rows = [repr(tuple(row)) for row in frame.collect()]
+        plan: Any = frame._jdf.queryExecution()
+        outcome.schema = [str(schema.json()) for schema in (plan.analyzed().schema(), plan.executedPlan().schema())]
     except Exception as error:  # whatever it is: it is compared
         outcome.error, outcome.message = _condition(error), str(error)[:2000]
     if frame is not None and session.conf.get("spark.sparkext.mode") != "off":
@@ -158,7 +166,7 @@ def _look_at_plan(frame: DataFrame, outcome: Outcome) -> None:
     try:
         runs = frame.sparkSession.sparkContext._jvm.org.apache.spark.sql.sparkext.PipelineRuns  # type: ignore[union-attr]
         for run in runs.of(query):
-            outcome.pipelined.update(_kind_and_form(str(label)) for label in run.joins())
+            outcome.pipelined.update(kind_and_form(str(label)) for label in run.joins())
         outcome.declined.update(general(str(reason)) for reason in runs.declined(query))
         plan = query.executedPlan()
         outcome.plan = str((plan.executedPlan() if plan.nodeName() == "AdaptiveSparkPlan" else plan).toString())
@@ -177,7 +185,7 @@ def general(reason: str) -> str:
     return re.sub(r"a key of type [^:]*", "a key of type …", reason)
 
 
-def _kind_and_form(label: str) -> tuple[str, str]:
+def kind_and_form(label: str) -> tuple[str, str]:
     """Return the kind of a join, and what its rows are found by, from its kind and condition as text."""
     kind, _, condition = label.partition(" ")
     first = condition.split(" AND ")[0]
@@ -192,7 +200,8 @@ def _kind_and_form(label: str) -> tuple[str, str]:
     return kind, form
 
 
-def _difference(ours: Outcome, own: Outcome, ordered: bool) -> tuple[str, str]:
+def difference(ours: Outcome, own: Outcome, ordered: bool) -> tuple[str, str]:
+    """Return the kind of difference of two outcomes, and what it is; empty texts where there is none."""
     if ours.error and own.error:
         same = ours.error == own.error
         return (

@@ -77,7 +77,7 @@ _DIRECTORIES = {"int", "string", "date", "bool", "decimal"}
 def make_universe(name: str) -> Universe:
     """Return the tables that this name stands for."""
     r = random.Random(f"universe {name}")
-    extreme = r.random() < 0.2
+    extreme = r.random() < 0.25
     cased = r.random() < 0.2
     families = [r.choice(SIMPLE).family for _ in range(r.randint(3, 5))]
     if r.random() < 0.4:
@@ -156,11 +156,11 @@ def _options(r: random.Random, way: str, columns: Sequence[Column]) -> tuple[tup
             "use_dictionary": r.choice((True, False)),
             "data_page_version": r.choice(("1.0", "2.0")),
             "write_statistics": r.choice((True, True, False)),
-            "use_deprecated_int96_timestamps": r.random() < 0.15,
+            "use_deprecated_int96_timestamps": r.random() < 0.25,
             "store_decimal_as_integer": r.random() < 0.3,
             "write_page_index": r.random() < 0.3,
             "unsigned": tuple(
-                column.name for column in columns if column.of.family in ("int", "decimal") and r.random() < 0.1
+                column.name for column in columns if column.of.family in ("int", "decimal") and r.random() < 0.2
             ),
             "coarse_time": r.random() < 0.3,
             "required": r.random() < 0.3,

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from functools import cache
 
+import pytest
+
 from tests.fuzz.queries import KINDS, Case, make_case
 from tests.fuzz.reproducing import reproducer
-from tests.fuzz.running import Outcome, Verdict
+from tests.fuzz.running import Outcome, Verdict, difference, kind_and_form
 from tests.fuzz.shrinking import shrunk
 from tests.fuzz.sql import Expr, Joined, TableSource, walk
 from tests.fuzz.tables import WAYS, make_universe
@@ -77,3 +79,34 @@ def test_what_is_written_down_is_the_case() -> None:
         exec(reproducer(case, Verdict(Outcome(), Outcome(), "rows", "one\nor another"), "a command"), names)
         assert repr(names["UNIVERSE"]) == repr(case.universe)
         assert names["QUERY"] == case.query and names["SETTINGS"] == case.settings
+
+
+@pytest.mark.parametrize(
+    ("ours", "own", "ordered", "kind"),
+    [
+        (Outcome(["a", "b"]), Outcome(["b", "a"]), False, ""),
+        (Outcome(["a", "b"]), Outcome(["b", "a"]), True, "order"),
+        (Outcome(["a", "a"]), Outcome(["a"]), False, "rows"),
+        (Outcome([], schema=["x"]), Outcome([], schema=["y"]), False, "schema"),
+        (Outcome(error="ONE"), Outcome([]), False, "error"),
+        (Outcome([]), Outcome(error="ONE"), False, "missing error"),
+        (Outcome(error="ONE"), Outcome(error="OTHER"), False, "other error"),
+        (Outcome(error="ONE"), Outcome(error="ONE"), False, ""),
+    ],
+)
+def test_outcomes_differ(ours: Outcome, own: Outcome, ordered: bool, kind: str) -> None:
+    found, told = difference(ours, own, ordered)
+    assert found == kind and bool(told) == bool(kind)
+
+
+@pytest.mark.parametrize(
+    ("label", "expected"),
+    [
+        ("inner r1.k = r2.k", ("inner", "equal keys")),
+        ("left r1.k <=> r2.k AND (r1.v < r2.v)", ("left", "equal keys and more")),
+        ("semi r1.k < r2.k", ("semi", "ranges")),
+        ("anti ((r1.k = r2.k) OR (r1.v < r2.v))", ("anti", "every pair")),
+    ],
+)
+def test_joins_are_told_apart_by_their_labels(label: str, expected: tuple[str, str]) -> None:
+    assert kind_and_form(label) == expected

@@ -64,8 +64,8 @@ def _decimals(precision: int, scale: int) -> Type:
     name = f"decimal({precision},{scale})"
     unit = Decimal(1).scaleb(-scale)
     usual = tuple((Decimal(number) / 2).quantize(unit) for number in range(-3, 12))
-    most = Decimal((0, (9,) * precision, -scale))
-    return Type(name, "decimal", usual, _cast(name), (most, -most))
+    ends = tuple(Decimal((sign, (9,) * precision, -scale)) for sign in (0, 1))
+    return Type(name, "decimal", usual, _cast(name), ends)
 
 
 def _timed(word: str) -> Callable[[Any], str]:
