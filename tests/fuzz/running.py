@@ -39,13 +39,14 @@ _AS_TEXT = ("months", "variant")
 class Outcome:
     """What came of a query: rows as texts, or the condition of an error; and how its joins were run.
 
-    `schema`: those of the analyzed plan and of the one that ran, with what may be null.
+    `nulls` are columns that hold nulls and cannot, by the plan that ran.
     """
 
     rows: list[str] = field(default_factory=list)
     error: str = ""
     message: str = ""
-    schema: list[str] = field(default_factory=list)
+    schema: list[tuple[str, str, bool]] = field(default_factory=list)
+    nulls: list[int] = field(default_factory=list)
     pipelined: Counter[tuple[str, str]] = field(default_factory=Counter)
     own_joins: Counter[str] = field(default_factory=Counter)
     declined: Counter[str] = field(default_factory=Counter)
@@ -142,9 +143,12 @@ def _outcome(session: SparkSession, sql: str, settings: dict[str, str]) -> Outco
     try:
         _configure(session, settings)
         frame = session.sql(sql)
-        outcome.rows = [repr(tuple(row)) for row in frame.collect()]
-        plan: Any = frame._jdf.queryExecution()
-        outcome.schema = [str(schema.json()) for schema in (plan.analyzed().schema(), plan.executedPlan().schema())]
+        outcome.schema = [(f.name, f.dataType.simpleString(), f.nullable) for f in frame.schema]
+        rows = frame.collect()
+        outcome.rows = [repr(tuple(row)) for row in rows]
+        ran: Any = frame._jdf.queryExecution().executedPlan().schema()
+        never_null = [place for place, field in enumerate(ran.fields()) if not field.nullable()]
+        outcome.nulls = [place for place in never_null if any(row[place] is None for row in rows)]
     except Exception as error:  # whatever it is: it is compared
         outcome.error, outcome.message = _condition(error), str(error)[:2000]
     if frame is not None and session.conf.get("spark.sparkext.mode") != "off":
@@ -211,8 +215,8 @@ def difference(ours: Outcome, own: Outcome, ordered: bool) -> tuple[str, str]:
         return "error", f"{ours.error}: {ours.message}"
     if own.error:
         return "missing error", f"Spark raises {own.error}: {own.message}"
-    if ours.schema != own.schema:
-        return "schema", f"{ours.schema}\nexpected {own.schema}"
+    if ours.schema != own.schema or ours.nulls:
+        return "schema", f"{ours.schema}, nulls in columns {ours.nulls} that have none\nexpected {own.schema}"
     if ours.rows == own.rows or (not ordered and sorted(ours.rows) == sorted(own.rows)):
         return "", ""
     missing, surplus = Counter(own.rows) - Counter(ours.rows), Counter(ours.rows) - Counter(own.rows)
