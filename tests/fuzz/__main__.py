@@ -9,6 +9,7 @@ Exit status: 0, 1 if any query differed.
 from __future__ import annotations
 
 import argparse
+import re
 import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -34,7 +35,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         numbers = [arguments.only]
     with TemporaryDirectory() as folder, fuzz_session() as spark:
         hunt = Hunt(Runner(spark, Path(folder)), arguments.seed, arguments.out, arguments.patience)
-        hunt.run(numbers, show=arguments.only is not None)
+        hunt.run(numbers, arguments.match, show=arguments.only is not None)
     print(hunt.tally)
     return 1 if hunt.tally.differences else 0
 
@@ -50,8 +51,8 @@ class Hunt:
         self._out = out
         self._patience = patience
 
-    def run(self, numbers: Iterable[int], show: bool = False) -> None:
-        """Run queries; those whose numbers follow each other share their tables."""
+    def run(self, numbers: Iterable[int], match: str = "", show: bool = False) -> None:
+        """Run queries, if their SQL matches; those whose numbers follow each other share their tables."""
         started = time.monotonic()
         by_universe: dict[int, list[int]] = {}
         for number in numbers:
@@ -61,6 +62,8 @@ class Hunt:
             different = []
             for number in of_it:
                 case = make_case(universe, number)
+                if not re.search(match, case.query.sql(), re.DOTALL):
+                    continue
                 verdict = self._runner.run(case)
                 self.tally.count(verdict)
                 if show:
@@ -107,6 +110,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--seed", type=int, default=1, help="which queries (default: 1)")
     parser.add_argument("--first", type=int, default=0, help="number of the first query (default: 0)")
     parser.add_argument("--only", type=int, help="only query number so and so, shown in full")
+    parser.add_argument("--match", default="", help="only queries whose SQL matches this regular expression")
     parser.add_argument("--out", type=Path, default=Path("build/fuzz"), help="where programs go (default: build/fuzz)")
     parser.add_argument(
         "--patience",

@@ -275,7 +275,7 @@ class ExpressionMaker:
         r = self._r
         value = self.value(family, depth)
         word = r.choice(("IN", "IN", "NOT IN"))
-        if family in ("int", "string") and r.random() < 0.03:
+        if family in ("int", "string") and r.random() < 0.05:
             count = r.choice((20, 300, 4000))
             numbers = (3 * number for number in range(count))
             listed = tuple(Expr(str(n) if family == "int" else quoted_text(f"v{n}"), family) for n in numbers)

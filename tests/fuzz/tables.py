@@ -160,7 +160,7 @@ def _options(r: random.Random, way: str, columns: Sequence[Column]) -> tuple[tup
             "store_decimal_as_integer": r.random() < 0.3,
             "write_page_index": r.random() < 0.3,
             "unsigned": tuple(
-                column.name for column in columns if column.of.family in ("int", "decimal") and r.random() < 0.2
+                column.name for column in columns if column.of.family in ("int", "decimal") and r.random() < 0.3
             ),
             "coarse_time": r.random() < 0.3,
             "required": r.random() < 0.3,

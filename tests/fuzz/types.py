@@ -144,10 +144,11 @@ FOLDED = Type(
 )
 VOID = Type("void", "void", (None,), lambda value: "NULL")
 
-DECIMALS = (_decimals(9, 2), _decimals(18, 4), _decimals(12, 0), _decimals(20, 0), _decimals(30, 2), _decimals(38, 10))
+_WIDE = (_decimals(30, 2), _decimals(38, 10))
+DECIMALS = (_decimals(9, 2), _decimals(18, 4), _decimals(12, 0), _decimals(20, 0), _decimals(20, 0), *_WIDE)
 SIMPLE = (
     *(BOOLEAN, TINYINT, SMALLINT, INT, INT, BIGINT, BIGINT, FLOAT, DOUBLE, STRING, STRING, BINARY),
-    *(DATE, DATE, TIMESTAMP, LOCAL, TIME, SPAN, *DECIMALS),
+    *(DATE, DATE, TIMESTAMP, TIMESTAMP, LOCAL, TIME, SPAN, *DECIMALS),
 )
 """Types that can be keys of a pipelined join, common ones several times."""
 OTHERS = (MONTHS, ARRAY, STRUCT, MAP, VARIANT, FOLDED, VOID)
