@@ -35,7 +35,8 @@ case class JoinStage(
     theta: Option[Expression],
     guard: Option[Expression],
     existence: Option[Attribute],
-    hint: Option[PipelinedJoinHint]) {
+    hint: Option[PipelinedJoinHint],
+    foreignHint: Option[String]) {
 
   /** Whether rows of the build side may be missing, all null. */
   def outer: Boolean = kind == "left" || kind == "full"
@@ -69,7 +70,6 @@ object JoinStage extends PredicateHelper {
   private def of(join: Join): Either[String, JoinStage] = for {
     _ <- check(!join.isStreaming, "a streaming join")
     _ <- check(ExtractSingleColumnNullAwareAntiJoin.unapply(join).isEmpty, "NOT IN, which Spark looks up in a hash table")
-    _ <- foreignHint(join.hint).map(hint => s"the query asks for Spark's $hint").toLeft(())
     sides <- Sides.of(join)
     predicates = join.condition.map(splitConjunctivePredicates).getOrElse(Nil)
     (others, keys) = predicates.partitionMap(predicate => key(predicate, sides).toRight(predicate))
@@ -92,7 +92,8 @@ object JoinStage extends PredicateHelper {
     tests.theta.reduceOption(And),
     guard,
     sides.existence,
-    sides.hint)
+    sides.hint,
+    foreignHint(join.hint))
 
   /** All of these. A filter drops a row at the first that is null, and a join's condition looks at the others as well. */
   private def filter(conditions: Seq[Expression]): Option[Expression] =

@@ -1,0 +1,32 @@
+"""A fixed part of `python -m tests.fuzz`: random queries, joins all pipelines that can be, held against Spark."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from tests.fuzz.__main__ import Hunt
+from tests.fuzz.running import Runner
+
+SEED = 21
+QUERIES = 300
+
+
+def test_random_queries(spark: SparkSession, tmp_path: Path) -> None:
+    runner = Runner(spark, tmp_path)
+    hunt = Hunt(runner, SEED, out=None, patience=0)
+    try:
+        hunt.run(range(QUERIES))
+    finally:
+        runner.close()
+    tally = hunt.tally
+    assert not hunt.found, "\n\n".join(hunt.found)
+    assert tally.queries == QUERIES
+    # A run that plans little, or asks what means nothing, would prove nothing.
+    assert tally.meaningless < 0.1 * QUERIES and tally.empty < 0.5 * QUERIES, tally
+    assert tally.with_pipelines > 0.8 * QUERIES and tally.share_pipelined > 0.75, tally
+    assert {"inner", "left", "full", "semi", "anti", "existence"} <= {kind for kind, _ in tally.pipelined}, tally
+    assert {"equal keys", "ranges", "every pair"} <= {form for _, form in tally.pipelined}, tally
+    scans = {scan.partition(" (")[0] for scan in tally.scans}
+    assert scans == {"fused", "rows from Spark", "columns from Spark"}, tally

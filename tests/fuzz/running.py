@@ -1,0 +1,232 @@
+"""Runs queries in two sessions, one of which plans every join as a pipeline that can be, and compares the results."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tests.fuzz.queries import FOLDER, Case, result_items
+from tests.fuzz.sql import Ordered
+from tests.fuzz.storage import quoted, register, store
+from tests.fuzz.tables import Universe
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+OURS = {"spark.sparkext.mode": "auto", "spark.sparkext.debug.force": "true"}
+OWN = {"spark.sparkext.mode": "off"}
+_CONDITION = re.compile(r"\[([A-Z][A-Z0-9_]+(?:\.[A-Z0-9_]+)?)\]")
+_SPARK_JOIN = re.compile(
+    r"^[ :+\-*()\d]*(BroadcastHashJoin|SortMergeJoin|ShuffledHashJoin|BroadcastNestedLoopJoin|CartesianProduct)"
+    r"(?:.*?\b(Inner|Cross|LeftOuter|RightOuter|FullOuter|LeftSemi|LeftAnti|ExistenceJoin|LeftSingle)\b)?"
+)
+_SCAN = re.compile(r"\] scan=(fused|(?:columns|rows) from Spark \([^()]*)")
+_PLAIN = {
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.sql.timeType.enabled": "true",
+}
+# Python has no value for these, or one whose text depends on the order that it was made in.
+_AS_TEXT = ("months", "variant")
+
+
+@dataclass
+class Outcome:
+    """What came of a query: rows as texts, or the condition of an error; and how its joins were run.
+
+    `nulls` are columns that hold nulls and cannot, by the plan that ran.
+    """
+
+    rows: list[str] = field(default_factory=list)
+    error: str = ""
+    message: str = ""
+    schema: list[tuple[str, str, bool]] = field(default_factory=list)
+    nulls: list[int] = field(default_factory=list)
+    pipelined: Counter[tuple[str, str]] = field(default_factory=Counter)
+    own_joins: Counter[str] = field(default_factory=Counter)
+    declined: Counter[str] = field(default_factory=Counter)
+    scans: Counter[str] = field(default_factory=Counter)
+    plan: str = ""
+
+
+@dataclass
+class Verdict:
+    """Both outcomes, and how they differ: a kind of difference, and what it is."""
+
+    ours: Outcome
+    own: Outcome
+    kind: str = ""
+    told: str = ""
+
+
+class Runner:
+    """Two sessions of one application, and the universe whose tables both of them see at present."""
+
+    def __init__(self, spark: SparkSession, folder: Path) -> None:
+        from pyspark.logger import PySparkLogger
+
+        PySparkLogger.getLogger("SQLQueryContextLogger").disabled = True  # or each query that fails is pages of text
+        self._sessions = [spark.newSession(), spark.newSession()]
+        for session, settings in zip(self._sessions, (OURS, OWN), strict=True):
+            _configure(session, settings)
+        self._folder = folder
+        self._universe: Universe | None = None
+        self._threads = ThreadPoolExecutor(2)
+
+    def run(self, case: Case) -> Verdict:
+        """Run a query both ways, side by side, over the tables of its universe."""
+        if case.universe is not self._universe:
+            self._clear()
+            self._make(case.universe)
+        sql = case_sql(case).replace(FOLDER, str(self._place))
+        ours, own = self._threads.map(lambda session: _outcome(session, sql, case.settings), self._sessions)
+        verdict = Verdict(ours, own)
+        verdict.kind, verdict.told = difference(ours, own, isinstance(case.query, Ordered))
+        return verdict
+
+    def close(self) -> None:
+        """Forget the tables, and end the threads; the session stays."""
+        self._clear()
+        self._threads.shutdown()
+
+    def _clear(self) -> None:
+        for session in self._sessions:
+            for table in self._universe.tables if self._universe else ():
+                session.catalog.dropTempView(table.name)
+        self._sessions[0].catalog.clearCache()
+        shutil.rmtree(self._place, ignore_errors=True)
+        self._universe = None
+
+    def _make(self, universe: Universe) -> None:
+        # The same paths for all universes: what is kept of files must not be taken for those of others.
+        self._place.mkdir(parents=True)
+        for session in self._sessions:
+            _configure(session, {**_PLAIN, **universe.settings})
+        for table in universe.tables:
+            store(self._sessions[1], table, self._place)
+            for session in self._sessions:
+                register(session, table, self._place)
+        self._universe = universe
+
+    @property
+    def _place(self) -> Path:
+        return self._folder / "tables"
+
+
+def case_sql(case: Case) -> str:
+    """Return the query of a case, with columns that do not come out well as text."""
+    items = result_items(case.query)
+    sql = case.query.sql()
+    if not any(item.value.family in _AS_TEXT for item in items) or any(item.name == "*" for item in items):
+        return sql
+    names = [quoted(f"o{number}") for number in range(len(items))]
+    texts = (
+        f"CAST({name} AS string)" if item.value.family in _AS_TEXT else name
+        for name, item in zip(names, items, strict=True)
+    )
+    return f"SELECT {', '.join(texts)}\nFROM (\n{sql}\n) AS o({', '.join(names)})"
+
+
+def _configure(session: SparkSession, settings: dict[str, str]) -> None:
+    for key, value in settings.items():
+        session.conf.set(key, value)
+
+
+def _outcome(session: SparkSession, sql: str, settings: dict[str, str]) -> Outcome:
+    outcome = Outcome()
+    frame = None
+    try:
+        _configure(session, settings)
+        frame = session.sql(sql)
+        outcome.schema = [(f.name, f.dataType.simpleString(), f.nullable) for f in frame.schema]
+        rows = frame.collect()
+        outcome.rows = [repr(tuple(row)) for row in rows]
+        ran: Any = frame._jdf.queryExecution().executedPlan().schema()
+        never_null = [place for place, field in enumerate(ran.fields()) if not field.nullable()]
+        outcome.nulls = [place for place in never_null if any(row[place] is None for row in rows)]
+    except Exception as error:  # whatever it is: it is compared
+        outcome.error, outcome.message = _condition(error), str(error)[:2000]
+    if frame is not None and session.conf.get("spark.sparkext.mode") != "off":
+        _look_at_plan(frame, outcome)
+    return outcome
+
+
+def _condition(error: Exception) -> str:
+    condition = getattr(error, "getCondition", lambda: None)()
+    if condition is None or condition == "_LEGACY_ERROR_TEMP_0000":
+        found = _CONDITION.search(str(error))
+        condition = found[1] if found else type(error).__name__
+    return str(condition)
+
+
+def _look_at_plan(frame: DataFrame, outcome: Outcome) -> None:
+    """Count the joins of a plan that has run: pipelined ones by kind and form, Spark's own, and why they are."""
+    query: Any = frame._jdf.queryExecution()
+    try:
+        runs = frame.sparkSession.sparkContext._jvm.org.apache.spark.sql.sparkext.PipelineRuns  # type: ignore[union-attr]
+        for run in runs.of(query):
+            outcome.pipelined.update(kind_and_form(str(label)) for label in run.joins())
+        outcome.declined.update(general(str(reason)) for reason in runs.declined(query))
+        plan = query.executedPlan()
+        outcome.plan = str((plan.executedPlan() if plan.nodeName() == "AdaptiveSparkPlan" else plan).toString())
+    except Exception as error:  # a plan that could not be made: the query's error says so
+        outcome.plan = f"no plan: {str(error)[:500]}"
+    outcome.scans.update(general(scan) for scan in _SCAN.findall(outcome.plan))
+    for line in outcome.plan.splitlines():
+        if found := _SPARK_JOIN.match(line):
+            outcome.own_joins[found[2] or found[1]] += 1
+
+
+def general(reason: str) -> str:
+    """Return a reason without what it says of this query."""
+    reason = re.sub(r"(: ).*", r"\1…", reason, flags=re.DOTALL)
+    reason = re.sub(r"column .* of type .* does not travel", "column … of type … does not travel", reason)
+    return re.sub(r"a key of type [^:]*", "a key of type …", reason)
+
+
+def kind_and_form(label: str) -> tuple[str, str]:
+    """Return the kind of a join, and what its rows are found by, from its kind and condition as text."""
+    kind, _, condition = label.partition(" ")
+    first = condition.split(" AND ")[0]
+    if " as of " in first:
+        form = "as of"
+    elif re.search(r" <=> | = ", first) and " OR " not in first:
+        form = "equal keys" + (" and more" if " AND " in condition else "")
+    elif re.search(r" [<>]=? ", first) and " OR " not in first:
+        form = "ranges"
+    else:
+        form = "every pair"
+    return kind, form
+
+
+def difference(ours: Outcome, own: Outcome, ordered: bool) -> tuple[str, str]:
+    """Return the kind of difference of two outcomes, and what it is; empty texts where there is none."""
+    if ours.error and own.error:
+        same = ours.error == own.error
+        return (
+            ("", "") if same else ("other error", f"ours {ours.error}: {ours.message}\nown {own.error}: {own.message}")
+        )
+    if ours.error:
+        return "error", f"{ours.error}: {ours.message}"
+    if own.error:
+        return "missing error", f"Spark raises {own.error}: {own.message}"
+    if ours.schema != own.schema or ours.nulls:
+        return "schema", f"{ours.schema}, nulls in columns {ours.nulls} that have none\nexpected {own.schema}"
+    if ours.rows == own.rows or (not ordered and sorted(ours.rows) == sorted(own.rows)):
+        return "", ""
+    missing, surplus = Counter(own.rows) - Counter(ours.rows), Counter(ours.rows) - Counter(own.rows)
+    if not missing and not surplus:
+        return "order", f"{ours.rows[:10]}\nexpected {own.rows[:10]}"
+    return (
+        "rows",
+        f"{len(ours.rows)} rows, expected {len(own.rows)}: missing {_some(missing)}, surplus {_some(surplus)}",
+    )
+
+
+def _some(rows: Counter[str]) -> str:
+    return "; ".join(f"{count} x {row}" for row, count in rows.most_common(5)) or "none"

@@ -1,0 +1,34 @@
+"""The session of a run: on two cores, small, and quick to start."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@contextmanager
+def fuzz_session() -> Iterator[SparkSession]:
+    """Start Spark with the extension."""
+    import sparkext
+    from bench.spark_session import spark_session
+
+    # The second compiler costs more than its code saves, and a concurrent collector marks the heap at every page.
+    os.environ.setdefault(
+        "SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseParallelGC"
+    )
+    with TemporaryDirectory() as warehouse:
+        settings = {
+            "spark.driver.memory": "2g",
+            "spark.sql.shuffle.partitions": "2",
+            "spark.buffer.pageSize": "1m",
+            "spark.sql.warehouse.dir": warehouse,
+        }
+        with spark_session(2, sparkext.configure, **settings) as spark:
+            spark.sparkContext.setLogLevel("OFF")
+            yield spark

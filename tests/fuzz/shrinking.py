@@ -1,0 +1,217 @@
+"""Makes a case that goes wrong smaller: parts of the query, settings, rows and columns are left out.
+
+Hypothesis shrinks what it has drawn, after which most tries are other queries, and each is two queries in Spark. Trees
+are cut here where their parts can do without each other: that takes dozens of tries.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import is_dataclass, replace
+from typing import Any
+
+from tests.fuzz.queries import Case
+from tests.fuzz.sql import (
+    Derived,
+    Expr,
+    Group,
+    Item,
+    Joined,
+    Ordered,
+    Query,
+    Select,
+    SetOperation,
+    TableSource,
+    With,
+    parts,
+    walk,
+)
+from tests.fuzz.storage import quoted
+from tests.fuzz.tables import Universe
+
+PATIENCE_SECONDS = 120.0
+_QUERIES = (Select, SetOperation, With, Ordered)
+_ONE = Expr("1", "int")
+
+
+def shrunk(case: Case, is_wrong: Callable[[Case], bool], patience: float = PATIENCE_SECONDS) -> Case:
+    """Return the smallest case that was found in time; `is_wrong` makes the tables that a case names."""
+    until = time.monotonic() + patience
+    for smaller in (_smaller_queries, _fewer_settings, _smaller_universes, _smaller_queries):
+        case = _least(case, smaller, is_wrong, until)
+    return case
+
+
+def _least(
+    case: Case, smaller: Callable[[Case], Iterator[Case]], is_wrong: Callable[[Case], bool], until: float
+) -> Case:
+    progress = True
+    while progress:
+        progress = False
+        for candidate in smaller(case):
+            if time.monotonic() > until:
+                return case
+            if is_wrong(candidate):
+                case, progress = candidate, True
+                break
+    return case
+
+
+def _smaller_queries(case: Case) -> Iterator[Case]:
+    size = _size(case.query)
+    found = {query.sql(): query for query in map(_mended, _candidates(case.query)) if _size(query) < size}
+    for query in sorted(found.values(), key=_size):
+        yield replace(case, query=query)
+
+
+def _size(node: Any) -> int:
+    return (
+        sum(3 if isinstance(n, Select | Joined | Ordered | With | SetOperation) else 1 for n in walk(node))
+        + sum(len(n.sql()) for n in walk(node) if isinstance(n, Expr) and not n.args) // 100
+    )
+
+
+def _candidates(node: Any) -> Iterator[Any]:
+    """Yield a node, and those that it could be replaced by, with one thing less somewhere below."""
+    yield from _simpler(node)
+    if isinstance(node, Expr):
+        listed = "{}" not in node.text
+        yield from (
+            replace(node, args=args) for args in _fewer(node.args) if len(args) == len(node.args) or (listed and args)
+        )
+    elif not isinstance(node, TableSource):
+        for name, value in parts(node):
+            # Rows of a limit are determined only if they are ordered by all of their columns.
+            if not (isinstance(node, Ordered) and name == "keys"):
+                for smaller in _candidates(value) if is_dataclass(value) else _fewer(value):
+                    yield replace(node, **{name: smaller})
+
+
+def _fewer(values: tuple[Any, ...]) -> Iterator[tuple[Any, ...]]:
+    """Yield a tuple without halves, quarters and so on of it, and with one of its members simpler."""
+    length = len(values)
+    without = (length + 1) // 2
+    while without:
+        for start in range(0, length, without):
+            yield values[:start] + values[start + without :]
+        without //= 2
+    for place, value in enumerate(values):
+        if is_dataclass(value):
+            for smaller in _candidates(value):
+                yield (*values[:place], smaller, *values[place + 1 :])
+        elif isinstance(value, tuple):
+            for part in _fewer(value):
+                if len(part) == len(value):
+                    yield (*values[:place], part, *values[place + 1 :])
+
+
+def _simpler(node: Any) -> Iterator[Any]:
+    if isinstance(node, Expr):
+        if node.args or node.column is not None:
+            yield from (other for other in walk(node.args) if isinstance(other, Expr) and other.family == node.family)
+            yield from (Expr(text, "bool") for text in ("true", "false") if node.family == "bool" and node.args)
+            yield from (_ONE for _ in [0] if node.family == "int" and node.args)
+    elif isinstance(node, Joined):
+        yield from (node.left, node.right)
+        if node.kind != "INNER" and not node.kind.startswith("NATURAL"):
+            yield replace(node, kind="INNER")
+    elif isinstance(node, Derived):
+        yield from (source for source in walk(node.query) if isinstance(source, TableSource))
+    elif isinstance(node, _QUERIES):
+        yield from (other for other in walk(node) if isinstance(other, _QUERIES) and other is not node)
+        if isinstance(node, Select):
+            yield replace(node, distinct=False, hints=(), group=None, having=())
+            yield replace(node, group=None, having=())
+    elif isinstance(node, Group) and node.way:
+        yield replace(node, way="")
+
+
+def _mended(query: Any) -> Any:
+    """Leave out what looks at relations that are gone, and give every query at least one column."""
+    return _mend(query, frozenset())
+
+
+def _mend(node: Any, outer: frozenset[str]) -> Any:
+    if isinstance(node, Select):
+        inside = outer | _aliases(node.source)
+
+        def kept(values: tuple[Any, ...]) -> tuple[Any, ...]:
+            return tuple(_mend(value, inside) for value in values if _is_in_sight(value, inside))
+
+        items = kept(node.items) or (Item(_ONE, "one"),)
+        group = None if node.group is None else replace(node.group, keys=kept(node.group.keys))
+        hints = tuple(hint for hint in node.hints)
+        source = _mend(node.source, inside)
+        return Select(items, source, kept(node.where), group, kept(node.having), node.distinct, hints)
+    if isinstance(node, Joined):
+        on = tuple(_mend(part, outer) for part in node.on if _is_in_sight(part, outer))
+        kind, conditional = node.kind, bool(on or node.using) or node.kind.startswith("NATURAL")
+        if not conditional and kind != "CROSS":
+            on = (Expr("true", "bool"),)
+        return Joined(kind, _mend(node.left, outer), _mend(node.right, outer), on, node.using)
+    if isinstance(node, Ordered):
+        body = _mend(node.body, outer)
+        return replace(node, body=body, keys=node.keys[: len(_columns(body))])
+    if is_dataclass(node):
+        return replace(node, **{name: _mend(value, outer) for name, value in parts(node)})  # type: ignore[type-var]
+    if isinstance(node, tuple):
+        return tuple(_mend(value, outer) for value in node)
+    return node
+
+
+def _columns(query: Query) -> tuple[Item, ...]:
+    while not isinstance(query, Select):
+        query = query.left if isinstance(query, SetOperation) else query.body
+    return query.items
+
+
+def _aliases(source: Any) -> frozenset[str]:
+    """Return the relations in sight of a FROM."""
+    if isinstance(source, Joined):
+        return _aliases(source.left) | _aliases(source.right)
+    return frozenset((source.alias,))
+
+
+def _is_in_sight(node: Any, aliases: frozenset[str]) -> bool:
+    inside = {other.alias for other in walk(node) if isinstance(other, TableSource | Derived)}
+    columns = (other.column for other in walk(node) if isinstance(other, Expr) and other.column)
+    return all(column[0] in aliases or column[0] in inside for column in columns)
+
+
+def _fewer_settings(case: Case) -> Iterator[Case]:
+    for setting in case.settings:
+        yield replace(case, settings={name: value for name, value in case.settings.items() if name != setting})
+
+
+def _smaller_universes(case: Case) -> Iterator[Case]:
+    """Yield cases with fewer tables, rows, and columns."""
+    universe = case.universe
+    sql = case.query.sql()
+    named = {name for node in walk(case.query) if isinstance(node, TableSource) for name in [node.name]}
+    used = tuple(t for t in universe.tables if any(name == t.name or name.endswith(f"/{t.name}`") for name in named))
+    if len(used) < len(universe.tables):
+        yield replace(case, universe=replace(universe, tables=used))
+    for number, table in enumerate(universe.tables):
+        length = len(table.rows)
+        without = length
+        while without:
+            for start in range(0, length, without):
+                rows = table.rows[:start] + table.rows[start + without :]
+                yield _with_table(case, number, replace(table, rows=rows))
+            without //= 2
+        for place, column in enumerate(table.columns):
+            if quoted(column.name) not in sql and len(table.columns) > 1 + table.storage.partitions:
+                if place >= len(table.columns) - table.storage.partitions:
+                    continue
+                columns = table.columns[:place] + table.columns[place + 1 :]
+                rows = tuple(row[:place] + row[place + 1 :] for row in table.rows)
+                yield _with_table(case, number, replace(table, columns=columns, rows=rows))
+        if table.storage.files > 1:
+            yield _with_table(case, number, replace(table, storage=replace(table.storage, files=1)))
+
+
+def _with_table(case: Case, number: int, table: Any) -> Case:
+    universe: Universe = case.universe
+    tables = (*universe.tables[:number], table, *universe.tables[number + 1 :])
+    return replace(case, universe=replace(universe, tables=tables))

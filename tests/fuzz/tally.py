@@ -1,0 +1,93 @@
+"""What has run so far: how many queries and joins, by which way, and what differed."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+
+from tests.fuzz.running import Verdict
+
+_ANALYSIS = (
+    "UNRESOLVED",
+    "DATATYPE_MISMATCH",
+    "UNSUPPORTED_SUBQUERY",
+    "PARSE",
+    "AMBIGUOUS",
+    "MISSING",
+    "INVALID",
+    "NUM_",
+)
+"""How conditions of queries begin that mean nothing: no query of the kind runs in any engine."""
+
+
+@dataclass
+class Tally:
+    """Counts of queries, of their joins and of what came of them."""
+
+    queries: int = 0
+    with_joins: int = 0
+    with_pipelines: int = 0
+    only_pipelines: int = 0
+    rows: int = 0
+    empty: int = 0
+    pipelined: Counter[tuple[str, str]] = field(default_factory=Counter)
+    own_joins: Counter[str] = field(default_factory=Counter)
+    declined: Counter[str] = field(default_factory=Counter)
+    scans: Counter[str] = field(default_factory=Counter)
+    errors: Counter[str] = field(default_factory=Counter)
+    differences: Counter[str] = field(default_factory=Counter)
+
+    def count(self, verdict: Verdict) -> None:
+        """Add a query that ran both ways."""
+        ours = verdict.ours
+        self.queries += 1
+        pipelined, own = sum(ours.pipelined.values()), sum(ours.own_joins.values())
+        self.with_joins += bool(pipelined or own)
+        self.with_pipelines += bool(pipelined)
+        self.only_pipelines += bool(pipelined and not own)
+        self.rows += len(ours.rows)
+        self.empty += not ours.rows and not ours.error
+        self.pipelined.update(ours.pipelined)
+        self.own_joins.update(ours.own_joins)
+        self.declined.update(ours.declined)
+        self.scans.update(ours.scans)
+        if verdict.own.error:
+            self.errors[verdict.own.error] += 1
+        if verdict.kind:
+            self.differences[verdict.kind] += 1
+
+    @property
+    def joins(self) -> int:
+        """How many joins there were in the plans of the extension."""
+        return sum(self.pipelined.values()) + sum(self.own_joins.values())
+
+    @property
+    def share_pipelined(self) -> float:
+        """The share of joins that were pipelined."""
+        return sum(self.pipelined.values()) / max(1, self.joins)
+
+    @property
+    def meaningless(self) -> int:
+        """How many queries Spark refuses to analyze."""
+        return sum(count for error, count in self.errors.items() if error.startswith(_ANALYSIS))
+
+    def __str__(self) -> str:
+        different, failing = sum(self.differences.values()), sum(self.errors.values()) - self.meaningless
+        lines = [
+            f"{self.queries:,} queries, {different} different; {self.rows:,} rows, {self.empty:,} empty results;"
+            f" {self.meaningless:,} that Spark does not analyze, {failing:,} that fail when they run",
+            f"{self.with_joins:,} queries with joins, {self.with_pipelines:,} with pipelines,"
+            f" {self.only_pipelines:,} with nothing else;"
+            f" {self.share_pipelined:.1%} of {self.joins:,} joins pipelined:",
+        ]
+        lines += [f"{count:>9,}  {kind}, {form}" for (kind, form), count in sorted(self.pipelined.items())]
+        for title, counts in (
+            ("joins by Spark", self.own_joins),
+            ("why", self.declined),
+            ("probe sides", self.scans),
+            ("errors of Spark", self.errors),
+            ("DIFFERENCES", self.differences),
+        ):
+            if counts:
+                lines += [f"{title}:", *(f"{count:>9,}  {name}" for name, count in counts.most_common())]
+        return "\n".join(lines)
