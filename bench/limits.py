@@ -1,7 +1,7 @@
 """`python -m bench.limits [CASE …]`: what is too large for a test: more rows and bytes than 32 bits count.
 
 Each case says what it did, and fails where an answer is not exact. Those that need Spark say so; the others run in this
-process. All take a few minutes, 8 GiB of memory and 6 GiB of disk:
+process. Each takes a minute or two, those with text 10 GiB of memory (half of it pages of files) and 6 GiB of disk:
 
     pairs        2.5 billion pairs of one key, out of one task
     rows         2.2 billion rows of a Parquet file, into one task

@@ -27,7 +27,7 @@ WORKERS = 2
 CASES = 13  # so that a case that is not collected any more is noticed
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(540)
 def test_the_cases_pass_on_a_cluster(tmp_path: Path) -> None:
     told = tmp_path / "cases.xml"
     options = ["-q", "-p", "no:cacheprovider", "--timeout=120", f"--junitxml={told}", str(HERE / "cluster_cases.py")]
@@ -37,7 +37,7 @@ def test_the_cases_pass_on_a_cluster(tmp_path: Path) -> None:
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
-            timeout=240,
+            timeout=480,
             cwd=HERE.parent.parent,
             env=environment(tmp_path / "driver", CLUSTER_MASTER=master, CLUSTER_FOLDERS=os.pathsep.join(local_folders)),
         )
@@ -48,7 +48,7 @@ def test_the_cases_pass_on_a_cluster(tmp_path: Path) -> None:
     assert counts == {"tests": CASES, "failures": 0, "errors": 0, "skipped": 0}, ran.stdout
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(540)
 def test_doctor_as_a_job(tmp_path: Path) -> None:
     """It looks at the session of its command line, and at workers of the cluster."""
     job = tmp_path / "check.py"
@@ -67,7 +67,7 @@ def test_doctor_as_a_job(tmp_path: Path) -> None:
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
-            timeout=240,
+            timeout=480,
             env=environment(tmp_path / "driver", PYSPARK_PYTHON=sys.executable),
         )
     assert ran.returncode == 0, ran.stdout + ran.stderr
