@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from extension_checks import assert_like_spark, assert_pipelined, configured, plan_of
+from extension_checks import assert_like_spark, assert_pipelined, configured, mode, plan_of
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -242,6 +242,18 @@ def test_failures_of_filters_are_sparks(spark: SparkSession, folder: Path) -> No
     query = joined(spark, spark.read.orc(str(folder / "orc" / "some")).where("i4 / (id - 7) > 0"))
     with pytest.raises(Exception, match="DIVIDE_BY_ZERO"):
         query.collect()
+
+
+def test_filters_fail_on_the_rows_of_sparks(spark: SparkSession, folder: Path) -> None:
+    """What is null has failed no test yet, but drops the row; what is not asked for yet does not."""
+
+    def some(condition: str) -> DataFrame:
+        return joined(spark, spark.read.orc(str(folder / "orc" / "some")).where(condition))
+
+    assert_columns(spark, lambda: some("nullif(id, 7) > 0 AND i4 / (id - 7) > 0"))
+    for setting in ("hint", "off"):
+        with mode(spark, setting), pytest.raises(Exception, match="DIVIDE_BY_ZERO"):
+            some("100 / (id - 7) > 0 AND short = 1").collect()
 
 
 def test_memory_is_freed(spark: SparkSession, tmp_path: Path) -> None:

@@ -151,6 +151,14 @@ def test_formulas_too_large_to_compile(spark: SparkSession) -> None:
     assert_declined(spark.sql(query), "neither an equality")
 
 
+@pytest.mark.parametrize("kind", ["INNER", "LEFT"])
+def test_formulas_too_many_to_compile(spark: SparkSession, kind: str) -> None:
+    """Each is none too large."""
+    many = " AND ".join(f"a.i + b.i <> {number}" for number in range(60))
+    query = f"SELECT {HINT} a.id, b.id FROM a {kind} JOIN b ON {many}"
+    assert_declined(assert_like_spark(spark, lambda: spark.sql(query)), "a condition nested too deeply")
+
+
 def test_an_existence_join(spark: SparkSession) -> None:
     query = f"SELECT id FROM a WHERE i < 20 OR EXISTS (SELECT {HINT} 1 FROM b WHERE a.x * b.x > a.i)"
     assert_pipelined(assert_like_spark(spark, lambda: spark.sql(query)), 1)

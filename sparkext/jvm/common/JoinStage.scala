@@ -78,6 +78,7 @@ object JoinStage extends PredicateHelper {
     _ <- check(residual.isEmpty || sides.kind != "full", "a full outer join with a condition beside its keys")
     _ <- residual.map(Expressions.deferrable).collectFirst { case Left(reason) => reason }.toLeft(())
     tests <- Tests.among(residual, sides, keys.nonEmpty, ranges.nonEmpty, guard.isDefined, article(join.joinType))
+    _ <- tests.uncovered.toLeft(())
     _ <- keys.flatMap(unsupportedKey).headOption.toLeft(())
     _ <- untransportable(sides.build.output).toLeft(())
   } yield JoinStage(
@@ -137,7 +138,13 @@ object JoinStage extends PredicateHelper {
 }
 
 /** Who tests what beside keys and ranges: Spark filters what the join gives out by `filter`, workers test pairs. */
-private case class Tests(filter: Seq[Expression], condition: Seq[Expression], theta: Seq[Expression])
+private case class Tests(filter: Seq[Expression], condition: Seq[Expression], theta: Seq[Expression]) {
+
+  /** What keeps workers from testing all of these together, each of which they know. */
+  def uncovered: Option[String] =
+    condition.reduceOption(And).flatMap(WorkerCondition.of(_, _ => ColumnRef(0, 0)).left.toOption)
+      .orElse(theta.reduceOption(And).flatMap(WorkerFormula.of(_, _ => ColumnRef(0, 0)).left.toOption))
+}
 
 private object Tests {
 

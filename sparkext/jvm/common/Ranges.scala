@@ -47,8 +47,8 @@ private object Ranges {
       val (used, others) = conditions.partition(asked(_, found))
       if (used.isEmpty || Failing.misplaced(Seq(used, others), conditions, sides).isEmpty && !used.exists(Failing.may)) taken
       else {
-        val guard = conditions.take(conditions.lastIndexWhere(Failing.may) + 1)
-        if (!keyed && guard.forall(WorkerFormula.covers)) taken.copy(guard = guard.reduceOption(And)) else none
+        val guard = conditions.take(conditions.lastIndexWhere(Failing.may) + 1).reduce(And)
+        if (!keyed && WorkerFormula.covers(guard)) taken.copy(guard = Some(guard)) else none
       }
     }
   }

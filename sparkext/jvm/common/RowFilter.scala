@@ -10,15 +10,19 @@ import org.apache.spark.sql.vectorized.{ColumnarBatch, ColumnVector}
   */
 final class RowFilter(conditions: Seq[Expression], input: Seq[Attribute]) extends PredicateHelper {
   private val bound =
-    conditions.flatMap(splitConjunctivePredicates).map(BindReferences.bindReference(_, AttributeSeq(input)))
+    conditions.map(splitConjunctivePredicates(_).map(BindReferences.bindReference(_, AttributeSeq(input))))
 
-  private val present: Array[Int] = bound.collect { case IsNotNull(column: BoundReference) => column.ordinal }.toArray
+  private val mayFail = bound.flatten.exists(Failing.may)
 
-  /** What else is asked, or null. */
-  private val predicate: BasePredicate = bound.filter {
-    case IsNotNull(_: BoundReference) => false
-    case _ => true
-  }.reduceOption(And).map(Predicate.create(_)).orNull
+  private val present: Array[Int] =
+    if (mayFail) Array.empty
+    else bound.flatten.collect { case IsNotNull(column: BoundReference) => column.ordinal }.toArray
+
+  /** What else is asked, in this order. */
+  private val predicates: Array[BasePredicate] = {
+    val asked = if (mayFail) bound.flatMap(inTurn) else bound.flatten.filterNot(isPresence).reduceOption(And).toSeq
+    asked.map(Predicate.create(_)).toArray
+  }
 
   private var found = Array.empty[Int]
 
@@ -28,13 +32,13 @@ final class RowFilter(conditions: Seq[Expression], input: Seq[Attribute]) extend
   /** The rows that stay, or null if all do. The array is used again for the next batch. */
   def positions(batch: ColumnarBatch): Array[Int] = {
     val nullable = present.map(batch.column(_)).filter(_.hasNull)
-    if (nullable.isEmpty && predicate == null) null
+    if (nullable.isEmpty && predicates.isEmpty) null
     else {
       if (found.length < batch.numRows) found = new Array[Int](batch.numRows)
       count = 0
       var row = 0
       while (row < batch.numRows) {
-        if (isPresent(nullable, row) && (predicate == null || predicate.eval(batch.getRow(row)))) {
+        if (isPresent(nullable, row) && holds(batch, row)) {
           found(count) = row
           count += 1
         }
@@ -42,6 +46,32 @@ final class RowFilter(conditions: Seq[Expression], input: Seq[Attribute]) extend
       }
       if (count == batch.numRows) null else found
     }
+  }
+
+  /** A filter of Spark's tests its parts one after another, and right before each whether what that reads is there: another row
+    * may fail if they are tested together.
+    */
+  private def inTurn(conditions: Seq[Expression]): Seq[Expression] = {
+    val (presences, others) = conditions.partition(isPresence)
+    val tested = others.flatMap(other => presences.filter(reads(other, _)) :+ other)
+    (tested ++ presences).distinct
+  }
+
+  private def reads(condition: Expression, presence: Expression): Boolean =
+    condition.exists(part => presence.children.exists(part.semanticEquals))
+
+  private def isPresence(condition: Expression): Boolean = condition match {
+    case IsNotNull(_: BoundReference) => true
+    case _ => false
+  }
+
+  private def holds(batch: ColumnarBatch, row: Int): Boolean = {
+    var number = 0
+    while (number < predicates.length) {
+      if (!predicates(number).eval(batch.getRow(row))) return false
+      number += 1
+    }
+    true
   }
 
   private def isPresent(columns: Array[ColumnVector], row: Int): Boolean = {
