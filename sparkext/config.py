@@ -294,6 +294,17 @@ DEBUG_HASH_MASK = ConfigKey(
     expected="an integer from 0 to 0xffffffffffffffff, decimal or hexadecimal",
     accepts=lambda value: 0 <= value < 1 << 64,
 )
+DEBUG_FORCE = ConfigKey(
+    name=PREFIX + "debug.force",
+    attribute="debug_force",
+    type=BOOLEAN,
+    unit="",
+    default=False,
+    doc="Whether the extension plans every join that it supports as a pipeline, whatever hints and estimates say, in"
+    " modes `auto` and `hint` alike. Only for tests.",
+    expected="true or false",
+    accepts=lambda value: True,
+)
 
 REGISTRY: tuple[ConfigKey[Any], ...] = (
     MODE,
@@ -312,6 +323,7 @@ REGISTRY: tuple[ConfigKey[Any], ...] = (
     ALGORITHM,
     REPORT_DECISIONS,
     PROGRESS,
+    DEBUG_FORCE,
     DEBUG_HASH_MASK,
 )
 """Every key, in the order of the documentation's table."""
@@ -337,6 +349,7 @@ class Settings:
     algorithm: AlgorithmName
     report_decisions: int
     progress: bool
+    debug_force: bool
     debug_hash_mask: int
 
 

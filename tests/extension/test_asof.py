@@ -136,6 +136,14 @@ def test_which_are_declined(spark: SparkSession) -> None:
         assert not pipelines_of(joined(left, hinted))
 
 
+def test_force_needs_no_hint(spark: SparkSession) -> None:
+    left, right = side(spark, "l"), side(spark, "r")
+    with configured(spark, **{"spark_sparkext_debug_force": "true", "spark_sparkext_buildSide_maxBytes": 1}):
+        for name, joins in (("hint", [1]), ("auto", [1]), ("off", [])):
+            with mode(spark, name):
+                assert pipelines_of(left._joinAsOf(right, leftAsOfColumn="lv", rightAsOfColumn="rv")) == joins
+
+
 def test_in_a_chain_and_under_filters(spark: SparkSession) -> None:
     left, right = side(spark, "l"), side(spark, "r").hint("pipelined_join")
     keys = spark.range(3).selectExpr("int(id) kk", "string(id) name").hint("pipelined_join")

@@ -222,6 +222,23 @@ def test_auto_mode_leaves_small_build_sides_to_spark(spark: SparkSession) -> Non
         assert_declined(out, "Spark broadcasts every build side of it")
 
 
+@pytest.mark.parametrize("name", ["auto", "hint"])
+def test_force_takes_every_supported_join(spark: SparkSession, name: str) -> None:
+    """Small sides, huge ones, and what another hint asks for; what is not supported is declined, though unhinted."""
+    supported = {
+        JOINED.replace(HINT, ""): 1,
+        JOINED.replace("PIPELINED_JOIN", "BROADCAST"): 1,
+        JOINED.replace("PIPELINED_JOIN", "MERGE"): 1,
+        "SELECT * FROM facts LEFT JOIN dims ON k = dk JOIN more ON j = ek": 2,
+    }
+    with mode(spark, name), configured(spark, spark_sparkext_debug_force="true"):
+        for query, joins in supported.items():
+            assert_pipelined(assert_like_spark(spark, sql(spark, query)), joins)
+        assert_pipelined(spark.sql("SELECT id FROM dims LEFT JOIN range(1000000000000) ON id = dk"), 1)
+        cross = assert_like_spark(spark, sql(spark, "SELECT id, name FROM facts CROSS JOIN dims"))
+        assert_declined(cross, "neither an equality nor a comparison between the two sides")
+
+
 @pytest.mark.parametrize(
     ("key", "value", "expected"),
     [
@@ -237,6 +254,7 @@ def test_auto_mode_leaves_small_build_sides_to_spark(spark: SparkSession) -> Non
         ("report.decisions", "-1", "an integer of at least 0"),
         ("progress", "sometimes", "true or false"),
         ("debug.hashMask", "0x10000000000000000", "an integer from 0 to 0xffffffffffffffff, decimal or hexadecimal"),
+        ("debug.force", "1", "true or false"),
     ],
 )
 def test_a_bad_setting(spark: SparkSession, key: str, value: str, expected: str) -> None:

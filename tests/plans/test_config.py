@@ -53,6 +53,7 @@ def test_defaults() -> None:
         algorithm="auto",
         report_decisions=256,
         progress=True,
+        debug_force=False,
         debug_hash_mask=0xFFFF_FFFF_FFFF_FFFF,
     )
 

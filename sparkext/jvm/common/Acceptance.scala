@@ -15,10 +15,13 @@ object Acceptance {
   /** And what it has to save by them, in seconds: of short joins the estimates say little. */
   private val LeastGain = 0.25
 
-  /** A join on its own: hint mode takes hinted ones, and no mode takes a build side that is known not to fit. */
+  /** A join on its own: hint mode takes hinted ones, and no mode takes a build side that is known not to fit, or a join that
+    * the query asks Spark for.
+    */
   def stage(stage: JoinStage, settings: Settings): Either[String, Unit] = {
     val size = Estimates.bytes(stage.build).toLong
-    if (stage.asOf.isDefined) Right(()) // or it would not be one
+    if (stage.asOf.isDefined || settings.force) Right(()) // an as-of join would not be one otherwise
+    else if (stage.foreignHint.isDefined) Left(s"the query asks for Spark's ${stage.foreignHint.get}")
     else if (settings.mode == "hint" && stage.hint.isEmpty) Left("not hinted, and spark.sparkext.mode is hint")
     else if (stage.hint.isEmpty && size > settings.maxBuildBytes) {
       Left(
@@ -31,7 +34,7 @@ object Acceptance {
     * as-of joins: for each of these Spark looks at all rows with an equal key.
     */
   def chain(chain: JoinChain, settings: Settings): Either[String, Unit] =
-    if (settings.mode == "hint" || chain.stages.exists(stage => stage.hint.isDefined || stage.asOf.isDefined)) Right(())
+    if (settings.force || settings.mode == "hint" || chain.stages.exists(stage => stage.hint.isDefined || stage.asOf.isDefined)) Right(())
     else if (chain.stages.forall(stage => stage.keys.nonEmpty && Costs.isBroadcast(stage.build)) && !new Costs(chain, settings).fused) {
       Left("Spark broadcasts every build side of it, and rows would have to cross into Python")
     } else if (isPrunedAtRunTime(chain.probe)) {

@@ -57,7 +57,8 @@ case class PipelinedAsOf(
     None,
     None,
     None,
-    hint)
+    hint,
+    foreignHint = None)
 
   override protected def withNewChildrenInternal(newLeft: LogicalPlan, newRight: LogicalPlan): PipelinedAsOf =
     copy(left = newLeft, right = newRight)
@@ -88,7 +89,7 @@ class PlanAsOfJoins(session: SparkSession) extends Rule[LogicalPlan] with Predic
         planned(join, settings) match {
           case Right(ours) => ours
           case Left(reason) =>
-            if (settings.mode != "hint" || isHinted(join)) {
+            if (settings.force || settings.mode != "hint" || isHinted(join)) {
               join.setTagValue(PlanAsOfJoins.Declined, reason)
               if (settings.explainFallback) logWarning(s"Spark's own as-of join instead of a pipelined one: $reason")
             }
@@ -103,14 +104,14 @@ class PlanAsOfJoins(session: SparkSession) extends Rule[LogicalPlan] with Predic
     val hint = rightHint.orElse(leftHint)
     val sides = Sides(PipelinedAsOf.kind(join.joinType), left, right, hint)
     for {
-      _ <- check(settings.mode != "hint" || hint.isDefined, "not hinted, and spark.sparkext.mode is hint")
+      _ <- check(settings.force || settings.mode != "hint" || hint.isDefined, "not hinted, and spark.sparkext.mode is hint")
       _ <- check(!join.isStreaming, "a streaming join")
       pair <- nearness(join, sides)
       tolerance <- toleranceOf(join, pair)
       keys <- keysOf(join, sides)
       size = Estimates.bytes(right).toLong
       _ <- check(
-        hint.isDefined || size <= settings.maxBuildBytes,
+        settings.force || hint.isDefined || size <= settings.maxBuildBytes,
         s"the right side takes $size bytes by Spark's estimate, and spark.sparkext.buildSide.maxBytes is ${settings.maxBuildBytes}")
       _ <- JoinStage.untransportable(left.output ++ right.output).toLeft(())
       _ <- Acceptance.files(session.sparkContext)

@@ -30,7 +30,8 @@ case class JoinStage(
     condition: Option[Expression],
     theta: Option[Expression],
     existence: Option[Attribute],
-    hint: Option[PipelinedJoinHint]) {
+    hint: Option[PipelinedJoinHint],
+    foreignHint: Option[String]) {
 
   /** Whether rows of the build side may be missing, all null. */
   def outer: Boolean = kind == "left" || kind == "full"
@@ -61,7 +62,6 @@ object JoinStage extends PredicateHelper {
   private def of(join: Join): Either[String, JoinStage] = for {
     _ <- check(!join.isStreaming, "a streaming join")
     _ <- check(ExtractSingleColumnNullAwareAntiJoin.unapply(join).isEmpty, "NOT IN, which Spark looks up in a hash table")
-    _ <- foreignHint(join.hint).map(hint => s"the query asks for Spark's $hint").toLeft(())
     sides <- Sides.of(join)
     predicates = join.condition.map(splitConjunctivePredicates).getOrElse(Nil)
     (others, keys) = predicates.partitionMap(predicate => key(predicate, sides).toRight(predicate))
@@ -83,7 +83,8 @@ object JoinStage extends PredicateHelper {
     tests.condition.reduceOption(And),
     tests.theta.reduceOption(And),
     sides.existence,
-    sides.hint)
+    sides.hint,
+    foreignHint(join.hint))
 
   /** The first of these columns that does not travel to the workers and back unchanged. */
   def untransportable(columns: Seq[Attribute]): Option[String] =

@@ -75,7 +75,7 @@ class PipelinedJoinStrategy(session: SparkSession) extends SparkStrategy with Lo
   /** Spark's own plan for the join, under a note with the reason. In hint mode only hinted joins are worth a note. */
   private def declined(join: Join, reason: String, settings: Settings): Seq[SparkPlan] = {
     val hinted = Seq(join.hint.leftHint, join.hint.rightHint).exists(PipelinedJoinHint.in(_).isDefined)
-    if (settings.mode == "hint" && !hinted) Nil
+    if (settings.mode == "hint" && !hinted && !settings.force) Nil
     else {
       if (settings.explainFallback) {
         logWarning(s"Spark's own join instead of a pipelined one: $reason; at ${join.simpleString(SQLConf.get.maxToStringFields)}")

@@ -20,6 +20,8 @@ class Settings(conf: SQLConf) {
   val mode: String = read("spark.sparkext.mode")(Some(_).filter(Set("auto", "hint", "off")))
   val explainFallback: Boolean = read("spark.sparkext.explainFallback")(_.toLowerCase(Locale.ROOT).toBooleanOption)
   val fusesScans: Boolean = read("spark.sparkext.scan.fused")(_.toLowerCase(Locale.ROOT).toBooleanOption)
+  /** Whether every supported join is taken, whatever hints and estimates say: for tests. */
+  val force: Boolean = read("spark.sparkext.debug.force")(_.toLowerCase(Locale.ROOT).toBooleanOption)
   val maxBuildBytes: Long = bytes(text(MaxBuildBytes))
   val algorithm: String = algorithmNamed(text(Algorithm))
   /** Into how many parts a full outer join's probe side is shuffled. A part streams through its task: few large ones do. */
