@@ -8,7 +8,8 @@
 
 A test comes as two functions that are compiled together with the loop around them: `load(probe, i)` fetches what it
 needs of probe row i, `holds(row, constants, build, j)` tells whether that matches build row j. Probe and build are
-tuples of flat arrays, constants a tuple of numbers, and of sorted arrays for lists. Resuming in the middle of a tile's pairs tests that tile once more.
+tuples of flat arrays, constants a tuple of numbers, and of sorted arrays
+for lists. Resuming in the middle of a tile's pairs tests that tile once more.
 """
 
 from __future__ import annotations

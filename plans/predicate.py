@@ -10,8 +10,9 @@ A predicate is one of
     {"op": "starts_with" | "ends_with" | "contains" | "like", "args": [operand, literal]}
 
 and an operand is `{"source": s, "column": c}` (a `ColumnRef`) or `{"literal": text}`, the text as `parse_literal` reads
-it, or null. A list has one or more texts of the same kind, none of them null, and may have a great many. Strings are tested byte by byte, and in the pattern of `like` only `%`
-has a meaning of its own. Both operands of a comparison have the same type (see `plans.key_types`).
+it, or null. A list has one or more texts of the same kind, none of them null, and may have a great many. Strings are
+tested byte by byte, and in the pattern of `like` only `%` has a meaning of its own. Both operands of a comparison have
+the same type (see `plans.key_types`).
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ went wrong on the way. There are no branches, so that LLVM tests several pairs a
 
 The text holds nothing but operators of a closed list and numbers that this module has written. Literals are arguments:
 formulas that differ in nothing else are one text, compiled once. Divisors of integers are not, as dividing by a number
-that LLVM knows takes a multiplication, not a division. All literals of a list are one array, in order, which is searched.
+that LLVM knows takes a multiplication, not a division. All literals of a list are one array, which is searched.
 """
 
 from __future__ import annotations

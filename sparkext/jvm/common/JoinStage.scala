@@ -102,8 +102,9 @@ object JoinStage {
 
   def unsupportedKey(key: StageKey): Option[String] = {
     val sides = Seq(key.probe, key.build)
-    if (sides.exists(!_.deterministic)) Some(s"a key that is not deterministic: ${Wording.of(key.probe)} = ${Wording.of(key.build)}")
-    else if (sides.exists(_.exists(_.isInstanceOf[PlanExpression[_]]))) Some("a subquery in a join key")
+    if (sides.exists(!_.deterministic)) {
+      Some(s"a key that is not deterministic: ${Wording.of(key.probe)} = ${Wording.of(key.build)}")
+    } else if (sides.exists(_.exists(_.isInstanceOf[PlanExpression[_]]))) Some("a subquery in a join key")
     else if (key.probe.dataType != key.build.dataType) {
       Some(s"keys of different types: ${sides.map(_.dataType.simpleString).mkString(" and ")}")
     } else sides.find(side => KeyTypes.name(side.dataType).isEmpty).map { side =>

@@ -45,7 +45,9 @@ object PipelineRuns {
     found
   }
 
-  /** The reasons of all joins in the plan of a DataFrame that are Spark's own, top down; those that the plan keeps nothing of come last. */
+  /** The reasons of all joins in the plan of a DataFrame that are Spark's own, top down; those of which nothing is left in the
+    * plan that runs come last.
+    */
   def declined(query: QueryExecution): JavaList[String] = {
     val reasons = new ArrayList[String]()
     nodes(query.executedPlan).foreach {

@@ -65,7 +65,7 @@ case class PipelinedJoinExec(
   /** The scans that workers do, or why they do not. Files are listed and their footers read when this is first asked. */
   @transient private lazy val probeScan: Either[String, FusedScan] =
     if (parts.isDefined) Left(PipelinedJoinExec.Shuffled) else Guarded.either("scan")(FusedScan.of(probe, settings))
-  @transient private lazy val buildScans: Seq[Either[String, FusedScan]] = 
+  @transient private lazy val buildScans: Seq[Either[String, FusedScan]] =
     builds.map(build => Guarded.either("scan")(FusedScan.of(build, settings)))
 
   /** What is sent as columns where workers do not scan, or why rows are. */
