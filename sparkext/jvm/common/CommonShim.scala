@@ -10,6 +10,7 @@ import org.apache.spark.api.python.{PythonBroadcast, SimplePythonFunction}
 import org.apache.spark.broadcast.Broadcast
 import org.apache.spark.sql.{classic, SparkSession}
 import org.apache.spark.sql.catalyst.InternalRow
+import org.apache.spark.sql.catalyst.optimizer.Optimizer
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan
 import org.apache.spark.sql.execution.{SparkPlan, SparkPlanner, SQLExecution}
 import org.apache.spark.sql.execution.arrow.ArrowConverters
@@ -43,6 +44,9 @@ trait CommonShim {
 
   def planner(session: SparkSession): SparkPlanner =
     session.asInstanceOf[classic.SparkSession].sessionState.planner
+
+  def optimizer(session: SparkSession): Optimizer =
+    session.asInstanceOf[classic.SparkSession].sessionState.optimizer
 
   /** The plan that runs for a logical one, planned like any query of the session. */
   def executed(session: SparkSession, plan: LogicalPlan): SparkPlan = {
