@@ -153,8 +153,8 @@ BUILD_SIDE_MAX_BYTES = ConfigKey(
     type=BYTE_SIZE,
     unit="bytes",
     default=4 << 30,
-    doc="A build side whose Arrow form is larger is refused with an error. The session extension leaves a join to Spark"
-    " if Spark's estimate is larger.",
+    doc="A build side whose Arrow form is larger is refused with an error, or, with the session extension, joined by"
+    " Spark's own joins. It leaves a join to Spark from the start if Spark's estimate is larger.",
     expected="a byte size of at least 1, such as 512m or 4g",
     accepts=_at_least(1),
 )

@@ -1,7 +1,7 @@
 """The workers' end of the session extension: makes the function that a work order from the JVM describes.
 
 The order is JSON (`jvm/common/WorkOrder.scala` writes it), and the pickle that Spark hands to a worker is nothing but a
-call of `make` with it: the JVM needs no Python to write one.
+call of `make` or `build` with it: the JVM needs no Python to write one.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from sparkext.parquet_scan import ParquetScan
 from sparkext.plans.scan import ScanSpec, Split
 from sparkext.reporters import FileReporter
 from sparkext.sources import BuildSource, ScannedFiles, StreamedBroadcast
-from sparkext.worker import PipelineTask, check_version
+from sparkext.worker import BuildSideTask, PipelineTask, check_version
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -36,14 +36,13 @@ def make(order_json: str) -> tuple[PipelineTask, StructType]:
     EnvironmentProblemError
         This worker has another version of sparkext.
     """
-    order: dict[str, Any] = json.loads(order_json)
-    check_version(order.get("package", "before 0.1.0"))
+    order = _read(order_json)
     output = _schema(order["output"])
     settings = read_settings(order["settings"].get, {})
     sharing = order.get("tasks_sharing")
     task = PipelineTask(
         json.dumps(order["spec"]),
-        tuple(_source(build, settings, sharing or len(os.sched_getaffinity(0))) for build in order["builds"]),
+        tuple(_source(build, settings, sharing) for build in order["builds"]),
         spark_bridge.arrow_schema(output),
         settings,
         sharing,
@@ -53,7 +52,31 @@ def make(order_json: str) -> tuple[PipelineTask, StructType]:
     return task, output
 
 
-def _source(build: dict[str, Any], settings: Settings, threads: int) -> BuildSource:
+def build(order_json: str) -> tuple[BuildSideTask, StructType]:
+    """Return the function for `mapInArrow` that builds one index ahead of the join, and its return type.
+
+    The order's fields are as those of `make`, but for `number` (of the join) and `build` (what to read).
+
+    Raises
+    ------
+    EnvironmentProblemError
+        This worker has another version of sparkext.
+    """
+    order = _read(order_json)
+    settings = read_settings(order["settings"].get, {})
+    sharing = order.get("tasks_sharing")
+    source = _source(order["build"], settings, sharing)
+    task = BuildSideTask(json.dumps(order["spec"]), order["number"], source, settings, sharing)
+    return task, _schema(order["output"])
+
+
+def _read(order_json: str) -> dict[str, Any]:
+    order: dict[str, Any] = json.loads(order_json)
+    check_version(order.get("package", "before 0.1.0"))
+    return order
+
+
+def _source(build: dict[str, Any], settings: Settings, tasks_sharing: int | None) -> BuildSource:
     if "scan" not in build:
         schema = spark_bridge.arrow_schema(_schema(build["schema"]))
         return StreamedBroadcast(build["broadcast"], schema, build["crc"])
@@ -62,7 +85,7 @@ def _source(build: dict[str, Any], settings: Settings, threads: int) -> BuildSou
         tuple(Split.from_data(split) for split in build["splits"]),
         build["max_bytes"],
         settings.index_cache_max_bytes,
-        threads,
+        tasks_sharing or len(os.sched_getaffinity(0)),
     )
 
 

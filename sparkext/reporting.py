@@ -130,8 +130,8 @@ def report(frame: DataFrame) -> Report:
     Raises
     ------
     ReportUnavailableError
-        `frame` was not returned by `pipelined_join` and has no pipelined join in its plan, has not run yet, or fell back to
-        Spark's own joins while it ran.
+        `frame` was not returned by `pipelined_join` and has no pipelined join in its plan, has not run yet, or fell
+        back to Spark's own joins while it ran.
     """
     lineage = remembered(frame)
     if lineage is not None and lineage.reporter is not None:

@@ -196,7 +196,7 @@ def planned_runs(frame: Any) -> list[tuple[list[str], list[str], str | None]]:
 
 
 def declined_joins(frame: Any) -> list[str]:
-    """Return the reasons of all joins in the plan of `frame` that the extension left to Spark, at last when they ran."""
+    """Return the reasons of all joins in the plan of `frame` that are Spark's own, or were when they last ran."""
     return list(_plans(frame).declined(frame._jdf.queryExecution()))
 
 

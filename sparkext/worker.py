@@ -16,7 +16,8 @@ import pyarrow as pa
 from sparkext import __version__, address_space, freed_memory
 from sparkext.compression import decompressed
 from sparkext.config import Settings
-from sparkext.errors import EnvironmentProblemError
+from sparkext.errors import BuildSideTooLargeError, EnvironmentProblemError
+from sparkext.index_builder import IndexRecipe
 from sparkext.index_store import BuildSide
 from sparkext.kernels.threads import may_begin
 from sparkext.ledger import task_entered
@@ -107,6 +108,41 @@ class PipelineTask:
         for batch in batches:
             for told in batch.column(0).to_pylist():
                 yield from map(Split.from_data, json.loads(told)) if self.parts is None else self.parts[told]
+
+
+@dataclass(frozen=True)
+class BuildSideTask:
+    """Has a build side read and indexed before the join that asks for it begins, and says what keeps it from that.
+
+    For each batch that it is given it gives out one of one text: empty, or why the build side of join number `number`
+    does not fit. `tasks_sharing` and `made_by` are as in `PipelineTask`.
+    """
+
+    spec_json: str
+    number: int
+    source: BuildSource
+    settings: Settings
+    tasks_sharing: int | None
+    made_by: str = __version__
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Build the index, on this node."""
+        check_version(self.made_by)
+        _settle()
+        recipe = index_recipe(PipelineSpec.from_json(self.spec_json), self.number, self.settings.debug_hash_mask)
+        otherwise = self.tasks_sharing or len(os.sched_getaffinity(0))
+        with process_probe().limited(self.settings.memory_max_bytes), task_entered(otherwise):
+            for _ in batches:
+                yield pa.RecordBatch.from_arrays([pa.array([self._problem(recipe)], pa.string())], names=["c0"])
+
+    def _problem(self, recipe: IndexRecipe) -> str:
+        try:
+            self.source.open(recipe)
+        except BuildSideTooLargeError as error:
+            return str(error)
+        finally:
+            freed_memory.release_unless_ample()
+        return ""
 
 
 def check_version(made_by: str) -> None:

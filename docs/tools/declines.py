@@ -275,13 +275,32 @@ GROUPS = (
         },
     ),
     Group(
+        "Pipelines that fall back",
+        (
+            "What is found out only while a query runs. Spark's own joins run in place of the pipeline then, over the"
+            " rows of its sources. The log warns with the reason, the plan that has run shows it at the operator (`fell"
+            " back to Spark's own joins: <reason>`) with the joins below it, and `sparkext.declined(df)` lists it."
+        ),
+        {
+            "the build side of the join on … does not fit: its first … rows take … bytes, the limit is …": (
+                "Raise `spark.sparkext.buildSide.maxBytes`, filter the build side, or put the hint on the other side."
+            ),
+            "the build side of the join on … does not pass the driver: its rows take more than …, … bytes": (
+                "A build side that Spark computes passes the driver: raise `spark.driver.maxResultSize`."
+            ),
+            "the build side of the join on … does not fit the driver's disk: …": (
+                "Its file cannot be written on the driver: make room in `spark.local.dir` there."
+            ),
+            "the build side of the join on … cannot be used: …": (
+                "A worker that read it ahead of the join, because of the sizes that its files state, found that it"
+                " does not fit the limit or the memory. The rest is what it [says](errors.md#buildsidetoolargeerror)."
+            ),
+        },
+    ),
+    Group(
         "Errors of the planned operator",
         "These end the query, as Spark's own errors.",
         {
-            "the build side of the join on … does not fit: its first … rows take … bytes, the limit is …. Raise"
-            " spark.sparkext.buildSide.maxBytes, filter the build side, put the hint on the other side, or set"
-            " spark.sparkext.mode=off to use Spark's own join. A DataFrame keeps the plan of its first run:"
-            " make it anew": "A `BuildSideTooLargeException`.",
             "the build side of the join on … was cancelled": (
                 "Because another build side of the pipeline failed; that error is the one to read."
             ),
@@ -304,6 +323,7 @@ GROUPS = (
 
 OTHER_TEXTS = {
     "AsOf.scala": {"Spark's own as-of join instead of a pipelined one: …"},
+    "AheadBuilder.scala": {"build side of the join on …"},
     "BuildSidePublisher.scala": {"build side of the join on …"},
     "ChainLayout.scala": {"… … …", "… as of … ~ …"},
     "ColumnarParts.scala": {"columns of a build side"},
@@ -315,11 +335,18 @@ OTHER_TEXTS = {
     "PipelineMetrics.scala": None,
     "PipelineRuns.scala": {"… …"},
     "PipelinedJoinExec.scala": {
-        "…, …, algorithm …, build side: child …, scan: …",
+        ", built ahead as it may take more",
+        "…, …, algorithm …, build side: child … of … bytes at most…, scan: …",
         "… from Spark (…)",
-        "… … scan=……",
+        "fell back to Spark's own joins: …",
+        "as a pipeline, or by Spark's own joins if a build side turns out not to fit",
+        "… … scan=………",
         "Join …: …",
+        "Spark's own joins run instead of a pipelined one: …. …",
+        "To run the pipeline raise spark.sparkext.buildSide.maxBytes, filter the build side, or put the hint on the"
+        " other side",
     },
+    "RuntimeFallback.scala": {"… of child … of the pipeline", "Child … of the pipeline", "no columns chosen: …"},
     "PipelinedJoinStrategy.scala": {"Spark's own join instead of a pipelined one: …; at …"},
     "RowInPlace.scala": {"rows of a batch do not change", "there are no more rows"},
     "PythonBatches.scala": {

@@ -81,30 +81,6 @@ def assert_freed(spark: SparkSession, before: set[str]) -> None:
 # --- build sides ---
 
 
-@pytest.mark.parametrize("adaptive", [True, False])
-def test_a_build_side_over_the_limit(spark: SparkSession, adaptive: bool) -> None:
-    before = build_files(spark)
-    with configured(
-        spark, spark_sql_adaptive_enabled=str(adaptive).lower(), **{"spark_sparkext_buildSide_maxBytes": "10k"}
-    ):
-        frame = joined(spark, build=spark.range(0, 9999, 1, 4).selectExpr("id AS dk", "uuid() AS name"))
-        assert_pipelined(frame, 1)
-        with pytest.raises(Exception) as refused:
-            frame.collect()
-    told = str(refused.value)
-    for part in (
-        "the build side of the join on k = dk does not fit",
-        " rows take ",
-        "the limit is 10240",
-        ".maxBytes",
-        "make it anew",
-    ):
-        assert part in told, told
-    del frame, refused
-    assert_freed(spark, before)
-    assert_usable(spark)
-
-
 def test_an_error_in_the_build_sides_query(spark: SparkSession) -> None:
     broken = spark.range(4).selectExpr("id AS dk", "if(id = 3, raise_error('no such luck'), 'x') AS name")
     frame = joined(spark, build=broken)

@@ -486,14 +486,6 @@ def test_long_and_deep_filters(spark: SparkSession, folder: Path) -> None:
     assert_like_spark(spark, lambda: joined(spark, probe.where(deep), folder))
 
 
-def test_too_large_a_build_side_is_refused(spark: SparkSession, folder: Path) -> None:
-    probe = spark.read.parquet(str(folder / "facts"))
-    build = spark.read.parquet(str(folder / "facts")).withColumnRenamed("k", "dk")
-    df = probe.join(build.hint("pipelined_join", "maxBytes=1k"), F.expr("k = dk"))
-    with pytest.raises(PySparkException, match=r"the build side does not fit: its first .* rows"):
-        df.collect()
-
-
 @pytest.mark.parametrize("side", ["probe", "build"])
 def test_a_file_that_is_gone_is_an_error_as_sparks(
     spark: SparkSession, folder: Path, tmp_path: Path, side: str

@@ -35,6 +35,16 @@ case class PublishedBuildSide(broadcast: Broadcast[PythonBroadcast], rows: Long,
   }
 }
 
+/** What has to be done for a build side before any task of the join begins. */
+trait BuildSidePreparation {
+
+  /** What tasks have to be told of, if anything. Raises a [[BuildSideTooLargeException]] where the build side does not fit. */
+  def prepare(): Option[PublishedBuildSide]
+
+  /** Called where nobody needs the build side any more. */
+  def cancel(): Unit
+}
+
 /** Runs a build side as an ordinary Spark job whose results stream, partition by partition, to a file on the driver.
   *
   * `columns`: what `child` gives out without making rows of it, where it does.
@@ -48,20 +58,21 @@ class BuildSidePublisher(
     label: String,
     maxBytes: Long,
     timeZone: String,
-    ordered: Boolean) {
+    ordered: Boolean)
+    extends BuildSidePreparation {
   import BuildSidePublisher._
 
   private val tag = s"sparkext-build-${UUID.randomUUID()}"
   @volatile private var cancelled = false
 
-  /** Called where nobody needs the build side any more. */
-  def cancel(): Unit = {
+  override def cancel(): Unit = {
     cancelled = true
     context.cancelJobsWithTag(tag)
   }
 
-  /** Raises a [[BuildSideTooLargeException]] where the rows are too many for their limit, for the driver or for its disk. */
-  def publish(): PublishedBuildSide = try published() catch { case failure: Throwable => throw explained(failure) }
+  override def prepare(): Option[PublishedBuildSide] =
+    try Some(published())
+    catch { case failure: Throwable => throw explained(failure) }
 
   private def published(): PublishedBuildSide = {
     val file = new File(folder(context), UUID.randomUUID().toString)

@@ -1,8 +1,10 @@
 package org.apache.spark.sql.sparkext
 
+import java.util.Locale
 import java.util.concurrent.{Callable, ExecutionException, Executors, ThreadFactory}
 
 import scala.jdk.CollectionConverters._
+import scala.jdk.OptionConverters._
 import scala.util.{Try, Using}
 import scala.util.control.NonFatal
 
@@ -30,6 +32,7 @@ object ParquetFiles {
   private val Readers = 16
   private val KeptFooters = 4096L
   private val Counted = 256
+  private val LongText = 256L
   private val ExistsDefault = "EXISTS_DEFAULT"
 
   /** Whether the relation is one of plain Parquet files, read with no option that changes what they hold. */
@@ -69,6 +72,14 @@ object ParquetFiles {
       val bytes = math.max(1L, counted.map(_.size).sum).toDouble
       read(counted, relation).toOption.map(_.map(_.rows).sum * math.max(1.0, files.map(_.size).sum / bytes))
     }
+
+  /** How many rows these files hold, and bytes the values of each column of texts in them; None where files do not say. */
+  def held(relation: HadoopFsRelation, columns: Seq[String], partitions: Seq[FilePartition]): Option[(Long, Map[String, Long])] = {
+    val whole = partitions.flatMap(_.files).filter(_.start == 0L)
+    read(whole.map(file => Listed(file.toPath, file.modificationTime, file.fileSize)), relation).toOption.map { footers =>
+      footers.map(_.rows).sum -> columns.map(column => column -> footers.map(_.texts.getOrElse(lower(column), 0L)).sum).toMap
+    }
+  }
 
   /** Whether the rows of each file come in the order of a column, as far as the bounds of its row groups tell. */
   def isOrdered(relation: HadoopFsRelation, column: String): Boolean =
@@ -169,8 +180,10 @@ object ParquetFiles {
   /** A file as it was when it was listed. */
   private case class Listed(path: Path, modified: Long, size: Long)
 
-  /** What a file says of itself, how many rows it has, and which columns its row groups are in the order of. */
-  private case class Footer(meta: FileMetaData, rows: Long, ordered: Set[String])
+  /** What a file says of itself, how many rows it has, which columns its row groups are in the order of, and how many bytes the
+    * values of columns of texts take, by their names in small letters.
+    */
+  private case class Footer(meta: FileMetaData, rows: Long, ordered: Set[String], texts: Map[String, Long])
 
   private val footers = CacheBuilder.newBuilder().maximumSize(KeptFooters).build[Listed, Footer]()
 
@@ -205,8 +218,19 @@ object ParquetFiles {
 
   private def footer(file: Listed, hadoop: Configuration): Footer =
     Using.resource(ParquetFileReader.open(HadoopInputFile.fromPath(file.path, hadoop))) { reader =>
-      Footer(reader.getFooter.getFileMetaData, reader.getRecordCount, ordered(reader.getRowGroups.asScala.toSeq))
+      val rowGroups = reader.getRowGroups.asScala.toSeq
+      Footer(reader.getFooter.getFileMetaData, reader.getRecordCount, ordered(rowGroups), texts(rowGroups))
     }
+
+  /** Where a writer has not said how many bytes the values take (those of dictionaries take less room), they are taken for long. */
+  private def texts(rowGroups: Seq[BlockMetaData]): Map[String, Long] =
+    rowGroups.flatMap(_.getColumns.asScala).filter(_.getPrimitiveType.getPrimitiveTypeName == PrimitiveTypeName.BINARY)
+      .groupMapReduce(chunk => lower(chunk.getPath.toDotString)) { chunk =>
+        val told = Option(chunk.getSizeStatistics).filter(_.isValid).flatMap(sizes => sizes.getUnencodedByteArrayDataBytes.toScala)
+        told.map(_.longValue).getOrElse(math.max(chunk.getTotalUncompressedSize, chunk.getValueCount * LongText))
+      }(_ + _)
+
+  private def lower(name: String): String = name.toLowerCase(Locale.ROOT)
 
   /** The integer columns of which every row group begins where the one before it ends, or later. */
   private def ordered(rowGroups: Seq[BlockMetaData]): Set[String] =

@@ -2,6 +2,7 @@ package org.apache.spark.sql.sparkext
 
 import java.util.UUID
 
+import org.json4s.JsonAST.JValue
 import org.json4s.jackson.JsonMethods.{compact, render}
 
 import org.apache.spark.{InterruptibleIterator, TaskContext}
@@ -95,20 +96,51 @@ case class PipelinedJoinExec(
     case (build, _) => Guarded.either("columns")(ColumnarInput.of(build))
   }
 
-  /** Those build sides that run in the JVM. */
+  /** Whether workers may find that a build side which they read does not fit. */
+  @transient private lazy val mayNotFit: Seq[Boolean] = builds.indices.map { number =>
+    buildScans(number).exists(scan => AheadBuilder.mostBytes(builds(number), scan).forall(_ > joins(number).maxBuildBytes))
+  }
+
+  /** Those build sides that run in the JVM, and those read by workers that may not fit. */
   @transient private lazy val publications: Publications = new Publications(
     session,
-    buildScans.zipWithIndex.collect { case (Left(_), number) =>
-      number -> new BuildSidePublisher(
-        sparkContext,
-        builds(number),
-        buildColumns(number).toOption,
-        PipelinedJoinExec.sentColumns(builds(number).output),
-        joins(number).label,
-        joins(number).maxBuildBytes,
-        conf.sessionLocalTimeZone,
-        ordered = joins(number).asOf.isDefined)
+    buildScans.zipWithIndex.collect {
+      case (Left(_), number) => number -> new BuildSidePublisher(
+          sparkContext,
+          builds(number),
+          buildColumns(number).toOption,
+          PipelinedJoinExec.sentColumns(builds(number).output),
+          joins(number).label,
+          joins(number).maxBuildBytes,
+          conf.sessionLocalTimeZone,
+          ordered = joins(number).asOf.isDefined)
+      case (Right(scan), number) if mayNotFit(number) => number -> builtAhead(scan, number)
     }.toMap)
+
+  private def builtAhead(scan: FusedScan, number: Int): AheadBuilder = {
+    val command = WorkOrder.ahead(
+      spec,
+      settings.forWorkers,
+      AheadBuilder.Answer,
+      number,
+      WorkOrder.read(scan, joins(number).maxBuildBytes),
+      tasksSharing)
+    new AheadBuilder(
+      sparkContext,
+      inPython(command, Nil),
+      SparkShim.pythonRunnerConf(conf),
+      conf.sessionLocalTimeZone,
+      joins(number).label)
+  }
+
+  private def spec: JValue = WorkOrder.spec(joins, origins, probe.output.length, parts.map(_.owner))
+
+  private def inPython(command: Array[Byte], sides: Seq[PublishedBuildSide]): ChainedPythonFunctions =
+    WorkerPython.found match {
+      case Right(python) =>
+        ChainedPythonFunctions(Seq(SparkShim.pythonFunction(command, python, sides.map(_.broadcast), sparkContext)))
+      case Left(problem) => throw new IllegalStateException(s"no Python to run the pipelined join: $problem")
+    }
 
   override protected def doPrepare(): Unit = publications
 
@@ -143,10 +175,6 @@ case class PipelinedJoinExec(
 
   private def batches(sides: Map[Int, PublishedBuildSide]): RDD[ColumnarBatch] = {
     report(sides.values)
-    val python = WorkerPython.found match {
-      case Right(python) => python
-      case Left(problem) => throw new IllegalStateException(s"no Python to run the pipelined join: $problem")
-    }
     // PySpark makes an object of each row that has no column, which takes longer than any join.
     val result = if (output.isEmpty) PipelinedJoinExec.sent(Seq(ByteType)) else PipelinedJoinExec.sentColumns(output)
     val reports = new TaskReports(
@@ -155,7 +183,7 @@ case class PipelinedJoinExec(
       metrics,
       PipelineRuns.begin(this, sparkContext))
     val command = WorkOrder.command(
-      WorkOrder.spec(joins, origins, probe.output.length, parts.map(_.owner)),
+      spec,
       settings.forWorkers,
       result,
       probeScan.toOption,
@@ -165,8 +193,7 @@ case class PipelinedJoinExec(
       },
       reports.run,
       tasksSharing)
-    val function = ChainedPythonFunctions(
-      Seq(SparkShim.pythonFunction(command, python, sides.values.map(_.broadcast).toSeq, sparkContext)))
+    val function = inPython(command, sides.values.toSeq)
     // The rows of a batch are sent as one struct column, and come back as one.
     val sent = StructType(
       Seq(StructField("row", probeScan.fold(_ => PipelinedJoinExec.sent(parts.map(_ => IntegerType).toSeq ++ probe.output.map(_.dataType)), _ => PipelinedJoinExec.Splits))))
@@ -241,7 +268,8 @@ case class PipelinedJoinExec(
 
   private def described(number: Int): String = {
     val join = joins(number)
-    s"${join.kind}, ${join.label}, algorithm ${join.algorithm}, build side: child ${number + 2} of ${join.maxBuildBytes} bytes at most, scan: ${scanned(buildScans(number), buildColumns(number))}"
+    val ahead = if (mayNotFit(number)) ", built ahead as it may take more" else ""
+    s"${join.kind}, ${join.label}, algorithm ${join.algorithm}, build side: child ${number + 2} of ${join.maxBuildBytes} bytes at most$ahead, scan: ${scanned(buildScans(number), buildColumns(number))}"
   }
 
   private def scanned(scan: Either[String, FusedScan], columns: Either[String, ColumnarInput]): String =

@@ -11,17 +11,17 @@ case class TooLarge(reason: String, sizes: Map[Int, Long])
 /** The build sides of an operator, by the numbers of their joins, on their way to where workers find them: side by side, and all
   * or none.
   */
-class Publications(session: SparkSession, publishers: Map[Int, BuildSidePublisher]) {
+class Publications(session: SparkSession, preparations: Map[Int, BuildSidePreparation]) {
 
   /** What made the other build sides stop as well, and of which join it was. */
   private val firstFailure = new AtomicReference[(Int, Throwable)]
-  private val failed = new CompletableFuture[PublishedBuildSide]
+  private val failed = new CompletableFuture[Option[PublishedBuildSide]]
   private val released = new AtomicBoolean
 
-  private val published: Map[Int, CompletableFuture[PublishedBuildSide]] = publishers.map { case (number, publisher) =>
-    number -> SparkShim.inThread(session, BuildSidePublisher.threads)(publisher.publish()).whenComplete { (_, failure) =>
+  private val published: Map[Int, CompletableFuture[Option[PublishedBuildSide]]] = preparations.map { case (number, preparation) =>
+    number -> SparkShim.inThread(session, BuildSidePublisher.threads)(preparation.prepare()).whenComplete { (_, failure) =>
       if (failure != null && firstFailure.compareAndSet(null, number -> failure)) {
-        publishers.values.foreach(_.cancel())
+        preparations.values.foreach(_.cancel())
         failed.completeExceptionally(failure)
       }
     }
@@ -31,7 +31,7 @@ class Publications(session: SparkSession, publishers: Map[Int, BuildSidePublishe
   def awaited(): Either[TooLarge, Map[Int, PublishedBuildSide]] =
     try {
       CompletableFuture.anyOf(CompletableFuture.allOf(published.values.toSeq: _*), failed).get()
-      Right(published.map { case (number, side) => number -> side.get() })
+      Right(published.flatMap { case (number, side) => side.get().map(number -> _) })
     } catch {
       case _: ExecutionException =>
         val (number, failure) = firstFailure.get
@@ -40,7 +40,7 @@ class Publications(session: SparkSession, publishers: Map[Int, BuildSidePublishe
           case other => Left(unlessFailed(number, other))
         }
       case interrupted: InterruptedException =>
-        publishers.values.foreach(_.cancel())
+        preparations.values.foreach(_.cancel())
         throw interrupted
     }
 
@@ -48,13 +48,13 @@ class Publications(session: SparkSession, publishers: Map[Int, BuildSidePublishe
     case tooLarge: BuildSideTooLargeException =>
       release()
       val others = published.filter { case (_, side) => side.isDone && !side.isCompletedExceptionally }
-      TooLarge(tooLarge.getMessage, others.map { case (other, side) => other -> side.get().bytes } + (number -> tooLarge.bytes))
+      TooLarge(tooLarge.getMessage, others.flatMap { case (other, side) => side.get().map(other -> _.bytes) } + (number -> tooLarge.bytes))
     case other => throw other
   }
 
   /** Let go of what is there, and of what comes all the same. */
   private def release(): Unit =
     if (released.compareAndSet(false, true)) {
-      published.values.foreach(_.whenComplete { (side, _) => if (side != null) side.release() })
+      published.values.foreach(_.whenComplete { (side, _) => Option(side).flatten.foreach(_.release()) })
     }
 }

@@ -59,16 +59,31 @@ object WorkOrder {
       builds: Seq[JValue],
       run: String,
       tasksSharing: Option[Int]): Array[Byte] = {
-    val order = ("package" -> Settings.PackageVersion) ~
+    val order = common(spec, settings, output, tasksSharing) ~
+      ("scan" -> scan.map(scanned)) ~
+      ("builds" -> builds) ~
+      ("run" -> run)
+    pickledCall("sparkext.extension", "make", compact(render(order)))
+  }
+
+  /** The same of `sparkext.extension.build(order)`, which builds the index of one join ahead. */
+  def ahead(
+      spec: JValue,
+      settings: Map[String, String],
+      output: StructType,
+      number: Int,
+      build: JValue,
+      tasksSharing: Option[Int]): Array[Byte] = {
+    val order = common(spec, settings, output, tasksSharing) ~ ("number" -> number) ~ ("build" -> build)
+    pickledCall("sparkext.extension", "build", compact(render(order)))
+  }
+
+  private def common(spec: JValue, settings: Map[String, String], output: StructType, tasksSharing: Option[Int]): JObject =
+    ("package" -> Settings.PackageVersion) ~
       ("spec" -> spec) ~
       ("settings" -> settings.toSeq.sorted.map { case (key, value) => JField(key, JString(value)) }.toList.asObject) ~
       ("output" -> parse(output.json)) ~
-      ("scan" -> scan.map(scanned)) ~
-      ("builds" -> builds) ~
-      ("run" -> run) ~
       ("tasks_sharing" -> tasksSharing)
-    pickledCall("sparkext.extension", "make", compact(render(order)))
-  }
 
   /** A build side in the local file of a broadcast. */
   def broadcast(side: PublishedBuildSide, schema: StructType): JValue =

@@ -1,0 +1,96 @@
+package org.apache.spark.sql.sparkext
+
+import java.util.UUID
+
+import org.apache.spark.{SparkContext, SparkException, TaskContext}
+import org.apache.spark.api.python.ChainedPythonFunctions
+import org.apache.spark.rdd.RDD
+import org.apache.spark.sql.catalyst.InternalRow
+import org.apache.spark.sql.execution.{FileSourceScanExec, SparkPlan}
+import org.apache.spark.sql.types._
+import org.apache.spark.unsafe.types.UTF8String
+
+/** Has a worker read and index a build side before any task of the join needs it: once a task has found that it does not fit,
+  * it is too late for anything but an error.
+  *
+  * Asked of build sides alone that may not fit, by what their files say. The index is not built twice: it stays on its node.
+  */
+class AheadBuilder(
+    context: SparkContext,
+    function: ChainedPythonFunctions,
+    runnerConf: Map[String, String],
+    timeZone: String,
+    label: String)
+    extends BuildSidePreparation {
+  import AheadBuilder._
+
+  private val tag = s"sparkext-build-${UUID.randomUUID()}"
+
+  @volatile private var cancelled = false
+
+  override def cancel(): Unit = {
+    cancelled = true
+    context.cancelJobsWithTag(tag)
+  }
+
+  override def prepare(): Option[PublishedBuildSide] = {
+    context.addJobTag(tag)
+    context.setJobDescription(s"build side of the join on $label")
+    try {
+      if (cancelled) throw new SparkException(s"the build side of the join on $label was cancelled")
+      answers.collect().find(_.nonEmpty).foreach { problem =>
+        throw new BuildSideTooLargeException(s"the build side of the join on $label cannot be used: $problem", 0)
+      }
+      None
+    } finally context.removeJobTag(tag)
+  }
+
+  /** What one task says, in one worker. */
+  private def answers: RDD[String] = {
+    val (run, conf, zone) = (function, runnerConf, timeZone)
+    val metrics = SparkShim.pythonMetrics(context)
+    val artifacts = SparkShim.artifacts
+    context.parallelize(Seq(0), 1).mapPartitionsWithIndexInternal { (partition, _) =>
+      val task = TaskContext.get()
+      val asked = Iterator.single(InternalRow(InternalRow(UTF8String.EMPTY_UTF8)))
+      val runner = new PythonRunner(run, Asked, zone, conf, metrics, artifacts) with RowArrowInput
+      new PythonBatches(runner.compute(Iterator.single(asked), partition, task), Answer)
+        .flatMap(batch => (0 until batch.numRows).map(batch.column(0).getUTF8String(_).toString))
+    }
+  }
+}
+
+object AheadBuilder {
+
+  /** What a worker is given, to answer at all, and what it answers with. */
+  private val Asked = StructType(Seq(StructField("row", PipelinedJoinExec.sent(Seq(StringType)))))
+  val Answer: StructType = PipelinedJoinExec.sent(Seq(StringType))
+
+  /** The most that a build side can take as Arrow columns, before any filter; None where files do not say. */
+  def mostBytes(plan: SparkPlan, scan: FusedScan): Option[BigInt] =
+    plan.collectFirst { case files: FileSourceScanExec => files.relation }.flatMap { relation =>
+      val (partitioned, stored) = scan.columns.take(scan.outputs).partition(_.partition.isDefined)
+      val texts = stored.filter(column => isText(column.dataType)).map(_.attribute.name)
+      ParquetFiles.held(relation, texts, scan.partitions).map { case (rows, bytes) =>
+        val values = partitioned.filter(column => isText(column.dataType)).flatMap(_.partition).map(longest(scan, _)).sum
+        val fixed = scan.columns.take(scan.outputs).map(column => width(column.dataType)).sum
+        BigInt(rows) * (fixed + values) + bytes.values.map(BigInt(_)).sum
+      }
+    }
+
+  private def longest(scan: FusedScan, column: Int): Long =
+    scan.partitions.flatMap(_.files).map(_.partitionValues).filterNot(_.isNullAt(column))
+      .map(_.getUTF8String(column).numBytes.toLong).maxOption.getOrElse(0L)
+
+  private def isText(dataType: DataType): Boolean = dataType match {
+    case _: StringType | BinaryType => true
+    case _ => false
+  }
+
+  /** Bytes a value, and one for whether it is there: of texts, of where they end. */
+  private def width(dataType: DataType): Long = 1 + (dataType match {
+    case _: DecimalType => 16
+    case other if isText(other) => 8
+    case other => other.defaultSize
+  })
+}
