@@ -132,7 +132,7 @@ CHAINS = {
         None,
     ),
     "a condition goes on after a null": (
-        f"SELECT {HINT} a.id FROM a JOIN b ON a.k = b.k AND nullif(a.k, b.k) > 5 AND a.id / b.z > 1",
+        f"SELECT {HINT} a.id FROM a JOIN b ON a.k = b.k AND if(b.lo >= 0, a.x, b.lo) > 1000 AND a.id / b.z > 1",
         [1],
         BY_ZERO,
     ),
@@ -201,27 +201,25 @@ def test_what_is_declined(spark: SparkSession) -> None:
 
 FAILURES = {
     "a.t + b.t": ({"t": (127, 1)}, "BINARY_ARITHMETIC_OVERFLOW"),
-    "a.l * b.l": ({"l": (2**62, 2)}, OVERFLOW),
     "-a.t": ({"t": (-128, 1)}, OVERFLOW),
-    "a.t % b.t": ({"t": (5, 0)}, "REMAINDER_BY_ZERO"),
-    "a.x / b.x": ({"x": (5.0, 0.0)}, BY_ZERO),
     "(a.i + b.i) % b.l": ({"i": (MOST, 1), "l": (1, 0)}, OVERFLOW),
-    "a.p % b.l + (a.i + b.i)": ({"i": (MOST, 1), "l": (1, 0)}, "REMAINDER_BY_ZERO"),
+    "a.x % b.l + (a.i + b.i)": ({"i": (MOST, 1), "l": (1, 0)}, "REMAINDER_BY_ZERO"),
 }
 
 
 def test_every_error(spark: SparkSession) -> None:
-    """One formula for all of them, of which a row takes one branch: it is compiled once."""
-    types = {"t": pa.int8(), "s": pa.int16(), "i": pa.int32(), "l": pa.int64(), "x": pa.float64(), "p": pa.int64()}
+    """With the values, the function that would not fail, and the part of the query; of a pair, the first one.
+
+    One formula has them all, and a row takes one branch: it is compiled once.
+    """
+    types = {"t": pa.int8(), "i": pa.int32(), "l": pa.int64(), "x": pa.float64()}
     branches = " ".join(f"WHEN {number} THEN {text} > 0" for number, text in enumerate(FAILURES))
-    text = f"CASE a.id WHEN -1 THEN a.d > b.d {branches} END"
     for number, (values, expected) in enumerate(FAILURES.values()):
         for side, name in enumerate(("c", "e")):
             columns = {key: pa.array([values.get(key, (3, 3))[side]], kind) for key, kind in types.items()}
-            dates = {"d": pa.array([None], pa.date32())}
-            frame(spark, 1, id=[number], **columns, **dates).createOrReplaceTempView(name)
-        query = f"SELECT {HINT.replace('b', 'e')} a.id FROM c a JOIN e b ON {text}".replace("(e)", "(b)")
-        assert condition(assert_same_outcome(spark, query, 1)) == expected, text
+            frame(spark, 1, id=[number], **columns).createOrReplaceTempView(name)
+        query = f"SELECT {HINT} a.id FROM c a JOIN e b ON CASE a.id WHEN -1 THEN a.l > b.l {branches} END"
+        assert condition(assert_same_outcome(spark, query, 1)) == expected
 
 
 # Every operator for every type: what workers would make of a pair, beside what Spark makes of it.

@@ -179,11 +179,11 @@ object ChainLayout {
       case _ => false
     }
 
-    /** With its columns as the join has them: those of an outer side may be null. */
+    /** With its columns as the join has them: those of an outer side may be null, and others not. */
     private def pairCondition(formula: Expression, stage: JoinStage): PairCondition =
       PairCondition(
         formula,
-        (stage.probe.output ++ stage.build.output).filter(formula.references.contains).map { column =>
+        (Failing.arriving(stage.probe) ++ Failing.arriving(stage.build)).filter(formula.references.contains).map { column =>
           column -> place(chain.source(column))
         })
 

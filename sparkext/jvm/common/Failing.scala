@@ -111,9 +111,14 @@ private object Failing {
     }.headOption
   }
 
-  /** As the two sides have it: conditions are older than the filters on null that the optimizer adds. */
   private def isNullable(condition: Expression, sides: Sides): Boolean = {
-    val columns = AttributeMap(Seq(sides.probe, sides.build).flatMap((_: LogicalPlan).output).map(column => column -> column))
+    val columns = AttributeMap(Seq(sides.probe, sides.build).flatMap(arriving).map(column => column -> column))
     condition.transform { case column: Attribute => columns.getOrElse(column, column) }.nullable
+  }
+
+  /** The columns of a plan as its rows have them: not null where a filter has seen to that. */
+  def arriving(plan: LogicalPlan): Seq[Attribute] = {
+    val present = AttributeSet(plan.constraints.collect { case IsNotNull(column: Attribute) => column })
+    plan.output.map(column => if (present.contains(column)) column.withNullability(false) else column)
   }
 }
