@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import sys
+import sysconfig
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -315,7 +316,9 @@ def test_a_python_that_does_not_end(spark: SparkSession, tmp_path: Path, lines: 
 
 def test_an_environment_that_is_not_activated(tmp_path: Path) -> None:
     """`/path/to/venv/bin/python job.py`: functions run as without the extension, in the `python3` of the path."""
-    script(tmp_path / "python3", f'WHICH_PYTHON=another exec "{sys.executable}" -S "$@"')
+    # It finds packages that were copied there, and not this one, to which a link leads.
+    path = f'PYTHONPATH="$PYTHONPATH:{sysconfig.get_path("platlib")}"'
+    script(tmp_path / "python3", f'{path} WHICH_PYTHON=another exec "{sys.executable}" -S "$@"')
     environment = {key: value for key, value in os.environ.items() if not key.startswith(("PYSPARK_", "PYTHONPATH"))}
     environment["PATH"] = os.pathsep.join([str(tmp_path), environment["PATH"]])
     ran = subprocess.run(

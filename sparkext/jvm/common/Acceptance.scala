@@ -1,6 +1,6 @@
 package org.apache.spark.sql.sparkext
 
-import org.apache.spark.{SparkContext, SparkEnv}
+import org.apache.spark.SparkContext
 import org.apache.spark.internal.config.{EXECUTOR_CORES, IO_ENCRYPTION_ENABLED}
 import org.apache.spark.internal.config.Python.PYSPARK_EXECUTOR_MEMORY
 import org.apache.spark.sql.catalyst.expressions.DynamicPruning
@@ -66,7 +66,7 @@ object Acceptance {
 
   /** What Spark lets each worker take, libraries and mapped files included: its part of what the executor's may. */
   private def addressSpace: Option[Long] = {
-    val conf = SparkEnv.get.conf
+    val conf = WorkerPython.applications
     conf.get(PYSPARK_EXECUTOR_MEMORY).map(mebibytes => (mebibytes << 20) / conf.get(EXECUTOR_CORES))
   }
 

@@ -7,7 +7,7 @@ import java.util.concurrent.TimeUnit.MILLISECONDS
 
 import scala.util.Try
 
-import org.apache.spark.SparkEnv
+import org.apache.spark.{SparkConf, SparkEnv}
 import org.apache.spark.api.python.PythonUtils
 import org.apache.spark.sql.internal.SQLConf
 
@@ -34,9 +34,12 @@ object WorkerPython {
   /** Have Spark refuse to set the key in a session that runs, as it does for static settings of its own. */
   def refuseAtRunTime(): Unit = SQLConf.registerStaticConfigKey(Key)
 
+  /** The application's settings: not what a session has set since. None where it has ended, which plans may outlive. */
+  private[sparkext] def applications: SparkConf = Option(SparkEnv.get).map(_.conf).getOrElse(new SparkConf(false))
+
   /** The application's Python, or what is wrong with it. Asked once; what is wrong may be mended, and is asked again. */
   def found: Either[String, WorkerPython] = {
-    val conf = SparkEnv.get.conf
+    val conf = applications
     // The second is what Spark's own runner would prefer. What a session sets it to is for the session's functions.
     val named = Seq(Key, "spark.sql.execution.pyspark.python", "spark.pyspark.python").map(conf.getOption)
     val executable = (named :+ sys.env.get("PYSPARK_PYTHON")).flatten.find(_.trim.nonEmpty).getOrElse("python3").trim

@@ -13,16 +13,19 @@ import sparkext
 
 def main() -> None:
     builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
+    builder = builder.config("spark.ui.showConsoleProgress", "false")
     builder = builder.config("spark.driver.host", "127.0.0.1").config("spark.driver.bindAddress", "127.0.0.1")
     spark = sparkext.configure(builder).getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")
     assert "PYSPARK_PYTHON" not in os.environ
 
-    def which(_: object) -> str:
-        return os.environ.get("WHICH_PYTHON", "the driver's")
+    def which(_):  # type: ignore[no-untyped-def]
+        from importlib.util import find_spec
 
-    assert spark.sparkContext.parallelize([0], 1).map(which).collect() == ["another"]
-    assert spark.range(1).select(F.udf(which, "string")("id")).first()[0] == "another"
+        return f"{os.environ.get('WHICH_PYTHON', 'this one')}, {find_spec('sparkext') and 'with sparkext'}"
+
+    assert spark.sparkContext.parallelize([0], 1).map(which).collect() == ["another, None"]
+    assert spark.range(1).select(F.udf(which, "string")("id")).first()[0] == "another, None"
     joined = spark.range(9).join(spark.range(4).hint("pipelined_join"), "id")
     assert sorted(row.id for row in joined.collect()) == [0, 1, 2, 3]
     assert sparkext.declined(joined) == []
