@@ -29,7 +29,6 @@ _SCAN = re.compile(r"\] scan=(fused|(?:columns|rows) from Spark \([^()]*)")
 _PLAIN = {
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-    "spark.sql.timeType.enabled": "true",
 }
 # Python has no value for these, or one whose text depends on the order that it was made in.
 _AS_TEXT = ("months", "variant")
@@ -73,7 +72,9 @@ class Runner:
         PySparkLogger.getLogger("SQLQueryContextLogger").disabled = True  # or each query that fails is pages of text
         self._sessions = [spark.newSession(), spark.newSession()]
         for session, settings in zip(self._sessions, (OURS, OWN), strict=True):
-            _configure(session, settings)
+            for key, value in {**settings, "spark.sql.timeType.enabled": "true"}.items():
+                session.conf.set(key, value)
+        self._settings: dict[str, str] = {}
         self._folder = folder
         self._universe: Universe | None = None
         self._threads = ThreadPoolExecutor(2)
@@ -83,8 +84,9 @@ class Runner:
         if case.universe is not self._universe:
             self._clear()
             self._make(case.universe)
+        self._configure(case.settings)
         sql = case_sql(case).replace(FOLDER, str(self._place))
-        ours, own = self._threads.map(lambda session: _outcome(session, sql, case.settings), self._sessions)
+        ours, own = self._threads.map(lambda session: _outcome(session, sql), self._sessions)
         verdict = Verdict(ours, own)
         verdict.kind, verdict.told = difference(ours, own, isinstance(case.query, Ordered))
         return verdict
@@ -105,13 +107,25 @@ class Runner:
     def _make(self, universe: Universe) -> None:
         # The same paths for all universes: what is kept of files must not be taken for those of others.
         self._place.mkdir(parents=True)
+        self._configure(_PLAIN)
         for session in self._sessions:
-            _configure(session, {**_PLAIN, **universe.settings})
+            for key, value in universe.settings.items():
+                session.conf.set(key, value)
         for table in universe.tables:
             store(self._sessions[1], table, self._place)
             for session in self._sessions:
                 register(session, table, self._place)
         self._universe = universe
+
+    def _configure(self, settings: dict[str, str]) -> None:
+        """Set these in both sessions, and let others that were set before have their defaults again."""
+        for session in self._sessions:
+            for key in self._settings.keys() - settings.keys():
+                session.conf.unset(key)
+            for key, value in settings.items():
+                if self._settings.get(key) != value:
+                    session.conf.set(key, value)
+        self._settings = settings
 
     @property
     def _place(self) -> Path:
@@ -132,16 +146,10 @@ def case_sql(case: Case) -> str:
     return f"SELECT {', '.join(texts)}\nFROM (\n{sql}\n) AS o({', '.join(names)})"
 
 
-def _configure(session: SparkSession, settings: dict[str, str]) -> None:
-    for key, value in settings.items():
-        session.conf.set(key, value)
-
-
-def _outcome(session: SparkSession, sql: str, settings: dict[str, str]) -> Outcome:
+def _outcome(session: SparkSession, sql: str) -> Outcome:
     outcome = Outcome()
     frame = None
     try:
-        _configure(session, settings)
         frame = session.sql(sql)
         outcome.schema = [(f.name, f.dataType.simpleString(), f.nullable) for f in frame.schema]
         rows = frame.collect()
