@@ -54,7 +54,7 @@ class AheadBuilder(
       val task = TaskContext.get()
       val asked = Iterator.single(InternalRow(InternalRow(UTF8String.EMPTY_UTF8)))
       val runner = new PythonRunner(run, Asked, zone, conf, metrics, artifacts) with RowArrowInput
-      new PythonBatches(runner.compute(Iterator.single(asked), partition, task), Answer)
+      new PythonBatches(runner.compute(Iterator.single(asked), partition, task), Answer, Nil)
         .flatMap(batch => (0 until batch.numRows).map(batch.column(0).getUTF8String(_).toString))
     }
   }
