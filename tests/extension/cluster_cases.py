@@ -10,7 +10,14 @@ from pathlib import Path
 
 import psutil
 import pytest
-from extension_checks import QUICK_START, assert_like_spark, assert_pipelined, configured, rows_of
+from extension_checks import (
+    QUICK_START,
+    assert_like_spark,
+    assert_pipelined,
+    configured,
+    open_to_others,
+    rows_of,
+)
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -90,6 +97,15 @@ def test_a_build_side_that_does_not_fit(spark: SparkSession) -> None:
     limited = configured(spark, **{"spark_sparkext_buildSide_maxBytes": 100})
     with limited, pytest.raises(Exception, match=r"build side of the join on \w = d\d does not fit"):
         chain(spark).collect()
+
+
+def test_what_lies_on_disks_is_this_users_alone(spark: SparkSession) -> None:
+    """Whatever the umask, which is 0 here: on the driver and on the executors, while a query lives."""
+    out = chain(spark)
+    out.collect()
+    for folder in (*FOLDERS, Path(os.environ["SPARK_LOCAL_DIRS"])):
+        files, wrong = open_to_others(folder)
+        assert files >= 3 and not wrong, wrong
 
 
 def test_indexes_go_after_their_broadcasts(spark: SparkSession) -> None:

@@ -24,7 +24,7 @@ HERE = Path(__file__).parent
 PYSPARK = Path(pyspark.__file__).parent
 PACKAGE = Path(sparkext.__file__).parent.parent
 WORKERS = 2
-CASES = 9  # so that a case that is not collected any more is noticed
+CASES = 10  # so that a case that is not collected any more is noticed
 
 
 @pytest.mark.timeout(300)
@@ -38,6 +38,7 @@ def test_the_cases_pass_on_a_cluster(tmp_path: Path) -> None:
             capture_output=True,
             text=True,
             timeout=240,
+            umask=0,
             cwd=HERE.parent.parent,
             env=environment(tmp_path / "driver", CLUSTER_MASTER=master, CLUSTER_FOLDERS=os.pathsep.join(local_folders)),
         )
@@ -101,7 +102,7 @@ def daemon(name: str, place: Path, log: Path, *options: str) -> Iterator[None]:
     command += ["--host", "127.0.0.1", "--port", "0", "--webui-port", "0", *options]
     with log.open("wb") as output:
         process = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, env=environment(place)
+            command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, env=environment(place), umask=0
         )
     try:
         yield
