@@ -83,9 +83,10 @@ class PlanAsOfJoins(session: SparkSession) extends Rule[LogicalPlan] with Predic
     if (!plan.containsPattern(AS_OF_JOIN)) plan
     else {
       val settings = new Settings(SQLConf.get)
+      lazy val below = (plan +: plan.subqueriesAll).flatMap(FileFunctions.joinsBelow)
       if (settings.mode == "off") plan
       else plan.transformDownWithSubqueries { case join: AsOfJoin =>
-        planned(join, settings) match {
+        check(!below.exists(_ eq join), FileFunctions.Reason).flatMap(_ => planned(join, settings)) match {
           case Right(ours) => ours
           case Left(reason) =>
             if (settings.mode != "hint" || isHinted(join)) {

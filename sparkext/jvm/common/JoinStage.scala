@@ -60,6 +60,7 @@ object JoinStage extends PredicateHelper {
 
   private def of(join: Join): Either[String, JoinStage] = for {
     _ <- check(!join.isStreaming, "a streaming join")
+    _ <- check(!FileFunctions.isBelow(join), FileFunctions.Reason)
     _ <- check(ExtractSingleColumnNullAwareAntiJoin.unapply(join).isEmpty, "NOT IN, which Spark looks up in a hash table")
     _ <- foreignHint(join.hint).map(hint => s"the query asks for Spark's $hint").toLeft(())
     sides <- Sides.of(join)

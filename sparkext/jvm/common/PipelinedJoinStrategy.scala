@@ -14,6 +14,9 @@ import org.apache.spark.sql.internal.SQLConf
 class PipelinedJoinStrategy(session: SparkSession) extends SparkStrategy with Logging {
 
   override def apply(plan: LogicalPlan): Seq[SparkPlan] = plan match {
+    case ReturnAnswer(whole) => // what every plan begins with, also those that adaptive execution makes anew
+      FileFunctions.mark(whole)
+      Nil
     case Pruned(columns, conditions, join) if conditions.forall(Expressions.deferrable(_).isRight) =>
       unlessOff(settings => pipelined(join, columns, conditions, settings).toSeq)
     case join: PipelinedAsOf => Seq(certain(join, new Settings(SQLConf.get)))
