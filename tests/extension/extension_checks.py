@@ -19,7 +19,7 @@ QUICK_START = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
 _PIPELINE = re.compile(r"PipelinedJoin \[(.*?)\] scan=")
 _SCAN = re.compile(r"PipelinedJoin \[(.*?)\] scan=(fused|(?:rows|columns) from Spark \()(.*)")
-_OURS = re.compile(r"(^|/)sparkext[^/]*(/|$)|\.(build|index|lock|part|report|sorted)$")
+_OURS = re.compile(r"(^|/)sparkext(-[^/]*)?(/|$)|\.(build|index|lock|part|report|sorted)$")
 """What is in folders of this package's, and what workers put beside broadcasts, which are Spark's."""
 
 _SPARK_JOIN = re.compile(
