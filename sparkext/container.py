@@ -16,7 +16,7 @@ import struct
 import zlib
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from io import FileIO
 from pathlib import Path
 from typing import IO, Any
@@ -37,14 +37,19 @@ _ALIGNMENT = 64
 _TRAILER = struct.Struct("<QI8s")
 
 
-FileIdentity = tuple[int, int, int]
-"""What changes when a file is replaced: inode, size in bytes, modification time in nanoseconds."""
+FileIdentity = tuple[int, int, int, int]
+"""What changes when a file is replaced: inode, size in bytes, modification and change time in nanoseconds.
+
+Whoever copies a file may keep all of these but the last, which the system sets. So do links to a file, other rights and
+renaming it: that is another file here, which costs reading it again. Where a file system has no change time of its own,
+a file that keeps the others is taken for the same.
+"""
 
 
-def file_identity(path: Path) -> FileIdentity:
-    """Return the identity of the file that lies there now."""
-    status = path.stat()
-    return status.st_ino, status.st_size, status.st_mtime_ns
+def file_identity(file: Path | int) -> FileIdentity:
+    """Return the identity of the file that lies there now, or of an open one by its descriptor."""
+    status = os.stat(file)  # noqa: PTH116 (descriptors, too)
+    return status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
 
 
 class ContainerWriter:
@@ -198,15 +203,25 @@ def map_file(path: Path) -> pa.Buffer:
 
 @contextmanager
 def atomic_file(path: Path) -> Iterator[IO[bytes]]:
-    """Open a private temporary file beside `path`; rename it to `path` on success, remove it on failure."""
+    """Write a container as a `private_file`, which this process need not check."""
+    with ExitStack() as stack:
+        with private_file(path) as stream:
+            yield stream
+            written = os.dup(stream.fileno())
+            stack.callback(os.close, written)
+        # As it is now that it has its name, and this file, whatever may lie there already.
+        _checked_files.add(path, file_identity(written))
+
+
+@contextmanager
+def private_file(path: Path) -> Iterator[IO[bytes]]:
+    """Open a temporary file beside `path` for this user alone; rename it to `path` on success, remove it on failure."""
     temporary = path.with_name(f"{path.name}.{secrets.token_hex(8)}{TEMPORARY_SUFFIX}")
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
     try:
         with PacedWriter(FileIO(descriptor, "wb")) as stream:
             yield stream
-        identity = file_identity(temporary)
         temporary.replace(path)
-        _checked_files.add(path, identity)
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from sparkext import spark_bridge
 from sparkext.config import Settings, read_settings
 from sparkext.file_stores import Bucket
+from sparkext.parquet_rules import Calendars
 from sparkext.parquet_scan import ParquetScan
 from sparkext.plans.scan import ScanSpec, Split
 from sparkext.reporters import FileReporter
@@ -92,7 +93,14 @@ def _source(build: dict[str, Any], settings: Settings, tasks_sharing: int | None
 def _scan(scan: dict[str, Any], settings: Settings) -> ParquetScan:
     schema = spark_bridge.arrow_schema(_schema(scan["schema"]))
     buckets = tuple(map(Bucket.from_data, scan["buckets"]))
-    return ParquetScan(ScanSpec.from_data(scan["spec"]), schema, settings.morsel_max_rows, buckets=buckets)
+    return ParquetScan(
+        ScanSpec.from_data(scan["spec"]),
+        schema,
+        settings.morsel_max_rows,
+        calendars=Calendars(**scan["calendars"]),
+        planned=True,
+        buckets=buckets,
+    )
 
 
 def _schema(fields: dict[str, Any]) -> StructType:

@@ -59,7 +59,7 @@ class LocalFiles:
     is_remote = False
 
     def identity(self, path: str) -> Identity:
-        """Return inode, size and modification time."""
+        """Return inode, size and times (see `file_identity`)."""
         return file_identity(Path(path))
 
     def source(self, path: str) -> Any:

@@ -12,13 +12,12 @@ from __future__ import annotations
 import contextlib
 import os
 import tempfile
-import time
 from collections.abc import Collection
 from pathlib import Path
 
 from sparkext.container import TEMPORARY_SUFFIX
 from sparkext.index_store import INDEX_SUFFIX
-from sparkext.publication import LOCK_SUFFIX, locked, locked_if_free, private_folder, remove_half_written
+from sparkext.publication import LOCK_SUFFIX, lock_of, locked, locked_if_free, private_folder, remove_half_written
 
 _LOCK = "eviction"
 
@@ -36,9 +35,15 @@ def local_folder() -> Path:
 
 
 def touch(entry: Path) -> None:
-    """Remember that an entry is in use. Its modification time is part of its identity, and stays."""
-    with contextlib.suppress(OSError), entry.open("rb") as opened:
-        os.utime(opened.fileno(), ns=(time.time_ns(), os.fstat(opened.fileno()).st_mtime_ns))
+    """Remember that an entry is in use: by the time of its lock, as its own times are part of its identity."""
+    with contextlib.suppress(OSError):
+        os.utime(lock_of(entry), follow_symlinks=False)
+
+
+def _last_used(entry: Path) -> int:
+    with contextlib.suppress(OSError):
+        return lock_of(entry).lstat().st_mtime_ns
+    return entry.stat().st_mtime_ns
 
 
 def evict(kept: Collection[Path], max_bytes: int) -> None:
@@ -48,8 +53,7 @@ def evict(kept: Collection[Path], max_bytes: int) -> None:
         found = []
         for entry in folder.glob(f"*{INDEX_SUFFIX}"):
             with contextlib.suppress(FileNotFoundError):
-                status = entry.stat()
-                found.append((status.st_atime_ns, entry, status.st_size))
+                found.append((_last_used(entry), entry, entry.stat().st_size))
         total = sum(size for _, _, size in found)
         for _, entry, size in sorted(found):
             if total <= max_bytes:

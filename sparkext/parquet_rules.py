@@ -23,6 +23,7 @@ _PLAIN = {
     "BYTE_ARRAY": pa.binary(),
 }
 _INSTANT, _LOCAL = pa.timestamp("us", tz="UTC"), pa.timestamp("us")
+_DECIMAL_DIGITS, _DECIMAL_BYTES = 38, 16
 _WRITER = b"org.apache.spark.version"
 
 
@@ -58,12 +59,17 @@ def misread(
         )
     if stored != target:
         return f"column {name} is of type {stored} in it, and {target} is declared"
-    if _is_rebased(column, target, metadata.metadata or {}, calendars):
-        return (
-            f"column {name} may be of another calendar: set spark.sql.parquet.datetimeRebaseModeInRead and"
-            " int96RebaseModeInRead to CORRECTED if it is not"
-        )
-    return None
+    return rebased(metadata, name, leaf, target, calendars)
+
+
+def rebased(metadata: Any, name: str, leaf: int, target: pa.DataType, calendars: Calendars) -> str | None:
+    """Say that a column's days may be of another calendar, if they may; None if not. Arguments: see `misread`."""
+    if not _is_rebased(metadata.schema.column(leaf), target, metadata.metadata or {}, calendars):
+        return None
+    return (
+        f"column {name} may be of another calendar: set spark.sql.parquet.datetimeRebaseModeInRead and"
+        " int96RebaseModeInRead to CORRECTED if it is not"
+    )
 
 
 def _stored(column: Any) -> pa.DataType | None:
@@ -77,12 +83,19 @@ def _stored(column: Any) -> pa.DataType | None:
     if kind == "Int":
         return _INTEGERS[logical["bitWidth"]] if logical["isSigned"] else None
     if kind == "Decimal":
-        return pa.decimal128(logical["precision"], logical["scale"]) if logical["precision"] <= 38 else None
+        return pa.decimal128(logical["precision"], logical["scale"]) if _is_plain_decimal(column) else None
     if kind == "Timestamp":
         if logical["timeUnit"] not in ("milliseconds", "microseconds"):
             return None
         return _INSTANT if logical["isAdjustedToUTC"] else _LOCAL
     return {"Date": pa.date32(), "String": pa.string()}.get(kind)
+
+
+def _is_plain_decimal(column: Any) -> bool:
+    """Tell whether Arrow holds all values: of bytes of any length it may not, and Spark fails on some."""
+    if column.physical_type == "BYTE_ARRAY":
+        return False
+    return bool(column.precision <= _DECIMAL_DIGITS and column.length <= _DECIMAL_BYTES)
 
 
 def _is_rebased(column: Any, target: pa.DataType, said: Mapping[bytes, bytes], calendars: Calendars) -> bool:

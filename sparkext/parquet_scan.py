@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import Executor, Future
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from decimal import Decimal
 from functools import lru_cache
@@ -34,7 +34,7 @@ from sparkext.kernels.threads import pool
 from sparkext.memory import process_probe
 from sparkext.metrics import ScanMetrics
 from sparkext.morsels import MAX_MORSEL_BYTES, within_bytes
-from sparkext.parquet_rules import Calendars, misread
+from sparkext.parquet_rules import Calendars, misread, rebased
 from sparkext.plans.scan import ColumnBounds, ScanSpec, Split, grouped, may_hold, may_meet
 from sparkext.plans.spec import PROBE, ColumnRef
 from sparkext.row_set import RowSet
@@ -122,7 +122,8 @@ class ParquetScan:
     """A scan bound to the types of its columns: what Spark declares, in its Arrow types.
 
     `bounds`: rows whose key is outside need not come out. Row sets have at most `max_rows` rows, before any filter.
-    `calendars`: files are to be checked for what Spark reads in another way; None where the planner has done so.
+    `calendars`: files are to be checked for what Spark reads in another way. `planned`: the planner has done so, and
+    only what does not show in their types is checked again, as other files may have come since.
     `buckets`: those that files lie in, unless they are local. `opened` remembers which files have been opened,
     `unchecked` which of them have been read since they were last known to be the same, and `text_bytes` what a value of
     a column of text took at most, on average of what was decoded at a time.
@@ -133,6 +134,7 @@ class ParquetScan:
     max_rows: int
     bounds: Sequence[KeyBounds] = ()
     calendars: Calendars | None = None
+    planned: bool = False
     buckets: tuple[Bucket, ...] = ()
     metrics: ScanMetrics = field(default_factory=ScanMetrics)
     opened: dict[str, Identity] = field(default_factory=dict)
@@ -183,14 +185,7 @@ class ParquetScan:
         """
         while self.unchecked:
             path = self.unchecked.pop()
-            try:
-                now = self.identity(path)
-            except FileReadError as error:
-                if isinstance(error.__cause__, FileNotFoundError):
-                    continue  # nothing has come in its place
-                raise
-            if now != self.opened[path]:
-                raise FileReadError(f"cannot read {path!r}: it was replaced while it was read")
+            _check_same(path, self.opened[path], store_of(path, self.buckets))
 
     def units(self, split: Split) -> Iterator[Unit]:
         """Yield what is to be read of a split: row groups that it owns and that statistics do not rule out."""
@@ -253,8 +248,11 @@ class ParquetScan:
         for number, column in enumerate(self.spec.columns):
             if column.partition is not None:
                 continue
-            target = self.schema.field(number).type
-            problem = misread(file.metadata, file.called(number), column.name, file.leaf(number), target, calendars)
+            target, leaf = self.schema.field(number).type, file.leaf(number)
+            if self.planned:
+                problem = None if leaf is None else rebased(file.metadata, column.name, leaf, target, calendars)
+            else:
+                problem = misread(file.metadata, file.called(number), column.name, leaf, target, calendars)
             if problem is not None:
                 raise SchemaMismatchError(
                     f"workers do not read {file.path!r}: {problem}. Read it with spark.read.parquet"
@@ -425,9 +423,12 @@ class _UnitColumns:
 class _File:
     """A Parquet file: its footer, and where the columns of a scan are in it."""
 
-    def __init__(self, path: str, store: FileStore, names: Sequence[str | None], case_sensitive: bool) -> None:
+    def __init__(
+        self, path: str, identity: Identity, store: FileStore, names: Sequence[str | None], case_sensitive: bool
+    ) -> None:
         self.path = path
-        self._is_remote = store.is_remote
+        self._identity = identity
+        self._store = store
         self._source = store.source(path)
         opened = pq.ParquetFile(self._source)
         self.metadata = opened.metadata
@@ -455,8 +456,8 @@ class _File:
             self._source,
             metadata=self.metadata,
             coerce_int96_timestamp_unit="us",
-            pre_buffer=self._is_remote and not streams,
-            buffer_size=_REQUESTED_BYTES if self._is_remote and streams else 0,
+            pre_buffer=self._store.is_remote and not streams,
+            buffer_size=_REQUESTED_BYTES if self._store.is_remote and streams else 0,
         ).reader
 
     def stream(self, groups: Sequence[int], leaves: Sequence[int], rows: int) -> Iterator[pa.RecordBatch]:
@@ -497,6 +498,17 @@ def _reading(path: str) -> Iterator[None]:
         raise FileReadError.of(path, error) from error
 
 
+def _check_same(path: str, identity: Identity, store: FileStore) -> None:
+    """Make sure that no other file has come in the place of the one that was read.
+
+    Raises:
+        FileReadError: one has.
+    """
+    with _reading(path), suppress(FileNotFoundError):  # then nothing has
+        if store.identity(path) != identity:
+            raise FileReadError(f"cannot read {path!r}: it was replaced while it was read")
+
+
 def _has_room(size: int) -> bool:
     """Tell whether so many bytes, and what they become when they are decoded, are little of the memory there is."""
     headroom = process_probe().headroom()
@@ -505,7 +517,7 @@ def _has_room(size: int) -> bool:
 
 @lru_cache(_OPEN_FILES)
 def _open(path: str, identity: Identity, names: tuple[tuple[str | None, ...], bool], store: FileStore) -> _File:
-    return _File(path, store, *names)
+    return _File(path, identity, store, *names)
 
 
 def _extent(group: Any) -> tuple[int, int]:
@@ -590,6 +602,7 @@ def as_declared(array: pa.Array, target: pa.DataType, path: str) -> pa.Array:
 
     Raises:
         SchemaMismatchError: they are not, as the file has been replaced since.
+        FileReadError: a value is out of the type's range.
     """
     if array.type == target:
         return array
@@ -600,7 +613,8 @@ def as_declared(array: pa.Array, target: pa.DataType, path: str) -> pa.Array:
             array = array.dictionary_decode()
         if pa.types.is_timestamp(array.type) and pa.types.is_timestamp(target):
             # Whether a zone is named is no matter of the values: they count from the epoch in UTC, or are declared so.
-            return array.cast(pa.timestamp("us", tz=array.type.tz)).view(target)
+            with _reading(path):  # values that microseconds do not reach
+                return array.cast(pa.timestamp("us", tz=array.type.tz)).view(target)
         if _is_respelled(array.type, target):
             return array.cast(target)
         problem = "these are other values"

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import pyarrow as pa
 
+from sparkext.container import private_file
 from sparkext.index_cache import local_folder
 from sparkext.metrics import TaskMetrics, last_run
 from sparkext.publication import private_folder
@@ -93,7 +94,8 @@ class SpoolReporter:
         task = metrics.task
         with contextlib.suppress(OSError):
             folder = private_folder(self._path())
-            _write_whole(folder / f"{task.stage}-{task.partition}-{task.attempt}.json", metrics)
+            with private_file(folder / f"{task.stage}-{task.partition}-{task.attempt}.json") as stream:
+                stream.write(metrics.to_json().encode())
 
     def collect(self, session: SparkSession) -> list[TaskMetrics]:
         """Run a job that reads what the nodes have, and keep the last run."""
@@ -125,15 +127,6 @@ class FileReporter:
         context = TaskContext.get()
         if context is None:
             return
-        with contextlib.suppress(OSError):
-            _write_whole(local_folder() / f"{self.run}.{context.taskAttemptId()}.report", metrics)
-
-
-def _write_whole(path: Path, metrics: TaskMetrics) -> None:
-    """Write a file that is there whole or not at all, and nothing else in its place."""
-    part = path.with_suffix(".part")
-    try:
-        part.write_text(metrics.to_json())
-        part.replace(path)
-    finally:
-        part.unlink(missing_ok=True)
+        name = f"{self.run}.{context.taskAttemptId()}.report"
+        with contextlib.suppress(OSError), private_file(local_folder() / name) as stream:
+            stream.write(metrics.to_json().encode())

@@ -63,6 +63,10 @@ GROUPS = (
             ),
             "not a join: …": "Never shown for a join; the planner's word for everything else.",
             "a streaming join": "Build sides must end. Use Spark's own join.",
+            "a function of the file that is read, such as input_file_name(), stands above it": (
+                "It tells of the file that Spark's task reads just then, and above a pipeline none is read. Compute it"
+                " below the join, or use the columns of `_metadata`."
+            ),
             "NOT IN, which Spark looks up in a hash table": (
                 "NOT IN with values that may be null has a meaning of its own. Where there are no nulls, write NOT"
                 " EXISTS or a left anti join."
@@ -243,7 +247,8 @@ GROUPS = (
             "column … is nested": "In this file.",
             "column … is of …": "The file has another type than the table: rewrite it, or cast after reading.",
             "column … is stored as …": (
-                "Unsigned integers, bytes of fixed length, nanoseconds, or a string without its annotation."
+                "Unsigned integers, bytes of fixed length, decimals stored as bytes of any length or of more than 16,"
+                " nanoseconds, or a string without its annotation."
             ),
             "column … is of another calendar": "Dates or timestamps of Spark 2 or Hive that Spark rebases.",
             "a footer cannot be read: …": "With what Parquet said.",

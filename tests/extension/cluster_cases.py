@@ -19,6 +19,7 @@ from extension_checks import (
     assert_like_spark,
     assert_pipelined,
     configured,
+    open_to_others,
     plan_of,
     rows_of,
 )
@@ -111,6 +112,15 @@ def test_a_build_side_that_does_not_fit(spark: SparkSession) -> None:
     assert re.search(
         r"fell back to Spark's own joins: the build side of the join on \w = d\d does not fit", plan_of(out)
     )
+
+
+def test_what_lies_on_disks_is_this_users_alone(spark: SparkSession) -> None:
+    """Whatever the umask, which is 0 here: on the driver and on the executors, while a query lives."""
+    out = chain(spark)
+    out.collect()
+    for folder in (*FOLDERS, Path(os.environ["SPARK_LOCAL_DIRS"])):
+        files, wrong = open_to_others(folder)
+        assert files >= 3 and not wrong, wrong
 
 
 def test_indexes_go_after_their_broadcasts(spark: SparkSession) -> None:

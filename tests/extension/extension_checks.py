@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+import stat
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 
@@ -23,6 +25,10 @@ ENCRYPTED = {
 """How they talk to each other in secret: blocks that are shuffled and broadcast, too."""
 
 _PIPELINE = re.compile(r"PipelinedJoin \[(.*?)\] scan=")
+_SCAN = re.compile(r"PipelinedJoin \[(.*?)\] scan=(fused|(?:rows|columns) from Spark \()(.*)")
+_OURS = re.compile(r"(^|/)sparkext(-[^/]*)?(/|$)|\.(build|index|lock|part|report|sorted)$")
+"""What is in folders of this package's, and what workers put beside broadcasts, which are Spark's."""
+
 _SPARK_JOIN = re.compile(
     r"\b(BroadcastHashJoin|SortMergeJoin|ShuffledHashJoin|BroadcastNestedLoopJoin|CartesianProduct)\b"
 )
@@ -78,6 +84,11 @@ def pipelines_of(df: DataFrame) -> list[int]:
     return [joins.count("; ") + 1 for joins in _PIPELINE.findall(plan_of(df))]
 
 
+def scans_of(df: DataFrame) -> list[tuple[int, bool, str]]:
+    """Per pipeline: how many of its build sides are fused, whether its probe side is, and what is said of it."""
+    return [(joins.count("(fused)"), how == "fused", said) for joins, how, said in _SCAN.findall(plan_of(df))]
+
+
 def assert_pipelined(df: DataFrame, *joins: int) -> None:
     """Prove that the plan's joins are pipelines of so many joins, and none is Spark's."""
     assert pipelines_of(df) == list(joins), plan_of(df)
@@ -114,3 +125,15 @@ def assert_like_spark(spark: SparkSession, query: Callable[[], DataFrame]) -> Da
     ]
     assert got == expected, f"missing {expected - got}, surplus {got - expected}"
     return ours
+
+
+def open_to_others(folder: Path) -> tuple[int, dict[str, str]]:
+    """How many files of this package lie below a folder, and which of them, or of their folders, others may enter."""
+    ours = [path for path in folder.rglob("*") if _OURS.search(str(path.relative_to(folder)))]
+    wrong = {}
+    for path in ours:
+        status = path.lstat()
+        wanted = 0o700 if stat.S_ISDIR(status.st_mode) else 0o600
+        if stat.S_IMODE(status.st_mode) != wanted:
+            wrong[str(path.relative_to(folder))] = oct(status.st_mode)
+    return sum(path.is_file() for path in ours), wrong

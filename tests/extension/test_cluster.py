@@ -24,7 +24,7 @@ HERE = Path(__file__).parent
 PYSPARK = Path(pyspark.__file__).parent
 PACKAGE = Path(sparkext.__file__).parent.parent
 WORKERS = 2
-CASES = 13  # so that a case that is not collected any more is noticed
+CASES = 14  # so that a case that is not collected any more is noticed
 
 
 @pytest.mark.timeout(540)
@@ -38,6 +38,7 @@ def test_the_cases_pass_on_a_cluster(tmp_path: Path) -> None:
             capture_output=True,
             text=True,
             timeout=480,
+            umask=0,
             cwd=HERE.parent.parent,
             env=environment(tmp_path / "driver", CLUSTER_MASTER=master, CLUSTER_FOLDERS=os.pathsep.join(local_folders)),
         )
@@ -107,6 +108,7 @@ def daemon(name: str, place: Path, log: Path, java: str, *options: str) -> Itera
             stdout=output,
             stderr=output,
             env=environment(place, SPARK_DAEMON_JAVA_OPTS=java),
+            umask=0,
         )
     try:
         yield

@@ -5,7 +5,6 @@ from __future__ import annotations
 import datetime as dt
 import functools
 import os
-import re
 import shutil
 from collections.abc import Callable, Iterator
 from decimal import Decimal
@@ -15,7 +14,15 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from extension_checks import assert_like_spark, assert_pipelined, configured, plan_of, rows_of
+from extension_checks import (
+    assert_like_spark,
+    assert_pipelined,
+    configured,
+    open_to_others,
+    plan_of,
+    rows_of,
+    scans_of,
+)
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from py4j.protocol import Py4JJavaError
@@ -27,7 +34,6 @@ from sparkext import pipelined_join, report, scan_parquet
 from sparkext.errors import InvalidScanError
 
 ROWS = 300
-_SCAN = re.compile(r"PipelinedJoin \[(.*?)\] scan=(fused|(?:rows|columns) from Spark \()(.*)")
 
 
 def facts(spark: SparkSession) -> DataFrame:
@@ -79,11 +85,6 @@ def joined(
 ) -> DataFrame:
     build = spark.read.parquet(str(folder / "dims"))
     return probe.join(build.hint("pipelined_join"), F.expr(condition), how)
-
-
-def scans_of(df: DataFrame) -> list[tuple[int, bool, str]]:
-    """Per pipeline: how many of its build sides are fused, whether its probe side is, and what is said of it."""
-    return [(joins.count("(fused)"), how == "fused", said) for joins, how, said in _SCAN.findall(plan_of(df))]
 
 
 def assert_fused(spark: SparkSession, query: Callable[[], DataFrame], builds: int = 1) -> DataFrame:
@@ -420,6 +421,75 @@ def test_a_cached_index_is_found_again_until_a_file_changes(spark: SparkSession,
     (part,) = build.glob("part-*.parquet")
     os.utime(part, ns=(0, 0))
     assert run() == first
+
+
+def overwritten(path: Path, table: pa.Table) -> None:
+    """Write a table of the same size where a file lies, keeping inode and modification time as `cp -p` does."""
+    before = path.stat()
+    new = path.with_name(".new")
+    pq.write_table(table, new)
+    path.write_bytes(new.read_bytes())
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+    after = path.stat()
+    assert (after.st_ino, after.st_size, after.st_mtime_ns) == (before.st_ino, before.st_size, before.st_mtime_ns)
+
+
+def test_files_replaced_with_their_times_kept_are_read_anew(spark: SparkSession, tmp_path: Path) -> None:
+    """Of the probe side, whose kept footer would rule all of it out, and of the build side, whose index is kept."""
+    probe, build = tmp_path / "probe.parquet", tmp_path / "build.parquet"
+    pq.write_table(pa.table({"k": [1, 2]}), probe)
+    pq.write_table(pa.table({"dk": [1, 2]}), build)
+
+    def query() -> DataFrame:
+        left, right = spark.read.parquet(str(probe)), spark.read.parquet(str(build))
+        return left.join(right.hint("pipelined_join"), F.expr("k = dk"))
+
+    assert assert_fused(spark, query).count() == 2
+    overwritten(probe, pa.table({"k": [7, 8]}))
+    assert assert_fused(spark, query).count() == 0
+    overwritten(build, pa.table({"dk": [8, 9]}))
+    out = assert_fused(spark, query)
+    assert [tuple(row) for row in out.collect()] == [(8, 8)]
+
+
+def test_a_footer_replaced_with_its_times_kept_is_looked_at_anew(
+    spark: SparkSession, folder: Path, tmp_path: Path
+) -> None:
+    path = tmp_path / "f.parquet"
+    table = pa.table({"k": [1, 2], "v": [dt.date(1500, 1, 1), dt.date(2000, 1, 1)]})
+
+    def written_by(version: str) -> pa.Table:
+        return table.replace_schema_metadata({"org.apache.spark.version": version})
+
+    def query() -> DataFrame:
+        return joined(spark, spark.read.parquet(str(path)), folder, "left")
+
+    pq.write_table(written_by("3.4.8"), path)
+    planned = assert_fused(spark, query)
+    overwritten(path, written_by("2.4.8"))
+    ((_, fused, said),) = scans_of(assert_like_spark(spark, query))
+    assert not fused and "column v is of another calendar" in said
+    # What is planned already is not planned again.
+    with pytest.raises((PySparkException, Py4JJavaError), match="column v may be of another calendar"):
+        planned.collect()
+
+
+def test_what_lies_on_disks_is_this_users_alone(spark: SparkSession, folder: Path) -> None:
+    """While a query lives: what the driver collects, in parts that may come in any order, and what workers build."""
+    probe = spark.read.parquet(str(folder / "facts"))
+    rows = spark.range(0, 40, 1, 4).selectExpr("id AS rk", "concat('r', id) AS v")
+    read = spark.read.parquet(str(folder / "dims"))
+    near = (
+        probe.where("id < 20")
+        .select("id")
+        ._joinAsOf(rows.hint("pipelined_join"), leftAsOfColumn="id", rightAsOfColumn="rk")
+    )
+    out = probe.join(rows.hint("pipelined_join"), F.expr("k = rk")).join(read.hint("pipelined_join"), F.expr("k = dk"))
+    assert out.count() > 0 and near.count() == 20
+    context = spark.sparkContext
+    place = context._jvm.org.apache.spark.util.Utils.getLocalDir(context._jsc.sc().conf())
+    files, wrong = open_to_others(Path(place))
+    assert files >= 6 and not wrong, wrong
 
 
 def test_queries_with_other_columns_or_filters_have_indexes_of_their_own(spark: SparkSession, folder: Path) -> None:

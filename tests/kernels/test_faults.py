@@ -24,11 +24,11 @@ import pytest
 from sparkext import container, index_store, sources
 from sparkext.build_file import write_build_file
 from sparkext.collected_rows import CollectedRows
-from sparkext.container import atomic_file, map_checked
+from sparkext.container import atomic_file, file_identity, map_checked, private_file
 from sparkext.errors import BuildFileError, BuildSideTooLargeError
 from sparkext.formula_code import code_of
 from sparkext.index_builder import IndexRecipe
-from sparkext.index_cache import local_folder
+from sparkext.index_cache import evict, local_folder, touch
 from sparkext.index_store import INDEX_SUFFIX, BuildSide, open_build_side
 from sparkext.kernels.hashing import FULL_MASK
 from sparkext.kernels.keys import encode_keys
@@ -37,7 +37,7 @@ from sparkext.parquet_scan import ParquetScan
 from sparkext.plans.formula import parse_theta
 from sparkext.plans.scan import DataFile, ScanColumn, ScanSpec
 from sparkext.predicate_code import functions_of_predicate
-from sparkext.publication import LOCK_SUFFIX, locked, locked_if_free, private_folder
+from sparkext.publication import LOCK_SUFFIX, lock_of, locked, locked_if_free, private_folder
 from sparkext.sources import BroadcastBytes, ScannedFiles, StreamedBroadcast, make_room
 from tests.kernels.support import match_lists
 
@@ -474,6 +474,53 @@ def test_what_killed_writers_left_goes_with_the_next_eviction(folder: Path, tmp_
     nothing_but(folder, entry.name, entry.name + LOCK_SUFFIX, "run.7.part", "eviction")
 
 
+def test_a_file_replaced_with_its_times_kept_is_another_build_side(folder: Path, tmp_path: Path) -> None:
+    """As `cp -p` writes it, size and inode as they were."""
+    path = tmp_path / "file.parquet"
+    source = scanned(path)
+    assert_right(source.open(RECIPE))
+    before = path.stat()
+    pq.write_table(TABLE.set_column(0, "key", pa.array([2 << 40, 5, 2 << 40, 7])), tmp_path / "other", row_group_size=2)
+    path.write_bytes((tmp_path / "other").read_bytes())
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+    after = path.stat()
+    assert (after.st_ino, after.st_size, after.st_mtime_ns) == (before.st_ino, before.st_size, before.st_mtime_ns)
+    side = source.open(RECIPE)
+    assert not side.reused
+    assert match_lists(side.lookup(encode_keys([pa.array([1 << 40, 2 << 40])], [False], side.info.key_ranges)))[0] == []
+
+
+def test_what_is_used_stays_the_file_that_it_is(folder: Path, tmp_path: Path) -> None:
+    """A process neither maps nor checks it again, whoever notes that it is in use, or renames it to where it lies."""
+    source, side = scanned(tmp_path / "file.parquet"), write_side(tmp_path / "side")
+    built = source.open(RECIPE)
+    entry = source.entry(RECIPE)
+    for path in (entry, tmp_path / "side"):
+        assert (str(path), file_identity(path)) in container._checked_files
+    before = file_identity(entry)
+    again = source.open(RECIPE)
+    assert again.reused and again.index is built.index
+    assert file_identity(entry) == before
+    assert side.open(RECIPE).index is side.open(RECIPE).index
+
+
+def test_the_least_recently_used_index_goes_first(folder: Path, tmp_path: Path) -> None:
+    sources_ = [scanned(tmp_path / f"{number}.parquet") for number in range(3)]
+    entries = [source.entry(RECIPE) for source in sources_]
+    for source in sources_:
+        source.open(RECIPE)
+    for at, number in enumerate((1, 2, 0)):
+        touch(entries[number])
+        os.utime(lock_of(entries[number]), ns=(at, at))  # clocks are coarse
+    size = entries[0].stat().st_size
+    for room, left in ((3 * size, {0, 1, 2}), (2 * size, {0, 2}), (size, {0})):
+        evict([], room)
+        assert {number for number in range(3) if entries[number].exists()} == left
+    lock_of(entries[0]).unlink()  # as others may: then it is as old as it is
+    evict([], size)
+    assert entries[0].exists()
+
+
 def test_a_lock_that_is_removed_is_not_held(tmp_path: Path) -> None:
     """Who waits for a lock that is deleted meanwhile takes the one that others would find."""
     lock = tmp_path / "lock"
@@ -506,11 +553,13 @@ def test_everything_is_private(tmp_path: Path, folder: Path) -> None:
         source.open(RECIPE)
         write_side(tmp_path / "side").open(RECIPE)
         make_room([source], [RECIPE])
+        with private_file(folder / "run.1.report") as stream:
+            stream.write(b"{}")
     finally:
         os.umask(umask)
     assert folder.stat().st_mode & 0o777 == 0o700
     files = [*folder.iterdir(), *tmp_path.glob("side*")]
-    assert len(files) == 6
+    assert len(files) == 7
     assert {file.stat().st_mode & 0o777 for file in files} == {0o600}
 
 

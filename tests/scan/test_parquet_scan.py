@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import decimal
+import os
 import re
 from collections.abc import Sequence
 from itertools import pairwise
@@ -367,25 +368,51 @@ def test_a_replaced_file_is_read_anew(tmp_path: Path) -> None:
         assert read(scan_of([("k", pa.int64())]), [whole(path)]) == [{"c0": number}] * 5
 
 
+def overwritten(path: Path, table: pa.Table, **options: Any) -> None:
+    """Write another table of the same size where a file lies, keeping inode and modification time as `cp -p` does."""
+    before = path.stat()
+    new = path.with_suffix(".new")
+    pq.write_table(table, new, **options)
+    path.write_bytes(new.read_bytes())
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+    after = path.stat()
+    assert (after.st_ino, after.st_size, after.st_mtime_ns) == (before.st_ino, before.st_size, before.st_mtime_ns)
+
+
+def test_a_file_replaced_with_its_times_kept_is_read_anew(tmp_path: Path) -> None:
+    """Also by its footer: that of the first file rules out all that the second one holds."""
+    path = tmp_path / "f.parquet"
+    pq.write_table(pa.table({"k": [1] * 5}), path)
+    columns = [("k", pa.int64())]
+    assert read(scan_of(columns, less(0, 2)), [whole(path)]) == [{"c0": 1}] * 5
+    assert read(scan_of(columns, bounds=[KeyBounds(0, (7, 8))]), [whole(path)]) == []
+    overwritten(path, pa.table({"k": [7] * 5}))
+    assert read(scan_of(columns, less(0, 2)), [whole(path)]) == []
+    assert read(scan_of(columns, bounds=[KeyBounds(0, (7, 8))]), [whole(path)]) == [{"c0": 7}] * 5
+
+
 @pytest.mark.parametrize("streams", [False, True])
 def test_nothing_of_a_replaced_file_is_given_out(
     tmp_path: Path, streams: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also where a LIMIT asks for no more than what comes next: its columns lie where those of the old file did."""
     path = tmp_path / "f.parquet"
-    for number in (1, 2):
-        table = pa.table({"v": np.full(4000, number)})
-        pq.write_table(table, tmp_path / f"{number}", row_group_size=4000 if streams else 1000, compression="none")
-    (tmp_path / "1").rename(path)
+    rows = 4000
+    options = {"row_group_size": rows if streams else rows // 4, "use_dictionary": False, "compression": "none"}
+    pq.write_table(pa.table({"v": np.full(rows, 1)}), path, **options)
     if streams:
         monkeypatch.setattr(parquet_scan, "MAX_GROUP_ROWS", 0)
     spec, schema = PipelineSpec(1, (), (ColumnRef(PROBE, 0),)), pa.schema([("v", pa.int64())])
     pipeline = Pipeline(spec, [], schema, read_settings(lambda key: None, {}), lambda: None)
-    batches = pipeline.run_scanned(scan_of([("v", pa.int64())]), [whole(path)])
+    scan = scan_of([("v", pa.int64())])
+    batches = pipeline.run_scanned(scan, [whole(path)])
     assert next(batches).column(0).unique().to_pylist() == [1]
-    (tmp_path / "2").replace(path)
+    overwritten(path, pa.table({"v": np.full(rows, 2)}), **options)
     with pytest.raises(FileReadError, match=r"f\.parquet': it was replaced while it was read"):
         next(batches)
+    path.unlink()
+    scan.unchecked.add(str(path))
+    scan.check_unchanged()  # nothing has come in its place
 
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:

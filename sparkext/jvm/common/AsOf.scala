@@ -91,9 +91,10 @@ class PlanAsOfJoins(session: SparkSession) extends Rule[LogicalPlan] with Loggin
 
   private def takenOver(plan: LogicalPlan): LogicalPlan = {
     val settings = new Settings(SQLConf.get)
+    lazy val below = (plan +: plan.subqueriesAll).flatMap(FileFunctions.joinsBelow)
     if (settings.mode == "off") plan
     else plan.transformDownWithSubqueries { case join: AsOfJoin if !RuntimeFallback.runs(join) =>
-      Guarded.either("nearness")(planned(join, settings)) match {
+      Guarded.either("nearness")(check(!below.exists(_ eq join), FileFunctions.Reason).flatMap(_ => planned(join, settings))) match {
         case Right(ours) => ours
         case Left(why) =>
           val reason = Redaction.redacted(why)

@@ -1,12 +1,13 @@
 package org.apache.spark.sql.sparkext
 
-import java.io.{BufferedOutputStream, File, FileInputStream, FileOutputStream, IOException}
+import java.io.{BufferedOutputStream, File, FileInputStream, IOException}
 import java.lang.ref.Cleaner
-import java.nio.channels.FileChannel
-import java.nio.file.Files
+import java.nio.channels.{Channels, FileChannel}
+import java.nio.file.{Files, Path, Paths}
 import java.nio.file.StandardCopyOption.REPLACE_EXISTING
 import java.nio.file.StandardOpenOption.{CREATE_NEW, READ, WRITE}
-import java.util.UUID
+import java.nio.file.attribute.{FileAttribute, PosixFilePermission, PosixFilePermissions}
+import java.util.{Set => JavaSet, UUID}
 import java.util.concurrent.{Executors, ThreadFactory}
 import java.util.zip.{CRC32, CheckedInputStream, CheckedOutputStream}
 
@@ -20,7 +21,7 @@ import org.apache.spark.internal.config.MAX_RESULT_SIZE
 import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.execution.SparkPlan
 import org.apache.spark.sql.types.StructType
-import org.apache.spark.util.Utils
+import org.apache.spark.util.{ShutdownHookManager, Utils}
 
 /** A build side that every node can read: its rows as Arrow streams, one after the other, in the broadcast's local file.
   *
@@ -92,7 +93,7 @@ class BuildSidePublisher(
 
   private def write(file: File): (Long, Long, Long) = {
     val sum = new CRC32
-    val stream = new BufferedOutputStream(new CheckedOutputStream(new FileOutputStream(file), sum), BufferBytes)
+    val stream = new BufferedOutputStream(new CheckedOutputStream(Channels.newOutputStream(created(file.toPath)), sum), BufferBytes)
     var rows = 0L
     var bytes = 0L
     val empty = SparkShim.emptyArrowStream(schema, timeZone) // a build side without rows has columns all the same
@@ -195,7 +196,7 @@ object BuildSidePublisher {
       val sorted = new File(s"${file.getPath}.sorted")
       try {
         Using.resource(FileChannel.open(file.toPath, READ)) { from =>
-          Using.resource(FileChannel.open(sorted.toPath, CREATE_NEW, WRITE)) { to =>
+          Using.resource(created(sorted.toPath)) { to =>
             ((-1, 0L, header) +: placed.sortBy(_._1)).foreach { case (_, start, size) =>
               var copied = 0L
               while (copied < size) copied += from.transferTo(start + copied, size - copied, to)
@@ -209,6 +210,15 @@ object BuildSidePublisher {
   }
 
   private val BufferBytes = 1 << 20
+  private val OwnFolder = only("rwx------")
+  private val OwnFile = only("rw-------")
+
+  /** What files are made with, so that they are this user's alone from the first moment on, whatever the umask. */
+  private def only(permissions: String): FileAttribute[JavaSet[PosixFilePermission]] =
+    PosixFilePermissions.asFileAttribute(PosixFilePermissions.fromString(permissions))
+
+  private def created(path: Path): FileChannel = FileChannel.open(path, JavaSet.of(CREATE_NEW, WRITE), OwnFile)
+
   private val cleaner = Cleaner.create()
 
   /** Threads that wait for build jobs; they end when there is nothing to wait for. */
@@ -222,11 +232,12 @@ object BuildSidePublisher {
 
   private var folderOfApplication: Option[(String, File)] = None
 
-  /** This application's folder for build sides on the driver. Spark removes it when the process ends. */
+  /** This application's folder for build sides on the driver, which no other user enters. It goes when the process ends. */
   private def folder(context: SparkContext): File = synchronized {
     folderOfApplication.collect { case (application, folder) if application == context.applicationId => folder }.getOrElse {
       folderOfApplication.foreach { case (_, stale) => Utils.deleteRecursively(stale) }
-      val folder = Utils.createTempDir(Utils.getLocalDir(context.getConf), "sparkext")
+      val folder = Files.createTempDirectory(Paths.get(Utils.getLocalDir(context.getConf)), "sparkext-", OwnFolder).toFile
+      ShutdownHookManager.registerShutdownDeleteDir(folder)
       folderOfApplication = Some(context.applicationId -> folder)
       folder
     }

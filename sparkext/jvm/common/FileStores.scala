@@ -1,6 +1,9 @@
 package org.apache.spark.sql.sparkext
 
+import java.nio.file.{Files, Paths}
 import java.util.Locale
+
+import scala.jdk.CollectionConverters._
 
 import org.apache.hadoop.conf.Configuration
 import org.apache.hadoop.fs.{FileSystem, Path}
@@ -9,17 +12,29 @@ import org.json4s.JsonDSL._
 
 import scala.util.Try
 
+/** A file as it was when this was asked for. */
+case class FileIdentity(path: Path, modified: Long, size: Long, status: Map[String, AnyRef])
+
 /** From where workers read files: local disks, and buckets that Spark reads through its S3A connector. Whatever of a bucket's
   * settings they would not follow is a reason to leave the files to Spark.
   */
 object FileStores {
   private val Local = "file"
+  private val Status = "unix:ino,size,lastModifiedTime,ctime"
   private val Connector = "org.apache.hadoop.fs.s3a.S3AFileSystem"
 
   /** How a worker is told where a file lies: Python's `file_stores` takes it apart. */
   def location(path: Path): String = {
     val uri = path.toUri
     if (uri.getScheme == Local) uri.getPath else s"${uri.getScheme}://${uri.getAuthority}${uri.getPath}"
+  }
+
+  /** What changes when the file is replaced: as much as Python's `file_identity` knows of a local one, and of others what
+    * Spark's listing has, their time and size. Where the system tells less of a local file, that counts for it, too.
+    */
+  def identity(file: Path, modified: Long, size: Long): FileIdentity = {
+    val status = if (file.toUri.getScheme == Local) Try(Files.readAttributes(Paths.get(file.toUri.getPath), Status)).toOption else None
+    FileIdentity(file, modified, size, status.map(_.asScala.toMap).getOrElse(Map.empty))
   }
 
   /** Python's `Bucket`s that these files lie in; or why workers do not read them. Local files need no settings. */

@@ -24,6 +24,7 @@ case class FusedScan(
     partitions: Seq[FilePartition],
     partitionSchema: StructType,
     buckets: Seq[JObject],
+    calendars: JObject,
     caseSensitive: Boolean) {
 
   /** Without the keys of buckets. */
@@ -94,6 +95,7 @@ object FusedScan {
         partitions,
         peeled.scan.relation.partitionSchema,
         buckets,
+        ParquetFiles.calendars(peeled.scan.relation),
         peeled.scan.conf.caseSensitiveAnalysis)
 
   /** The columns that workers will read for `plan` to give out `columns`; None where Spark will read, as far as can be told

@@ -69,6 +69,7 @@ object JoinStage {
 
   private def of(join: Join): Either[String, JoinStage] = for {
     _ <- check(!join.isStreaming, "a streaming join")
+    _ <- check(!FileFunctions.isBelow(join), FileFunctions.Reason)
     _ <- check(ExtractSingleColumnNullAwareAntiJoin.unapply(join).isEmpty, "NOT IN, which Spark looks up in a hash table")
     sides <- Sides.of(join)
     predicates = join.condition.map(Trees.conjuncts).getOrElse(Nil)

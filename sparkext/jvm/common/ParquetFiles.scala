@@ -10,7 +10,6 @@ import scala.util.control.NonFatal
 
 import com.google.common.cache.CacheBuilder
 import org.apache.hadoop.conf.Configuration
-import org.apache.hadoop.fs.Path
 import org.apache.parquet.column.statistics.{IntStatistics, LongStatistics, Statistics}
 import org.apache.parquet.hadoop.ParquetFileReader
 import org.apache.parquet.hadoop.metadata.{BlockMetaData, FileMetaData}
@@ -18,6 +17,8 @@ import org.apache.parquet.hadoop.metadata.FileMetaData.EncryptionType
 import org.apache.parquet.hadoop.util.HadoopInputFile
 import org.apache.parquet.schema.{LogicalTypeAnnotation, MessageType, Type}
 import org.apache.parquet.schema.PrimitiveType.PrimitiveTypeName
+import org.json4s.JsonAST.JObject
+import org.json4s.JsonDSL._
 
 import org.apache.spark.sql.catalyst.FileSourceOptions
 import org.apache.spark.sql.catalyst.expressions.Attribute
@@ -33,6 +34,7 @@ object ParquetFiles {
   private val KeptFooters = 4096L
   private val Counted = 256
   private val LongText = 256L
+  private val DecimalBytes = 16 // of Arrow's decimals
   private val ExistsDefault = "EXISTS_DEFAULT"
 
   /** Whether the relation is one of plain Parquet files, read with no option that changes what they hold. */
@@ -53,7 +55,8 @@ object ParquetFiles {
 
   /** Whether every file has these columns in the types that the query takes them to have, or not at all. */
   def check(relation: HadoopFsRelation, columns: Seq[Attribute], partitions: Seq[FilePartition]): Either[String, Unit] = {
-    val files = partitions.flatMap(_.files).map(file => Listed(file.toPath, file.modificationTime, file.fileSize)).distinct
+    val files = partitions.flatMap(_.files).distinctBy(_.filePath)
+      .map(file => FileStores.identity(file.toPath, file.modificationTime, file.fileSize))
     val rules = new Rules(relation, columns, SQLConf.get)
     for {
       _ <- columns.flatMap(rules.column).headOption.toLeft(())
@@ -67,16 +70,15 @@ object ParquetFiles {
   def rows(relation: HadoopFsRelation): Option[Double] =
     if (relation.fileFormat.getClass != classOf[ParquetFileFormat]) None
     else Try(relation.location.listFiles(Nil, Nil).flatMap(_.files)).toOption.flatMap { found =>
-      val files = found.map(file => Listed(file.getPath, file.getModificationTime, file.getLen))
-      val counted = files.take(Counted)
-      val bytes = math.max(1L, counted.map(_.size).sum).toDouble
-      read(counted, relation).toOption.map(_.map(_.rows).sum * math.max(1.0, files.map(_.size).sum / bytes))
+      val files = found.take(Counted).map(file => FileStores.identity(file.getPath, file.getModificationTime, file.getLen))
+      val bytes = math.max(1L, files.map(_.size).sum).toDouble
+      read(files, relation).toOption.map(_.map(_.rows).sum * math.max(1.0, found.map(_.getLen).sum / bytes))
     }
 
   /** How many rows these files hold, and bytes the values of each column of texts in them; None where files do not say. */
   def held(relation: HadoopFsRelation, columns: Seq[String], partitions: Seq[FilePartition]): Option[(Long, Map[String, Long])] = {
     val whole = partitions.flatMap(_.files).filter(_.start == 0L)
-    read(whole.map(file => Listed(file.toPath, file.modificationTime, file.fileSize)), relation).toOption.map { footers =>
+    read(whole.map(file => FileStores.identity(file.toPath, file.modificationTime, file.fileSize)), relation).toOption.map { footers =>
       footers.map(_.rows).sum -> columns.map(column => column -> footers.map(_.texts.getOrElse(lower(column), 0L)).sum).toMap
     }
   }
@@ -85,9 +87,17 @@ object ParquetFiles {
   def isOrdered(relation: HadoopFsRelation, column: String): Boolean =
     relation.fileFormat.getClass == classOf[ParquetFileFormat] && {
       val files = Try(relation.location.listFiles(Nil, Nil).flatMap(_.files)).getOrElse(Nil)
-      val listed = files.take(Counted).map(file => Listed(file.getPath, file.getModificationTime, file.getLen))
+      val listed = files.take(Counted).map(file => FileStores.identity(file.getPath, file.getModificationTime, file.getLen))
       listed.nonEmpty && read(listed, relation).exists(_.forall(_.ordered.contains(column)))
     }
+
+  /** Python's `Calendars`: the files may be others by the time that workers read them. */
+  def calendars(relation: HadoopFsRelation): JObject = {
+    val options = new ParquetOptions(relation.options, SQLConf.get)
+    ("datetime" -> isPlain(options.datetimeRebaseModeInRead)) ~ ("int96" -> isPlain(options.int96RebaseModeInRead))
+  }
+
+  private def isPlain(rebaseMode: String): Boolean = rebaseMode == "CORRECTED"
 
   private class Rules(relation: HadoopFsRelation, columns: Seq[Attribute], conf: SQLConf) {
     private val options = new ParquetOptions(relation.options, conf)
@@ -133,7 +143,7 @@ object ParquetFiles {
         case DateType | TimestampType => Some(DataSourceUtils.datetimeRebaseSpec(known, options.datetimeRebaseModeInRead))
         case _ => None
       }
-      spec.exists(_.mode.toString != "CORRECTED")
+      spec.exists(spec => !isPlain(spec.mode.toString))
     }
   }
 
@@ -149,7 +159,14 @@ object ParquetFiles {
           case _ => false
         }
       case FloatType | DoubleType | BooleanType => annotation.isEmpty
-      case _: DecimalType | DateType => true
+      case _: DecimalType => annotation.exists(_.isInstanceOf[LogicalTypeAnnotation.DecimalLogicalTypeAnnotation]) &&
+        (stored match {
+          case PrimitiveTypeName.FIXED_LEN_BYTE_ARRAY => field.asPrimitiveType.getTypeLength <= DecimalBytes
+          // Values may be longer than Arrow takes them, and Spark itself fails on some.
+          case PrimitiveTypeName.BINARY => false
+          case _ => true
+        })
+      case DateType => true
       case TimestampType | TimestampNTZType => isInt96(field) || annotation.exists {
           case time: LogicalTypeAnnotation.TimestampLogicalTypeAnnotation =>
             time.getUnit != LogicalTypeAnnotation.TimeUnit.NANOS
@@ -177,15 +194,12 @@ object ParquetFiles {
     case _ => true
   })
 
-  /** A file as it was when it was listed. */
-  private case class Listed(path: Path, modified: Long, size: Long)
-
   /** What a file says of itself, how many rows it has, which columns its row groups are in the order of, and how many bytes the
     * values of columns of texts take, by their names in small letters.
     */
   private case class Footer(meta: FileMetaData, rows: Long, ordered: Set[String], texts: Map[String, Long])
 
-  private val footers = CacheBuilder.newBuilder().maximumSize(KeptFooters).build[Listed, Footer]()
+  private val footers = CacheBuilder.newBuilder().maximumSize(KeptFooters).build[FileIdentity, Footer]()
 
   private val readers = Executors.newFixedThreadPool(
     Readers,
@@ -201,7 +215,7 @@ object ParquetFiles {
   def hadoopOf(relation: HadoopFsRelation): Configuration =
     relation.sparkSession.sessionState.newHadoopConfWithOptions(relation.options)
 
-  private def read(files: Seq[Listed], relation: HadoopFsRelation): Either[String, Seq[Footer]] = {
+  private def read(files: Seq[FileIdentity], relation: HadoopFsRelation): Either[String, Seq[Footer]] = {
     val hadoop = hadoopOf(relation)
     try {
       val tasks = files.map { file =>
@@ -216,7 +230,7 @@ object ParquetFiles {
     }
   }
 
-  private def footer(file: Listed, hadoop: Configuration): Footer =
+  private def footer(file: FileIdentity, hadoop: Configuration): Footer =
     Using.resource(ParquetFileReader.open(HadoopInputFile.fromPath(file.path, hadoop))) { reader =>
       val rowGroups = reader.getRowGroups.asScala.toSeq
       Footer(reader.getFooter.getFileMetaData, reader.getRecordCount, ordered(rowGroups), texts(rowGroups))

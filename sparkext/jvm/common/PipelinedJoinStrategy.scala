@@ -14,6 +14,9 @@ import org.apache.spark.sql.internal.SQLConf
 class PipelinedJoinStrategy(session: SparkSession) extends SparkStrategy with Logging {
 
   override def apply(plan: LogicalPlan): Seq[SparkPlan] = plan match {
+    case ReturnAnswer(whole) => // what every plan begins with, also those that adaptive execution makes anew
+      if (Guarded("files")(FileFunctions.mark(whole)).isLeft) FileFunctions.markAll(whole)
+      Nil
     case SourceRows(number, _, _, Some(rows)) => Seq(SourceRowsExec(number, rows))
     case Pruned(_, _, join) if RuntimeFallback.runs(join) => Nil
     case join: Join if RuntimeFallback.runs(join) => Nil

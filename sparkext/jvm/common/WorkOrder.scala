@@ -96,7 +96,7 @@ object WorkOrder {
       ("max_bytes" -> maxBytes)
 
   private def scanned(scan: FusedScan): JObject =
-    ("spec" -> scan.spec) ~ ("schema" -> parse(scan.schema.json)) ~ ("buckets" -> scan.buckets)
+    ("spec" -> scan.spec) ~ ("schema" -> parse(scan.schema.json)) ~ ("buckets" -> scan.buckets) ~ ("calendars" -> scan.calendars)
 
   private implicit class Fields(fields: List[JField]) {
     def asObject: JObject = JObject(fields)
