@@ -9,7 +9,7 @@ see one that no pair has, as it takes no notice of conditions around a part.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from sparkext.plans.formula import Formula
 
@@ -93,7 +93,7 @@ def _distance(of: tuple[float, float]) -> tuple[float, float]:
     return max(low, -high, 0), max(-low, high)
 
 
-_CALCULATED = {
+_CALCULATED: dict[str, Callable[..., tuple[float, float]]] = {
     "+": lambda one, other: (one[0] + other[0], one[1] + other[1]),
     "-": lambda one, other: (one[0] - other[1], one[1] - other[0]),
     "*": _product,

@@ -273,7 +273,7 @@ class Pipeline:
                 self.metrics.batches_out += 1
                 yield batch
         except PairArithmeticError as error:
-            raise ConditionError(f"the condition of {error}") from error
+            raise ConditionError(f"the condition of join {error}") from error
         except VarBytesOverflowError as error:
             raise SchemaMismatchError("a single string or binary value holds more than 2 GiB") from error
         finally:

@@ -99,7 +99,7 @@ class FormulaCondition:
                 number = side[place.values]
                 word = number.view(f"i{number.itemsize}") if number.dtype.kind == "f" else number
                 values[f"{source}.{column}"] = int(word)
-        return PairArithmeticError(f"join {self._source} fails on {json.dumps(values)}")
+        return PairArithmeticError(f"{self._source} fails on {json.dumps(values)}")
 
     def _column(self, number: int) -> pa.Array:
         return self._whole.gather(ColumnRef(PROBE, number))
