@@ -55,8 +55,8 @@ class _Caller(Executor):
             done.set_exception(error)
         return done
 
-    def map(self, function: Callable[..., R], *items: Iterable[Any], **_: Any) -> Iterator[R]:
-        return map(function, *items)
+    def map(self, fn: Callable[..., R], *iterables: Iterable[Any], **_: Any) -> Iterator[R]:
+        return map(fn, *iterables)
 
 
 def _room() -> int | None:
