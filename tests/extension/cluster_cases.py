@@ -46,7 +46,7 @@ SETTINGS = {
     "spark.scheduler.minRegisteredResourcesRatio": "1.0",
     # Tasks that take so long are those that a test lets wait.
     "spark.speculation": "true",
-    "spark.speculation.minTaskRuntime": "3s",
+    "spark.speculation.minTaskRuntime": "5s",
     "spark.speculation.interval": "100ms",
     **ENCRYPTED,
     "spark.sparkext.mode": "hint",

@@ -30,7 +30,7 @@ CASES = 14  # so that a case that is not collected any more is noticed
 @pytest.mark.timeout(540)
 def test_the_cases_pass_on_a_cluster(tmp_path: Path) -> None:
     told = tmp_path / "cases.xml"
-    options = ["-q", "-p", "no:cacheprovider", "--timeout=120", f"--junitxml={told}", str(HERE / "cluster_cases.py")]
+    options = ["-q", "-p", "no:cacheprovider", "--timeout=240", f"--junitxml={told}", str(HERE / "cluster_cases.py")]
     with cluster(tmp_path, ENCRYPTED) as (master, local_folders):
         ran = subprocess.run(
             [sys.executable, "-m", "pytest", *options],
