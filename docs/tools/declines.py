@@ -114,6 +114,12 @@ GROUPS = (
             "a key computed from the outer side of an earlier join: …": (
                 "The same: the key would be computed from rows that may be missing."
             ),
+            "a plan nested too deeply": "More than a thousand levels, which planning looks at for every join again.",
+            "a column nested too deeply": "More than 250 levels: compute it in steps, with a cache or a table between.",
+            "planning it failed: …": (
+                "A fault in sparkext, with what was thrown: report it, with the warning that the driver's log has once."
+                " The join is Spark's own."
+            ),
             "no Python to run it: …": (
                 "Followed by one of the four below. `python -m sparkext doctor`, run by that Python, says more."
             ),
@@ -166,7 +172,7 @@ GROUPS = (
         "Parts of conditions",
         "What follows the colon of a reason above, where it is not the SQL of the part itself.",
         {
-            "a condition nested too deeply": "More than 50 levels.",
+            "a condition nested too deeply": "More than 50 levels; 250 where Spark evaluates it.",
             "a formula too large to compile": ("More than 200 operations, which take some three seconds to compile."),
         },
     ),
@@ -186,6 +192,7 @@ GROUPS = (
                 "A computed column that a join needs, but for integers that widen. Compute it after the join if you"
                 " can."
             ),
+            "a filter nested too deeply": "More than 250 levels.",
             "a filter that only Spark evaluates: …": (
                 "Workers know comparisons of columns and literals (not of floats), IN, IS NULL, LIKE with `%`, AND,"
                 " OR and NOT."
@@ -271,7 +278,6 @@ GROUPS = (
             "… names relations, got …": "In a hint: `PIPELINED_JOIN(o, 'algorithm=hash')`.",
             "overflow in the condition of a join": "As Spark's own error, in ANSI mode.",
             "workers gave out …, declared are …": "A fault in sparkext: report it.",
-            "an as-of join that no pipeline runs: …": "A fault in sparkext: report it.",
         },
     ),
 )
@@ -283,6 +289,7 @@ OTHER_TEXTS = {
     "ColumnarParts.scala": {"columns of a build side"},
     "ColumnsToArrow.scala": {"columns of … are not copied to …"},
     "FusedScan.scala": {"partition column …: no value of …", "fused …", " filter …"},
+    "Guarded.scala": {"planning pipelined joins failed (…), and Spark plans without: please report this", "… …"},
     "JoinChain.scala": {"… …"},
     "JoinStage.scala": {"an …", "a …"},
     "PipelineMetrics.scala": None,
@@ -299,6 +306,7 @@ OTHER_TEXTS = {
         "FileReadError: cannot read ['\"](.*)['\"]: (no such file)?",
         "ConditionError: the condition of a join fails: (division by zero|overflow)",
     },
+    "Trees.scala": {"… of more than … parts"},
     "WorkerCondition.scala": {"… … …"},
 }
 """Texts that are no reasons, by file: parts of plans, names of metrics and jobs, lines of the log. None: all of it."""

@@ -8,7 +8,6 @@ import org.apache.spark.sql.catalyst.expressions.{Left => _, Right => _, _}
 import org.apache.spark.sql.catalyst.plans._
 import org.apache.spark.sql.catalyst.plans.logical._
 import org.apache.spark.sql.catalyst.rules.Rule
-import org.apache.spark.sql.catalyst.trees.TreeNodeTag
 import org.apache.spark.sql.catalyst.trees.TreePattern.AS_OF_JOIN
 import org.apache.spark.sql.catalyst.util.DateTimeConstants.MICROS_PER_DAY
 import org.apache.spark.sql.internal.SQLConf
@@ -20,7 +19,10 @@ import org.apache.spark.sql.types._
   */
 case class StageAsOf(probe: Expression, build: Expression, direction: String, exact: Boolean, tolerance: Option[Long])
 
-/** An as-of join that is planned as a pipeline: Spark's own node is rewritten as a subquery for each row. */
+/** An as-of join that is planned as a pipeline: Spark's own node is rewritten as a subquery for each row.
+  *
+  * `sparks` are the expressions of that node, `original`, so that it can be had back with what has become of them.
+  */
 case class PipelinedAsOf(
     left: LogicalPlan,
     right: LogicalPlan,
@@ -33,8 +35,11 @@ case class PipelinedAsOf(
     direction: String,
     exact: Boolean,
     tolerance: Option[Long],
-    hint: Option[PipelinedJoinHint])
+    hint: Option[PipelinedJoinHint],
+    sparks: Seq[Expression])(val original: AsOfJoin)
     extends BinaryNode {
+
+  override protected def otherCopyArgs: Seq[AnyRef] = Seq(original)
 
   override def output: Seq[Attribute] =
     left.output ++ (if (joinType == LeftOuter) right.output.map(_.withNullability(true)) else right.output)
@@ -61,42 +66,43 @@ case class PipelinedAsOf(
     foreignHint = None)
 
   override protected def withNewChildrenInternal(newLeft: LogicalPlan, newRight: LogicalPlan): PipelinedAsOf =
-    copy(left = newLeft, right = newRight)
+    copy(left = newLeft, right = newRight)(original)
+
+  /** Spark's own node for the join. */
+  def undone: LogicalPlan = {
+    val present = sparks.iterator
+    original.mapExpressions(_ => present.next()).withNewChildren(Seq(left, right))
+  }
 }
 
 object PipelinedAsOf {
   def kind(joinType: JoinType): String = if (joinType == LeftOuter) "left" else "inner"
 }
 
-object PlanAsOfJoins {
-
-  /** Why an as-of join is left to Spark. It stays with the node, of which nothing is left in the plan that runs. */
-  val Declined: TreeNodeTag[String] = TreeNodeTag[String]("sparkext.declined")
-}
-
 /** Takes over the as-of joins that pipelines can run, before the optimizer rewrites them: of SQL's `ASOF JOIN`, and of
-  * DataFrames. What is taken over is planned as a pipeline for certain, so everything is asked here.
+  * DataFrames. What is taken over is hardly ever given back, so everything is asked here.
   */
-class PlanAsOfJoins(session: SparkSession) extends Rule[LogicalPlan] with PredicateHelper with Logging {
+class PlanAsOfJoins(session: SparkSession) extends Rule[LogicalPlan] with Logging {
   import JoinStage.check
 
   override def apply(plan: LogicalPlan): LogicalPlan =
-    if (!plan.containsPattern(AS_OF_JOIN)) plan
-    else {
-      val settings = new Settings(SQLConf.get)
-      if (settings.mode == "off") plan
-      else plan.transformDownWithSubqueries { case join: AsOfJoin =>
-        planned(join, settings) match {
-          case Right(ours) => ours
-          case Left(reason) =>
-            if (settings.force || settings.mode != "hint" || isHinted(join)) {
-              join.setTagValue(PlanAsOfJoins.Declined, reason)
-              if (settings.explainFallback) logWarning(s"Spark's own as-of join instead of a pipelined one: $reason")
-            }
-            join
-        }
+    if (plan.containsPattern(AS_OF_JOIN)) Guarded.rule("asof", plan)(takenOver(plan)) else plan
+
+  private def takenOver(plan: LogicalPlan): LogicalPlan = {
+    val settings = new Settings(SQLConf.get)
+    if (settings.mode == "off") plan
+    else plan.transformDownWithSubqueries { case join: AsOfJoin =>
+      Guarded.either("nearness")(planned(join, settings)) match {
+        case Right(ours) => ours
+        case Left(reason) =>
+          if (settings.force || settings.mode != "hint" || isHinted(join)) {
+            join.setTagValue(Guarded.Declined, reason)
+            if (settings.explainFallback) logWarning(s"Spark's own as-of join instead of a pipelined one: $reason")
+          }
+          join
       }
     }
+  }
 
   private def planned(join: AsOfJoin, settings: Settings): Either[String, PipelinedAsOf] = {
     val (left, leftHint) = unhinted(join.left)
@@ -106,6 +112,8 @@ class PlanAsOfJoins(session: SparkSession) extends Rule[LogicalPlan] with Predic
     for {
       _ <- check(settings.force || settings.mode != "hint" || hint.isDefined, "not hinted, and spark.sparkext.mode is hint")
       _ <- check(!join.isStreaming, "a streaming join")
+      _ <- check(!Trees.isDeeper[LogicalPlan](join, Trees.DeepestPlan), "a plan nested too deeply")
+      _ <- check(!join.expressions.exists(Trees.isDeep), "a condition nested too deeply")
       pair <- nearness(join, sides)
       tolerance <- toleranceOf(join, pair)
       keys <- keysOf(join, sides)
@@ -129,7 +137,8 @@ class PlanAsOfJoins(session: SparkSession) extends Rule[LogicalPlan] with Predic
       pair.exact,
       // Spark excludes the very end where it excludes equal values.
       tolerance.map(units => if (pair.exact) units else units - 1),
-      hint)
+      hint,
+      join.expressions)(join)
   }
 
   private def isHinted(join: AsOfJoin): Boolean = join.children.exists(unhinted(_)._2.isDefined)
@@ -144,7 +153,7 @@ class PlanAsOfJoins(session: SparkSession) extends Rule[LogicalPlan] with Predic
 
   /** Which values are to be near, and on which side of the left one: read from the form that Spark gives these conditions. */
   private def nearness(join: AsOfJoin, sides: Sides): Either[String, StageAsOf] = {
-    val conditions = splitConjunctivePredicates(join.asOfCondition)
+    val conditions = Trees.conjuncts(join.asOfCondition)
     val pair = (join.orderExpression, conditions.head) match {
       case (If(GreaterThan(one, other), _, _), first) if first != GreaterThan(one, other) =>
         Some(StageAsOf(one, other, "nearest", !conditions.contains(Not(EqualTo(one, other))), None))
@@ -155,7 +164,7 @@ class PlanAsOfJoins(session: SparkSession) extends Rule[LogicalPlan] with Predic
       case _ => None
     }
     for {
-      found <- pair.filter(pair => sides.areSides(pair.probe, pair.build)).toRight(s"a condition like ${join.asOfCondition.sql}")
+      found <- pair.filter(pair => sides.areSides(pair.probe, pair.build)).toRight(s"a condition like ${Wording.of(join.asOfCondition)}")
       values = Seq(found.probe, found.build)
       _ <- values.map(Expressions.deferrable).collectFirst { case Left(reason) => reason }.toLeft(())
       _ <- check(
@@ -181,8 +190,8 @@ class PlanAsOfJoins(session: SparkSession) extends Rule[LogicalPlan] with Predic
   private def toleranceOf(join: AsOfJoin, pair: StageAsOf): Either[String, Option[Long]] = join.toleranceAssertion match {
     case None => Right(None)
     case Some(GreaterThanOrEqual(tolerance, _)) if tolerance.foldable =>
-      units(tolerance, pair, join.asOfCondition).map(Some(_)).toRight(s"a tolerance of ${tolerance.sql} for ${pair.probe.dataType.simpleString}")
-    case Some(other) => Left(s"a tolerance like ${other.sql}")
+      units(tolerance, pair, join.asOfCondition).map(Some(_)).toRight(s"a tolerance of ${Wording.of(tolerance)} for ${pair.probe.dataType.simpleString}")
+    case Some(other) => Left(s"a tolerance like ${Wording.of(other)}")
   }
 
   /** A tolerance in units of the type. A day is 24 hours only where there is no summer time: in the zone of `condition`. */
@@ -215,8 +224,8 @@ class PlanAsOfJoins(session: SparkSession) extends Rule[LogicalPlan] with Predic
   }
 
   private def keysOf(join: AsOfJoin, sides: Sides): Either[String, Seq[StageKey]] = {
-    val found = join.condition.toSeq.flatMap(splitConjunctivePredicates).map { condition =>
-      JoinStage.key(condition, sides).toRight(s"a condition that is no equality of the two sides: ${condition.sql}")
+    val found = join.condition.toSeq.flatMap(Trees.conjuncts).map { condition =>
+      JoinStage.key(condition, sides).toRight(s"a condition that is no equality of the two sides: ${Wording.of(condition)}")
     }
     for {
       keys <- found.collectFirst { case Left(reason) => reason }.toLeft(found.collect { case Right(key) => key })

@@ -184,12 +184,12 @@ object ChainLayout {
       case Widened(column) => Right(place(column))
       case computed =>
         val source = plans.take(before).indexWhere(plan => computed.references.subsetOf(plan.outputSet))
-        if (source < 0) Left(s"a key computed from several tables: ${computed.sql}")
+        if (source < 0) Left(s"a key computed from several tables: ${Wording.of(computed)}")
         else if (source == 0 && before > 1 && chain.stages.head.full) {
-          Left(s"a key computed from a side of an earlier full join: ${computed.sql}")
+          Left(s"a key computed from a side of an earlier full join: ${Wording.of(computed)}")
         }
         else if (source > 0 && chain.stages(source - 1).outer) {
-          Left(s"a key computed from the outer side of an earlier join: ${computed.sql}")
+          Left(s"a key computed from the outer side of an earlier join: ${Wording.of(computed)}")
         } else Right(ColumnRef(source, position(source, named(computed))))
     }
 
@@ -217,10 +217,10 @@ object ChainLayout {
     }
 
     private def label(stage: JoinStage): String = {
-      val keys = stage.keys.map(key => s"${key.probe.sql} ${if (key.nullSafe) "<=>" else "="} ${key.build.sql}")
-      val ranges = stage.ranges.map(range => s"${range.probe.sql} ${range.operator} ${range.build.sql}")
-      val near = stage.asOf.map(near => s"${near.direction} as of ${near.probe.sql} ~ ${near.build.sql}")
-      (near ++ keys ++ ranges ++ stage.conditions.map(_.sql)).mkString(" AND ")
+      val keys = stage.keys.map(key => s"${Wording.of(key.probe)} ${if (key.nullSafe) "<=>" else "="} ${Wording.of(key.build)}")
+      val ranges = stage.ranges.map(range => s"${Wording.of(range.probe)} ${range.operator} ${Wording.of(range.build)}")
+      val near = stage.asOf.map(near => s"${near.direction} as of ${Wording.of(near.probe)} ~ ${Wording.of(near.build)}")
+      (near ++ keys ++ ranges ++ stage.conditions.map(Wording.of)).mkString(" AND ")
     }
   }
 }

@@ -13,11 +13,13 @@ import org.apache.spark.sql.execution.exchange.ShuffleOrigin
   * only where the operators above allow it.
   */
 class CoalesceProbeSides(session: SparkSession) extends AQEShuffleReadRule {
-  private val coalesce = CoalesceShufflePartitions(session)
+  private lazy val coalesce = CoalesceShufflePartitions(session)
 
   override protected def supportedShuffleOrigins: Seq[ShuffleOrigin] = coalesce.supportedShuffleOrigins
 
-  override def apply(plan: SparkPlan): SparkPlan = plan.transformDown { case join: PipelinedJoinExec =>
+  override def apply(plan: SparkPlan): SparkPlan = Guarded("partitions")(merged(plan)).getOrElse(plan)
+
+  private def merged(plan: SparkPlan): SparkPlan = plan.transformDown { case join: PipelinedJoinExec =>
     join.withNewChildren(join.children.map { side =>
       if (side.exists(_.isInstanceOf[AQEShuffleReadExec])) side else coalesce(side)
     })

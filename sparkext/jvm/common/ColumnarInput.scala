@@ -44,8 +44,10 @@ object ColumnarInput {
     case InputAdapter(child) => peel(child)
     case ColumnarToRowExec(child) => peel(child)
     case FilterExec(condition, child) =>
-      peel(child).map { below =>
-        below.copy(conditions = below.conditions :+ renamed(condition, child.output, below.outputs))
+      val parts = Trees.conjuncts(condition)
+      if (parts.exists(Trees.isDeep)) Left("a filter nested too deeply")
+      else peel(child).map { below =>
+        below.copy(conditions = below.conditions ++ parts.map(renamed(_, child.output, below.outputs)))
       }
     case ProjectExec(columns, child) =>
       peel(child).flatMap { below =>
@@ -55,7 +57,7 @@ object ColumnarInput {
           case Alias(attribute: Attribute, _) => sources.get(attribute)
           case _ => None
         }
-        columns.zip(outputs).collectFirst { case (column, None) => s"a column that Spark computes: ${column.sql}" }
+        columns.zip(outputs).collectFirst { case (column, None) => s"a column that Spark computes: ${Wording.of(column)}" }
           .toLeft(below.copy(outputs = outputs.flatten))
       }
     case source if source.supportsColumnar => Right(Peeled(source, source.output, Nil))
@@ -69,7 +71,7 @@ object ColumnarInput {
 
   /** Conditions whose meaning is more than one row. */
   private def uncovered(condition: Expression): Option[String] =
-    if (!condition.deterministic) Some(s"a filter that is not deterministic: ${condition.sql}")
-    else if (condition.exists(_.isInstanceOf[PlanExpression[_]])) Some(s"a filter with a subquery: ${condition.sql}")
+    if (!condition.deterministic) Some(s"a filter that is not deterministic: ${Wording.of(condition)}")
+    else if (condition.exists(_.isInstanceOf[PlanExpression[_]])) Some(s"a filter with a subquery: ${Wording.of(condition)}")
     else None
 }

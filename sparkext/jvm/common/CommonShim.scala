@@ -10,6 +10,7 @@ import org.apache.spark.api.python.{PythonBroadcast, SimplePythonFunction}
 import org.apache.spark.broadcast.Broadcast
 import org.apache.spark.sql.{classic, SparkSession}
 import org.apache.spark.sql.catalyst.InternalRow
+import org.apache.spark.sql.catalyst.optimizer.Optimizer
 import org.apache.spark.sql.execution.{SparkPlanner, SQLExecution}
 import org.apache.spark.sql.execution.arrow.ArrowConverters
 import org.apache.spark.sql.execution.metric.{SQLMetric, SQLMetrics}
@@ -35,6 +36,9 @@ trait CommonShim {
 
   def planner(session: SparkSession): SparkPlanner =
     session.asInstanceOf[classic.SparkSession].sessionState.planner
+
+  def optimizer(session: SparkSession): Optimizer =
+    session.asInstanceOf[classic.SparkSession].sessionState.optimizer
 
   def pythonMetrics(context: SparkContext): Map[String, SQLMetric] =
     PythonSQLMetrics.pythonSizeMetricsDesc.map { case (key, text) => key -> SQLMetrics.createSizeMetric(context, text) } ++

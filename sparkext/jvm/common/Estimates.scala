@@ -16,6 +16,7 @@ import org.apache.spark.sql.execution.datasources.{HadoopFsRelation, LogicalRela
 object Estimates {
   private val GroupsOf = 0.2
   private val LeastSelectivity = 0.001
+  private val Unknown = 0.5
 
   def rows(plan: LogicalPlan): Double = size(plan).rows
 
@@ -71,8 +72,9 @@ object Estimates {
   private def share(condition: Expression): Double = math.max(
     LeastSelectivity,
     condition match {
-      case And(left, right) => share(left) * share(right)
-      case Or(left, right) => math.min(1.0, share(left) + share(right))
+      case _: And => Trees.conjuncts(condition).map(shareOfPart).product
+      case _: Or => math.min(1.0, Trees.disjuncts(condition).map(shareOfPart).sum)
+      case other if Trees.isDeep(other) => Unknown
       case Not(child) => 1.0 - math.min(0.9, share(child))
       case IsNotNull(_) => 1.0
       case EqualTo(_, _: Literal) | EqualTo(_: Literal, _) => 0.1
@@ -80,6 +82,8 @@ object Estimates {
       case InSet(_, set) => math.min(1.0, 0.1 * set.size)
       case _: StringPredicate | _: Like => 0.1
       case comparison: BinaryComparison if comparison.children.exists(_.isInstanceOf[Literal]) => 0.3
-      case _ => 0.5
+      case _ => Unknown
     })
+
+  private def shareOfPart(condition: Expression): Double = if (Trees.isDeep(condition)) Unknown else share(condition)
 }

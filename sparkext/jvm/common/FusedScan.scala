@@ -60,7 +60,7 @@ case class FusedScan(
 
   def described: String =
     s"fused ${columns.take(outputs).map(_.attribute.name).mkString("[", ", ", "]")}" +
-      filter.map(condition => s" filter ${condition.sql}").getOrElse("")
+      filter.map(condition => s" filter ${Wording.of(condition)}").getOrElse("")
 
   private def place(attribute: Attribute): ColumnRef =
     ColumnRef(
@@ -138,15 +138,18 @@ object FusedScan {
     case InputAdapter(child) => peel(child)
     case ColumnarToRowExec(child) => peel(child)
     case FilterExec(condition, child) =>
-      peel(child).map { below =>
+      val parts = Trees.conjuncts(condition)
+      if (parts.exists(Trees.isDeep)) Left("a filter nested too deeply")
+      else peel(child).map { below =>
         val atScan = renaming(child.output, below.outputs)
-        below.copy(filters = below.filters :+ atScan(condition))
+        below.copy(filters = below.filters ++ parts.map(atScan))
       }
+    case ProjectExec(columns, _) if columns.exists(Trees.isDeep) => Left("a column nested too deeply")
     case ProjectExec(columns, child) =>
       peel(child).flatMap { below =>
         val atScan = renaming(child.output, below.outputs)
         val outputs = columns.map(column => atScan(unnamed(column)))
-        outputs.find(Widened.unapply(_).isEmpty).map(computed => s"a column that Spark computes: ${computed.sql}")
+        outputs.find(Widened.unapply(_).isEmpty).map(computed => s"a column that Spark computes: ${Wording.of(computed)}")
           .toLeft(below.copy(outputs = outputs))
       }
     case other => Left(s"not a scan of files: ${other.nodeName}")

@@ -50,7 +50,7 @@ case class JoinStage(
   def indexed: Seq[Expression] = keys.map(_.build) ++ ranges.map(_.build) ++ asOf.map(_.build)
 }
 
-object JoinStage extends PredicateHelper {
+object JoinStage {
 
   /** The stage that a join makes, or why it makes none. */
   def of(plan: LogicalPlan): Either[String, JoinStage] = plan match {
@@ -63,7 +63,8 @@ object JoinStage extends PredicateHelper {
     _ <- check(!join.isStreaming, "a streaming join")
     _ <- check(ExtractSingleColumnNullAwareAntiJoin.unapply(join).isEmpty, "NOT IN, which Spark looks up in a hash table")
     sides <- Sides.of(join)
-    predicates = join.condition.map(splitConjunctivePredicates).getOrElse(Nil)
+    predicates = join.condition.map(Trees.conjuncts).getOrElse(Nil)
+    _ <- check(!predicates.exists(Trees.isDeep), "a condition nested too deeply")
     (others, keys) = predicates.partitionMap(predicate => key(predicate, sides).toRight(predicate))
     (residual, ranges) = Ranges.among(others, keys.nonEmpty, sides)
     _ <- check(keys.nonEmpty || sides.kind != "full", "a full outer join without an equality")
@@ -101,12 +102,13 @@ object JoinStage extends PredicateHelper {
 
   def unsupportedKey(key: StageKey): Option[String] = {
     val sides = Seq(key.probe, key.build)
-    if (sides.exists(!_.deterministic)) Some(s"a key that is not deterministic: ${key.probe.sql} = ${key.build.sql}")
-    else if (sides.exists(_.exists(_.isInstanceOf[PlanExpression[_]]))) Some("a subquery in a join key")
+    if (sides.exists(!_.deterministic)) {
+      Some(s"a key that is not deterministic: ${Wording.of(key.probe)} = ${Wording.of(key.build)}")
+    } else if (sides.exists(_.exists(_.isInstanceOf[PlanExpression[_]]))) Some("a subquery in a join key")
     else if (key.probe.dataType != key.build.dataType) {
       Some(s"keys of different types: ${sides.map(_.dataType.simpleString).mkString(" and ")}")
     } else sides.find(side => KeyTypes.name(side.dataType).isEmpty).map { side =>
-      s"a key of type ${side.dataType.simpleString}: ${side.sql}"
+      s"a key of type ${side.dataType.simpleString}: ${Wording.of(side)}"
     }
   }
 
@@ -114,8 +116,14 @@ object JoinStage extends PredicateHelper {
     Seq(hint.leftHint, hint.rightHint).flatten.flatMap(_.strategy).headOption.map(_.displayName)
 
   private def article(joinType: JoinType): String = {
-    val name = joinType.sql.toLowerCase(java.util.Locale.ROOT)
+    val name = kindOf(joinType)
     if ("aeiou".contains(name.head)) s"an $name" else s"a $name"
+  }
+
+  /** The kind of a join in words: not every one has SQL. */
+  def kindOf(joinType: JoinType): String = joinType match {
+    case _: ExistenceJoin => "existence"
+    case other => other.sql.toLowerCase(java.util.Locale.ROOT)
   }
 
   def check(holds: Boolean, reason: => String): Either[String, Unit] = if (holds) Right(()) else Left(reason)
@@ -160,7 +168,7 @@ private object Tests {
   private def why(condition: Expression): String =
     Seq(WorkerCondition.of(condition, _ => ColumnRef(0, 0)), WorkerFormula.of(condition, _ => ColumnRef(0, 0)))
       .collectFirst { case Left(part) => part }
-      .getOrElse(condition.sql)
+      .getOrElse(Wording.of(condition))
 }
 
 /** Which side of a join streams and which is indexed. */
@@ -208,7 +216,7 @@ private[sparkext] object Sides {
       case FullOuter =>
         val left = leftHint.isDefined || (rightHint.isEmpty && Estimates.bytes(join.left) < Estimates.bytes(join.right))
         Right(if (left) buildLeft("full") else buildRight("full"))
-      case other => Left(s"a join of type ${other.sql}")
+      case other => Left(s"a join of type ${JoinStage.kindOf(other)}")
     }
   }
 
@@ -223,7 +231,8 @@ private object Expressions {
 
   /** Whether a filter gives the same rows when it is applied later, above further joins. */
   def deferrable(condition: Expression): Either[String, Unit] =
-    if (!condition.deterministic) Left(s"a condition that is not deterministic: ${condition.sql}")
+    if (Trees.isDeep(condition)) Left("a condition nested too deeply")
+    else if (!condition.deterministic) Left(s"a condition that is not deterministic: ${Wording.of(condition)}")
     else if (condition.exists(_.isInstanceOf[PlanExpression[_]])) Left("a subquery in a join condition")
     else Right(())
 

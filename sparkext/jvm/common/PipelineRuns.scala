@@ -5,7 +5,6 @@ import java.util.{ArrayList, List => JavaList}
 import scala.collection.mutable
 
 import org.apache.spark.SparkContext
-import org.apache.spark.sql.catalyst.plans.logical.AsOfJoin
 import org.apache.spark.sql.catalyst.trees.TreeNodeTag
 import org.apache.spark.sql.execution.{QueryExecution, SparkPlan}
 import org.apache.spark.sql.execution.adaptive.AdaptiveSparkPlanExec
@@ -46,17 +45,16 @@ object PipelineRuns {
     found
   }
 
-  /** The reasons of all joins in the plan of a DataFrame that are Spark's own, top down; as-of joins come last. */
+  /** The reasons of all joins in the plan of a DataFrame that are Spark's own, top down; those of which nothing is left in the
+    * plan that runs come last.
+    */
   def declined(query: QueryExecution): JavaList[String] = {
     val reasons = new ArrayList[String]()
     nodes(query.executedPlan).foreach {
       case declined: DeclinedJoinExec => reasons.add(declined.reason)
       case _ =>
     }
-    query.normalized.foreachWithSubqueries {
-      case join: AsOfJoin => join.getTagValue(PlanAsOfJoins.Declined).foreach(reasons.add)
-      case _ =>
-    }
+    query.normalized.foreachWithSubqueries(_.getTagValue(Guarded.Declined).foreach(reasons.add))
     reasons
   }
 

@@ -64,17 +64,18 @@ case class PipelinedJoinExec(
 
   /** The scans that workers do, or why they do not. Files are listed and their footers read when this is first asked. */
   @transient private lazy val probeScan: Either[String, FusedScan] =
-    if (parts.isDefined) Left(PipelinedJoinExec.Shuffled) else FusedScan.of(probe, settings)
-  @transient private lazy val buildScans: Seq[Either[String, FusedScan]] = builds.map(FusedScan.of(_, settings))
+    if (parts.isDefined) Left(PipelinedJoinExec.Shuffled) else Guarded.either("scan")(FusedScan.of(probe, settings))
+  @transient private lazy val buildScans: Seq[Either[String, FusedScan]] =
+    builds.map(build => Guarded.either("scan")(FusedScan.of(build, settings)))
 
   /** What is sent as columns where workers do not scan, or why rows are. */
   @transient private lazy val probeColumns: Either[String, ColumnarInput] =
     if (probeScan.isRight) Left("workers read files")
     else if (parts.isDefined) Left(PipelinedJoinExec.Shuffled)
-    else ColumnarInput.of(probe)
+    else Guarded.either("columns")(ColumnarInput.of(probe))
   @transient private lazy val buildColumns: Seq[Either[String, ColumnarInput]] = builds.zip(buildScans).map {
     case (_, Right(_)) => Left("workers read files")
-    case (build, _) => ColumnarInput.of(build)
+    case (build, _) => Guarded.either("columns")(ColumnarInput.of(build))
   }
 
   /** Those build sides that run in the JVM, by their number. */
@@ -228,14 +229,22 @@ case class PipelinedJoinExec(
   private def scanned(scan: Either[String, FusedScan], columns: Either[String, ColumnarInput]): String =
     scan.fold(reason => s"${if (columns.isRight) "columns" else "rows"} from Spark ($reason)", _.described)
 
-  override def simpleString(maxFields: Int): String = {
+  override def simpleString(maxFields: Int): String = described(nodeName)(inBrief)
+
+  /** Plans are shown where a query only runs, too: that must not keep it from running. */
+  private def described(name: String)(text: => String): String =
+    Guarded("description")(text).fold(reason => s"$name ($reason)", identity)
+
+  private def inBrief: String = {
     val stages = joins.zip(buildScans).map { case (join, scan) =>
       s"${join.kind}: ${join.label}${if (scan.isRight) " (fused)" else ""}"
     }
     s"$nodeName ${stages.mkString("[", "; ", "]")} scan=${scanned(probeScan, probeColumns)}${if (inPlace) " rows=in place" else ""}"
   }
 
-  override def verboseStringWithOperatorId(): String = {
+  override def verboseStringWithOperatorId(): String = described(s"\n$formattedNodeName\n")(inFull)
+
+  private def inFull: String = {
     val lines = joins.indices.map(number => s"Join ${number + 1}: ${described(number)}")
     s"""
        |$formattedNodeName

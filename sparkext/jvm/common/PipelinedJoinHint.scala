@@ -8,6 +8,7 @@ import org.apache.spark.sql.catalyst.analysis.{UnresolvedAttribute, UnresolvedRe
 import org.apache.spark.sql.catalyst.expressions.{Expression, StringLiteral}
 import org.apache.spark.sql.catalyst.plans.logical._
 import org.apache.spark.sql.catalyst.rules.Rule
+import org.apache.spark.sql.catalyst.trees.TreePattern.UNRESOLVED_HINT
 
 /** Marks a build side. Spark's join strategies are a closed set, so this hint carries none of them: a join that is declined
   * is planned as if unhinted.
@@ -36,7 +37,7 @@ object PipelinedJoinHint {
       case (hint, ("algorithm", name)) => new PipelinedJoinHint(Some(Settings.algorithmNamed(name)), hint.maxBytes)
       case (hint, ("maxbytes", size)) => new PipelinedJoinHint(hint.algorithm, Some(Settings.bytes(size)))
       case (_, (key, _)) =>
-        throw new IllegalArgumentException(s"$Name: unknown option '$key', expected algorithm or maxBytes")
+        throw new RefusedException(s"$Name: unknown option '$key', expected algorithm or maxBytes")
     }
 }
 
@@ -45,7 +46,10 @@ object PipelinedJoinHint {
   * strings like `'algorithm=hash'` are options.
   */
 object ResolvePipelinedJoinHint extends Rule[LogicalPlan] {
-  override def apply(plan: LogicalPlan): LogicalPlan = plan.resolveOperatorsUp {
+  override def apply(plan: LogicalPlan): LogicalPlan =
+    if (plan.containsPattern(UNRESOLVED_HINT)) Guarded.rule("hints", plan)(resolved(plan)) else plan
+
+  private def resolved(plan: LogicalPlan): LogicalPlan = plan.resolveOperatorsUp {
     case UnresolvedHint(name, parameters, child) if name.toUpperCase(Locale.ROOT) == PipelinedJoinHint.Name =>
       val (relations, options) = parameters.partitionMap(parameter => option(parameter).toRight(parameter))
       val hint = PipelinedJoinHint.of(options)
@@ -63,8 +67,8 @@ object ResolvePipelinedJoinHint extends Rule[LogicalPlan] {
     case StringLiteral(name) => UnresolvedAttribute.parseAttributeName(name)
     case attribute: UnresolvedAttribute => attribute.nameParts
     case other: Expression =>
-      throw new IllegalArgumentException(s"${PipelinedJoinHint.Name} names relations, got ${other.sql}")
-    case other => throw new IllegalArgumentException(s"${PipelinedJoinHint.Name} names relations, got $other")
+      throw new RefusedException(s"${PipelinedJoinHint.Name} names relations, got ${Wording.of(other)}")
+    case other => throw new RefusedException(s"${PipelinedJoinHint.Name} names relations, got $other")
   }
 
   private def option(parameter: Any): Option[(String, String)] = parameter match {

@@ -14,37 +14,63 @@ import org.apache.spark.sql.internal.SQLConf
 class PipelinedJoinStrategy(session: SparkSession) extends SparkStrategy with Logging {
 
   override def apply(plan: LogicalPlan): Seq[SparkPlan] = plan match {
-    case Pruned(columns, conditions, join) if conditions.forall(Expressions.deferrable(_).isRight) =>
+    case Pruned(columns, conditions, join) =>
       unlessOff(settings => pipelined(join, columns, conditions, settings).toSeq)
-    case join: PipelinedAsOf => Seq(certain(join, new Settings(SQLConf.get)))
+    case join: PipelinedAsOf => Seq(certain(join))
     case join: Join =>
       unlessOff { settings =>
         pipelined(join, join.output, Nil, settings) match {
           case Right(planned) => Seq(planned)
-          case Left(reason) => declined(join, reason, settings)
+          case Left(reason) if isNoted(join, reason, settings) => sparks(join).map(DeclinedJoinExec(reason, _))
+          case _ => Nil
         }
       }
     case _ => Nil
   }
 
   /** Settings are read for joins alone: were they for all plans, a bad one would refuse the `SET` that mends it. */
-  private def unlessOff(planned: Settings => Seq[SparkPlan]): Seq[SparkPlan] = {
-    val settings = new Settings(SQLConf.get)
-    if (settings.mode == "off") Nil else planned(settings)
+  private def unlessOff(planned: Settings => Seq[SparkPlan]): Seq[SparkPlan] =
+    settings.filterOrElse(_.mode != "off", "").map(planned).getOrElse(Nil)
+
+  private def settings: Either[String, Settings] = Guarded("settings")(new Settings(SQLConf.get))
+
+  /** An as-of join that was taken over: on its own if it cannot be one of a chain, and Spark's after all if that fails, too. */
+  private def certain(join: PipelinedAsOf): SparkPlan = {
+    val planned = for {
+      settings <- settings
+      operator <- pipelined(join, join.output, Nil, settings).orElse(Guarded.either("join") {
+        val chain = JoinChain.single(join.stage)
+        ChainLayout.of(chain, join.output, settings).map(operator(_, chain.key))
+      })
+    } yield operator
+    planned.fold(reason => DeclinedJoinExec(reason, sparks(join)), identity)
   }
 
-  /** An as-of join that was taken over, which no other strategy plans: on its own if it cannot be one of a chain. */
-  private def certain(join: PipelinedAsOf, settings: Settings): SparkPlan =
-    pipelined(join, join.output, Nil, settings)
-      .orElse(ChainLayout.of(JoinChain.single(join.stage), join.output, settings).map(operator(_, JoinChain.single(join.stage).key)))
-      .fold(reason => throw new IllegalStateException(s"an as-of join that no pipeline runs: $reason"), identity)
+  /** Spark's plan for an as-of join. Its parts have no place in the logical plan that adaptive execution knows, so they are
+    * taken for parts of the join itself.
+    */
+  private def sparks(join: PipelinedAsOf): SparkPlan = {
+    val columns = join.undone.output.map(column => Alias(column, column.name)())
+    val logical = SparkShim.optimizer(session).execute(Project(columns, join.undone))
+    val physical = SparkShim.planner(session).plan(logical).next()
+    physical.foreach { operator =>
+      operator.unsetTagValue(SparkPlan.LOGICAL_PLAN_TAG)
+      operator.unsetTagValue(SparkPlan.LOGICAL_PLAN_INHERITED_TAG)
+    }
+    ProjectExec(
+      physical.output.zip(join.output).map { case (found, column) => Alias(found, column.name)(exprId = column.exprId) },
+      physical)
+  }
 
   /** The chain below `join` as one operator, under what else the plan asks for; or why not. */
   private def pipelined(
       join: LogicalPlan,
       columns: Seq[NamedExpression],
       conditions: Seq[Expression],
-      settings: Settings): Either[String, SparkPlan] = for {
+      settings: Settings): Either[String, SparkPlan] = Guarded.either("join")(for {
+    _ <- JoinStage.check(!Trees.isDeeper(join, Trees.DeepestPlan), "a plan nested too deeply")
+    _ <- JoinStage.check(!columns.exists(Trees.isDeep), "a column nested too deeply")
+    _ <- conditions.map(Expressions.deferrable).collectFirst { case Left(reason) => reason }.toLeft(())
     chain <- JoinChain.of(join, stage => Acceptance.stage(stage, settings))
     _ <- Acceptance.chain(chain, settings)
     _ <- Acceptance.files(session.sparkContext)
@@ -58,7 +84,7 @@ class PipelinedJoinStrategy(session: SparkSession) extends SparkStrategy with Lo
     val joined = operator(layout, chain.key)
     val filtered = filters.reduceOption(And).map(FilterExec(_, joined)).getOrElse(joined)
     if (columns == filtered.output) filtered else ProjectExec(columns, filtered)
-  }
+  })
 
   private def operator(layout: ChainLayout, key: String): SparkPlan = {
     val operator = PipelinedJoinExec(
@@ -72,22 +98,23 @@ class PipelinedJoinStrategy(session: SparkSession) extends SparkStrategy with Lo
     operator
   }
 
-  /** Spark's own plan for the join, under a note with the reason. In hint mode only hinted joins are worth a note. */
-  private def declined(join: Join, reason: String, settings: Settings): Seq[SparkPlan] = {
+  /** Whether a note says why the join is Spark's: in hint mode only of hinted joins. */
+  private def isNoted(join: Join, reason: String, settings: Settings): Boolean = Guarded("note") {
     val hinted = Seq(join.hint.leftHint, join.hint.rightHint).exists(PipelinedJoinHint.in(_).isDefined)
-    if (settings.mode == "hint" && !hinted && !settings.force) Nil
-    else {
-      if (settings.explainFallback) {
-        logWarning(s"Spark's own join instead of a pipelined one: $reason; at ${join.simpleString(SQLConf.get.maxToStringFields)}")
-      }
-      SparkShim.planner(session).strategies.iterator
-        .filterNot(_.isInstanceOf[PipelinedJoinStrategy])
-        .map(_(join))
-        .find(_.nonEmpty)
-        .getOrElse(Nil)
-        .map(DeclinedJoinExec(reason, _))
+    val noted = hinted || settings.mode != "hint" || settings.force
+    if (noted && settings.explainFallback) {
+      logWarning(s"Spark's own join instead of a pipelined one: $reason; at ${join.simpleString(SQLConf.get.maxToStringFields)}")
     }
-  }
+    noted
+  }.getOrElse(false)
+
+  /** Spark's own plan for the join. */
+  private def sparks(join: Join): Seq[SparkPlan] =
+    SparkShim.planner(session).strategies.iterator
+      .filterNot(_.isInstanceOf[PipelinedJoinStrategy])
+      .map(_(join))
+      .find(_.nonEmpty)
+      .getOrElse(Nil)
 }
 
 /** A join under an optional filter and an optional projection: what is not asked for need not come back from Python. */

@@ -8,9 +8,9 @@ import org.apache.spark.sql.vectorized.{ColumnarBatch, ColumnVector}
   * That a column is not null, which Catalyst asks for of the keys of most joins, is seen from the column. Other conditions
   * are what Spark makes of them, row by row.
   */
-final class RowFilter(conditions: Seq[Expression], input: Seq[Attribute]) extends PredicateHelper {
+final class RowFilter(conditions: Seq[Expression], input: Seq[Attribute]) {
   private val bound =
-    conditions.flatMap(splitConjunctivePredicates).map(BindReferences.bindReference(_, AttributeSeq(input)))
+    conditions.flatMap(Trees.conjuncts).map(BindReferences.bindReference(_, AttributeSeq(input)))
 
   private val present: Array[Int] = bound.collect { case IsNotNull(column: BoundReference) => column.ordinal }.toArray
 

@@ -12,10 +12,12 @@ import org.apache.spark.sql.execution.datasources.v2.{AppendDataExec, OverwriteB
   */
 object RowsInPlace extends ColumnarRule {
   override def postColumnarTransitions: Rule[SparkPlan] = new Rule[SparkPlan] {
-    override def apply(plan: SparkPlan): SparkPlan = plan.transformUp {
-      case writer @ (_: AppendDataExec | _: OverwriteByExpressionExec | _: OverwritePartitionsDynamicExec) => inPlace(writer)
-      case files: WriteFilesExec if files.partitionColumns.isEmpty && files.bucketSpec.isEmpty => inPlace(files)
-    }
+    override def apply(plan: SparkPlan): SparkPlan = Guarded("rows")(placed(plan)).getOrElse(plan)
+  }
+
+  private def placed(plan: SparkPlan): SparkPlan = plan.transformUp {
+    case writer @ (_: AppendDataExec | _: OverwriteByExpressionExec | _: OverwritePartitionsDynamicExec) => inPlace(writer)
+    case files: WriteFilesExec if files.partitionColumns.isEmpty && files.bucketSpec.isEmpty => inPlace(files)
   }
 
   private def inPlace(writer: SparkPlan): SparkPlan = writer.mapChildren {

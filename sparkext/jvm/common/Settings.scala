@@ -88,7 +88,7 @@ object Settings {
     parse(value).getOrElse(refuse(key, value, Registry(key + Expected)))
 
   private def refuse(key: String, value: String, expected: String): Nothing =
-    throw new IllegalArgumentException(s"$key: got '$value', expected $expected")
+    throw new RefusedException(s"$key: got '$value', expected $expected")
 
   /** The version of the package that this jar belongs to. */
   val PackageVersion: String = Registry("version")

@@ -1,0 +1,222 @@
+"""Planning never fails a query: faults in every part of it, trees that are deep or wide, and wordings."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import reduce
+from pathlib import Path
+from typing import Any
+
+import pytest
+from extension_checks import (
+    assert_declined,
+    assert_like_spark,
+    assert_pipelined,
+    configured,
+    mode,
+    pipelines_of,
+    plan_of,
+    rows_of,
+)
+from pyspark.errors import IllegalArgumentException
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+import sparkext
+
+HINT = "/*+ PIPELINED_JOIN(b) */"
+THROWN = (
+    "java.lang.StackOverflowError",
+    "java.lang.NoClassDefFoundError",
+    "java.lang.RuntimeException",
+    "scala.NotImplementedError",
+)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _tables(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    folder = tmp_path_factory.mktemp("planning")
+    tables = {
+        "a": spark.range(60).selectExpr("id AS k", "int(id % 7) AS j", "double(id) / 2 AS x", "string(id) AS s"),
+        "b": spark.range(40).selectExpr("id * 2 % 30 AS mk", "int(id) AS mj", "string(id) AS ms"),
+    }
+    for name, table in tables.items():
+        table.write.parquet(f"{folder}/{name}")
+        spark.read.parquet(f"{folder}/{name}").createOrReplaceTempView(name)
+    yield
+    for name in tables:
+        spark.catalog.dropTempView(name)
+
+
+def sql(spark: SparkSession, text: str) -> Callable[[], DataFrame]:
+    return lambda: spark.sql(text)
+
+
+# --- wordings ---
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT k FROM a WHERE EXISTS (SELECT 1 FROM b WHERE mk = k AND length(ms) < length(s) + 5) OR j = 3",
+        "SELECT k FROM a WHERE j = 3 OR k NOT IN (SELECT mk FROM b WHERE length(ms) < length(s) + 5)",
+        "SELECT k, k IN (SELECT mk FROM b WHERE length(ms) < length(s) + 5) FROM a",
+    ],
+    ids=["exists", "not in", "a value"],
+)
+@pytest.mark.parametrize("name", ["auto", "hint"])
+def test_an_existence_join_that_is_declined(spark: SparkSession, query: str, name: str) -> None:
+    with mode(spark, name), configured(spark, spark_sparkext_debug_force="true"):
+        out = assert_like_spark(spark, sql(spark, query))
+        assert_declined(out, "a condition beside the keys of an existence join that only Spark evaluates")
+
+
+# --- faults ---
+
+
+@contextmanager
+def fault(spark: SparkSession, part: str, thrown: str, message: str = "injected") -> Iterator[None]:
+    """Let a part of planning throw wherever it begins."""
+    jvm: Any = spark._jvm
+    guarded = jvm.org.apache.spark.sql.sparkext.Guarded
+    guarded.inject(part, reduce(getattr, thrown.split("."), jvm)(message))
+    try:
+        yield
+    finally:
+        guarded.mend()
+
+
+@pytest.mark.parametrize("thrown", THROWN)
+@pytest.mark.parametrize("part", ["hints", "join"])
+def test_a_fault_leaves_joins_to_spark(spark: SparkSession, part: str, thrown: str) -> None:
+    query = sql(spark, f"SELECT {HINT} k, ms FROM a JOIN b ON k = mk")
+    assert_pipelined(assert_like_spark(spark, query), 1)
+    with fault(spark, part, thrown):
+        out = assert_like_spark(spark, query)
+        assert pipelines_of(out) == []
+        reason = f"planning it failed: {thrown}: injected"
+        assert sparkext.declined(out) == [reason]
+        if part == "join":
+            assert_declined(out, reason)
+    assert_pipelined(query(), 1)
+
+
+@pytest.mark.parametrize("adaptive", ["true", "false"])
+@pytest.mark.parametrize("part", ["asof", "nearness", "join"])
+def test_a_fault_leaves_as_of_joins_to_spark(spark: SparkSession, part: str, adaptive: str) -> None:
+    """Also where the join has been taken over already: what it was is had back, amid what else the query does."""
+
+    def query() -> DataFrame:
+        left, right = spark.table("a"), spark.table("b").groupBy("mj").agg(F.max("ms").alias("ms"))
+        near = left.selectExpr("int(k) AS i", "j", "1 AS one")._joinAsOf(
+            right.hint("pipelined_join"), leftAsOfColumn="i", rightAsOfColumn="mj", how="left", tolerance=F.lit(5)
+        )
+        return near.filter("j < 5").groupBy("j", "one").agg(F.max("ms"), F.sum("mj"), F.count("i")).filter("j > 1")
+
+    with configured(spark, spark_sql_adaptive_enabled=adaptive):
+        assert pipelines_of(assert_like_spark(spark, query)) == [1]
+        for thrown in THROWN[:2]:
+            with fault(spark, part, thrown):
+                out = assert_like_spark(spark, query)
+                assert pipelines_of(out) == [], plan_of(out)
+                assert f"planning it failed: {thrown}: injected" in sparkext.declined(out)
+
+
+@pytest.mark.parametrize("part", ["scan", "columns", "description"])
+def test_a_fault_beside_the_plan_leaves_the_pipeline(spark: SparkSession, part: str) -> None:
+    query = sql(spark, f"SELECT {HINT} k, ms FROM a JOIN b ON k = mk")
+    with configured(spark, spark_sparkext_scan_fused=str(part != "columns").lower()):
+        for thrown in THROWN:
+            with fault(spark, part, thrown):
+                out = assert_like_spark(spark, query)
+                if part == "scan":
+                    assert_pipelined(out, 1)
+                    assert f"from Spark (planning it failed: {thrown}: injected)" in plan_of(out)
+                assert "PipelinedJoin" in plan_of(out)
+
+
+@pytest.mark.parametrize("part", ["rows", "partitions"])
+def test_a_fault_in_what_follows_leaves_the_plan(spark: SparkSession, part: str, tmp_path: Path) -> None:
+    grouped = "SELECT k, max(j) AS j FROM a GROUP BY k"
+    query = f"SELECT {HINT} k, ms FROM ({grouped}) JOIN b ON k = mk"
+    with mode(spark, "off"):
+        expected = rows_of(spark.sql(query))
+    for thrown in THROWN:
+        with fault(spark, part, thrown), configured(spark, spark_sql_adaptive_enabled="true"):
+            out = spark.sql(query)
+            out.write.parquet(f"{tmp_path}/{thrown}")
+            assert rows_of(spark.read.parquet(f"{tmp_path}/{thrown}")) == expected
+            assert rows_of(out) == expected
+            assert_pipelined(out, 1)
+
+
+def test_a_fault_in_what_is_said_of_joins(spark: SparkSession) -> None:
+    with configured(spark, spark_sparkext_debug_force="true"):
+        for part in ("settings", "note"):
+            for thrown in THROWN:
+                with fault(spark, part, thrown):
+                    out = assert_like_spark(spark, sql(spark, "SELECT k, ms FROM a CROSS JOIN b"))
+                    assert not pipelines_of(out) and not sparkext.declined(out)
+
+
+def test_a_fault_is_logged_once(spark: SparkSession) -> None:
+    logging: Any = spark._jvm.org.apache.logging.log4j
+    writer = spark._jvm.java.io.StringWriter()
+    name = "org.apache.spark.sql.sparkext.Guarded"
+    appender = logging.core.appender.WriterAppender.newBuilder().setName("faults").setTarget(writer).build()
+    appender.start()
+    logger = logging.LogManager.getContext(False).getLogger(name)
+    logging.core.config.Configurator.setLevel(name, logging.Level.WARN)
+    logger.addAppender(appender)
+    try:
+        for message in ("one", "one", "another", "one"):
+            with fault(spark, "join", "java.lang.IllegalStateException", message):
+                assert rows_of(spark.sql(f"SELECT {HINT} k, ms FROM a JOIN b ON k = mk"))
+        said = writer.toString()
+        assert said.count("planning pipelined joins failed (join)") == 2, said
+        assert "IllegalStateException: one" in said and "IllegalStateException: another" in said
+    finally:
+        logger.removeAppender(appender)
+        logging.core.config.Configurator.setLevel(name, logging.Level.ERROR)
+
+
+def test_refusals_and_what_nobody_survives_are_errors_still(spark: SparkSession) -> None:
+    query = f"SELECT {HINT} k FROM a JOIN b ON k = mk"
+    with configured(spark, spark_sparkext_algorithm="magic"), pytest.raises(IllegalArgumentException, match="magic"):
+        spark.sql(query).explain()
+    with pytest.raises(IllegalArgumentException, match="unknown option"):
+        spark.sql(query.replace("(b)", "(b, 'speed=high')"))
+    with fault(spark, "join", "java.lang.OutOfMemoryError"), pytest.raises(Exception, match="OutOfMemoryError"):
+        plan_of(spark.sql(query))
+
+
+# --- trees that are deep ---
+
+
+def chained(count: int, connect: Callable[[Column, Column], Column]) -> Column:
+    """So many comparisons, each connected with all before it: a tree as deep."""
+    return reduce(connect, [F.col("j") != F.lit(1000 + number) for number in range(count)])
+
+
+CONNECTED: dict[str, Callable[[Column, Column], Column]] = {
+    "and": lambda one, other: one & other,
+    "or": lambda one, other: one | other,
+    "not": lambda one, other: ~(one & other),
+    "sum": lambda one, other: (one.cast("int") + other.cast("int")) > 0,
+}
+
+
+@pytest.mark.parametrize("name", CONNECTED)
+def test_deep_conditions(spark: SparkSession, name: str) -> None:
+    """As deep as Spark itself bears, in the condition of a join, above it and below it."""
+    left, right = spark.table("a"), spark.table("b")
+    deep, key = chained(40 if name == "sum" else 120, CONNECTED[name]), F.col("k") == F.col("mk")
+    with configured(spark, spark_sparkext_debug_force="true", spark_sql_codegen_wholeStage="false"):
+        for query in (
+            lambda: left.join(right, key & deep, "left").select("k", "ms"),
+            lambda: left.filter(deep).join(right, key).select("k", "ms"),
+            lambda: left.join(right, key).filter(deep & (F.col("mj") > 3)).select("k", "ms"),
+        ):
+            out = assert_like_spark(spark, query)
+            assert sum(pipelines_of(out)) == 1 or "nested too deeply" in str(sparkext.declined(out)), plan_of(out)
