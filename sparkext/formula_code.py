@@ -302,7 +302,8 @@ class _Writer:
 
 
 def _number(text: str, kind: str) -> np.generic:
-    return _DTYPES[kind](text == "true" if kind == "bool" else text)
+    number: np.generic = _DTYPES[kind](text == "true" if kind == "bool" else text)
+    return number
 
 
 def _both(condition: str, known: str | None) -> str:

@@ -3,7 +3,7 @@ package org.apache.spark.sql.sparkext
 import scala.collection.mutable
 import scala.util.control.NonFatal
 
-import org.apache.spark.sql.catalyst.expressions.{And, Expression, Or}
+import org.apache.spark.sql.catalyst.expressions.{And, Expression, InSet, Or}
 import org.apache.spark.sql.catalyst.trees.TreeNode
 
 /** Looks at trees without recursion. What is recursive here asks first how deep a tree is: the stack is not ours alone. */
@@ -69,6 +69,12 @@ private[sparkext] object Wording {
 
   /** Its SQL, if it has any and is not endless. */
   def of(expression: Expression): String =
-    if (Trees.isLarger(expression, MostParts)(_.children)) s"${expression.prettyName} of more than $MostParts parts"
+    if (isLong(expression)) s"${expression.prettyName} of more than $MostParts parts"
     else try expression.sql catch { case NonFatal(_) => expression.prettyName }
+
+  private def isLong(expression: Expression): Boolean =
+    Trees.isLarger(expression, MostParts)(_.children) || expression.exists {
+      case InSet(_, values) => values.size > MostParts
+      case _ => false
+    }
 }
