@@ -26,6 +26,12 @@ _SPARK_JOIN = re.compile(
     r"(?:.*?\b(Inner|Cross|LeftOuter|RightOuter|FullOuter|LeftSemi|LeftAnti|ExistenceJoin|LeftSingle)\b)?"
 )
 _SCAN = re.compile(r"\] scan=(fused|(?:columns|rows) from Spark \([^()]*)")
+_ALWAYS = {
+    "spark.sql.timeType.enabled": "true",
+    "spark.sql.shuffle.partitions": "2",
+    # Spark describes every plan for its UI, several times if it is adaptive: this takes a tenth of a small query.
+    "spark.sql.ui.explainMode": "simple",
+}
 _PLAIN = {
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
@@ -72,7 +78,7 @@ class Runner:
         PySparkLogger.getLogger("SQLQueryContextLogger").disabled = True  # or each query that fails is pages of text
         self._sessions = [spark.newSession(), spark.newSession()]
         for session, settings in zip(self._sessions, (OURS, OWN), strict=True):
-            for key, value in {**settings, "spark.sql.timeType.enabled": "true"}.items():
+            for key, value in {**settings, **_ALWAYS}.items():
                 session.conf.set(key, value)
         self._settings: dict[str, str] = {}
         self._folder = folder
