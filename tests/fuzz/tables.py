@@ -143,10 +143,13 @@ def _values(r: random.Random, kind: Type, extreme: bool, rows: int) -> list[Any]
 
 def _options(r: random.Random, way: str, columns: Sequence[Column]) -> tuple[tuple[str, Any], ...]:
     if way == "spark parquet":
+        compression = r.choice(("snappy", "zstd", "none", "gzip", "lz4_raw"))
+        version = r.choice(("v1", "v2"))
         options: dict[str, Any] = {
-            "compression": r.choice(("snappy", "zstd", "none", "gzip", "lz4_raw")),
+            "compression": compression,
             "parquet.enable.dictionary": r.choice(("true", "false")),
-            "parquet.writer.version": r.choice(("v1", "v2")),
+            # Spark 4.3 misreads strings of uncompressed DELTA_BYTE_ARRAY pages: it forgets the offset in their array.
+            "parquet.writer.version": "v1" if compression == "none" else version,
             "timestamps": r.choice(("TIMESTAMP_MICROS", "TIMESTAMP_MICROS", "TIMESTAMP_MILLIS", "INT96")),
         }
     elif way == "pyarrow":
