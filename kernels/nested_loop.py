@@ -8,7 +8,8 @@
 
 A test comes as two functions that are compiled together with the loop around them: `load(probe, i)` fetches what it
 needs of probe row i, `holds(row, constants, build, j)` tells whether that matches build row j. Probe and build are
-tuples of flat arrays, constants a tuple of numbers. Resuming in the middle of a tile's pairs tests that tile once more.
+tuples of flat arrays, constants a tuple of numbers, and of sorted arrays
+for lists. Resuming in the middle of a tile's pairs tests that tile once more.
 """
 
 from __future__ import annotations
@@ -23,13 +24,14 @@ import pyarrow as pa
 
 from sparkext.kernels.buffers import Int64Array, UInt8Array, bits_view, values_view
 from sparkext.kernels.intrinsics import load_u64
-from sparkext.kernels.jit import AnyArray, frozen, generated, kernel
+from sparkext.kernels.jit import AnyArray, frozen, generated, inlined, kernel
 from sparkext.kernels.keys import decimal_halves
 from sparkext.kernels.matches import Cursor, Matches, Pairs
 from sparkext.kernels.row_ids import RowIds, row_id_dtype
 
 Columns = tuple[AnyArray, ...]
-Constants = tuple[np.generic, ...]
+Constant = np.generic | AnyArray
+Constants = tuple[Constant, ...]
 
 HIT = 1
 OVERFLOW = 2
@@ -40,6 +42,22 @@ TILE = 2048
 """Build rows of a tile: with 64 or 4,096 of 16 bytes each a pair takes longer (0.5 and 0.3 against 0.2 ns)."""
 BLOCK = 128
 """Probe rows of a block: enough that calling the kernel costs little."""
+
+
+@inlined
+def is_among(value: float, values: AnyArray) -> bool:
+    """Tell whether a number is one of `values`, sorted as by `np.unique`: NaN is one number, and comes last."""
+    low = np.int64(0)
+    if value != value:
+        return bool(values.size > 0 and values[-1] != values[-1])
+    high = np.int64(values.size)
+    while low < high:
+        middle = (low + high) >> 1
+        if values[middle] < value:
+            low = middle + 1
+        else:
+            high = middle
+    return bool(low < values.size and values[low] == value)
 
 
 class PairArithmeticError(ArithmeticError):

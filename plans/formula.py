@@ -4,10 +4,12 @@ A formula is one of
 
     {"op": "column", "source": s, "column": c, "key": key type}        a value of a column (see `plans.key_types`)
     {"op": "literal", "text": text or null, "type": type}
+    {"op": "in", "args": [formula], "list": [text or null, ...], "type": "bool"}
     {"op": name, "args": [formula, ...], "type": type, "checked": bool}
 
 where `type` is the number type of the result: bool, int8, int16, int32, int64, float32 or float64. Dates are their days
-(int32), timestamps their microseconds (int64), decimals of up to 18 digits their unscaled digits (int64).
+(int32), timestamps their microseconds (int64), decimals of up to 18 digits their unscaled digits (int64). The literals
+of a list are of its argument's type, one or more, and may be a great many.
 
 A null makes null whatever is computed from it, but for `and`, `or`, `is_null`, `<=>`, `if`, `coalesce`, `least` and
 `greatest`, which follow SQL. NaN equals NaN and is greater than any other number. `checked`: an overflow is an error,
@@ -31,8 +33,9 @@ _OPERANDS: dict[str, tuple[int, int]] = {
     **dict.fromkeys(("negate", "abs", "sqrt", "cast", "not", "is_null"), (1, 1)),
     **dict.fromkeys(("and", "or", "coalesce", "least", "greatest"), (1, 1000)),
     "if": (3, 3),
+    "in": (1, 1),
 }
-_BOOLEAN = (*COMPARISONS, "and", "or", "not", "is_null")
+_BOOLEAN = (*COMPARISONS, "and", "or", "not", "is_null", "in")
 _INTEGERS = ("int8", "int16", "int32", "int64")
 _FLOATS = ("float32", "float64")
 NUMBER_TYPES = ("bool", *_INTEGERS, *_FLOATS)
@@ -43,7 +46,10 @@ MOST_DIGITS = 18
 
 @dataclass(frozen=True)
 class Formula:
-    """A node. Columns have a `source`, a `column` and a `key` type, literals a `text`; all others have `args`."""
+    """A node. Columns have a `source`, a `column` and a `key` type, literals a `text`; all others have `args`.
+
+    `texts` are the literals of a list.
+    """
 
     op: str
     type: str
@@ -53,6 +59,7 @@ class Formula:
     column: int = 0
     key: str = ""
     text: str | None = None
+    texts: tuple[str | None, ...] = ()
 
     def __post_init__(self) -> None:
         """Refuse what no code is made from."""
@@ -77,6 +84,7 @@ class Formula:
             fits = not self.checked and (types <= {*_INTEGERS} or self.type in _FLOATS)
         if self.op in (*ARITHMETIC, "negate", "abs", "cast"):
             fits = fits and "bool" not in (*types, self.type)
+        fits = fits and (self.op == "in") == bool(self.texts)
         if not fits or (self.op in _BOOLEAN and self.type != "bool"):
             raise ValueError(f"not a formula: {self!r}")
 
@@ -138,7 +146,8 @@ def _formula(data: Mapping[str, Any]) -> Formula:
     if data["op"] == "literal":
         return Formula("literal", data["type"], text=data["text"])
     arguments = tuple(_formula(argument) for argument in data["args"])
-    return Formula(data["op"], data["type"], arguments, bool(data.get("checked", False)))
+    checked, texts = bool(data.get("checked", False)), tuple(data.get("list", ()))
+    return Formula(data["op"], data["type"], arguments, checked, texts=texts)
 
 
 def render_theta(theta: Theta) -> dict[str, Any]:
@@ -151,4 +160,6 @@ def render_theta(theta: Theta) -> dict[str, Any]:
     if theta.op == "literal":
         return {"op": "literal", "text": theta.text, "type": theta.type}
     arguments = [render_theta(argument) for argument in theta.args]
+    if theta.op == "in":
+        return {"op": "in", "args": arguments, "list": list(theta.texts), "type": theta.type}
     return {"op": theta.op, "args": arguments, "type": theta.type, "checked": theta.checked}

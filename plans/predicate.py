@@ -6,12 +6,13 @@ A predicate is one of
     {"op": "not", "args": [predicate]}
     {"op": "is_null", "args": [operand]}
     {"op": "=" | "<=>" | "<" | "<=" | ">" | ">=", "args": [operand, operand], "type": key type}
-    {"op": "in", "args": [operand, literal, ...], "type": key type}
+    {"op": "in", "args": [operand], "list": [text, ...], "type": key type}
     {"op": "starts_with" | "ends_with" | "contains" | "like", "args": [operand, literal]}
 
 and an operand is `{"source": s, "column": c}` (a `ColumnRef`) or `{"literal": text}`, the text as `parse_literal` reads
-it, or null. The literals of a list are not null. Strings are tested byte by byte, and in the pattern of `like` only `%`
-has a meaning of its own. Both operands of a comparison have the same type (see `plans.key_types`).
+it, or null. A list has one or more texts of the same kind, none of them null, and may have a great many. Strings are
+tested byte by byte, and in the pattern of `like` only `%` has a meaning of its own. Both operands of a comparison have
+the same type (see `plans.key_types`).
 """
 
 from __future__ import annotations
@@ -40,12 +41,16 @@ class Operand:
 
 @dataclass(frozen=True)
 class Predicate:
-    """An inner node (`and`, `or`, `not`) has `children`, a leaf has `operands` and, if it compares, their `type`."""
+    """An inner node (`and`, `or`, `not`) has `children`, a leaf has `operands` and, if it compares, their `type`.
+
+    `texts` are the literals of a list.
+    """
 
     op: str
     children: tuple[Predicate, ...] = ()
     operands: tuple[Operand, ...] = ()
     type: str | None = None
+    texts: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         """Refuse what no evaluator runs."""
@@ -54,8 +59,7 @@ class Predicate:
             ordered = self.op not in ("=", "<=>", "in")
             if name in _NOT_COVERED or (ordered and name in _UNORDERED):
                 raise ValueError(f"{self.op} is not covered for {name}")
-            fits = len(self.operands) == 2 or self.op == "in"
-            fits = fits and not self.children
+            fits = len(self.operands) == (1 if self.op == "in" else 2) and not self.children
         elif self.op in STRING_TESTS:
             fits = len(self.operands) == 2 and not self.children
         elif self.op == "is_null":
@@ -64,7 +68,7 @@ class Predicate:
             fits = len(self.children) == 1 and not self.operands
         else:
             fits = self.op in ("and", "or") and len(self.children) > 0 and not self.operands
-        if not fits:
+        if not fits or (self.op == "in") != bool(self.texts):
             raise ValueError(f"not a predicate: {self!r}")
 
     def columns(self) -> Iterator[tuple[int, int]]:
@@ -79,7 +83,7 @@ def parse_predicate(data: Mapping[str, Any]) -> Predicate:
     arguments = data["args"]
     if data["op"] in (*COMPARISONS, *STRING_TESTS, "in", "is_null"):
         operands = tuple(_operand(argument) for argument in arguments)
-        return Predicate(data["op"], operands=operands, type=data.get("type"))
+        return Predicate(data["op"], operands=operands, type=data.get("type"), texts=tuple(data.get("list", ())))
     return Predicate(data["op"], children=tuple(parse_predicate(argument) for argument in arguments))
 
 
@@ -97,4 +101,5 @@ def render_predicate(predicate: Predicate) -> dict[str, Any]:
         {"literal": operand.text} if operand.source is None else {"source": operand.source, "column": operand.column}
         for operand in predicate.operands
     ]
-    return {"op": predicate.op, "args": operands, "type": predicate.type}
+    listed = {"list": list(predicate.texts)} if predicate.texts else {}
+    return {"op": predicate.op, "args": operands, "type": predicate.type, **listed}

@@ -6,9 +6,11 @@ midpoint lies in its split, so that every row group is read exactly once (Spark'
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
+from functools import lru_cache
 from typing import Any
 
 from sparkext.plans.key_types import parse_key_type
@@ -131,8 +133,7 @@ def may_hold(predicate: Predicate, bounds: Callable[[int], ColumnBounds], rows: 
     if predicate.op == "not":
         return _may_fail(predicate.children[0], bounds, rows)
     if predicate.op == "in":
-        column, *literals = predicate.operands
-        return any(_may_compare("=", column, literal, predicate, bounds) for literal in literals)
+        return _may_be_among(predicate, bounds)
     if predicate.op in _MIRRORED:
         one, other = predicate.operands
         if other.source is None:
@@ -150,6 +151,23 @@ def _may_fail(predicate: Predicate, bounds: Callable[[int], ColumnBounds], rows:
     if predicate.op != "is_null" or predicate.operands[0].source is None:
         return True
     return bounds(predicate.operands[0].column).nulls != rows
+
+
+def _may_be_among(predicate: Predicate, bounds: Callable[[int], ColumnBounds]) -> bool:
+    (column,) = predicate.operands
+    values = _sorted_bounds(predicate.texts, predicate.type or "")
+    if column.source is None or values is None:
+        return True
+    known = bounds(column.column)
+    at = 0 if known.low is None else bisect_left(values, known.low)
+    return at < len(values) and (known.high is None or not _less(known.high, values[at]))
+
+
+@lru_cache(maxsize=16)
+def _sorted_bounds(texts: tuple[str, ...], type_text: str) -> list[Any] | None:
+    """Return the literals of a list as bounds compare them, in order: a list is asked about every row group."""
+    values = [_bound(text, type_text) for text in texts]
+    return None if None in values else sorted(values)
 
 
 def _may_compare(

@@ -6,7 +6,8 @@ strings and binaries byte by byte, booleans for equality.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
@@ -61,9 +62,8 @@ def _evaluate(predicate: Predicate, rows: RowSet) -> pa.Array:
         return _STRING_TESTS[predicate.op](array, pattern=pattern.text)
     target = arrow_key_type(parse_key_type(predicate.type or ""))
     if predicate.op == "in":
-        column, *literals = predicate.operands
-        array = cast_key(_column(column, rows), target)
-        among = pc.is_in(array, value_set=pa.concat_arrays([_literal(value.text, target) for value in literals]))
+        array = cast_key(_column(predicate.operands[0], rows), target)
+        among = pc.is_in(array, value_set=_list(predicate.texts, target))
         return pc.if_else(pc.is_valid(array), among, pa.scalar(None, pa.bool_()))
     left, right = (_values(operand, rows, target) for operand in predicate.operands)
     if predicate.op == "<=>":
@@ -89,7 +89,17 @@ def literal_array(text: str | None, target: pa.DataType, length: int) -> pa.Arra
 
 
 def _literal(text: str | None, target: pa.DataType) -> pa.Array:
-    return pa.array([text], pa.string()).cast(_parsed(target)).cast(target)
+    return _literals([text], target)
+
+
+@lru_cache(maxsize=16)
+def _list(texts: tuple[str, ...], target: pa.DataType) -> pa.Array:
+    """Return the literals of a list, which every morsel is tested against."""
+    return _literals(texts, target)
+
+
+def _literals(texts: Sequence[str | None], target: pa.DataType) -> pa.Array:
+    return pa.array(texts, pa.string()).cast(_parsed(target)).cast(target)
 
 
 def _parsed(target: pa.DataType) -> pa.DataType:

@@ -13,7 +13,7 @@ went wrong on the way. There are no branches, so that LLVM tests several pairs a
 
 The text holds nothing but operators of a closed list and numbers that this module has written. Literals are arguments:
 formulas that differ in nothing else are one text, compiled once. Divisors of integers are not, as dividing by a number
-that LLVM knows takes a multiplication, not a division.
+that LLVM knows takes a multiplication, not a division. All literals of a list are one array, which is searched.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from sparkext.kernels.intrinsics import multiply_overflows
-from sparkext.kernels.nested_loop import DIVISION_BY_ZERO, OVERFLOW
+from sparkext.kernels.jit import frozen
+from sparkext.kernels.nested_loop import DIVISION_BY_ZERO, OVERFLOW, Constant, is_among
 from sparkext.plans.formula import ARITHMETIC, Formula
 from sparkext.plans.predicate import COMPARISONS
 
@@ -62,11 +63,11 @@ class FormulaCode:
     """The text of both functions, and the constants that it is called with. Equal texts test equal arrays."""
 
     text: str
-    constants: tuple[np.generic, ...]
+    constants: tuple[Constant, ...]
 
     def functions(self) -> tuple[Callable[..., Any], Callable[..., Any]]:
         """Return `load` and `holds`."""
-        scope: dict[str, Any] = {"np": np, "multiply_overflows": multiply_overflows}
+        scope: dict[str, Any] = {"np": np, "multiply_overflows": multiply_overflows, "is_among": is_among}
         exec(compile(self.text, "<formula>", "exec"), scope)
         return scope["load"], scope["holds"]
 
@@ -92,7 +93,7 @@ class _Writer:
         self._places = places
         self._columns: dict[Place, _Step] = {}
         self.lines: list[str] = []
-        self.constants: list[np.generic] = []
+        self.constants: list[Constant] = []
 
     def step(self, node: Formula) -> _Step:
         """Write what computes this node, and return where its result is."""
@@ -121,6 +122,8 @@ class _Writer:
         if node.op == "if":
             return self._chosen(*args)
         (only,) = args
+        if node.op == "in":
+            return self._listed(node, only, kind)
         if node.op == "is_null":
             return _Step("False" if only.known is None else self._line(f"not {only.known}"), None, only.error)
         if node.op == "not":
@@ -149,9 +152,16 @@ class _Writer:
     def _literal(self, node: Formula) -> _Step:
         if node.text is None:
             return _Step(_as(node.type, "0"), "False")
-        text = node.text == "true" if node.type == "bool" else node.text
-        self.constants.append(_DTYPES[node.type](text))
+        self.constants.append(_number(node.text, node.type))
         return _Step(f"c[{len(self.constants) - 1}]")
+
+    def _listed(self, node: Formula, only: _Step, kind: str) -> _Step:
+        """IN: true if the value is found, null if it is not and there is a null in the list."""
+        known = [_number(text, kind) for text in node.texts if text is not None]
+        # Of equal numbers one stays: 0.0 or -0.0, and one NaN, which comes last.
+        self.constants.append(frozen(np.unique(np.array(known, dtype=_DTYPES[kind]))))
+        found = self._line(f"is_among({only.value}, c[{len(self.constants) - 1}])")
+        return _Step(found, self._all([only.known, found if None in node.texts else None]), only.error)
 
     def _divisor(self, node: Formula) -> _Step:
         if node.op == "literal" and node.text is not None and not node.type.startswith("float"):
@@ -289,6 +299,11 @@ class _Writer:
         for argument in args[1:]:
             result = combine(result, argument)
         return result
+
+
+def _number(text: str, kind: str) -> np.generic:
+    number: np.generic = _DTYPES[kind](text == "true" if kind == "bool" else text)
+    return number
 
 
 def _both(condition: str, known: str | None) -> str:

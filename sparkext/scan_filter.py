@@ -173,13 +173,13 @@ def _all(predicates: Sequence[Predicate], op: str) -> Predicate:
 
 def _predicate(test: Test, place: int) -> Predicate:
     column = Operand(0, place)
-    literals = tuple(Operand(None, text=text) for text in test.texts)
     if test.op in _NULLS:
         positive = Predicate("is_null", operands=(column,))
     elif test.op in _LISTS:
-        positive = Predicate("in", operands=(column, *literals), type=str(test.type))
+        positive = Predicate("in", operands=(column,), type=str(test.type), texts=test.texts)
     else:
-        positive = Predicate(_COMPARED.get(test.op, "="), operands=(column, *literals), type=str(test.type))
+        literal = Operand(None, text=test.texts[0])
+        positive = Predicate(_COMPARED.get(test.op, "="), operands=(column, literal), type=str(test.type))
     return Predicate("not", children=(positive,)) if test.op in ("!=", "not in", "is not null") else positive
 
 

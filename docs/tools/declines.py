@@ -173,6 +173,9 @@ GROUPS = (
         "What follows the colon of a reason above, where it is not the SQL of the part itself.",
         {
             "a condition nested too deeply": "More than 50 levels; 250 where Spark evaluates it.",
+            "a list of more than … values that are no constants": (
+                "`IN` compares with each of these. Constants are looked up, and may be as many as Spark bears."
+            ),
             "a formula too large to compile": ("More than 200 operations, which take some three seconds to compile."),
         },
     ),

@@ -21,7 +21,7 @@ from sparkext.index_store import BuildSide
 from sparkext.kernels.buffers import validity
 from sparkext.kernels.gather import Column
 from sparkext.kernels.matches import START, Pairs
-from sparkext.kernels.nested_loop import HIT, PairArithmeticError, numbers
+from sparkext.kernels.nested_loop import HIT, PairArithmeticError, is_among, numbers
 from sparkext.plans import formula as formula_module
 from sparkext.plans.formula import ARITHMETIC, NUMBER_TYPES, Formula, number_type
 from sparkext.plans.key_types import parse_key_type
@@ -63,6 +63,8 @@ def evaluate(node: Formula, row: dict[tuple[int, int], Any]) -> Any:
         return evaluate(node.args[1 if next(parts) else 2], row)
     if node.op == "is_null":
         return next(parts) is None
+    if node.op == "in":
+        return among(node, next(parts))
     if node.op in ("<=>", "least", "greatest"):
         return of_all(node.op, [*parts])
     if node.op in ("/", "%"):
@@ -73,6 +75,14 @@ def evaluate(node: Formula, row: dict[tuple[int, int], Any]) -> Any:
             return None
         values.append(part)
     return fitted(STRICT[node.op](*values), node)
+
+
+def among(node: Formula, value: Any) -> bool | None:
+    """As a chain of OR: a null in the list leaves open what is not found."""
+    if value is None:
+        return None
+    known = [order(literal_value(node.args[0].type, text)) for text in node.texts if text is not None]
+    return order(value) in known or (None if None in node.texts else False)
 
 
 def literal_value(kind: str, text: str) -> Any:
@@ -202,6 +212,10 @@ def call(op: str, kind: str, *args: Formula, checked: bool = False) -> Formula:
     return Formula(op, kind, args, checked)
 
 
+def listed(value: Formula, *texts: str | None) -> Formula:
+    return Formula("in", "bool", (value,), texts=texts)
+
+
 # Any formula at all, without compiling it.
 
 
@@ -224,6 +238,10 @@ def formulas(draw: st.DrawFn, kind: str, depth: int) -> Formula:
         return call(op, kind, deeper(of), deeper(of))
     if op == "is_null":
         return call(op, kind, deeper(draw(st.sampled_from(NUMBER_TYPES))))
+    if op == "in":
+        of = draw(st.sampled_from(NUMBER_TYPES))
+        values = draw(st.lists(st.sampled_from([None, *SAMPLES[of].values]), min_size=1, max_size=5))
+        return listed(deeper(of), *(None if value is None else str(value).lower() for value in values))
     if op == "cast":
         return call(op, kind, deeper(draw(st.sampled_from([*INTEGERS, *(FLOATS if kind in FLOATS else ())]))))
     if op == "if":
@@ -235,7 +253,7 @@ def formulas(draw: st.DrawFn, kind: str, depth: int) -> Formula:
 
 CHOICES = ["if", "coalesce", "least", "greatest"]
 CALLS = {
-    "bool": [*COMPARISONS, "and", "and", "or", "or", "not", "is_null", *CHOICES],
+    "bool": [*COMPARISONS, "and", "and", "or", "or", "not", "is_null", "in", *CHOICES],
     **{kind: ["+", "-", "*", "%", "negate", "abs", "cast", *CHOICES] for kind in (*INTEGERS, "float32")},
     "float64": [*ARITHMETIC, "negate", "abs", "sqrt", "cast", *CHOICES],
 }
@@ -260,6 +278,7 @@ def as_python(formula: Formula, probe: Side, build: Side) -> Callable[[int, int]
     code = code_of(formula, places, kinds)
     load, holds = code.functions()
     # An intrinsic is none of Python's functions.
+    holds.__globals__["is_among"] = getattr(is_among, "py_func", is_among)
     holds.__globals__["multiply_overflows"] = lambda one, other: not -(1 << 63) <= int(one) * int(other) < 1 << 63
     return lambda i, j: int(holds(load(arrays[0], i), code.constants, arrays[1], j))
 
@@ -339,6 +358,14 @@ COMPILED = {
         call(">", "bool", call("*", "int64", a("decimal(7,2)"), literal("int64", "1000")), b("decimal(18,0)")),
         call("=", "bool", call("negate", "int64", a("timestamp")), b("timestamp")),
     ),
+    "lists": call(
+        "or",
+        "bool",
+        listed(a("float64"), "NaN", "0.0", "2.5", "NaN"),
+        listed(call("+", "int64", a("int64"), b("int64")), *map(str, range(-3, 40_000)), None),
+        call("not", "bool", listed(b("bool"), "true")),
+        listed(a("decimal(7,2)"), "-100", None, "100"),
+    ),
     "no column": call("=", "bool", literal("int8", "7"), literal("int8", "7")),
     "one side": call("is_null", "bool", b("int8")),
 }
@@ -364,13 +391,14 @@ def test_formulas_that_differ_in_their_literals_are_compiled_once(monkeypatch: p
     monkeypatch.setattr(FormulaCode, "functions", lambda code: compiled.append(code) or functions(code))
     monkeypatch.setattr(theta_condition, "_tests", theta_condition._Tests())
     probe, build = Side("probe", KEYS, 40), Side("build", KEYS, 40)
-    for distance, modulus in (("-5", "7"), ("5", "7"), ("5", "3"), ("-9223372036854775808", "-9223372036854775808")):
-        formula = further_than(distance, modulus)
+    far = [further_than(*texts) for texts in (("-5", "7"), ("5", "7"), ("5", "3"), ("-9223372036854775808",) * 2)]
+    lists = [listed(call("-", "int64", a("int64"), b("int64")), *map(str, range(count))) for count in (3, 300)]
+    for formula in (*far, *lists):
         truth = truth_of(formula, probe, build)
         loop = bind_theta(formula, 1, build_of(build, range(40))).loop(rows_of(probe, range(40)))
         pairs, _, _ = loop.probe("inner", START, 1600)
         assert pairs.length == sum(row.count(True) for row in truth)
-    assert len(compiled) == 3
+    assert len(compiled) == 4
 
 
 def rows_of(probe: Side, rows: Sequence[int]) -> RowSet:

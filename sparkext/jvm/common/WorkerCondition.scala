@@ -12,44 +12,37 @@ import org.apache.spark.unsafe.types.UTF8String
   * Covered is what has the same value there as here, and cannot fail: comparisons of columns and literals, lists, IS NULL,
   * tests of strings byte by byte, and the connectives.
   */
-object WorkerCondition extends PredicateHelper {
+object WorkerCondition {
   private val Deepest = 50
+  private val MostCompared = 200
 
   /** The condition as JSON, or the part of it that is not covered. */
-  def of(condition: Expression, place: Attribute => ColumnRef): Either[String, JValue] =
-    if (depth(condition) > Deepest) Left("a condition nested too deeply") else covered(condition, place)
+  def of(condition: Expression, place: Attribute => ColumnRef): Either[String, JValue] = covered(condition, place, Deepest)
 
-  /** How deep the JSON will be: connectives of one kind are one node, however they are nested. */
-  private def depth(condition: Expression): Int = condition match {
-    case _: And => 1 + splitConjunctivePredicates(condition).map(depth).max
-    case _: Or => 1 + splitDisjunctivePredicates(condition).map(depth).max
-    case Not(child) => 1 + depth(child)
-    case _ => 1
-  }
-
-  private def covered(condition: Expression, place: Attribute => ColumnRef): Either[String, JValue] = condition match {
-    case _: And => connective("and", splitConjunctivePredicates(condition), place)
-    case _: Or => connective("or", splitDisjunctivePredicates(condition), place)
-    case Not(child) => connective("not", Seq(child), place)
-    case flag: Attribute if flag.dataType == BooleanType => comparison("=", flag, Literal.TrueLiteral, place)
-    case IsNull(column: Attribute) => Right(test("is_null", Seq(operand(column, place).get)))
-    case IsNotNull(column: Attribute) => covered(Not(IsNull(column)), place)
-    case EqualTo(left, right) => comparison("=", left, right, place)
-    case EqualNullSafe(left, right) => comparison("<=>", left, right, place)
-    case LessThan(left, right) => comparison("<", left, right, place)
-    case LessThanOrEqual(left, right) => comparison("<=", left, right, place)
-    case GreaterThan(left, right) => comparison(">", left, right, place)
-    case GreaterThanOrEqual(left, right) => comparison(">=", left, right, place)
-    case In(column: Attribute, list) if list.forall(_.isInstanceOf[Literal]) => membership(column, list, place)
-    case In(value, list) if list.nonEmpty => covered(list.map(EqualTo(value, _)).reduce[Expression](Or), place)
-    case InSet(value, set) => covered(In(value, set.toSeq.map(Literal(_, value.dataType))), place)
-    case StartsWith(column: Attribute, pattern: Literal) => stringTest("starts_with", column, pattern, place)
-    case EndsWith(column: Attribute, pattern: Literal) => stringTest("ends_with", column, pattern, place)
-    case Contains(column: Attribute, pattern: Literal) => stringTest("contains", column, pattern, place)
-    case Like(column: Attribute, pattern: Literal, escape) if isPlainPattern(pattern, escape) =>
-      stringTest("like", column, pattern, place)
-    case other => Left(other.sql)
-  }
+  /** `levels`: how deep the JSON may still become. Connectives of one kind are one node, however they are nested. */
+  private def covered(condition: Expression, place: Attribute => ColumnRef, levels: Int): Either[String, JValue] =
+    if (levels == 0) Left("a condition nested too deeply")
+    else condition match {
+      case _: And => connective("and", Trees.conjuncts(condition), place, levels)
+      case _: Or => connective("or", Trees.disjuncts(condition), place, levels)
+      case Not(child) => connective("not", Seq(child), place, levels)
+      case flag: Attribute if flag.dataType == BooleanType => comparison("=", flag, Literal.TrueLiteral, place)
+      case IsNull(column: Attribute) => Right(test("is_null", Seq(operand(column, place).get)))
+      case IsNotNull(column: Attribute) => covered(Not(IsNull(column)), place, levels)
+      case EqualTo(left, right) => comparison("=", left, right, place)
+      case EqualNullSafe(left, right) => comparison("<=>", left, right, place)
+      case LessThan(left, right) => comparison("<", left, right, place)
+      case LessThanOrEqual(left, right) => comparison("<=", left, right, place)
+      case GreaterThan(left, right) => comparison(">", left, right, place)
+      case GreaterThanOrEqual(left, right) => comparison(">=", left, right, place)
+      case Listed(value, constants, others) => among(value, constants, others, place, levels)
+      case StartsWith(column: Attribute, pattern: Literal) => stringTest("starts_with", column, pattern, place)
+      case EndsWith(column: Attribute, pattern: Literal) => stringTest("ends_with", column, pattern, place)
+      case Contains(column: Attribute, pattern: Literal) => stringTest("contains", column, pattern, place)
+      case Like(column: Attribute, pattern: Literal, escape) if isPlainPattern(pattern, escape) =>
+        stringTest("like", column, pattern, place)
+      case other => Left(Wording.of(other))
+    }
 
   /** A value as text: dates are days and timestamps microseconds, as in Spark's memory. None for types that have no text. */
   def text(literal: Literal): Option[JValue] = literal match {
@@ -61,17 +54,28 @@ object WorkerCondition extends PredicateHelper {
     case _ => None
   }
 
-  private def membership(column: Attribute, list: Seq[Expression], place: Attribute => ColumnRef): Either[String, JValue] = {
-    val (nulls, values) = list.collect { case literal: Literal => literal }.partition(_.value == null)
-    val operands = (column +: values).flatMap(operand(_, place))
-    if (values.isEmpty && nulls.nonEmpty) covered(EqualTo(column, nulls.head), place)
-    else if (operands.length <= values.length || values.exists(_.dataType != column.dataType) || !isCovered(column.dataType, "=")) {
-      Left(s"${column.sql} IN (...)")
-    } else {
-      val among = test("in", operands) ~ ("type" -> KeyTypes.name(column.dataType))
-      if (nulls.isEmpty) Right(among)
-      else covered(EqualTo(column, nulls.head), place).map(unknown => test("or", Seq(among, unknown)))
+  /** A list: one test for all its constants, however many, and a comparison with each that is none. */
+  private def among(
+      value: Expression,
+      constants: Seq[Literal],
+      others: Seq[Expression],
+      place: Attribute => ColumnRef,
+      levels: Int): Either[String, JValue] = {
+    val (nulls, values) = constants.partition(_.value == null)
+    val compared = nulls.take(1) ++ others
+    if (compared.length > MostCompared) Left(s"a list of more than $MostCompared values that are no constants")
+    else if (values.isEmpty) connective("or", compared.map(EqualTo(value, _)), place, levels)
+    else membership(value, values, place).flatMap { list =>
+      if (compared.isEmpty) Right(list)
+      else connective("or", compared.map(EqualTo(value, _)), place, levels).map(rest => test("or", Seq(list, rest)))
     }
+  }
+
+  private def membership(value: Expression, list: Seq[Literal], place: Attribute => ColumnRef): Either[String, JValue] = {
+    val covered = Widened.unapply(value).isDefined && isCovered(value.dataType, "=") && list.forall(_.dataType == value.dataType)
+    val texts = if (covered) list.flatMap(text) else Nil
+    if (texts.length < list.length) Left(s"${Wording.of(value)} IN (...)")
+    else Right(test("in", Seq(operand(value, place).get)) ~ ("type" -> KeyTypes.name(value.dataType)) ~ ("list" -> texts))
   }
 
   private def stringTest(
@@ -82,7 +86,7 @@ object WorkerCondition extends PredicateHelper {
     val operands = Seq(column, pattern).flatMap(operand(_, place))
     val covered = pattern.value != null && operands.length == 2 &&
       Seq(column, pattern).forall(side => KeyTypes.name(side.dataType).contains("string"))
-    if (covered) Right(test(name, operands)) else Left(s"${column.sql} $name ${pattern.sql}")
+    if (covered) Right(test(name, operands)) else Left(s"${Wording.of(column)} $name ${Wording.of(pattern)}")
   }
 
   /** Whether `%` is all that the pattern of a LIKE means by a character. */
@@ -94,8 +98,9 @@ object WorkerCondition extends PredicateHelper {
   private def connective(
       name: String,
       children: Seq[Expression],
-      place: Attribute => ColumnRef): Either[String, JValue] = {
-    val parts = children.map(covered(_, place))
+      place: Attribute => ColumnRef,
+      levels: Int): Either[String, JValue] = {
+    val parts = children.map(covered(_, place, levels - 1))
     parts.collectFirst { case Left(part) => part }.toLeft(test(name, parts.collect { case Right(part) => part }))
   }
 
@@ -107,7 +112,7 @@ object WorkerCondition extends PredicateHelper {
     val operands = Seq(left, right).flatMap(operand(_, place))
     val covered = operands.length == 2 && left.dataType == right.dataType && isCovered(left.dataType, operator)
     if (covered) Right(test(operator, operands) ~ ("type" -> KeyTypes.name(left.dataType)))
-    else Left(s"${left.sql} $operator ${right.sql}")
+    else Left(s"${Wording.of(left)} $operator ${Wording.of(right)}")
   }
 
   private def isCovered(dataType: DataType, operator: String): Boolean = dataType match {
@@ -125,6 +130,20 @@ object WorkerCondition extends PredicateHelper {
   }
 
   private def test(name: String, arguments: Seq[JValue]): JObject = ("op" -> name) ~ ("args" -> arguments)
+}
+
+/** A list, `value IN (…)`, which Spark makes a set of where it is long: its constants, and what else it compares with. */
+private[sparkext] object Listed {
+  def unapply(expression: Expression): Option[(Expression, Seq[Literal], Seq[Expression])] = expression match {
+    case In(value, list) if list.nonEmpty =>
+      val (constants, others) = list.partitionMap {
+        case constant: Literal => scala.util.Left(constant)
+        case other => scala.util.Right(other)
+      }
+      Some((value, constants, others))
+    case InSet(value, set) if set.nonEmpty => Some((value, set.iterator.map(Literal(_, value.dataType)).toSeq, Nil))
+    case _ => None
+  }
 }
 
 /** A column, or an integer column in a wider type: workers compare and give out either. */

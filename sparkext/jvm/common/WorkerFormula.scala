@@ -13,14 +13,13 @@ import org.apache.spark.sql.types._
   * such as sines and powers, are not.
   */
 object WorkerFormula {
-  private val Deepest = 50
   private val Largest = 200 // what takes some three seconds to compile
   private val DigitsOfDoubles = 15
 
   /** The condition as JSON, or the part of it that is not covered. */
   def of(condition: Expression, place: Attribute => ColumnRef): Either[String, JValue] =
-    if (condition.dataType != BooleanType) Left(condition.sql)
-    else if (depth(condition) > Deepest) Left("a condition nested too deeply")
+    if (condition.dataType != BooleanType) Left(Wording.of(condition))
+    else if (Trees.isLarger(condition, Largest)(computed)) Left("a formula too large to compile")
     else new Translation(place).covered(condition).filterOrElse(formula => nodes(formula) <= Largest, "a formula too large to compile")
 
   def covers(condition: Expression): Boolean = of(condition, _ => ColumnRef(0, 0)).isRight
@@ -29,7 +28,11 @@ object WorkerFormula {
   def mayFail(condition: Expression): Boolean =
     of(condition, _ => ColumnRef(0, 0)).forall(_.findField(_ == JField("checked", JBool(true))).nonEmpty)
 
-  private def depth(expression: Expression): Int = 1 + expression.children.map(depth).maxOption.getOrElse(0)
+  /** What is computed for an expression: the constants of a list are looked up, however many they are. */
+  private def computed(expression: Expression): Seq[Expression] = expression match {
+    case Listed(value, _, others) => value +: others
+    case other => other.children
+  }
 
   private def nodes(formula: JValue): Int = formula.fold(0) {
     case (count, _: JObject) => count + 1
@@ -48,7 +51,7 @@ object WorkerFormula {
   private class Translation(place: Attribute => ColumnRef) {
     def covered(expression: Expression): Either[String, JValue] = number(expression.dataType).flatMap { kind =>
       node(expression, kind)
-    }.getOrElse(Left(expression.sql))
+    }.getOrElse(Left(Wording.of(expression)))
 
     /** None for what is not covered itself, Left where a part of it is not. */
     private def node(expression: Expression, kind: String): Option[Either[String, JValue]] = expression match {
@@ -79,7 +82,7 @@ object WorkerFormula {
       case LessThanOrEqual(left, right) => comparison("<=", left, right)
       case GreaterThan(left, right) => comparison(">", left, right)
       case GreaterThanOrEqual(left, right) => comparison(">=", left, right)
-      case In(value, list) if list.nonEmpty => Some(covered(list.map(EqualTo(value, _)).reduce[Expression](Or)))
+      case Listed(value, constants, others) => among(value, constants, others)
       case IsNull(child) => op("is_null", kind, child)
       case IsNotNull(child) => Some(covered(Not(IsNull(child))))
       case And(left, right) => op("and", kind, left, right)
@@ -100,6 +103,25 @@ object WorkerFormula {
 
     private def comparison(name: String, left: Expression, right: Expression): Option[Either[String, JValue]] =
       if (left.dataType == right.dataType) op(name, "bool", left, right) else None
+
+    /** One search in all constants of the list, and a comparison with each part that is none. */
+    private def among(
+        value: Expression,
+        constants: Seq[Literal],
+        others: Seq[Expression]): Option[Either[String, JValue]] = {
+      val covered = number(value.dataType).isDefined && constants.forall(_.dataType == value.dataType)
+      val texts = if (covered) constants.flatMap(text) else Nil
+      if (texts.length < constants.length) None
+      else Some(for {
+        looked <- this.covered(value)
+        compared <- parts(others.map(EqualTo(value, _)))
+      } yield {
+        val list = ("op" -> "in") ~ ("args" -> Seq(looked)) ~ ("type" -> "bool") ~ ("list" -> texts)
+        if (constants.isEmpty) call("or", "bool", compared, checked = false)
+        else if (compared.isEmpty) list
+        else call("or", "bool", list +: compared, checked = false)
+      })
+    }
 
     /** Decimals are brought to the scale of the result first; they do not overflow, as Spark makes room for one digit more. */
     private def arithmetic(
@@ -151,7 +173,7 @@ object WorkerFormula {
     }
 
     private def rescaled(expression: Expression, scale: Int): Either[String, JValue] =
-      if (scaleOf(expression) > scale) Left(expression.sql)
+      if (scaleOf(expression) > scale) Left(Wording.of(expression))
       else covered(expression).map(scaled(_, scale - scaleOf(expression)))
 
     private def scaled(digits: JValue, places: Int): JValue =
