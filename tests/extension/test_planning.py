@@ -219,9 +219,8 @@ def test_deep_conditions(spark: SparkSession, name: str) -> None:
             lambda: left.join(right, key).filter(deep & (F.col("mj") > 3)).select("k", "ms"),
         ):
             out = assert_like_spark(spark, query)
-            reasons = str(sparkext.declined(out))
-            declined = "nested too deeply" in reasons or "of more than 200 parts" in reasons
-            assert sum(pipelines_of(out)) == 1 or declined, plan_of(out)
+            # A formula may be too large, where it is not too deep.
+            assert sum(pipelines_of(out)) + len(sparkext.declined(out)) == 1, plan_of(out)
 
 
 # --- lists that are long ---
@@ -259,15 +258,14 @@ VALUES = {
     "tinyint": ("-128", "0", "7", "NULL"),
     "int": ("-2147483648", "0", "7", "NULL"),
     "bigint": ("-9223372036854775808", "0", "7", "NULL"),
-    "float": ("'NaN'", "-0.0", "0.1", "'-Infinity'", "NULL"),
-    "double": ("'NaN'", "-0.0", "0.1", "'Infinity'", "NULL"),
+    "float": ("0.5", "'NaN'", "-0.0", "0.1", "'-Infinity'", "NULL"),
+    "double": ("0.5", "'NaN'", "-0.0", "0.1", "'Infinity'", "NULL"),
     "decimal(12,2)": ("-3.00", "0", "1.1", "NULL"),
     "decimal(30,4)": ("-3", "0", "12345678901234567890.1", "NULL"),
     "date": ("'1582-10-04'", "'2024-02-29'", "NULL"),
     "timestamp": ("'1900-01-01'", "'2024-11-03 01:30:00'", "NULL"),
     "timestamp_ntz": ("'1900-01-01'", "'2024-11-03 01:30:00.000001'", "NULL"),
     "string": ("''", "'a'", "'a '", "'Ä'", "NULL"),
-    "binary": ("''", "X'00'", "X'0000'", "NULL"),
 }
 
 

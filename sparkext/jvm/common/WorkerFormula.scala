@@ -105,7 +105,8 @@ object WorkerFormula {
         value: Expression,
         constants: Seq[Literal],
         others: Seq[Expression]): Option[Either[String, JValue]] = {
-      val texts = if (constants.forall(_.dataType == value.dataType)) constants.flatMap(text) else Nil
+      val isNumber = number(value.dataType).isDefined && constants.forall(_.dataType == value.dataType)
+      val texts = if (isNumber) constants.flatMap(text) else Nil
       if (texts.length < constants.length) None
       else Some(for {
         looked <- covered(value)
