@@ -69,6 +69,7 @@ class Hunt:
                 if show:
                     print(case.query.sql(), verdict.ours.plan, sep="\n\n")
                 if verdict.kind:
+                    print(f"  number {number} differs: {verdict.kind}", file=sys.stderr, flush=True)
                     different.append((number, case, verdict))
             for number, case, verdict in different:
                 self._tell(number, case, verdict)

@@ -61,12 +61,16 @@ class Outcome:
 
 @dataclass
 class Verdict:
-    """Both outcomes, and how they differ: a kind of difference, and what it is."""
+    """Both outcomes, and how they differ: a kind of difference, and what it is.
+
+    `reordered`: ours is an error that Spark raises as well, if it runs the query in another order.
+    """
 
     ours: Outcome
     own: Outcome
     kind: str = ""
     told: str = ""
+    reordered: bool = False
 
 
 class Runner:
@@ -95,7 +99,18 @@ class Runner:
         ours, own = self._threads.map(lambda session: _outcome(session, sql), self._sessions)
         verdict = Verdict(ours, own)
         verdict.kind, verdict.told = difference(ours, own, isinstance(case.query, Ordered))
+        if ours.error and verdict.kind and ours.error in self._errors_in_other_orders(case, sql):
+            verdict.kind, verdict.reordered = "", True
         return verdict
+
+    def _errors_in_other_orders(self, case: Case, sql: str) -> set[str]:
+        """Return what Spark itself raises where it does not skip what meets no rows, or joins in another way."""
+        found = set()
+        for threshold in ("10485760", "-1"):
+            other = {"spark.sql.adaptive.enabled": "false", "spark.sql.autoBroadcastJoinThreshold": threshold}
+            self._configure({**case.settings, **other})
+            found.add(_outcome(self._sessions[1], sql).error)
+        return found
 
     def close(self) -> None:
         """Forget the tables, and end the threads; the session stays."""

@@ -92,7 +92,7 @@ def _fewer(values: tuple[Any, ...]) -> Iterator[tuple[Any, ...]]:
     """Yield a tuple without halves, quarters and so on of it, and with one of its members simpler."""
     length = len(values)
     without = (length + 1) // 2
-    while without:
+    while without > length // 32:  # of long lists large parts first: single members would be thousands of queries
         for start in range(0, length, without):
             yield values[:start] + values[start + without :]
         without //= 2

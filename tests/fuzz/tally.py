@@ -30,6 +30,7 @@ class Tally:
     only_pipelines: int = 0
     rows: int = 0
     empty: int = 0
+    reordered: int = 0
     pipelined: Counter[tuple[str, str]] = field(default_factory=Counter)
     own_joins: Counter[str] = field(default_factory=Counter)
     declined: Counter[str] = field(default_factory=Counter)
@@ -53,6 +54,7 @@ class Tally:
         self.scans.update(ours.scans)
         if verdict.own.error:
             self.errors[verdict.own.error] += 1
+        self.reordered += verdict.reordered
         if verdict.kind:
             self.differences[verdict.kind] += 1
 
@@ -75,7 +77,8 @@ class Tally:
         different, failing = sum(self.differences.values()), sum(self.errors.values()) - self.meaningless
         lines = [
             f"{self.queries:,} queries, {different} different; {self.rows:,} rows, {self.empty:,} empty results;"
-            f" {self.meaningless:,} that Spark does not analyze, {failing:,} that fail when they run",
+            f" {self.meaningless:,} that Spark does not analyze, {failing:,} that fail when they run,"
+            f" {self.reordered:,} with errors that Spark raises in another order",
             f"{self.with_joins:,} queries with joins, {self.with_pipelines:,} with pipelines,"
             f" {self.only_pipelines:,} with nothing else;"
             f" {self.share_pipelined:.1%} of {self.joins:,} joins pipelined:",
