@@ -5,7 +5,7 @@ import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.catalyst.expressions.{Left => _, Right => _, _}
 import org.apache.spark.sql.catalyst.plans._
 import org.apache.spark.sql.catalyst.plans.logical._
-import org.apache.spark.sql.catalyst.plans.physical.{Partitioning, ShufflePartitionIdPassThrough, UnknownPartitioning}
+import org.apache.spark.sql.catalyst.plans.physical.{Partitioning, ShufflePartitionIdPassThrough, SinglePartition, UnknownPartitioning}
 import org.apache.spark.sql.execution.{LeafExecNode, ShuffledRowRDD, SparkPlan, UnsafeRowSerializer}
 import org.apache.spark.sql.execution.adaptive.LogicalQueryStage
 import org.apache.spark.sql.execution.exchange.ShuffleExchangeExec
@@ -44,13 +44,20 @@ class RuntimeFallback(operator: PipelinedJoinExec, sizes: Map[Int, Long]) {
   private val partitioning = operator.outputPartitioning
   private val home = Alias(SparkPartitionID(), "home")()
 
-  /** Whether the operators above may rely on where rows are. */
-  private val promised = !partitioning.isInstanceOf[UnknownPartitioning]
+  /** Whether rows have to be in the partitions of their probe rows, and whether all have to be in one: the operators above may
+    * rely on it.
+    */
+  private val atHome = !partitioning.isInstanceOf[UnknownPartitioning]
+  private val inOne = partitioning.numPartitions == 1
 
-  val plan: SparkPlan = SparkShim.executed(operator.session, RuntimeFallback.over(operator, sizes, Some(home).filter(_ => promised)))
+  val plan: SparkPlan =
+    SparkShim.executed(operator.session, RuntimeFallback.over(operator, sizes, Some(home).filter(_ => atHome && !inOne)))
 
   def execute(): RDD[InternalRow] = {
-    val rows = if (promised) broughtHome(plan.execute()) else plan.execute()
+    val rows =
+      if (inOne) shuffled(plan.execute(), operator.output, SinglePartition)
+      else if (atHome) broughtHome(plan.execute())
+      else plan.execute()
     val count = operator.longMetric("numOutputRows")
     rows.mapPartitionsInternal(_.map { row =>
       count += 1
@@ -58,18 +65,22 @@ class RuntimeFallback(operator: PipelinedJoinExec, sizes: Map[Int, Long]) {
     })
   }
 
-  /** The rows in the partitions of their probe rows, which their last column has the numbers of. */
+  /** The rows in the partitions that their last column has the numbers of. */
   private def broughtHome(rows: RDD[InternalRow]): RDD[InternalRow] = {
     val output = operator.output
     val sent = output :+ home.toAttribute
+    val byNumber = ShufflePartitionIdPassThrough(DirectShufflePartitionID(home.toAttribute), partitioning.numPartitions)
+    shuffled(rows, sent, byNumber).mapPartitionsInternal(_.map(UnsafeProjection.create(output, sent)))
+  }
+
+  private def shuffled(rows: RDD[InternalRow], columns: Seq[Attribute], into: Partitioning): RDD[InternalRow] = {
     val shuffle = ShuffleExchangeExec.prepareShuffleDependency(
       rows,
-      sent,
-      ShufflePartitionIdPassThrough(DirectShufflePartitionID(home.toAttribute), partitioning.numPartitions),
-      new UnsafeRowSerializer(sent.length),
+      columns,
+      into,
+      new UnsafeRowSerializer(columns.length),
       SQLShuffleWriteMetricsReporter.createShuffleWriteMetrics(rows.sparkContext))
-    val metrics = SQLShuffleReadMetricsReporter.createShuffleReadMetrics(rows.sparkContext)
-    new ShuffledRowRDD(shuffle, metrics).mapPartitionsInternal(_.map(UnsafeProjection.create(output, sent)))
+    new ShuffledRowRDD(shuffle, SQLShuffleReadMetricsReporter.createShuffleReadMetrics(rows.sparkContext))
   }
 }
 
