@@ -23,7 +23,6 @@ from extension_checks import (
     plan_of,
     rows_of,
 )
-from pyspark import TaskContext
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.status import SparkStageInfo
@@ -44,10 +43,6 @@ SETTINGS = {
     "spark.sql.shuffle.partitions": "2",
     # No task starts before both executors are there, or one might run them all.
     "spark.scheduler.minRegisteredResourcesRatio": "1.0",
-    # Tasks that take so long are those that a test lets wait.
-    "spark.speculation": "true",
-    "spark.speculation.minTaskRuntime": "5s",
-    "spark.speculation.interval": "100ms",
     **ENCRYPTED,
     "spark.sparkext.mode": "hint",
 }
@@ -150,39 +145,6 @@ def test_lost_map_output_is_computed_again(spark: SparkSession, kind: str) -> No
     with jobs_of(spark, f"again, {kind}") as stages:
         assert Counter(map(repr, map(tuple, out.rdd.collect()))) == expected
         assert any(stage.currentAttemptId for stage in stages()), "nothing was missed"
-
-
-def test_all_tasks_run_again_where_the_order_of_rows_decides(spark: SparkSession) -> None:
-    """What follows deals rows out in their order, which is another when memory is: no row may come twice, or never."""
-    with configured(spark, spark_sql_execution_sortBeforeRepartition="false", spark_sql_adaptive_enabled="false"):
-        out = chain(spark).repartition(3)
-        expected = rows_of(out)
-        assert_pipelined(out, 3)
-        assert Counter(map(repr, map(tuple, out.rdd.collect()))) == expected
-        lose_map_output(FOLDERS[0])
-        with jobs_of(spark, "dealt out") as stages:
-            assert Counter(map(repr, map(tuple, out.rdd.collect()))) == expected
-            assert sorted(stage.numCompletedTasks for stage in stages() if stage.numCompletedTasks) == [3, PARTITIONS]
-
-
-def test_a_task_runs_twice_at_the_same_time(spark: SparkSession, tmp_path: Path) -> None:
-    """The copy of a slow task is done first; what the other has given out by then is dropped."""
-
-    @F.udf("long")
-    def slow(number: int) -> int:
-        if number == 3901 and TaskContext.get().attemptNumber() == 0:
-            (tmp_path / "slow").touch()
-            time.sleep(60)  # until it is killed
-        return number
-
-    expected = rows_of(chain(spark))
-    out = chain(spark, facts(spark).withColumn("id", slow("id")))
-    assert_pipelined(out, 3)
-    started = time.monotonic()
-    assert rows_of(out) == expected
-    assert (tmp_path / "slow").exists() and time.monotonic() - started < 60
-    assert_all_tasks_reported(out)
-    assert not [path for folder in FOLDERS for path in folder.rglob("*.report")]
 
 
 def test_an_executor_is_lost_while_it_probes(spark: SparkSession, tmp_path: Path) -> None:

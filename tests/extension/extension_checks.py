@@ -26,7 +26,9 @@ ENCRYPTED = {
 
 _PIPELINE = re.compile(r"PipelinedJoin \[(.*?)\] scan=")
 _SCAN = re.compile(r"PipelinedJoin \[(.*?)\] scan=(fused|(?:rows|columns) from Spark \()(.*)")
-_OURS = re.compile(r"(^|/)sparkext(-[^/]*)?(/|$)|\.(build|index|lock|part|report|sorted)$")
+_OURS = re.compile(
+    r"(^|/)sparkext(-[^/]*)?(/|$)|\.(build|lock|part|report|sorted)$|(^|/)(?!shuffle_)[^/]+\.index$"  # those of Spark's
+)
 """What is in folders of this package's, and what workers put beside broadcasts, which are Spark's."""
 
 _SPARK_JOIN = re.compile(

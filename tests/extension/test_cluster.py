@@ -24,7 +24,7 @@ HERE = Path(__file__).parent
 PYSPARK = Path(pyspark.__file__).parent
 PACKAGE = Path(sparkext.__file__).parent.parent
 WORKERS = 2
-CASES = 14  # so that a case that is not collected any more is noticed
+CASES = 12  # so that a case that is not collected any more is noticed
 
 
 @pytest.mark.timeout(540)

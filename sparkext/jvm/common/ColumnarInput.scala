@@ -8,16 +8,17 @@ import org.apache.spark.sql.types.{StructField, StructType}
 
 /** A source whose operator gives out batches of columns, under what only drops, renames or filters.
   *
-  * Column i of what it gives is column `columns(i)` of those batches, of the rows for which `conditions` hold.
+  * Column i of what it gives is column `columns(i)` of those batches, of the rows that pass all `filters`: each has conditions that
+  * Spark tests together.
   */
-case class ColumnarInput(source: SparkPlan, columns: Seq[Int], conditions: Seq[Expression]) {
+case class ColumnarInput(source: SparkPlan, columns: Seq[Int], filters: Seq[Seq[Expression]]) {
 
   /** For each partition, what fills Arrow vectors. */
   def execute(): RDD[ColumnsToArrow] = {
     val input = source.output
     val schema = StructType(columns.map(number => StructField(s"c$number", input(number).dataType, input(number).nullable)))
     val numbers = columns.toArray
-    val wanted = conditions
+    val wanted = filters
     source.executeColumnar().mapPartitionsInternal { batches =>
       val running = new InterruptibleIterator(TaskContext.get(), batches)
       Iterator.single(new ColumnsToArrow(running, schema, numbers, new RowFilter(wanted, input)))
@@ -28,16 +29,16 @@ case class ColumnarInput(source: SparkPlan, columns: Seq[Int], conditions: Seq[E
 object ColumnarInput {
 
   /** The columns that Spark would make rows of for `plan`; or why their rows are wanted. */
-  def of(plan: SparkPlan): Either[String, ColumnarInput] = peel(plan).flatMap { case Peeled(source, outputs, conditions) =>
+  def of(plan: SparkPlan): Either[String, ColumnarInput] = peel(plan).flatMap { case Peeled(source, outputs, filters) =>
     val columns = outputs.map(column => source.output.indexWhere(_.exprId == column.exprId))
     if (outputs.isEmpty) Left("no columns")
     else outputs.find(column => !ColumnCopy.copies(column.dataType)).map { column =>
       s"column ${column.name} of type ${column.dataType.simpleString}"
-    }.orElse(conditions.flatMap(uncovered).headOption).toLeft(ColumnarInput(source, columns, conditions))
+    }.orElse(filters.flatten.flatMap(uncovered).headOption).toLeft(ColumnarInput(source, columns, filters))
   }
 
-  /** `outputs` and `conditions` in terms of what the source gives out, the conditions in the order of their evaluation. */
-  private case class Peeled(source: SparkPlan, outputs: Seq[Attribute], conditions: Seq[Expression])
+  /** `outputs` and `filters` in terms of what the source gives out, the filters in the order of their evaluation. */
+  private case class Peeled(source: SparkPlan, outputs: Seq[Attribute], filters: Seq[Seq[Expression]])
 
   private def peel(plan: SparkPlan): Either[String, Peeled] = plan match {
     case WholeStageCodegenExec(child) => peel(child)
@@ -47,7 +48,7 @@ object ColumnarInput {
       val parts = Trees.conjuncts(condition)
       if (parts.exists(Trees.isDeep)) Left("a filter nested too deeply")
       else peel(child).map { below =>
-        below.copy(conditions = below.conditions ++ parts.map(renamed(_, child.output, below.outputs)))
+        below.copy(filters = below.filters :+ parts.map(renamed(_, child.output, below.outputs)))
       }
     case ProjectExec(columns, child) =>
       peel(child).flatMap { below =>

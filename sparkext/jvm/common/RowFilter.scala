@@ -3,14 +3,13 @@ package org.apache.spark.sql.sparkext
 import org.apache.spark.sql.catalyst.expressions._
 import org.apache.spark.sql.vectorized.{ColumnarBatch, ColumnVector}
 
-/** Finds the rows of a batch of columns for which conditions hold.
+/** Finds the rows of a batch of columns that pass filters, each of which has conditions that Spark tests together.
   *
   * That a column is not null, which Catalyst asks for of the keys of most joins, is seen from the column. Other conditions
   * are what Spark makes of them, row by row.
   */
-final class RowFilter(conditions: Seq[Expression], input: Seq[Attribute]) {
-  private val bound =
-    conditions.map(Trees.conjuncts(_).map(BindReferences.bindReference(_, AttributeSeq(input))))
+final class RowFilter(filters: Seq[Seq[Expression]], input: Seq[Attribute]) {
+  private val bound = filters.map(_.map(BindReferences.bindReference(_, AttributeSeq(input))))
 
   private val mayFail = bound.flatten.exists(Failing.may)
 
