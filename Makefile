@@ -1,6 +1,7 @@
 # Everything sets itself up in .venv on its first run; a change of pyproject.toml sets it up again.
 #
 #   make demo [SF=1]   join TPC-H tables with sparkext and with Spark, verify that they agree, time both
+#   make check         lint, types, kernels, planners and both doors: what to run all day
 #   make test          lint, the documentation, then every test
 #   make versions      small suites on other Sparks and Pythons; fetches them, and needs the Pythons
 #   make bench         all benchmarks but those to be named, under an hour; bench/results/run-….jsonl, which git ignores
@@ -25,7 +26,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 python  = $(or $(wildcard $(BIN)/python),$(PYTHON))
 
-.PHONY: demo test versions bench bench-quick bench-report bench-compare bench-comet study notebook lint docs kernels wheel
+.PHONY: demo check test versions bench bench-quick bench-report bench-compare bench-comet study notebook lint docs kernels wheel
 .PHONY: clean java python
 # One after the other, but for what `test` asks of a make of its own.
 ifeq ($(MAKELEVEL),0)
@@ -39,6 +40,16 @@ help:
 
 demo: java $(VENV)/.has-demo
 	@$(BIN)/python -m sparkext demo --sf $(SF)
+
+# Those of tests/kernels that are of kernels: others there are of workers, of memory and of files.
+others  := allocations configured_limit faults follow formula_code freed_memory fuzz index_store large_numbers ledger
+others  += morsels pipeline real_limits without_jit
+checked := tests/smoke tests/plans tests/test_imports.py \
+  $(filter-out $(others:%=tests/kernels/test_%.py),$(wildcard tests/kernels/test_*.py))
+
+check: java $(VENV)/.has-dev
+	@$(MAKE) --no-print-directory lint kernels
+	$(BIN)/pytest -q -n 2 --dist loadgroup --no-loadscope-reorder $(checked)
 
 # Two processes at a time, each with sessions of its own, first that of the extension: a JVM that was started without it
 # cannot load it any more. Tests go to whichever is free, in their order, one by one; those of the wheel all to one
