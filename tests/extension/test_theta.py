@@ -156,7 +156,7 @@ def test_formulas_too_many_to_compile(spark: SparkSession, kind: str) -> None:
     """Each is none too large."""
     many = " AND ".join(f"a.i + b.i <> {number}" for number in range(60))
     query = f"SELECT {HINT} a.id, b.id FROM a {kind} JOIN b ON {many}"
-    assert_declined(assert_like_spark(spark, lambda: spark.sql(query)), "a condition nested too deeply")
+    assert_declined(assert_like_spark(spark, lambda: spark.sql(query)), "a formula too large to compile")
 
 
 def test_an_existence_join(spark: SparkSession) -> None:
