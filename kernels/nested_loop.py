@@ -45,7 +45,7 @@ BLOCK = 128
 
 @inlined
 def is_among(value: float, values: AnyArray) -> bool:
-    """Tell whether a number is one of `values`, sorted as by `np.unique`: NaN is one number, and comes last."""
+    """Return whether a number is one of `values`, sorted as by `np.unique`: NaN is one number, and comes last."""
     low = np.int64(0)
     if value != value:
         return bool(values.size > 0 and values[-1] != values[-1])

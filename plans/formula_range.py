@@ -20,7 +20,7 @@ _BITS = {"int8": 8, "int16": 16, "int32": 32, "int64": 64}
 
 
 def may_fail(formula: Formula, extents: Mapping[tuple[int, int, str], Interval]) -> bool:
-    """Tell whether values within these extents of columns (source, column, key type) may overflow or divide by zero."""
+    """Return whether values within these extents of columns (source, column, key type) may overflow, or divide by 0."""
     intervals = _Intervals(extents)
     intervals.of(formula)
     return intervals.failing

@@ -92,7 +92,7 @@ def _stored(column: Any) -> pa.DataType | None:
 
 
 def _is_plain_decimal(column: Any) -> bool:
-    """Tell whether Arrow holds all values: of bytes of any length it may not, and Spark fails on some."""
+    """Return whether Arrow holds all values: of bytes of any length it may not, and Spark fails on some."""
     if column.physical_type == "BYTE_ARRAY":
         return False
     return bool(column.precision <= _DECIMAL_DIGITS and column.length <= _DECIMAL_BYTES)

@@ -178,7 +178,7 @@ class ParquetScan:
             return store_of(path, self.buckets).identity(path)
 
     def check_unchanged(self) -> None:
-        """Make sure that what was read of each file is of one file. To be called before any of it is given out.
+        """Make sure that what was read of each file is of one file. To be called before any of it is emitted.
 
         Raises:
             FileReadError: a file was replaced while it was read.
@@ -423,11 +423,8 @@ class _UnitColumns:
 class _File:
     """A Parquet file: its footer, and where the columns of a scan are in it."""
 
-    def __init__(
-        self, path: str, identity: Identity, store: FileStore, names: Sequence[str | None], case_sensitive: bool
-    ) -> None:
+    def __init__(self, path: str, store: FileStore, names: Sequence[str | None], case_sensitive: bool) -> None:
         self.path = path
-        self._identity = identity
         self._store = store
         self._source = store.source(path)
         opened = pq.ParquetFile(self._source)
@@ -517,7 +514,7 @@ def _has_room(size: int) -> bool:
 
 @lru_cache(_OPEN_FILES)
 def _open(path: str, identity: Identity, names: tuple[tuple[str | None, ...], bool], store: FileStore) -> _File:
-    return _File(path, identity, store, *names)
+    return _File(path, store, *names)
 
 
 def _extent(group: Any) -> tuple[int, int]:
