@@ -23,7 +23,6 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from sparkext.container import file_identity
 from sparkext.file_stores import LocalFiles
 from sparkext.parquet_rules import Calendars, misread
 from sparkext.parquet_scan import _File
@@ -290,7 +289,7 @@ def test_scan_parquet_has_the_same_rules(spark: SparkSession, folder: Path, tabl
         if case.settings or "collate" in case.declared:
             continue
         declared = arrow_schema(spark.read.schema(f"`{name}` {case.declared}").parquet(str(path)).schema)
-        file = _File(str(path), file_identity(path), LocalFiles(), [name], False)
+        file = _File(str(path), LocalFiles(), [name], False)
         problem = misread(file.metadata, file.called(0), name, file.leaf(0), declared.field(0).type, calendars)
         assert (problem is None) is (case.left is None), (name, problem)
 

@@ -30,11 +30,18 @@ def main() -> None:
     assert sorted(row.id for row in joined.collect()) == [0, 1, 2, 3]
     assert sparkext.declined(joined) == []
     assert "PipelinedJoin [inner" in str(joined._jdf.queryExecution().executedPlan().toString())
-    commands = [child.cmdline() for child in psutil.Process().children(recursive=True)]
+    commands = [command_of(child) for child in psutil.Process().children(recursive=True)]
     daemons = {part for command in commands for part in command if part.endswith(".daemon")}
     assert daemons == {"pyspark.daemon", "sparkext.daemon"}, commands
     spark.stop()
     print("all is well")
+
+
+def command_of(process: psutil.Process) -> list[str]:
+    try:
+        return process.cmdline()
+    except (psutil.NoSuchProcess, psutil.ZombieProcess):  # it ends just now
+        return []
 
 
 if __name__ == "__main__":
