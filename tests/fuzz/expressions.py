@@ -14,6 +14,8 @@ _COMPARABLE = (*EXACT, "float", "months")
 Subquery = Callable[[str], Expr | None]
 """Makes an expression with a subquery: of a family, or `predicate`."""
 
+_DEEPEST_PARENTHESES = 12  # Spark's parser takes ten seconds for sixty, and keeps all that it saw
+
 
 class ExpressionMaker:
     """Draws expressions of a family.
@@ -294,6 +296,10 @@ class ExpressionMaker:
             return Expr(f"({{ {word} }})", "bool", tuple(r.choice(few) for _ in range(count)))
         nested = self.comparison("int", 0)
         for number in range(min(count, 60)):
-            text = f"({{}} {('AND', 'OR')[number % 2]} {{}})" if r.random() < 0.8 else "(NOT ({} AND {}))"
-            nested = Expr(text, "bool", (self.comparison("int", 0), nested))
+            one = self.comparison("int", 0)
+            if number < _DEEPEST_PARENTHESES:
+                text = f"({{ {('AND', 'OR')[number % 2]} }})" if r.random() < 0.8 else "(NOT ({ AND }))"
+                nested = Expr(text, "bool", (one, nested))
+            else:
+                nested = Expr("if({, })", "bool", (one, *r.sample((self.comparison("int", 0), nested), 2)))
         return nested

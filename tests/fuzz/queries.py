@@ -365,7 +365,7 @@ class QueryMaker:
         r = self._r
         relation = self._sources()
         maker = self._maker(relation.columns, subqueries=True)
-        where = tuple(maker.predicate(r.choice((0, 1, 2))) for _ in range(r.choice((0, 0, 0, 1, 1, 2))))
+        where = tuple(maker.predicate(r.choice((0, 1, 2))) for _ in range(r.choice((0, 0, 0, 0, 1, 2))))
         if r.random() < 0.2 and (found := self._subquery(relation.columns, "predicate")) is not None:
             where += (found if r.random() < 0.4 else Expr("({ OR })", "bool", (found, maker.predicate(1))),)
         hints = self._hints(relation)

@@ -27,6 +27,9 @@ def fuzz_session() -> Iterator[SparkSession]:
             "spark.driver.memory": "2g",
             "spark.sql.shuffle.partitions": "2",
             "spark.buffer.pageSize": "1m",
+            "spark.ui.retainedJobs": "5",
+            "spark.ui.retainedStages": "5",
+            "spark.sql.ui.retainedExecutions": "5",
             "spark.sql.warehouse.dir": warehouse,
         }
         with spark_session(2, sparkext.configure, **settings) as spark:

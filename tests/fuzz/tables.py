@@ -14,9 +14,9 @@ _ODD = (
     *("a b", "x.y", "K`q", "it's", 'qu"ote', "ünï", "名前", "select", "Order", "a,b", "100%", "{c}", "#", "-", "k "),
     *("_metadata_", "c0", "count", "a=b", "[x]", "(y)", "a\\b", "\U0001f642", "İ", "null"),
 )
-_NULL_RATES = (0.0,) * 6 + (0.1,) * 6 + (0.3,) * 4 + (0.6, 1.0)
+_NULL_RATES = (0.0,) * 8 + (0.1,) * 8 + (0.3,) * 4 + (0.6, 1.0)
 _ROWS = ((0, 0), (1, 1), (2, 6), (7, 20), (21, 40))
-_ROWS_WEIGHTS = (4, 4, 20, 52, 20)
+_ROWS_WEIGHTS = (2, 3, 15, 55, 25)
 
 
 @dataclass(frozen=True)
@@ -130,7 +130,7 @@ def _names(r: random.Random, count: int, cased: bool) -> list[str]:
 
 def _values(r: random.Random, kind: Type, extreme: bool, rows: int) -> list[Any]:
     null_rate = r.choice(_NULL_RATES)
-    among = r.sample(kind.usual, min(len(kind.usual), r.choice((3, 5, 8, 8, 20))))
+    among = r.sample(kind.usual, min(len(kind.usual), r.choice((2, 3, 5, 8, 20))))
     rare = extreme and kind.extreme and r.random() < 0.5
 
     def one() -> Any:

@@ -4,6 +4,7 @@ import org.apache.spark.sql.catalyst.expressions._
 import org.apache.spark.sql.catalyst.plans.{ExistenceJoin, LeftAnti, LeftSemi}
 import org.apache.spark.sql.catalyst.plans.logical._
 import org.apache.spark.sql.catalyst.plans.logical.statsEstimation.EstimationUtils
+import org.apache.spark.sql.catalyst.trees.TreeNodeTag
 import org.apache.spark.sql.execution.datasources.{HadoopFsRelation, LogicalRelation}
 
 /** How many rows and bytes a plan gives, roughly.
@@ -17,6 +18,12 @@ object Estimates {
   private val GroupsOf = 0.2
   private val LeastSelectivity = 0.001
   private val Unknown = 0.5
+
+  /** What was found of a plan node, for as long as one planning takes. */
+  private val Found: TreeNodeTag[Size] = TreeNodeTag[Size]("sparkext.size")
+
+  /** Lets a planning begin: what an earlier one has found, of nodes or of those that they are copies of, does not hold any more. */
+  def begin(plan: LogicalPlan): Unit = plan.foreach(_.unsetTagValue(Found))
 
   def rows(plan: LogicalPlan): Double = size(plan).rows
 
@@ -34,7 +41,13 @@ object Estimates {
     def times(share: Double): Size = copy(rows = rows * share)
   }
 
-  private def size(plan: LogicalPlan): Size = plan match {
+  private def size(plan: LogicalPlan): Size = plan.getTagValue(Found).getOrElse {
+    val found = reckoned(plan)
+    plan.setTagValue(Found, found)
+    found
+  }
+
+  private def reckoned(plan: LogicalPlan): Size = plan match {
     case known if known.stats.rowCount.isDefined =>
       val rows = known.stats.rowCount.get.toDouble
       Size(rows, rows)

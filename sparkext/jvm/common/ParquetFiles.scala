@@ -216,14 +216,18 @@ object ParquetFiles {
     relation.sparkSession.sessionState.newHadoopConfWithOptions(relation.options)
 
   private def read(files: Seq[FileIdentity], relation: HadoopFsRelation): Either[String, Seq[Footer]] = {
-    val hadoop = hadoopOf(relation)
+    lazy val hadoop = hadoopOf(relation) // takes longer than to look at a hundred footers that are kept
     try {
-      val tasks = files.map { file =>
-        readers.submit(new Callable[Footer] {
-          override def call(): Footer = footers.get(file, () => footer(file, hadoop))
-        })
+      val found = files.map { file =>
+        Option(footers.getIfPresent(file)).map(() => _).getOrElse {
+          val conf = hadoop
+          val task = readers.submit(new Callable[Footer] {
+            override def call(): Footer = footers.get(file, () => footer(file, conf))
+          })
+          () => task.get()
+        }
       }
-      Right(tasks.map(_.get()))
+      Right(found.map(_()))
     } catch {
       case failed: ExecutionException => Left(s"a footer cannot be read: ${failed.getCause}")
       case NonFatal(problem) => Left(s"a footer cannot be read: $problem")

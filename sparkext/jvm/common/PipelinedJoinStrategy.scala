@@ -16,6 +16,7 @@ class PipelinedJoinStrategy(session: SparkSession) extends SparkStrategy with Lo
   override def apply(plan: LogicalPlan): Seq[SparkPlan] = plan match {
     case ReturnAnswer(whole) => // what every plan begins with, also those that adaptive execution makes anew
       if (Guarded("files")(FileFunctions.mark(whole)).isLeft) FileFunctions.markAll(whole)
+      Guarded("sizes")(Estimates.begin(whole))
       Nil
     case SourceRows(number, _, _, Some(rows)) => Seq(SourceRowsExec(number, rows))
     case Pruned(_, _, join) if RuntimeFallback.runs(join) => Nil
