@@ -136,7 +136,7 @@ def test_a_fault_beside_the_plan_leaves_the_pipeline(spark: SparkSession, part: 
                 assert "PipelinedJoin" in plan_of(out)
 
 
-@pytest.mark.parametrize("part", ["rows", "partitions"])
+@pytest.mark.parametrize("part", ["rows", "partitions", "sizes"])
 def test_a_fault_in_what_follows_leaves_the_plan(spark: SparkSession, part: str, tmp_path: Path) -> None:
     grouped = "SELECT k, max(j) AS j FROM a GROUP BY k"
     query = f"SELECT {HINT} k, ms FROM ({grouped}) JOIN b ON k = mk"
@@ -221,6 +221,18 @@ def test_deep_conditions(spark: SparkSession, name: str) -> None:
             out = assert_like_spark(spark, query)
             # A formula may be too large, where it is not too deep.
             assert sum(pipelines_of(out)) + len(sparkext.declined(out)) == 1, plan_of(out)
+
+
+def test_sixty_joins_of_files(spark: SparkSession, tmp_path: Path) -> None:
+    """Each is asked about with all that are below it: minutes, were sizes found anew each time."""
+    spark.range(50).write.parquet(f"{tmp_path}/ids")
+    spark.read.parquet(f"{tmp_path}/ids").createOrReplaceTempView("ids")
+    joins = [f"JOIN ids AS t{number} ON t{number - 1}.id = t{number}.id" for number in range(1, 61)]
+    with configured(spark, spark_sql_adaptive_enabled="false", spark_sql_codegen_wholeStage="false"):
+        with mode(spark, "auto"):
+            out = spark.sql(f"SELECT count(*) FROM ids AS t0 {' '.join(joins)}")
+            assert len(sparkext.declined(out)) == 60
+        assert rows_of(out) == [(50,)]
 
 
 # --- lists that are long ---
