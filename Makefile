@@ -113,7 +113,7 @@ clean:
 # The package is installed editable: its finder maps whole folders, so new and changed files are seen at once.
 # setuptools is installed first, so that nothing is fetched again when the package or its wheel is built. pip would compile
 # every module of every package, half a minute: Python compiles what it imports.
-$(VENV)/.has-%: pyproject.toml setup.py $(wildcard sparkext/jvm/*/*.scala) | $(BIN)/python
+$(VENV)/.has-%: pyproject.toml setup.py $(shell find sparkext/jvm -name '*.scala') | $(BIN)/python
 	$(BIN)/python -m pip install --upgrade pip "setuptools>=77"
 	$(BIN)/python -m pip install --no-compile --no-build-isolation --editable ".[$*]"
 	$(BIN)/python -m sparkext jar --build

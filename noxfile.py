@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import nox
 
-from sparkext.jar import supported_minors
+from sparkext.spark.jar import supported_minors
 
 nox.options.default_venv_backend = "uv"
 nox.options.reuse_venv = "yes"

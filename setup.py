@@ -27,7 +27,7 @@ class BuildWithJar(build_py):
         if self.editable_mode:
             return
         sys.path.insert(0, str(ROOT))
-        from sparkext.jar import JAR_FOLDER, build_jar, installed_pyspark
+        from sparkext.spark.jar import JAR_FOLDER, build_jar, installed_pyspark
 
         others = [Path(folder) for folder in os.environ.get("SPARKEXT_PYSPARK", "").split(":") if folder]
         for pyspark in [installed_pyspark(), *others]:

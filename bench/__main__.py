@@ -25,8 +25,8 @@ from bench.harness import Bench, Case, WrongAnswerError
 from bench.quick import JVM, QUICK, SCALE_FACTOR
 from bench.result_files import TINY
 from bench.text_table import text_table
+from sparkext.cli.tpch import DEFAULT_ROOT
 from sparkext.errors import SparkExtError
-from sparkext.tpch import DEFAULT_ROOT
 
 SUITES = (
     "micro",

@@ -106,8 +106,8 @@ def cases() -> list[Case]:
 
 
 def _run_chain(bench: Bench) -> None:
-    from sparkext.demo import JOINS
-    from sparkext.tpch import ensure_tables
+    from sparkext.cli.demo import JOINS
+    from sparkext.cli.tpch import ensure_tables
 
     folder = ensure_tables(bench.scale_factor, bench.data)
     joins = [(table, probe, build) for table, probe, build in JOINS]

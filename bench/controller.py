@@ -89,7 +89,7 @@ def _cost(name: str, bench: Bench) -> None:
 
 def _cost_of_files(bench: Bench) -> None:
     from bench import from_files
-    from sparkext.tpch import ensure_tables
+    from sparkext.cli.tpch import ensure_tables
 
     workload = _workload("clustered", bench)
     folder = ensure_tables(bench.scale_factor, bench.data)

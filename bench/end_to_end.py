@@ -50,7 +50,7 @@ class Workload:
 
 def workloads() -> dict[str, Workload]:
     """One join, three joins, and three joins under an aggregate."""
-    from sparkext.demo import COLUMNS, JOINS, fingerprint
+    from sparkext.cli.demo import COLUMNS, JOINS, fingerprint
 
     aggregate = "the same three joins; one row of a count and four sums"
     return {
@@ -111,7 +111,7 @@ def _run(workload: Workload, bench: Bench) -> None:
 
 def read_tables(bench: Bench, spark: SparkSession, columns: Mapping[str, Sequence[str]], joins: Joins) -> Tables:
     """Return the tables as DataFrames over their Parquet files, listed anew."""
-    from sparkext.tpch import ensure_tables
+    from sparkext.cli.tpch import ensure_tables
 
     folder = ensure_tables(bench.scale_factor, bench.data)
     names = ["lineitem", *(name for name, _, _ in joins)]
@@ -122,7 +122,7 @@ def _scanned(bench: Bench, spark: SparkSession, workload: Workload) -> Tables:
     """Return the tables as DataFrames that workers read, and whose indexes no earlier run has left."""
     from bench.spark_session import make_look_changed
     from sparkext import scan_parquet
-    from sparkext.tpch import ensure_tables
+    from sparkext.cli.tpch import ensure_tables
 
     folder = ensure_tables(bench.scale_factor, bench.data)
     paths = {name: folder / f"{name}.parquet" for name in ["lineitem", *(name for name, _, _ in workload.joins)]}

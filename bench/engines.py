@@ -72,7 +72,7 @@ def _workload(name: str, bench: Bench) -> Workload:
 
 def _run_from_files(bench: Bench) -> None:
     from bench import workloads
-    from sparkext.tpch import ensure_tables
+    from sparkext.cli.tpch import ensure_tables
 
     folder = ensure_tables(bench.scale_factor, bench.data)
     with step("loading"):

@@ -11,7 +11,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 
 from sparkext.errors import EnvironmentProblemError
-from sparkext.java import require_java
+from sparkext.spark.java import require_java
 
 PACKAGES = (
     "numpy",

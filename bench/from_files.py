@@ -10,15 +10,15 @@ import pyarrow as pa
 
 from bench.in_memory import bench_settings, pipeline_spec
 from bench.workloads import Workload
-from sparkext.build_file import contiguous
+from sparkext.build.file import contiguous
+from sparkext.build.index_store import BuildSide, index_in_memory
 from sparkext.config import Settings
-from sparkext.index_store import BuildSide, index_in_memory
-from sparkext.memory import MemoryProbe
-from sparkext.metrics import ScanMetrics
-from sparkext.parquet_scan import ParquetScan
-from sparkext.pipeline import Pipeline, index_recipe, probe_bounds
+from sparkext.memory.probes import MemoryProbe
+from sparkext.parquet.metrics import ScanMetrics
+from sparkext.parquet.reader import ParquetScan
 from sparkext.plans.scan import DataFile, ScanColumn, ScanSpec, plan_splits
 from sparkext.plans.spec import PipelineSpec
+from sparkext.worker.pipeline import Pipeline, index_recipe, probe_bounds
 
 _SPLIT_BYTES = 4 << 20
 

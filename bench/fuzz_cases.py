@@ -21,7 +21,7 @@ from bench.fuzz_formulas import FormulaMaker, formula_sql
 from sparkext.plans.formula import MOST_DIGITS, Formula, number_type
 from sparkext.plans.key_types import KeyType, common_key_type, parse_key_type
 from sparkext.plans.spec import BUILD_PRESERVING, DIRECTIONS, MOST_COMPARED, RANGE_OPERATORS
-from sparkext.types import arrow_key_type
+from sparkext.rows.types import arrow_key_type
 
 KINDS = ("inner", "left", "right", "full", "semi", "anti", "existence", "as of", "formula")
 """What the first join of a case is: of one of Spark's kinds, or of one of the other forms, whose kind is drawn."""

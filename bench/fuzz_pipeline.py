@@ -16,17 +16,17 @@ import pyarrow.compute as pc
 
 from bench.fuzz_cases import Case, Column, Comparison, Join, duckdb_sql, found_name
 from bench.fuzz_formulas import with_columns
-from sparkext import pipeline as pipeline_module
+from sparkext.build.index_store import BuildSide, index_in_memory
 from sparkext.config import read_settings
-from sparkext.index_store import BuildSide, index_in_memory
 from sparkext.kernels import row_ids
-from sparkext.pipeline import Pipeline, index_recipe
 from sparkext.plans import algorithm as plans_algorithm
 from sparkext.plans.delivery import DELIVERIES
 from sparkext.plans.formula import Formula, number_type
 from sparkext.plans.key_types import parse_key_type
 from sparkext.plans.predicate import Operand, Predicate
 from sparkext.plans.spec import BUILD_PRESERVING, AsOf, ColumnRef, JoinSpec, KeyPair, PipelineSpec, RangePair
+from sparkext.worker import pipeline as pipeline_module
+from sparkext.worker.pipeline import Pipeline, index_recipe
 
 _INDEXES = {"auto": {"hash", "dense"}, "hash": {"hash", "dense"}, "sort_merge": {"ordered"}}
 

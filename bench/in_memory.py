@@ -13,11 +13,11 @@ from dataclasses import replace
 import pyarrow as pa
 
 from bench.workloads import Workload
+from sparkext.build.index_store import BuildSide, index_in_memory
 from sparkext.config import Settings, read_settings
-from sparkext.index_store import BuildSide, index_in_memory
-from sparkext.memory import MemoryProbe
-from sparkext.pipeline import Pipeline, index_recipe
+from sparkext.memory.probes import MemoryProbe
 from sparkext.plans.spec import PROBE, ColumnRef, JoinSpec, KeyPair, PipelineSpec
+from sparkext.worker.pipeline import Pipeline, index_recipe
 
 _KEY_TYPES = {pa.int64(): "int64", pa.int32(): "int32", pa.string(): "string"}
 

@@ -62,7 +62,7 @@ def _run(bench: Bench, build: str) -> None:
 
 
 def _load(bench: Bench, build: str) -> tuple[np.ndarray, Mapping[str, np.ndarray]]:
-    from sparkext.tpch import ensure_tables
+    from sparkext.cli.tpch import ensure_tables
 
     with step("loading"):
         folder = ensure_tables(bench.scale_factor, bench.data)

@@ -30,14 +30,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from sparkext.build.index_store import BuildSide, index_in_memory
+from sparkext.build.sources import ScannedFiles
 from sparkext.config import read_settings
-from sparkext.index_store import BuildSide, index_in_memory
-from sparkext.memory import process_probe
-from sparkext.parquet_scan import ParquetScan
-from sparkext.pipeline import Pipeline, index_recipe
+from sparkext.memory.probes import process_probe
+from sparkext.parquet.reader import ParquetScan
 from sparkext.plans.scan import DataFile, ScanColumn, ScanSpec, Split
 from sparkext.plans.spec import PROBE, ColumnRef, JoinSpec, KeyPair, PipelineSpec
-from sparkext.sources import ScannedFiles
+from sparkext.worker.pipeline import Pipeline, index_recipe
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

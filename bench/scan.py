@@ -57,7 +57,7 @@ def _to_parquet(frame: DataFrame) -> None:
 
 
 def _fingerprint_of_files(frame: DataFrame) -> object:
-    from sparkext.demo import fingerprint
+    from sparkext.cli.demo import fingerprint
 
     with TemporaryDirectory() as folder:
         _write(frame, folder)
@@ -70,7 +70,7 @@ def _write(frame: DataFrame, folder: str) -> None:
 
 def _run(workload: Workload, bench: Bench) -> None:
     from sparkext import configure
-    from sparkext.tpch import ensure_tables
+    from sparkext.cli.tpch import ensure_tables
 
     joins = workload.joins
     folder = ensure_tables(bench.scale_factor, bench.data)

@@ -25,8 +25,8 @@ def spark_session(
 
     `configure` may change the builder last.
     """
-    from sparkext.java import require_java
-    from sparkext.local_session import local_session
+    from sparkext.cli.local_session import local_session
+    from sparkext.spark.java import require_java
 
     require_java()
     os.environ["PYSPARK_PYTHON"] = sys.executable
@@ -55,7 +55,7 @@ def assert_pipelined(frame: DataFrame) -> None:
 
 def heap_mib() -> int:
     """The heap of a session: a third of what is free, within limits."""
-    from sparkext.memory import process_probe
+    from sparkext.memory.probes import process_probe
 
     free = process_probe().headroom()
     return 2048 if free is None else max(1024, min(8192, (free.bytes >> 20) // 3))

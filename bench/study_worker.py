@@ -31,7 +31,7 @@ BATCH_ROWS = 10_000
 
 def prepare(folder: Path, rows: int, fan_out: int) -> None:
     """Write the build side of a fan-out: `rows` rows, `fan_out` of them with each key."""
-    from sparkext.build_file import write_build_file
+    from sparkext.build.file import write_build_file
 
     ids = np.arange(rows, dtype=np.int64)
     text = pc.utf8_lpad(pa.array(ids % 1000).cast(pa.string()), width=PAYLOAD_BYTES, padding="x")
@@ -41,13 +41,13 @@ def prepare(folder: Path, rows: int, fan_out: int) -> None:
 
 def run(folder: Path, configuration: dict[str, Any]) -> dict[str, Any]:
     """Join; return seconds, rows, the sum of an output column, budgets, cache misses and the process's peak."""
-    from sparkext import freed_memory
+    from sparkext.build.index_store import open_build_side
     from sparkext.config import read_settings
-    from sparkext.index_store import open_build_side
-    from sparkext.ledger import task_entered
-    from sparkext.memory import process_probe
-    from sparkext.pipeline import Pipeline, index_recipe
+    from sparkext.memory import freed
+    from sparkext.memory.probes import process_probe
+    from sparkext.memory.register import task_entered
     from sparkext.plans.spec import PROBE, ColumnRef, JoinSpec, KeyPair, PipelineSpec
+    from sparkext.worker.pipeline import Pipeline, index_recipe
 
     keys, fan_out = configuration["build_rows"], configuration["fan_out"]
     # The first join multiplies the rows; those after it find one match for each.
@@ -85,7 +85,7 @@ def run(folder: Path, configuration: dict[str, Any]) -> dict[str, Any]:
             settings,
             lambda: probe.headroom(tasks),
             lambda limit: tasks(limit, probe.binding_group),
-            freed_memory.reclaim,
+            freed.reclaim,
             configuration["cores"],
         )
         started, before = time.perf_counter(), misses()

@@ -22,7 +22,7 @@ def _run(bench: Bench) -> None:
 
 def tables(bench: Bench) -> dict[str, Path]:
     """The files, which are made if they are not there."""
-    from sparkext import tpch
+    from sparkext.cli import tpch
 
     folder = tpch.ensure_tables(bench.scale_factor, bench.data)
     return {name: folder / f"{name}.parquet" for name in tpch.TABLES}
@@ -30,6 +30,6 @@ def tables(bench: Bench) -> dict[str, Path]:
 
 def texts(bench: Bench) -> dict[str, str]:
     """The queries by name."""
-    from sparkext import tpch
+    from sparkext.cli import tpch
 
     return {f"q{number:02}": tpch.query(number) for number in (TINY_QUERIES if bench.tiny else tpch.QUERIES)}

@@ -11,8 +11,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from sparkext.demo import COLUMNS, JOINS, PROBE_SIDE
-from sparkext.tpch import ensure_tables
+from sparkext.cli.demo import COLUMNS, JOINS, PROBE_SIDE
+from sparkext.cli.tpch import ensure_tables
 
 BATCH_ROWS = 131_072
 _SEED = 20_240_607

@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Any
 from sparkext.errors import SparkExtError
 
 if TYPE_CHECKING:
-    from sparkext.asof import asof_join
-    from sparkext.fallback import declined
-    from sparkext.join import pipelined_join
-    from sparkext.reporting import report
-    from sparkext.scan import scan_parquet
-    from sparkext.session import configure
-    from sparkext.theta import theta_join
+    from sparkext.spark.session import configure
+    from sparkext.transforms.asof import asof_join
+    from sparkext.transforms.declined import declined
+    from sparkext.transforms.join import pipelined_join
+    from sparkext.transforms.reporting import report
+    from sparkext.transforms.scan import scan_parquet
+    from sparkext.transforms.theta import theta_join
 
 _here = Path(__file__).parent
 if not (_here / "kernels").is_dir():
@@ -42,13 +42,13 @@ __all__ = [
 ]
 
 _LAZY = {
-    "asof_join": "sparkext.asof",
-    "configure": "sparkext.session",
-    "declined": "sparkext.fallback",
-    "pipelined_join": "sparkext.join",
-    "report": "sparkext.reporting",
-    "scan_parquet": "sparkext.scan",
-    "theta_join": "sparkext.theta",
+    "asof_join": "sparkext.transforms.asof",
+    "configure": "sparkext.spark.session",
+    "declined": "sparkext.transforms.declined",
+    "pipelined_join": "sparkext.transforms.join",
+    "report": "sparkext.transforms.reporting",
+    "scan_parquet": "sparkext.transforms.scan",
+    "theta_join": "sparkext.transforms.theta",
 }
 
 

@@ -15,20 +15,20 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = _parser().parse_args(argv)
     try:
         if arguments.command == "demo":
-            from sparkext import demo
+            from sparkext.cli import demo
 
             return demo.run(arguments.sf, arguments.data, arguments.cores, arguments.runs)
         if arguments.command == "doctor":
-            from sparkext import doctor
+            from sparkext.cli import doctor
 
             return doctor.run(arguments.only)
         if arguments.command == "jar":
-            from sparkext import jar
+            from sparkext.spark import jar
 
             print(jar.build_jar(jar.installed_pyspark()) if arguments.build else jar.jar_path())
             return 0
         if arguments.command == "warm-up":
-            from sparkext.warm_up import warm_up
+            from sparkext.worker.warm_up import warm_up
 
             print("compiling kernels, or loading them from numba's cache: up to 15 s", file=sys.stderr)
             warm_up()
@@ -100,7 +100,7 @@ def _count(text: str) -> int:
 
 
 def _local_checks(text: str) -> list[str]:
-    from sparkext.doctor import LOCAL_CHECKS
+    from sparkext.cli.doctor import LOCAL_CHECKS
 
     names = text.split(",")
     unknown = [name for name in names if name not in LOCAL_CHECKS]

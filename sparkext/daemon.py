@@ -10,7 +10,7 @@ from __future__ import annotations
 import gc
 import sys
 
-from sparkext import address_space, freed_memory
+from sparkext.memory import address_space, freed
 
 
 def preload() -> None:
@@ -19,7 +19,7 @@ def preload() -> None:
     What goes wrong here is told and goes on: this process serves all of Spark's Python workers, not only pipelines.
     """
     try:
-        from sparkext.warm_up import warm_up
+        from sparkext.worker.warm_up import warm_up
 
         warm_up()
     except Exception as error:
@@ -28,7 +28,7 @@ def preload() -> None:
 
 def main() -> None:
     """Preload, then become Spark's daemon."""
-    freed_memory.keep()
+    freed.keep()
     address_space.spare_for_workers()
     from pyspark.daemon import manager
 

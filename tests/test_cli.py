@@ -11,11 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from sparkext import __version__, demo, doctor, jar, session_checks, tpch
+from sparkext import __version__
 from sparkext.__main__ import main
+from sparkext.cli import demo, doctor, session_checks, tpch
+from sparkext.cli.finding import Finding, Status
 from sparkext.errors import EnvironmentProblemError
-from sparkext.finding import Finding, Status
-from sparkext.java import java_major, require_java
+from sparkext.spark import jar
+from sparkext.spark.java import java_major, require_java
 
 ROOT = Path(__file__).parents[1]
 Executable = Callable[[str, str], Path]
@@ -394,7 +396,7 @@ def test_a_killed_run_leaves_nothing_that_is_taken_for_whole(
     generator = executable("tpchgen-cli", f"{GENERATE}\ncase $tables in supplier) kill -9 $PPID ;; esac")
     code = f"""
 import pathlib
-from sparkext import tpch
+from sparkext.cli import tpch
 tpch.find_generator = lambda: pathlib.Path({str(generator)!r})
 tpch.ensure_tables(1, pathlib.Path({str(root)!r}))
 """
@@ -418,7 +420,7 @@ def test_the_orphan_of_a_killed_run_is_waited_for(
     slow = executable("slow-tpchgen-cli", f'kill -9 $PPID; sleep 1; touch "{tmp_path}/orphan-done"; {GENERATE}')
     code = f"""
 import pathlib
-from sparkext import tpch
+from sparkext.cli import tpch
 tpch.find_generator = lambda: pathlib.Path({str(slow)!r})
 tpch.ensure_tables(1, pathlib.Path({str(root)!r}))
 """
@@ -436,7 +438,7 @@ def test_two_runs_make_the_tables_once(executable: Executable, tmp_path: Path) -
     generator = executable("tpchgen-cli", f'echo x >>"{tmp_path}/calls"; sleep 0.1; {GENERATE}')
     code = f"""
 import pathlib
-from sparkext import tpch
+from sparkext.cli import tpch
 tpch.find_generator = lambda: pathlib.Path({str(generator)!r})
 tpch.ensure_tables(1, pathlib.Path({str(root)!r}))
 """

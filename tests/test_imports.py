@@ -1,8 +1,7 @@
-"""Who may import whom (DESIGN §3), read from the source, and how light `import sparkext` is."""
+"""Which room may import which, read from the source, and how light `import sparkext` is."""
 
 from __future__ import annotations
 
-import ast
 import json
 import subprocess
 import sys
@@ -10,24 +9,15 @@ from pathlib import Path
 
 import pytest
 
+from docs.tools.import_graph import drawing, import_graph, imported_modules, layers
+
 ROOT = Path(__file__).parents[1]
 ALLOWED = {
     "kernels": ("numpy", "numba", "llvmlite", "pyarrow", "sparkext.kernels"),
     "plans": ("sparkext.plans",),
 }
-
-
-def imported_modules(source: str) -> set[str]:
-    """Absolute names of all modules that `source` imports anywhere; a relative import counts as its dots."""
-    names: set[str] = set()
-    for node in ast.walk(ast.parse(source)):
-        if isinstance(node, ast.Import):
-            names.update(alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
-            module = "." * node.level + (node.module or "")
-            # `from sparkext import plans` names a package in its second half.
-            names.update([f"{module}.{alias.name}" for alias in node.names] if module == "sparkext" else [module])
-    return names
+ROOMS = ("memory", "storage", "rows", "parquet", "build", "report", "spark", "worker", "transforms", "cli")
+"""Each imports only from those before it."""
 
 
 def forbidden_imports(folder: str, source: str) -> set[str]:
@@ -47,6 +37,33 @@ def test_a_folder_imports_only_what_it_may(folder: str) -> None:
     assert modules
     found = {path.name: forbidden_imports(folder, path.read_text(encoding="utf-8")) for path in modules}
     assert not {name: names for name, names in found.items() if names}
+
+
+def test_rooms_import_one_way() -> None:
+    graph = import_graph()
+    assert set(graph) == {*ROOMS, *ALLOWED}
+    assert {room: graph[room] - {*ROOMS[:number], *ALLOWED} for number, room in enumerate(ROOMS)} == {
+        room: set() for room in ROOMS
+    }
+    assert all(ROOT.joinpath("sparkext", room, "__init__.py").is_file() for room in ROOMS)
+
+
+def test_what_is_in_no_room_imports_from_none() -> None:
+    for name in ("config", "errors", "wording"):
+        source = (ROOT / "sparkext" / f"{name}.py").read_text(encoding="utf-8")
+        assert not {
+            module for module in imported_modules(source) if module.split(".")[1:2] and module.split(".")[1] in ROOMS
+        }
+
+
+def test_the_drawing_is_that_of_the_sources() -> None:
+    drawn = (ROOT / "docs" / "drawings" / "rooms.svg").read_text(encoding="utf-8")
+    assert drawn == drawing(), "run `python docs/tools/generate.py`"
+
+
+def test_a_circle_is_named() -> None:
+    with pytest.raises(ValueError, match="rooms import each other: a → b → a"):
+        layers({"a": frozenset("b"), "b": frozenset("ca"), "c": frozenset()})
 
 
 @pytest.mark.parametrize(
@@ -70,7 +87,7 @@ def test_the_rule_sees_through(folder: str, line: str, expected: set[str]) -> No
 
 
 @pytest.mark.parametrize(
-    "module", ["sparkext", "sparkext.__main__", "sparkext.doctor", "sparkext.tpch", "sparkext.plans"]
+    "module", ["sparkext", "sparkext.__main__", "sparkext.cli.doctor", "sparkext.cli.tpch", "sparkext.plans"]
 )
 def test_importing_loads_nothing_heavy(module: str) -> None:
     code = f"import json, sys, {module}; print(json.dumps(sorted(sys.modules)))"

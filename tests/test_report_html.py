@@ -9,10 +9,11 @@ from xml.etree import ElementTree
 
 import pytest
 
-from sparkext.metrics import ScanMetrics, TaskId, TaskMetrics
+from sparkext.parquet.metrics import ScanMetrics
 from sparkext.plans.morsel import BudgetLimits, OutputSizeController
-from sparkext.report_timeline import COLORS
-from sparkext.reporting import Report, summarise
+from sparkext.report.metrics import TaskId, TaskMetrics
+from sparkext.report.model import Report, summarise
+from sparkext.report.timeline import COLORS
 
 LABELS = ["inner on a = x", "left on b = y & c < d"]
 EPOCH = 1_800_000_000.0

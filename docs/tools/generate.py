@@ -1,8 +1,8 @@
-"""Write what the documentation takes from the code: options, reasons of declines, error messages.
+"""Write what the documentation takes from the code: options, reasons of declines, error messages, the rooms.
 
     python docs/tools/generate.py
 
-Each lies between two comments in its page. A test holds the pages against the code.
+Each lies between two comments in its page; the rooms are a drawing. Tests hold them against the code.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import declines
+import import_graph
 import python_errors
 
 from sparkext.config import markdown_table
@@ -39,3 +40,4 @@ def rendered(page: str) -> str:
 if __name__ == "__main__":
     for page in SECTIONS:
         (DOCS / page).write_text(rendered(page), encoding="utf-8")
+    (DOCS / "drawings" / "rooms.svg").write_text(import_graph.drawing(), encoding="utf-8")

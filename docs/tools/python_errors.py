@@ -17,14 +17,14 @@ _COLLECTED_IN = {"scan.py": "InvalidScanError", "scan_filter.py": "InvalidScanEr
 # What has been said elsewhere.
 _PASSED_ON = ("problems", "'\\n'.join(problems)", "str(error)", "misconfigured", "str(misconfigured).splitlines()")
 # Collects pairs of names and types, which the caller makes messages of.
-_SILENT = ("spark_bridge.py",)
+_SILENT = ("bridge.py",)
 
 
 def messages() -> dict[str, list[str]]:
     """Return the messages of every error class, in the order of modules and lines."""
     classes = _error_classes()
     found: dict[str, dict[str, None]] = {name: {} for name in classes}
-    for path in sorted(PACKAGE.glob("*.py")):
+    for path in sorted(PACKAGE.rglob("*.py")):
         if path.name not in _SILENT:
             for error, message in _Module(path).messages(classes):
                 found[error][message] = None

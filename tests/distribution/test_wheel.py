@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from sparkext.jar import build_jar, installed_pyspark
+from sparkext.spark.jar import build_jar, installed_pyspark
 
 ROOT = Path(__file__).parents[2]
 
@@ -72,8 +72,8 @@ def test_the_wheel_holds_the_three_packages_and_nothing_else(wheel: Path) -> Non
     assert {name for name in packages if name.endswith((".py", ".typed"))} == expected
     assert {name.split("/")[0] for name in packages} == {"sparkext"}
     assert any(re.fullmatch(r"sparkext/jars/sparkext_2\.13-4\.\d+\.jar", name) for name in names)
-    assert "sparkext/jvm/common/SparkExtensions.scala" in names
-    assert "sparkext/tpch_queries/q22.sql" in names
+    assert "sparkext/jvm/common/planning/SparkExtensions.scala" in names
+    assert "sparkext/cli/tpch_queries/q22.sql" in names
     assert any(re.fullmatch(r"sparkext-[^/]+\.dist-info/licenses/LICENSE", name) for name in names)
 
 
@@ -101,7 +101,11 @@ def test_the_sdist_holds_the_sources(dist: Path) -> None:
     [path] = dist.glob("*.tar.gz")
     with tarfile.open(path) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
-    assert {"setup.py", "sparkext/jvm/common/SparkExtensions.scala", "sparkext/tpch_queries/q01.sql"} <= names
+    assert {
+        "setup.py",
+        "sparkext/jvm/common/planning/SparkExtensions.scala",
+        "sparkext/cli/tpch_queries/q01.sql",
+    } <= names
     assert {"pyproject.toml", "README.md", "LICENSE", "sparkext/py.typed", "kernels/__init__.py"} <= names
 
 

@@ -15,8 +15,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from sparkext import pipelined_join
-from sparkext.address_space import LEAST_BYTES
 from sparkext.errors import EnvironmentProblemError
+from sparkext.memory.address_space import LEAST_BYTES
 
 LEAST = LEAST_BYTES >> 20
 SETTING = "spark.executor.pyspark.memory"
@@ -120,7 +120,7 @@ def test_what_cannot_be_mapped_says_so(tmp_path: Path) -> None:
     code = f"""
 import resource
 from pathlib import Path
-from sparkext.container import map_file
+from sparkext.storage.container import map_file
 resource.setrlimit(resource.RLIMIT_AS, (1 << 30, 1 << 30))
 map_file(Path({str(file)!r}))
 """

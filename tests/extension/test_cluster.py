@@ -17,8 +17,8 @@ import pytest
 from extension_checks import ENCRYPTED, QUICK_START
 
 import sparkext
-from sparkext.jar import jar_path
-from sparkext.spark_bridge import EXTENSION
+from sparkext.spark.bridge import EXTENSION
+from sparkext.spark.jar import jar_path
 
 HERE = Path(__file__).parent
 PYSPARK = Path(pyspark.__file__).parent
@@ -53,7 +53,7 @@ def test_the_cases_pass_on_a_cluster(tmp_path: Path) -> None:
 def test_doctor_as_a_job(tmp_path: Path) -> None:
     """It looks at the session of its command line, and at workers of the cluster."""
     job = tmp_path / "check.py"
-    job.write_text("from sparkext.doctor import run; raise SystemExit(run())\n")
+    job.write_text("from sparkext.cli.doctor import run; raise SystemExit(run())\n")
     with cluster(tmp_path) as (master, _):
         options = ["--master", master, "--jars", str(jar_path()), "--executor-memory", "512m"]
         settings = {

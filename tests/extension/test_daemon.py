@@ -16,7 +16,9 @@ preload()
 from sparkext.kernels import dense_index, gather, hash_index, matches
 kernels = [dense_index._lookup_unique, hash_index._lookup_words, hash_index._lookup_bytes, gather._gather_bytes]
 print(json.dumps({
-    "modules": sorted({"numba", "pyarrow", "sparkext.extension", "sparkext.pipeline"} & set(sys.modules)),
+    "modules": sorted(
+        {"numba", "pyarrow", "sparkext.worker.pipeline", "sparkext.worker.work_order"}.intersection(sys.modules)
+    ),
     "compiled": [len(kernel.signatures) for kernel in kernels],
     "threads": threading.active_count(),
 }))
@@ -26,13 +28,13 @@ print(json.dumps({
 def test_kernels_are_loaded_before_the_fork() -> None:
     ran = subprocess.run([sys.executable, "-c", _LOADED], capture_output=True, text=True, timeout=300, check=True)
     told = json.loads(ran.stdout)
-    assert told["modules"] == ["numba", "pyarrow", "sparkext.extension", "sparkext.pipeline"]
+    assert told["modules"] == ["numba", "pyarrow", "sparkext.worker.pipeline", "sparkext.worker.work_order"]
     assert all(told["compiled"])
     assert told["threads"] == 1
     assert not ran.stderr
 
 
-@pytest.mark.parametrize("broken", ["sparkext.warm_up", "numba"])
+@pytest.mark.parametrize("broken", ["sparkext.worker.warm_up", "numba"])
 def test_a_daemon_that_cannot_load_goes_on(broken: str) -> None:
     script = f"import sys; sys.modules[{broken!r}] = None\nfrom sparkext.daemon import preload\npreload()"
     ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=300, check=True)

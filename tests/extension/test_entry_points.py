@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pyspark
 
-from sparkext.jar import jar_path
-from sparkext.session import EXTENSION
+from sparkext.spark.jar import jar_path
+from sparkext.spark.session import EXTENSION
 
 HERE = Path(__file__).parent
 PACKAGE = HERE.parent.parent

@@ -19,10 +19,10 @@ from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.classic.column import Column
 
-from sparkext.formula_code import Place, code_of
 from sparkext.kernels.nested_loop import FAILED, HIT
 from sparkext.plans.formula import Formula, parse_formula
-from sparkext.theta_condition import _arrays, _values
+from sparkext.worker.formula_code import Place, code_of
+from sparkext.worker.theta_condition import _arrays, _values
 from tests.extension.test_joins import frame
 
 HINT = "/*+ PIPELINED_JOIN(b) */"

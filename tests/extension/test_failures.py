@@ -29,8 +29,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 import sparkext
-from sparkext import extension, jar, spark_bridge
 from sparkext.errors import EnvironmentProblemError
+from sparkext.spark import bridge, jar
+from sparkext.worker import work_order
 
 ROOT = Path(__file__).parents[2]
 SCRIPTS = Path(__file__).parent
@@ -315,7 +316,7 @@ def test_a_python_that_does_not_end(spark: SparkSession, tmp_path: Path, lines: 
 
 
 def test_an_environment_that_is_not_activated(tmp_path: Path) -> None:
-    """`/path/to/venv/bin/python job.py`: functions run as without the extension, in the `python3` of the path."""
+    """`/path/to/venv/bin/python job.py`: functions run as without the work_order, in the `python3` of the path."""
     # It finds packages that were copied there, and not this one, to which a link leads.
     path = f'PYTHONPATH="$PYTHONPATH:{sysconfig.get_path("platlib")}"'
     script(tmp_path / "python3", f'{path} WHICH_PYTHON=another exec "{sys.executable}" -S "$@"')
@@ -336,14 +337,14 @@ def test_an_environment_that_is_not_activated(tmp_path: Path) -> None:
 def test_a_worker_of_another_version() -> None:
     """The driver's Python was of the jar's version when the join was planned; an executor's need not be."""
     with pytest.raises(EnvironmentProblemError, match=r"of sparkext 0\.0\.1, this worker .* has "):
-        extension.make(json.dumps({"package": "0.0.1"}))
+        work_order.make(json.dumps({"package": "0.0.1"}))
 
 
 @pytest.fixture
 def no_jvm(monkeypatch: pytest.MonkeyPatch) -> None:
     """As before the first session."""
-    monkeypatch.setattr(spark_bridge, "running_conf", lambda key: None)
-    monkeypatch.setattr(spark_bridge, "_jvm", lambda: None)
+    monkeypatch.setattr(bridge, "running_conf", lambda key: None)
+    monkeypatch.setattr(bridge, "_jvm", lambda: None)
     monkeypatch.delenv("SPARK_HOME", raising=False)
     monkeypatch.delenv("SPARK_CONF_DIR", raising=False)
 
@@ -355,7 +356,7 @@ def test_configure_keeps_what_is_set() -> None:
     builder.config("spark.python.daemon.module", "their.daemon").config("spark.sparkext.python", "their-python")
     for _ in range(2):
         assert sparkext.configure(builder) is builder
-        options = spark_bridge.builder_options(builder)
+        options = bridge.builder_options(builder)
         assert options["spark.jars"] == f"a.jar,b.jar,{jar.jar_path()}"
         assert options["spark.sql.extensions"] == "org.example.Other,io.sparkext.SparkExtensions"
         assert options["spark.python.daemon.module"] == "their.daemon"
@@ -367,7 +368,7 @@ def test_configure_keeps_what_the_command_line_sets(monkeypatch: pytest.MonkeyPa
     """That is of the JVM that PySpark starts: jars of the command line are the only ones that it loads."""
     line = "--conf spark.sql.extensions=org.example.Other --conf=spark.python.daemon.module=theirs {} pyspark-shell"
     monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", line.format("--driver-memory 2g"))
-    options = spark_bridge.builder_options(sparkext.configure(SparkSession.Builder()))
+    options = bridge.builder_options(sparkext.configure(SparkSession.Builder()))
     assert options["spark.sql.extensions"] == "org.example.Other,io.sparkext.SparkExtensions"
     assert options["spark.python.daemon.module"] == "theirs"
     assert options["spark.jars"] == str(jar.jar_path())
@@ -376,7 +377,7 @@ def test_configure_keeps_what_the_command_line_sets(monkeypatch: pytest.MonkeyPa
         with pytest.raises(EnvironmentProblemError, match=r"PYSPARK_SUBMIT_ARGS names jars \(a\.jar\).*sparkext_"):
             sparkext.configure(SparkSession.Builder())
     monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", line.format(f"--jars a.jar,{jar.jar_path()}"))
-    options = spark_bridge.builder_options(sparkext.configure(SparkSession.Builder()))
+    options = bridge.builder_options(sparkext.configure(SparkSession.Builder()))
     assert options["spark.jars"] == f"a.jar,{jar.jar_path()}"
     name = jar.jar_path().name
     for given in (f"--jars 'a.jar, hdfs:/jars/{name}'", f"--jars a.jar --driver-class-path /b.jar:/opt/{name}"):
@@ -393,7 +394,7 @@ def test_configure_keeps_what_a_file_of_the_command_line_sets(monkeypatch: pytes
     own.write_text("# mine\nspark.jars=own.jar\nspark.sql.extensions: org.example.Other\n")
     for given, daemon in (("", "sparkext.daemon"), ("--load-spark-defaults", "theirs")):
         monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", f"--properties-file {own} {given} pyspark-shell")
-        options = spark_bridge.builder_options(sparkext.configure(SparkSession.Builder()))
+        options = bridge.builder_options(sparkext.configure(SparkSession.Builder()))
         assert options["spark.jars"] == f"own.jar,{jar.jar_path()}"
         assert options["spark.sql.extensions"] == "org.example.Other,io.sparkext.SparkExtensions"
         assert options["spark.python.daemon.module"] == daemon
@@ -402,7 +403,7 @@ def test_configure_keeps_what_a_file_of_the_command_line_sets(monkeypatch: pytes
 def test_configure_where_the_extension_runs(spark: SparkSession) -> None:
     builder = SparkSession.Builder()
     assert sparkext.configure(builder) is builder
-    assert "spark.jars" not in spark_bridge.builder_options(builder)
+    assert "spark.jars" not in bridge.builder_options(builder)
     assert builder.getOrCreate().sparkContext is spark.sparkContext
 
 

@@ -23,10 +23,10 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from sparkext.file_stores import LocalFiles
-from sparkext.parquet_rules import Calendars, misread
-from sparkext.parquet_scan import _File
-from sparkext.spark_bridge import arrow_schema
+from sparkext.parquet.file_stores import LocalFiles
+from sparkext.parquet.reader import _File
+from sparkext.parquet.rules import Calendars, misread
+from sparkext.spark.bridge import arrow_schema
 
 ROWS = 3
 NTZ = {"spark_sql_parquet_inferTimestampNTZ_enabled": "false"}

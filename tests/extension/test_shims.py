@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 import sparkext
-from sparkext.jar import supported_minors
+from sparkext.spark.jar import supported_minors
 
 SOURCES = Path(sparkext.__file__).parent / "jvm"
 

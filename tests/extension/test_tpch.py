@@ -10,7 +10,7 @@ import tpch_plans
 from extension_checks import pipelines_of
 from pyspark.sql import SparkSession
 
-from sparkext import tpch
+from sparkext.cli import tpch
 
 
 @pytest.fixture(scope="module")

@@ -14,7 +14,7 @@ from extension_checks import configured
 from pyspark.sql import SparkSession
 
 import sparkext
-from sparkext import tpch
+from sparkext.cli import tpch
 
 SCALE_FACTOR = 0.1
 GOLDEN = Path(__file__).parent / "golden"

@@ -10,10 +10,10 @@ from typing import IO
 
 import pyarrow as pa
 
-from sparkext import index_store
-from sparkext.index_builder import BuiltIndex
-from sparkext.index_file import AnyIndex, IndexInfo, write_index_file
-from sparkext.index_store import publish_index
+from sparkext.build import index_store
+from sparkext.build.index_builder import BuiltIndex
+from sparkext.build.index_file import AnyIndex, IndexInfo, write_index_file
+from sparkext.build.index_store import publish_index
 from sparkext.kernels.keys import encode_keys
 from sparkext.kernels.ordered_index import build_ordered_index
 

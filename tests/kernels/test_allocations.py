@@ -14,19 +14,19 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from sparkext import index_store, sources
-from sparkext.build_file import write_build_file
+from sparkext.build import index_store, sources
+from sparkext.build.file import write_build_file
+from sparkext.build.index_store import INDEX_SUFFIX, open_build_side
+from sparkext.build.sources import ScannedFiles
 from sparkext.config import read_settings
-from sparkext.container import TEMPORARY_SUFFIX, atomic_file
 from sparkext.errors import SparkExtError
-from sparkext.index_store import INDEX_SUFFIX, open_build_side
-from sparkext.memory import Headroom
-from sparkext.parquet_scan import ParquetScan
-from sparkext.pipeline import Pipeline, index_recipe
+from sparkext.memory.probes import Headroom
+from sparkext.parquet.reader import ParquetScan
 from sparkext.plans.scan import DataFile, ScanColumn, ScanSpec
 from sparkext.plans.spec import ColumnRef, JoinSpec, KeyPair, PipelineSpec, RangePair
-from sparkext.publication import LOCK_SUFFIX, locked_if_free
-from sparkext.sources import ScannedFiles
+from sparkext.storage.container import TEMPORARY_SUFFIX, atomic_file
+from sparkext.storage.publication import LOCK_SUFFIX, locked_if_free
+from sparkext.worker.pipeline import Pipeline, index_recipe
 
 ALLOCATE = [(pa, "allocate_buffer"), *((np, name) for name in ("empty", "zeros", "full", "empty_like", "arange"))]
 PROBE = pa.record_batch({"k": [7, 1 << 40, None, 8, 7], "s": ["x", None, "y", "z", "x"], "n": [1, 2, 3, 4, 5]})

@@ -10,16 +10,16 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from sparkext.build_file import write_build_file
+from sparkext.build.file import write_build_file
+from sparkext.build.index_builder import IndexRecipe
+from sparkext.build.index_store import BuildSide, open_build_side
 from sparkext.config import read_settings
-from sparkext.container import atomic_file
 from sparkext.errors import BuildSideTooLargeError
-from sparkext.index_builder import IndexRecipe
-from sparkext.index_store import BuildSide, open_build_side
-from sparkext.memory import MemoryProbe, process_probe
-from sparkext.metrics import TaskMetrics
+from sparkext.memory.probes import MemoryProbe, process_probe
 from sparkext.plans.spec import PROBE, ColumnRef, JoinSpec, KeyPair, PipelineSpec
-from sparkext.worker import PipelineTask
+from sparkext.report.metrics import TaskMetrics
+from sparkext.storage.container import atomic_file
+from sparkext.worker.pipeline_task import PipelineTask
 
 ROWS = 1_000_000
 OWN = 100 << 20

@@ -21,24 +21,26 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from sparkext import container, index_store, sources
-from sparkext.build_file import write_build_file
-from sparkext.collected_rows import CollectedRows
-from sparkext.container import atomic_file, file_identity, map_checked, private_file
+from sparkext.build import index_store, sources
+from sparkext.build.file import write_build_file
+from sparkext.build.index_builder import IndexRecipe
+from sparkext.build.index_cache import evict, touch
+from sparkext.build.index_store import INDEX_SUFFIX, BuildSide, open_build_side
+from sparkext.build.sources import BroadcastBytes, ScannedFiles, StreamedBroadcast, make_room
 from sparkext.errors import BuildFileError, BuildSideTooLargeError
-from sparkext.formula_code import code_of
-from sparkext.index_builder import IndexRecipe
-from sparkext.index_cache import evict, local_folder, touch
-from sparkext.index_store import INDEX_SUFFIX, BuildSide, open_build_side
 from sparkext.kernels.hashing import FULL_MASK
 from sparkext.kernels.keys import encode_keys
-from sparkext.memory import Headroom
-from sparkext.parquet_scan import ParquetScan
+from sparkext.memory.probes import Headroom
+from sparkext.parquet.reader import ParquetScan
 from sparkext.plans.formula import parse_theta
 from sparkext.plans.scan import DataFile, ScanColumn, ScanSpec
-from sparkext.predicate_code import functions_of_predicate
-from sparkext.publication import LOCK_SUFFIX, lock_of, locked, locked_if_free, private_folder
-from sparkext.sources import BroadcastBytes, ScannedFiles, StreamedBroadcast, make_room
+from sparkext.rows.collected import CollectedRows
+from sparkext.storage import container
+from sparkext.storage.container import atomic_file, file_identity, map_checked, private_file
+from sparkext.storage.local_folder import local_folder
+from sparkext.storage.publication import LOCK_SUFFIX, lock_of, locked, locked_if_free, private_folder
+from sparkext.worker.formula_code import code_of
+from sparkext.worker.python_predicate import functions_of_predicate
 from tests.kernels.support import match_lists
 
 RECIPE = IndexRecipe((0,), (pa.int64(),), (False,), "auto", FULL_MASK, gathered=(1,))
@@ -342,7 +344,7 @@ def test_a_disk_without_locks_costs_memory_only(
     def refuse(descriptor: int, operation: int) -> None:
         raise OSError(number, os.strerror(number))
 
-    monkeypatch.setattr("sparkext.publication.fcntl.flock", refuse)
+    monkeypatch.setattr("sparkext.storage.publication.fcntl.flock", refuse)
     source = {"broadcast": write_side, "streams": write_streams, "files": scanned}[kind](tmp_path / "side")
     with pytest.warns(UserWarning, match="in memory"):
         assert_right(source.open(RECIPE))

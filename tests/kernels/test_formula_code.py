@@ -14,10 +14,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sparkext import theta_condition
-from sparkext.formula_code import FormulaCode, Place, code_of
-from sparkext.index_builder import IndexRecipe, build_index
-from sparkext.index_store import BuildSide
+from sparkext.build.index_builder import IndexRecipe, build_index
+from sparkext.build.index_store import BuildSide
 from sparkext.kernels.buffers import validity
 from sparkext.kernels.gather import Column
 from sparkext.kernels.matches import START, Pairs
@@ -27,8 +25,10 @@ from sparkext.plans.formula import ARITHMETIC, NUMBER_TYPES, Formula, number_typ
 from sparkext.plans.formula_range import Interval, may_fail
 from sparkext.plans.key_types import parse_key_type
 from sparkext.plans.predicate import COMPARISONS
-from sparkext.row_set import RowSet
-from sparkext.theta_condition import bind_theta
+from sparkext.rows.row_set import RowSet
+from sparkext.worker import theta_condition
+from sparkext.worker.formula_code import FormulaCode, Place, code_of
+from sparkext.worker.theta_condition import bind_theta
 from tests.kernels.support import FULL_MASK, SAMPLES, examples
 
 INTEGERS = ("int8", "int16", "int32", "int64")

@@ -9,15 +9,16 @@ import time
 
 import pytest
 
-from sparkext import freed_memory
+from sparkext.memory import freed
 
 _SCRIPT = """
 import json, sys
 from types import SimpleNamespace
-from sparkext import freed_memory, memory
+from sparkext.memory import freed
+from sparkext.memory import probes
 
 if sys.argv[1] == "kept":
-    freed_memory.keep()
+    freed.keep()
 import pyarrow as pa
 
 def resident():
@@ -32,9 +33,9 @@ def allocate():
 allocate()
 after = resident()
 for headroom in (1 << 50, 1 << 20):
-    read = lambda: memory.Headroom(headroom, "available")
-    freed_memory.process_probe = lambda: SimpleNamespace(headroom=read, expire=lambda: None)
-    freed_memory.release_unless_ample()
+    read = lambda: probes.Headroom(headroom, "available")
+    freed.process_probe = lambda: SimpleNamespace(headroom=read, expire=lambda: None)
+    freed.release_unless_ample()
     after = [*(after if isinstance(after, list) else [after]), resident()]
 print(json.dumps({"pool": pa.default_memory_pool().backend_name, "resident": after}))
 """
@@ -56,8 +57,8 @@ def test_freed_memory_stays_until_it_is_scarce(kept: bool) -> None:
 
 def test_memory_is_reclaimed_not_more_than_once_in_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [100.0]
-    monkeypatch.setattr(freed_memory, "_reclaimed", 0.0)
+    monkeypatch.setattr(freed, "_reclaimed", 0.0)
     monkeypatch.setattr(time, "monotonic", lambda: now[0])
-    assert [freed_memory.reclaim(), freed_memory.reclaim()] == [True, False]
+    assert [freed.reclaim(), freed.reclaim()] == [True, False]
     now[0] += 0.2
-    assert freed_memory.reclaim()
+    assert freed.reclaim()

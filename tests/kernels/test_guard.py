@@ -8,16 +8,16 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from sparkext.build.index_store import BuildSide, index_in_memory
 from sparkext.config import read_settings
 from sparkext.errors import ConditionError
-from sparkext.index_store import BuildSide, index_in_memory
 from sparkext.kernels.gather import Column
 from sparkext.kernels.nested_loop import NestedLoop
 from sparkext.kernels.range_index import Candidates
-from sparkext.pipeline import Pipeline, _Join, index_recipe, probe_bounds
 from sparkext.plans.formula import Formula
 from sparkext.plans.spec import ColumnRef, JoinSpec, KeyPair, PipelineSpec, RangePair
-from sparkext.row_set import RowSet
+from sparkext.rows.row_set import RowSet
+from sparkext.worker.pipeline import Pipeline, _Join, index_recipe, probe_bounds
 from tests.kernels.support import FULL_MASK
 
 MOST = 2**31 - 1

@@ -20,13 +20,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sparkext import build_file, index_builder, index_store
-from sparkext.build_file import collect_batches, read_build_file, write_build_file
-from sparkext.container import ContainerWriter, atomic_file, checked, map_file
-from sparkext.errors import BuildFileError, BuildSideTooLargeError
-from sparkext.index_builder import IndexRecipe, build_index
-from sparkext.index_file import IndexInfo, read_index_file, write_index_file
-from sparkext.index_store import (
+from sparkext.build import file, index_builder, index_store
+from sparkext.build.file import collect_batches, read_build_file, write_build_file
+from sparkext.build.index_builder import IndexRecipe, build_index
+from sparkext.build.index_file import IndexInfo, read_index_file, write_index_file
+from sparkext.build.index_store import (
     INDEX_SUFFIX,
     LOCK_SUFFIX,
     BuildSide,
@@ -35,8 +33,10 @@ from sparkext.index_store import (
     publish_index,
     remove_with_indexes,
 )
+from sparkext.errors import BuildFileError, BuildSideTooLargeError
 from sparkext.kernels.index import JoinIndex
 from sparkext.kernels.keys import encode_keys
+from sparkext.storage.container import ContainerWriter, atomic_file, checked, map_file
 from tests.kernels import publishers
 from tests.kernels.publishers import KEYS, small_index
 from tests.kernels.support import FULL_MASK, PAYLOADS, examples, match_lists, with_nulls
@@ -365,7 +365,7 @@ def test_strings_beyond_what_32_bit_offsets_reach(
     table = pa.table({"column": pa.chunked_array([pa.array(values, kind), pa.array(values[:1], kind)])})
     expected = [value.decode() if kind == pa.string() and value else value for value in [*values, values[0]]]
     for limit, result in ((17, kind), (16, wide)):
-        monkeypatch.setattr(build_file, "MAX_VAR_BYTES", limit)
+        monkeypatch.setattr(file, "MAX_VAR_BYTES", limit)
         _, (column,) = round_trip(table, tmp_path / f"side {limit}")
         assert column.type == result
         assert column.to_pylist() == expected

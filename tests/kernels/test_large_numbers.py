@@ -12,7 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pytest
 
-from sparkext.index_builder import IndexRecipe, build_index
+from sparkext.build.index_builder import IndexRecipe, build_index
 from sparkext.kernels.all_rows_index import AllRowsIndex
 from sparkext.kernels.bounds import Bound
 from sparkext.kernels.gather import MAX_VAR_BYTES, Column, VarBytesOverflowError
@@ -22,8 +22,8 @@ from sparkext.kernels.keys import EncodedKeys, encode_keys
 from sparkext.kernels.matches import Cursor, Matches, probe
 from sparkext.kernels.range_index import RangeIndex, RangeKeys
 from sparkext.kernels.row_ids import NARROW_ROWS, row_id_dtype
-from sparkext.metrics import TaskId, TaskMetrics
 from sparkext.plans.morsel import BudgetLimits, OutputSizeController, merge_summaries
+from sparkext.report.metrics import TaskId, TaskMetrics
 
 pytestmark = pytest.mark.skipif(not JIT_ENABLED, reason="as slow as it is long")
 

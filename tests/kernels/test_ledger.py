@@ -1,4 +1,4 @@
-"""Tasks that share a node's memory count each other, also when one of them dies; anything amiss leaves no ledger."""
+"""Tasks that share a node's memory count each other, also when one of them dies; anything amiss leaves no register."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from sparkext import ledger
-from sparkext.ledger import Ledger, task_entered
-from sparkext.memory import LimitName, process_probe
+from sparkext.memory import register
+from sparkext.memory.probes import LimitName, process_probe
+from sparkext.memory.register import Ledger, task_entered
 
 HOLDER = """
 import sys, time
 from pathlib import Path
-from sparkext.ledger import Ledger
+from sparkext.memory.register import Ledger
 own, above = map(int, sys.argv[2:])
 with Ledger(Path(sys.argv[1]), [own, above]) as held:
     print(held.tasks("available", 0), held.tasks("cgroup", own), flush=True)
@@ -68,7 +68,7 @@ def test_a_process_that_was_killed_counts_no_more(path: Path, monkeypatch: pytes
         assert own.tasks("available", 0) == 2
         process.send_signal(signal.SIGKILL)
         process.wait()
-        monkeypatch.setattr(ledger, "_SWEEP_SECONDS", 0)
+        monkeypatch.setattr(register, "_SWEEP_SECONDS", 0)
         assert own.tasks("available", 0) == 1
     with entered(path) as next_one:
         assert next_one.tasks("available", 0) == 1
@@ -97,10 +97,10 @@ def test_tasks_of_another_control_group_share_the_machine_and_the_group_above(pa
 
 def test_a_full_ledger_still_counts(path: Path) -> None:
     with entered(path) as own:
-        own._slots[:, :2] = (os.getpid(), ledger._started(os.getpid()))
+        own._slots[:, :2] = (os.getpid(), register._started(os.getpid()))
         with entered(path) as late:
-            assert late.tasks("available", 0) == ledger._SLOTS
-        assert int(np.count_nonzero(own._slots[:, 0])) == ledger._SLOTS
+            assert late.tasks("available", 0) == register._SLOTS
+        assert int(np.count_nonzero(own._slots[:, 0])) == register._SLOTS
 
 
 def test_a_full_disk_leaves_no_ledger(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -109,7 +109,7 @@ def test_a_full_disk_leaves_no_ledger(path: Path, monkeypatch: pytest.MonkeyPatc
     def full(descriptor: int, offset: int, size: int) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(ledger, "_SHARED_MEMORY", path.parent)
+    monkeypatch.setattr(register, "_SHARED_MEMORY", path.parent)
     monkeypatch.setattr(os, "posix_fallocate", full)
     process_probe()  # which opens files of its own
     before = len(os.listdir("/proc/self/fd"))  # noqa: PTH208
@@ -119,8 +119,8 @@ def test_a_full_disk_leaves_no_ledger(path: Path, monkeypatch: pytest.MonkeyPatc
 
 
 def test_what_is_not_a_private_file_is_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ledger, "_SHARED_MEMORY", tmp_path)
-    name = f"sparkext-{os.getuid()}-{ledger._pid_namespace()}.tasks"
+    monkeypatch.setattr(register, "_SHARED_MEMORY", tmp_path)
+    name = f"sparkext-{os.getuid()}-{register._pid_namespace()}.tasks"
     (tmp_path / "elsewhere").write_bytes(b"theirs")
     (tmp_path / name).symlink_to(tmp_path / "elsewhere")
     with task_entered(otherwise=3) as tasks:

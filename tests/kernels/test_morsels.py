@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sparkext import worker
-from sparkext.build_file import write_build_file
-from sparkext.morsels import within_bytes
-from sparkext.sources import BroadcastBytes
-from sparkext.worker import BuildRowsTask
+from sparkext.build.file import write_build_file
+from sparkext.build.sources import BroadcastBytes
+from sparkext.rows.morsels import within_bytes
+from sparkext.worker import pipeline_task
+from sparkext.worker.pipeline_task import BuildRowsTask
 from tests.kernels.support import examples
 
 
@@ -34,7 +34,7 @@ class Broadcast:
 
 def test_long_keys_of_a_build_side_go_out_in_batches_by_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     """65,536 keys of 32 KB would be 2 GiB, which a vector of Spark's cannot hold."""
-    monkeypatch.setattr(worker, "MAX_MORSEL_BYTES", 2_000)
+    monkeypatch.setattr(pipeline_task, "MAX_MORSEL_BYTES", 2_000)
     table = pa.table({"payload": range(100), "key": ["k" * (90 * (row % 7)) + str(row) for row in range(100)]})
     sink = io.BytesIO()
     write_build_file(table, sink)

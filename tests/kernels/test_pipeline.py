@@ -14,18 +14,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sparkext import pipeline as pipeline_module
+from sparkext.build.index_store import BuildSide, index_in_memory
 from sparkext.config import Settings, read_settings
 from sparkext.errors import SchemaMismatchError
-from sparkext.index_store import BuildSide, index_in_memory
 from sparkext.kernels import gather, row_ids
 from sparkext.kernels.jit import JIT_ENABLED
 from sparkext.kernels.matches import Pairs
-from sparkext.pipeline import Pipeline, index_recipe
 from sparkext.plans import algorithm as plans_algorithm
 from sparkext.plans import morsel
 from sparkext.plans.delivery import DELIVERIES
 from sparkext.plans.spec import RANGE_OPERATORS, ColumnRef, JoinSpec, KeyPair, PipelineSpec, RangePair
+from sparkext.worker import pipeline as pipeline_module
+from sparkext.worker.pipeline import Pipeline, index_recipe
 from tests.kernels.support import FULL_MASK, examples
 from tests.oracle import pipelines as oracle
 from tests.oracle.pipelines import Reference, Step

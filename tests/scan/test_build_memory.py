@@ -21,12 +21,12 @@ READ = """
 import json, sys, threading
 from pathlib import Path
 import numpy as np, pyarrow as pa
-from sparkext.index_builder import IndexRecipe
+from sparkext.build.index_builder import IndexRecipe
 from sparkext.kernels.keys import encode_keys
-from sparkext.memory import process_probe
-from sparkext.parquet_scan import ParquetScan
+from sparkext.memory.probes import process_probe
+from sparkext.parquet.reader import ParquetScan
 from sparkext.plans.scan import DataFile, ScanColumn, ScanSpec
-from sparkext.sources import ScannedFiles
+from sparkext.build.sources import ScannedFiles
 
 path, own_limit = Path(sys.argv[1]), int(sys.argv[2])
 spec = ScanSpec((ScanColumn("k"), ScanColumn("t")), 2, None, case_sensitive=False)

@@ -11,20 +11,20 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from sparkext import sources
-from sparkext.index_builder import IndexRecipe
-from sparkext.index_store import INDEX_SUFFIX, BuildSide
+from sparkext.build import sources
+from sparkext.build.index_builder import IndexRecipe
+from sparkext.build.index_store import INDEX_SUFFIX, BuildSide
+from sparkext.build.sources import ScannedFiles, make_room
 from sparkext.kernels.bounds import Bound
 from sparkext.kernels.hashing import FULL_MASK
 from sparkext.kernels.keys import encode_keys
 from sparkext.kernels.matches import Matches
 from sparkext.kernels.nearest import NearestKeys
 from sparkext.kernels.range_index import RangeKeys
-from sparkext.memory import Headroom
-from sparkext.parquet_scan import ParquetScan
+from sparkext.memory.probes import Headroom
+from sparkext.parquet.reader import ParquetScan
 from sparkext.plans.scan import DataFile, ScanColumn, ScanSpec, plan_splits
-from sparkext.publication import LOCK_SUFFIX
-from sparkext.sources import ScannedFiles, make_room
+from sparkext.storage.publication import LOCK_SUFFIX
 
 KEY = pa.int64()
 HASHED = IndexRecipe((0,), (KEY,), (False,), "auto", FULL_MASK, may_cluster=True, gathered=(1,))

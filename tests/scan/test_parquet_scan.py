@@ -21,14 +21,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sparkext import parquet_scan
 from sparkext.config import read_settings
 from sparkext.errors import FileReadError, SchemaMismatchError
-from sparkext.parquet_scan import KeyBounds, ParquetScan
-from sparkext.pipeline import Pipeline
+from sparkext.parquet import reader
+from sparkext.parquet.reader import KeyBounds, ParquetScan
 from sparkext.plans.predicate import Predicate, parse_predicate
 from sparkext.plans.scan import ScanColumn, ScanSpec, Split
 from sparkext.plans.spec import PROBE, ColumnRef, PipelineSpec
+from sparkext.worker.pipeline import Pipeline
 
 WHOLE = 1 << 62
 UTC = pa.timestamp("us", tz="UTC")
@@ -133,7 +133,7 @@ def test_every_layout_gives_the_same_rows(tmp_path: Path, writer: str, max_rows:
 def test_row_groups_too_large_to_hold_stream(tmp_path: Path, writer: str, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "f.parquet"
     WRITERS[writer](path)
-    monkeypatch.setattr(parquet_scan, "MAX_GROUP_ROWS", 0)
+    monkeypatch.setattr(reader, "MAX_GROUP_ROWS", 0)
     # The last column is asked for twice, one is missing: a stream gives columns in the order of the file.
     columns = [COLUMNS[5], ("missing", pa.string()), *COLUMNS[:5], COLUMNS[5]]
     scan = scan_of(columns, max_rows=64)
@@ -335,7 +335,7 @@ def test_rows_are_counted_as_what_they_decode_to(tmp_path: Path) -> None:
 
 def test_long_texts_of_dictionaries_stream(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The first rows, of which the others are judged, are short, and the file declares a dictionary."""
-    monkeypatch.setattr(parquet_scan, "MAX_GROUP_ROWS", 0)
+    monkeypatch.setattr(reader, "MAX_GROUP_ROWS", 0)
     indices = np.where(np.arange(40_000) < 2000, 0, 1).astype(np.int32)
     texts = pa.DictionaryArray.from_arrays(indices, ["a", "b" * 10_000])
     path = tmp_path / "f.parquet"
@@ -401,7 +401,7 @@ def test_nothing_of_a_replaced_file_is_given_out(
     options = {"row_group_size": rows if streams else rows // 4, "use_dictionary": False, "compression": "none"}
     pq.write_table(pa.table({"v": np.full(rows, 1)}), path, **options)
     if streams:
-        monkeypatch.setattr(parquet_scan, "MAX_GROUP_ROWS", 0)
+        monkeypatch.setattr(reader, "MAX_GROUP_ROWS", 0)
     spec, schema = PipelineSpec(1, (), (ColumnRef(PROBE, 0),)), pa.schema([("v", pa.int64())])
     pipeline = Pipeline(spec, [], schema, read_settings(lambda key: None, {}), lambda: None)
     scan = scan_of([("v", pa.int64())])

@@ -26,11 +26,12 @@ from spark_checks import (
 )
 from test_publishing import assert_one_copy, build_of_megabytes, probe_in_two_workers
 
-from sparkext import pipelined_join, report, scan_parquet, spark_bridge
+from sparkext import pipelined_join, report, scan_parquet
+from sparkext.build.sources import ArtifactFile, ScannedFiles
 from sparkext.errors import BuildSideTooLargeError, InvalidJoinError, ReportUnavailableError
-from sparkext.lineage import remembered
-from sparkext.reporters import SpoolReporter
-from sparkext.sources import ArtifactFile, ScannedFiles
+from sparkext.report.reporters import SpoolReporter
+from sparkext.spark import bridge
+from sparkext.transforms.lineage import remembered
 
 
 @pytest.fixture(scope="session")
@@ -40,7 +41,7 @@ def spark(connect_settings: dict[str, str]) -> Iterator[SparkSession]:
     for key, value in connect_settings.items():
         builder = builder.config(key, value)
     session = builder.getOrCreate()
-    assert spark_bridge.is_connect(session)
+    assert bridge.is_connect(session)
     yield session
     session.stop()
 
@@ -180,8 +181,8 @@ def test_too_large_a_build_side(spark: SparkSession) -> None:
 
 def test_a_build_side_where_spark_encrypts_its_files(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     """Artifacts are plain files. The setting is of the server; clients see it."""
-    assert not spark_bridge.encrypts_files(spark)
-    monkeypatch.setattr(spark_bridge, "encrypts_files", lambda session: True)
+    assert not bridge.encrypts_files(spark)
+    monkeypatch.setattr(bridge, "encrypts_files", lambda session: True)
     with pytest.raises(InvalidJoinError, match=r"spark\.io\.encryption\.enabled is true"):
         left_of(spark).transform(pipelined_join(right_of(spark), "k"))
 

@@ -17,10 +17,11 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from spark_checks import assert_pipelined, configured, frame, jobs_run_by, rows_of, table
 
-from sparkext import SparkExtError, pipelined_join, spark_bridge
+from sparkext import SparkExtError, pipelined_join
 from sparkext.errors import BuildSideTooLargeError, ConfigError, EnvironmentProblemError, InvalidJoinError
-from sparkext.lineage import remembered
-from sparkext.worker import PipelineTask
+from sparkext.spark import bridge
+from sparkext.transforms.lineage import remembered
+from sparkext.worker.pipeline_task import PipelineTask
 
 
 @pytest.fixture(scope="module")
@@ -616,7 +617,7 @@ def task(left: DataFrame, right: DataFrame) -> Iterator[tuple[DataFrame, Pipelin
     lineage = remembered(out)
     assert lineage is not None and lineage.reporter is not None
     settings = pytest.importorskip("sparkext.config").read_settings(lambda key: None, {})
-    schema = spark_bridge.arrow_schema(out.schema)
+    schema = bridge.arrow_schema(out.schema)
     yield left, PipelineTask(lineage.spec.to_json(), lineage.sources, schema, settings, 2, lineage.reporter)
 
 
@@ -624,11 +625,11 @@ def test_a_task_whose_output_has_another_type(task: tuple[DataFrame, PipelineTas
     """The declared schema does not hold: the error names the column and both types."""
     left, works = task
     types = "k bigint, s string, v double, t string, w boolean"
-    assert spark_bridge.map_in_arrow(left, works, left.sparkSession.range(0).selectExpr().schema.fromDDL(types)).count()
+    assert bridge.map_in_arrow(left, works, left.sparkSession.range(0).selectExpr().schema.fromDDL(types)).count()
     fields = [pa.field("t", pa.int32()) if field.name == "t" else field for field in works.output_schema]
     broken = replace(works, output_schema=pa.schema(fields))
     declared = left.schema.fromDDL(types.replace("t string", "t int"))
-    out = spark_bridge.map_in_arrow(left, broken, declared)
+    out = bridge.map_in_arrow(left, broken, declared)
     assert_pipelined(out)
     with pytest.raises(PythonException) as info:
         out.collect()
@@ -639,7 +640,7 @@ def test_a_task_whose_output_has_another_type(task: tuple[DataFrame, PipelineTas
 
 def test_a_task_whose_input_has_another_width(task: tuple[DataFrame, PipelineTask]) -> None:
     left, works = task
-    out = spark_bridge.map_in_arrow(left.drop("v"), works, left.schema.fromDDL("k bigint"))
+    out = bridge.map_in_arrow(left.drop("v"), works, left.schema.fromDDL("k bigint"))
     with pytest.raises(PythonException) as info:
         out.collect()
     assert "SchemaMismatchError" in str(info.value)
@@ -649,7 +650,7 @@ def test_a_task_whose_input_has_another_width(task: tuple[DataFrame, PipelineTas
 def test_a_task_of_another_version(task: tuple[DataFrame, PipelineTask]) -> None:
     left, works = task
     types = "k bigint, s string, v double, t string, w boolean"
-    out = spark_bridge.map_in_arrow(left, replace(works, made_by="0.0.1"), left.schema.fromDDL(types))
+    out = bridge.map_in_arrow(left, replace(works, made_by="0.0.1"), left.schema.fromDDL(types))
     with pytest.raises(PythonException, match=r"EnvironmentProblemError: .* is of sparkext 0\.0\.1, this worker"):
         out.collect()
 

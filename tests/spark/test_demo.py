@@ -16,7 +16,7 @@ ROWS = 60_175  # lineitem at scale factor 0.01; every key is a foreign key, so e
 WRONG_PLANS = """
 import sys
 from pyspark.sql import functions as F
-from sparkext import demo
+from sparkext.cli import demo
 from sparkext.__main__ import main
 
 def drops_a_row(tables):

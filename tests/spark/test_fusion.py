@@ -26,7 +26,7 @@ from spark_checks import (
 )
 
 from sparkext import pipelined_join, report
-from sparkext.lineage import remembered
+from sparkext.transforms.lineage import remembered
 
 _EXCHANGE = re.compile(r"^[\s:+\-*()\d]*Exchange\b", re.MULTILINE)
 

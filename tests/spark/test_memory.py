@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from sparkext import memory
-from sparkext.memory import Headroom, MemoryProbe
+from sparkext.memory import probes
+from sparkext.memory.probes import Headroom, MemoryProbe
 
 MIB = 1 << 20
 PAGE = os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 4096
@@ -260,7 +260,7 @@ def test_the_tightest_limit_binds(machine: Machine, group: int, space: int, avai
     ],
 )
 def test_garbage_does_not_bind(machine: Machine, path: str, text: str) -> None:
-    """Every limit is far below the available memory, and each file in turn becomes unreadable."""
+    """Every limit is far below the available probes, and each file in turn becomes unreadable."""
     machine.member_of("0::/job")
     machine.v2("job", 1000, 400)
     machine.address_space(200 * MIB)
@@ -304,7 +304,7 @@ def test_the_more_is_free_the_longer_it_is_believed(
     machine: Machine, free: int, seconds: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Others need time to take a hundredth of it. Never longer than 50 ms, and not for other tasks."""
-    monkeypatch.setattr(memory, "_TAKEN_PER_SECOND", 8000 * MIB)
+    monkeypatch.setattr(probes, "_TAKEN_PER_SECOND", 8000 * MIB)
     machine.write("proc/meminfo", "")
     machine.member_of("0::/job")
     machine.v2("", "max", 0)
@@ -359,9 +359,9 @@ def test_describe_names_every_limit_and_its_file(machine: Machine) -> None:
     assert machine.probe().describe() == [
         (
             f"cgroup v2 {cgroup / 'job'}",
-            "limit 1000.0 MiB, used 400.0 MiB, 100.0 MiB of it reclaimable (memory.current, memory.stat)",
+            "limit 1000.0 MiB, used 400.0 MiB, 100.0 MiB of it reclaimable (probes.current, probes.stat)",
         ),
-        (f"cgroup v2 {cgroup}", "no limit (memory.max, memory.high)"),
+        (f"cgroup v2 {cgroup}", "no limit (probes.max, probes.high)"),
         (
             "address space (RLIMIT_AS)",
             f"limit 2.0 GiB, used 100.0 MiB ({proc}/self/limits, {proc}/self/statm)",
@@ -410,7 +410,7 @@ def test_touched_memory_lowers_the_real_headroom() -> None:
     lines = run_alone(
         """
 import resource
-from sparkext.memory import MemoryProbe
+from sparkext.memory.probes import MemoryProbe
 mapped = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
 resource.setrlimit(resource.RLIMIT_AS, (mapped + (600 << 20), resource.RLIM_INFINITY))
 probe = MemoryProbe()
@@ -434,7 +434,7 @@ def test_a_forked_child_measures_itself() -> None:
     lines = run_alone(
         """
 import os
-from sparkext.memory import process_probe
+from sparkext.memory.probes import process_probe
 parent = process_probe()
 assert process_probe() is parent
 if os.fork() == 0:

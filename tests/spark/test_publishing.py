@@ -29,14 +29,17 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from spark_checks import assert_like_spark, assert_pipelined, frame
 
-from sparkext import pipelined_join, report, sources, spark_bridge
-from sparkext.build_file import write_build_file
-from sparkext.container import atomic_file
+from sparkext import pipelined_join, report
+from sparkext.build import sources
+from sparkext.build.file import write_build_file
+from sparkext.build.index_builder import IndexRecipe
+from sparkext.build.index_store import INDEX_SUFFIX, LOCK_SUFFIX
 from sparkext.errors import BuildSideTooLargeError
-from sparkext.index_builder import IndexRecipe
-from sparkext.index_store import INDEX_SUFFIX, LOCK_SUFFIX
 from sparkext.kernels.keys import encode_keys
-from sparkext.lineage import remembered
+from sparkext.spark import bridge
+from sparkext.storage.container import atomic_file
+from sparkext.transforms import publishing
+from sparkext.transforms.lineage import remembered
 
 HERE = Path(__file__).parent
 PATIENCE = 60
@@ -209,12 +212,12 @@ def test_files_go_when_no_plan_refers_to_them(spark: SparkSession) -> None:
     out, path = join_and_run(spark)
     for _ in range(2):
         sweep(spark)
-    assert path.exists() and str(path) in spark_bridge._published
+    assert path.exists() and str(path) in publishing._published
     assert out.count() == 5
     del out
     assert swept(spark, lambda: not path.exists())
     assert files_of(path) == set()
-    assert str(path) not in spark_bridge._published
+    assert str(path) not in publishing._published
 
 
 def select_of(spark: SparkSession, out: DataFrame) -> Callable[[], int]:
@@ -276,24 +279,24 @@ def test_a_failing_build_side_raises_what_spark_raises_and_leaves_nothing(spark:
     def refuse(value: int) -> int:
         raise ValueError(f"no such value: {value}")
 
-    before, published = driver_files(spark), set(spark_bridge._published)
+    before, published = driver_files(spark), set(publishing._published)
     failing = spark.range(3).select(refuse("id").alias("k"))
     with pytest.raises(PythonException, match="no such value"):
         failing.toArrow()
     with pytest.raises(PythonException, match="no such value"):
         left_of(spark).transform(pipelined_join(failing, "k"))
     assert driver_files(spark) <= before
-    assert set(spark_bridge._published) == published
+    assert set(publishing._published) == published
     join_and_run(spark)
 
 
 def test_too_large_a_build_side_leaves_neither_files_nor_jobs(spark: SparkSession) -> None:
-    before, published = driver_files(spark), set(spark_bridge._published)
+    before, published = driver_files(spark), set(publishing._published)
     large = spark.range(0, 3_000_000, 1, 30).select(F.col("id").alias("k"))
     with pytest.raises(BuildSideTooLargeError, match=r"rows.*1,000,000"):
         left_of(spark).transform(pipelined_join(large, "k", max_build_bytes=1_000_000))
     assert driver_files(spark) <= before
-    assert set(spark_bridge._published) == published
+    assert set(publishing._published) == published
     tracker, started = spark.sparkContext.statusTracker(), time.monotonic()
     while tracker.getActiveJobsIds():
         assert time.monotonic() - started < PATIENCE, "the build side's job is still running"
@@ -328,16 +331,16 @@ def test_the_job_of_too_large_a_build_side_is_cancelled(spark: SparkSession) -> 
 
 
 def test_a_publication_that_fails_leaves_nothing(spark: SparkSession) -> None:
-    before, published = driver_files(spark), set(spark_bridge._published)
+    before, published = driver_files(spark), set(publishing._published)
 
     def write(stream: IO[bytes]) -> None:
         stream.write(b"x" * 10_000_000)
         raise OSError(errno.ENOSPC, "the disk is full")
 
     with pytest.raises(OSError, match="the disk is full"):
-        spark_bridge.publish(spark, write)
+        bridge.publish(spark, write)
     assert driver_files(spark) <= before
-    assert set(spark_bridge._published) == published
+    assert set(publishing._published) == published
 
 
 def test_build_sides_that_go_at_once_in_two_threads(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -355,9 +358,9 @@ def test_build_sides_that_go_at_once_in_two_threads(monkeypatch: pytest.MonkeyPa
     context, path, vanished = Running(), tmp_path / "side", tmp_path / "vanished" / "side"
     path.touch()
     owned = {str(path): (weakref.ref(context), Gone()), str(vanished): (lambda: None, None)}
-    monkeypatch.setattr(spark_bridge, "_published", owned)
+    monkeypatch.setattr(bridge, "_published", owned)
     with ThreadPoolExecutor(2) as pool:
-        for sweeping in [pool.submit(spark_bridge._sweep) for _ in range(2)]:
+        for sweeping in [pool.submit(publishing._sweep) for _ in range(2)]:
             sweeping.result()
     assert not owned and not path.exists()
 
@@ -403,8 +406,8 @@ def test_fifty_joins_in_a_row_do_not_pile_up(spark: SparkSession) -> None:
     assert files
     assert descriptors() <= before + 3
     assert psutil.Process().num_fds() <= of_driver + 5
-    assert swept(spark, lambda: len(spark_bridge._published) <= 5), spark_bridge._published
-    kept = {Path(path).name for path in spark_bridge._published}
+    assert swept(spark, lambda: len(publishing._published) <= 5), publishing._published
+    kept = {Path(path).name for path in publishing._published}
     left = {name.split(".")[0] for name in driver_files(spark)}
     assert len(left - kept) <= 5, left - kept
 
@@ -533,8 +536,10 @@ os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executa
 import pyarrow as pa
 from pyspark.sql import SparkSession, functions as F
 from spark_checks import assert_pipelined, frame, rows_of, spark_join
-from sparkext import pipelined_join, report, spark_bridge, sources
-from sparkext.lineage import remembered
+from sparkext import pipelined_join, report
+from sparkext.spark import bridge
+from sparkext.build import sources
+from sparkext.transforms.lineage import remembered
 
 def session(master="local[2]", **settings):
     builder = SparkSession.builder.master(master)
@@ -573,7 +578,7 @@ def test_encryption_gives_right_answers_and_warns_once() -> None:
         for how in "right", "full":
             out = joined(probe, right, "k", how, crossings=2)
             kinds.add(type(source_of(out)).__name__)
-        print(json.dumps({"kinds": sorted(kinds), "published": len(spark_bridge._published)}))
+        print(json.dumps({"kinds": sorted(kinds), "published": len(publishing._published)}))
         spark.stop()
         """
     )
@@ -592,13 +597,13 @@ def test_stopping_the_session_removes_every_file(tmp_path: Path) -> None:
         kept = [joined(probe, frame(spark, k=[1, 2, n]), "k") for n in range(3)]
         paths = [source_of(out).path() for out in kept]
         suffixes = sorted({p.suffix for path in paths for p in path.parent.glob(path.name + "*")})
-        published = len(spark_bridge._published)
+        published = len(publishing._published)
         spark.stop()
         again = session(**{"spark.local.dir": str(local)})
         probe = again.range(0, 20, 1, 2).select(F.col("id").alias("k"))
         out = joined(probe, frame(again, k=[1, 2]), "k")
         after_stop = [str(p) for path in paths for p in path.parent.glob(path.name + "*")]
-        published_again = sorted(spark_bridge._published) == [str(source_of(out).path())]
+        published_again = sorted(publishing._published) == [str(source_of(out).path())]
         again.stop()
         print(json.dumps({"suffixes": suffixes, "published": published, "inside": str(local) in str(paths[0]),
                           "after_stop": after_stop, "published_again": published_again}))
@@ -616,7 +621,8 @@ import errno, os, signal, sys, time
 from pathlib import Path
 
 from pyspark import daemon
-from sparkext import index_builder, index_store
+from sparkext.build import index_builder
+from sparkext.build import index_store
 
 TOKENS = Path(os.environ["TOKENS"])
 build_index, write_index_file = index_builder.build_index, index_store.write_index_file

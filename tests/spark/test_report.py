@@ -18,12 +18,13 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from spark_checks import assert_pipelined, configured, table
 
-from sparkext import SparkExtError, build_side, pipelined_join, report
+from sparkext import SparkExtError, pipelined_join, report
 from sparkext.errors import ReportUnavailableError
-from sparkext.lineage import remembered
-from sparkext.metrics import TaskId, TaskMetrics, last_run
 from sparkext.plans.morsel import OperatorSummary
-from sparkext.reporting import Report, summarise
+from sparkext.report.metrics import TaskId, TaskMetrics, last_run
+from sparkext.report.model import Report, summarise
+from sparkext.transforms import build_side
+from sparkext.transforms.lineage import remembered
 
 PARTS = 8
 ROWS = 800

@@ -20,9 +20,9 @@ from pyspark.sql.types import LongType, StructField, StructType
 
 import sparkext
 from sparkext import asof_join, pipelined_join, report, scan_parquet, theta_join
+from sparkext.build.sources import BroadcastFile, ScannedFiles
 from sparkext.errors import InvalidScanError
-from sparkext.lineage import remembered
-from sparkext.sources import BroadcastFile, ScannedFiles
+from sparkext.transforms.lineage import remembered
 from tests.spark.spark_checks import EXTENSION
 
 UTC = datetime.timezone.utc

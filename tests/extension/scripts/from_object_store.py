@@ -17,8 +17,9 @@ from py4j.protocol import Py4JJavaError
 from pyspark.sql import DataFrame, SparkSession
 
 import sparkext
-from sparkext import pipelined_join, scan_parquet, spark_bridge
+from sparkext import pipelined_join, scan_parquet
 from sparkext.errors import InvalidScanError
+from sparkext.spark import bridge
 
 # What the connector's bundle of everything (600 MB) is to it.
 PACKAGES = (
@@ -99,7 +100,7 @@ def check(spark: SparkSession) -> None:
 
 def check_without_the_extension(spark: SparkSession) -> None:
     expected = rows_of(joined(spark))
-    with mock.patch.object(spark_bridge, "has_extension", return_value=False):
+    with mock.patch.object(bridge, "has_extension", return_value=False):
         facts, dims = scan_parquet(spark, "s3a://shelf/some facts"), scan_parquet(spark, "s3a://shelf/dims")
         by_transform = facts.transform(pipelined_join(dims, on=[("k", "dk")]))
         assert "MapInArrow" in plan_of(by_transform) and "FileScan" not in plan_of(by_transform)

@@ -1,0 +1,288 @@
+"""`python -m sparkext demo`: a chain of TPC-H joins through sparkext and through Spark, verified, then timed.
+
+lineitem ⋈ orders ⋈ supplier ⋈ part, all foreign keys, from Parquet files to a sink that discards the rows; once through
+each of the two doors: planned by the session extension, and as a `mapInArrow` that needs no jar.
+"""
+
+from __future__ import annotations
+
+import os
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from decimal import Decimal
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from sparkext.cli.local_session import local_session
+from sparkext.cli.tpch import DEFAULT_ROOT, ensure_tables
+from sparkext.errors import EnvironmentProblemError
+from sparkext.memory.probes import process_probe
+from sparkext.spark.jar import INSTALL_PYSPARK, jar_path
+from sparkext.spark.java import require_java
+from sparkext.spark.session import configure
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+COLUMNS = {
+    "lineitem": ("l_orderkey", "l_partkey", "l_suppkey", "l_quantity", "l_shipdate"),
+    "orders": ("o_orderkey", "o_custkey", "o_orderdate"),
+    "supplier": ("s_suppkey", "s_nationkey", "s_name"),
+    "part": ("p_partkey", "p_brand", "p_size"),
+}
+PROBE_SIDE = "lineitem"
+JOINS = (
+    ("orders", "l_orderkey", "o_orderkey"),
+    ("supplier", "l_suppkey", "s_suppkey"),
+    ("part", "l_partkey", "p_partkey"),
+)
+
+Tables = Mapping[str, "DataFrame"]
+
+
+def spark_default(tables: Tables) -> DataFrame:
+    """The joins as Spark plans them when nobody helps it."""
+    out = tables[PROBE_SIDE]
+    for other, probe_key, build_key in JOINS:
+        out = out.join(tables[other], out[probe_key] == tables[other][build_key])
+    return out
+
+
+def spark_broadcast(tables: Tables) -> DataFrame:
+    """The joins with every build side hinted as a broadcast: Spark's best plan while they fit."""
+    return _hinted(tables, "broadcast")
+
+
+def planned(tables: Tables) -> DataFrame:
+    """The joins with hints for the session extension: Catalyst plans one pipeline, whose workers read the files."""
+    return _hinted(tables, "pipelined_join")
+
+
+def _hinted(tables: Tables, hint: str) -> DataFrame:
+    return spark_default({name: table if name == PROBE_SIDE else table.hint(hint) for name, table in tables.items()})
+
+
+def through_map_in_arrow(tables: Tables) -> DataFrame:
+    """The joins as one pipeline that is a `mapInArrow` to Spark: rows come from Spark and go back to it."""
+    from sparkext import pipelined_join
+
+    out = tables[PROBE_SIDE]
+    settings = out.sparkSession.conf
+    settings.set("spark.sparkext.mode", "off")  # or a session with the extension would plan these, too
+    try:
+        for other, probe_key, build_key in JOINS:
+            out = out.transform(pipelined_join(tables[other], on=[(probe_key, build_key)]))
+    finally:
+        settings.set("spark.sparkext.mode", "hint")
+    return out
+
+
+DEFAULT, BROADCAST = "Spark, default plan", "Spark, broadcast hints"
+PLANNED, MAP_IN_ARROW = "sparkext, with the extension", "sparkext, through mapInArrow"
+
+
+def plans(with_extension: bool) -> dict[str, Callable[[Tables], DataFrame]]:
+    """The contestants; the first is the one that the others are held against, the last one of ours is reported."""
+    without_it: dict[str, Callable[[Tables], DataFrame]] = {
+        DEFAULT: spark_default,
+        BROADCAST: spark_broadcast,
+        MAP_IN_ARROW: through_map_in_arrow,
+    }
+    return {**without_it, PLANNED: planned} if with_extension else without_it
+
+
+class Fingerprint(NamedTuple):
+    """What two DataFrames with the same rows, in whatever order, have in common."""
+
+    schema: str
+    rows: int
+    hash_sum: Decimal | None
+    hash_xor: int | None
+
+
+def fingerprint(frame: DataFrame) -> Fingerprint:
+    """Count the rows and combine a 64-bit hash of each, over all columns, in two order-independent ways.
+
+    The sum notices duplicates, which cancel out in the xor; the xor depends on every bit. Spark's hash skips
+    nulls, so each column's null flag is hashed too.
+    """
+    from pyspark.sql import functions as F
+
+    columns = [F.col(f"`{name}`") for name in frame.columns]
+    row_hash = F.xxhash64(*(part for column in columns for part in (column, column.isNull())))
+    [(rows, hash_sum, hash_xor)] = (
+        frame.select(row_hash.alias("row_hash"))
+        .agg(F.count("*"), F.sum(F.col("row_hash").cast("decimal(38,0)")), F.bit_xor("row_hash"))
+        .collect()
+    )
+    return Fingerprint(frame.schema.simpleString(), rows, hash_sum, hash_xor)
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """One contestant: its rows, and the seconds of its runs."""
+
+    name: str
+    rows: int
+    seconds: Sequence[float]
+
+    @property
+    def median(self) -> float:
+        """Median seconds per run."""
+        return statistics.median(self.seconds)
+
+
+def run(scale_factor: float = 1, root: Path = DEFAULT_ROOT, cores: int | None = None, runs: int = 3) -> int:
+    """Run the demo and print its table; returns the exit status, 1 if the plans' rows differ.
+
+    `root` holds one folder of tables per scale factor; `cores` defaults to all.
+    """
+    require_java()
+    try:
+        import pyspark
+    except ImportError as error:
+        raise EnvironmentProblemError(f"PySpark cannot be imported ({error}). Install it: {INSTALL_PYSPARK}") from error
+    folder = ensure_tables(scale_factor, root)
+    os.environ["PYSPARK_PYTHON"] = sys.executable  # the workers need the packages that this process has
+    heap = f"{_heap_mib()}m"
+    settings = {"spark.master": f"local[{cores or '*'}]", "spark.driver.memory": heap, "spark.sparkext.mode": "hint"}
+    with_extension = _has_jar()
+    with ExitStack() as stack:
+        with _step(f"starting Spark {pyspark.__version__}, driver memory {heap}"):
+            session = local_session("sparkext demo", settings, configure if with_extension else None)
+            spark = stack.enter_context(session)
+        links = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="sparkext-demo-")))
+        return _compare(plans(with_extension), lambda: _tables(spark, folder, links), scale_factor, runs)
+
+
+def _has_jar() -> bool:
+    try:
+        jar_path()
+    except EnvironmentProblemError as error:
+        print(f"Without the session extension: {error}", file=sys.stderr)
+        return False
+    return True
+
+
+def _tables(spark: SparkSession, folder: Path, links: Path) -> Tables:
+    """Open the tables as if for the first time: of files by other names, no index is there already."""
+    renamed = Path(tempfile.mkdtemp(dir=links))
+    tables = {}
+    for name, columns in COLUMNS.items():
+        link = renamed / f"{name}.parquet"
+        link.symlink_to((folder / link.name).absolute())
+        tables[name] = spark.read.parquet(str(link)).select(*columns)
+    return tables
+
+
+def _compare(
+    contestants: Mapping[str, Callable[[Tables], DataFrame]],
+    opened: Callable[[], Tables],
+    scale_factor: float,
+    runs: int,
+) -> int:
+    prints = {}
+    for name, build in contestants.items():
+        with _step(f"verifying: rows and checksum of {name}"):
+            prints[name] = fingerprint(build(opened()))
+    different = [name for name in prints if prints[name] != prints[DEFAULT]]
+    if different:
+        print(_mismatch(prints, different))
+        return 1
+
+    seconds: dict[str, list[float]] = {name: [] for name in prints}
+    for name, build in contestants.items():
+        with _step(f"warming up: {name}"):
+            _time(build, opened())
+    for number in range(1, runs + 1):
+        for name, build in contestants.items():
+            tables = opened()
+            with _step(f"timing, run {number} of {runs}: {name}"):
+                elapsed, last = _time(build, tables)
+            seconds[name].append(elapsed)
+
+    from sparkext import report
+
+    rows = prints[DEFAULT].rows
+    joins = " ⋈ ".join([PROBE_SIDE, *(other for other, _, _ in JOINS)])
+    print(f"\nTPC-H, scale factor {scale_factor:g}: {joins}\n")
+    print(timing_table([Measurement(name, rows, times) for name, times in seconds.items()]))
+    print(f"\n{name}, join by join, in its last run:\n\n{report(last)}\n")
+    print(_what_was_done(tables, rows, runs, tables[PROBE_SIDE].sparkSession.sparkContext.defaultParallelism))
+    return 0
+
+
+def _time(build: Callable[[Tables], DataFrame], tables: Tables) -> tuple[float, DataFrame]:
+    started = time.perf_counter()
+    frame = build(tables)
+    frame.write.format("noop").mode("overwrite").save()
+    return time.perf_counter() - started, frame
+
+
+def timing_table(measurements: Sequence[Measurement]) -> str:
+    """Return the measurements as a table of plain text; the first one is the reference of the last column."""
+    table = [("plan", "median s", "min - max s", "rows", "Mrow/s", "speed-up")]
+    for each in measurements:
+        table.append(
+            (
+                each.name,
+                f"{each.median:.2f}",
+                f"{min(each.seconds):.2f} - {max(each.seconds):.2f}",
+                f"{each.rows:,}",
+                f"{each.rows / each.median / 1e6:.2f}",
+                f"{measurements[0].median / each.median:.2f}x",
+            )
+        )
+    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+    lines = [
+        "  ".join(
+            cell.rjust(width) if place else cell.ljust(width)
+            for place, (cell, width) in enumerate(zip(row, widths, strict=True))
+        )
+        for row in table
+    ]
+    return "\n".join([lines[0], "  ".join("-" * width for width in widths), *lines[1:]])
+
+
+def _mismatch(prints: Mapping[str, Fingerprint], different: Sequence[str]) -> str:
+    lines = [f"WRONG: {' and '.join(different)} did not give the rows of {DEFAULT}. Nothing was timed.", ""]
+    for name in [DEFAULT, *different]:
+        lines.append(name)
+        lines += [f"  {field:<9} {value}" for field, value in prints[name]._asdict().items()]
+    return "\n".join([*lines, "", "This is a fault in sparkext: please report it with the lines above."])
+
+
+def _what_was_done(tables: Tables, rows: int, runs: int, cores: int) -> str:
+    columns = sum(len(table.columns) for table in tables.values())
+    return (
+        f"Verified: the plans give the same schema, {rows:,} rows, and the same checksums (sum and xor of a\n"
+        f"64-bit hash of each row over all {columns} columns and their null flags).\n"
+        f"Timed: median of {runs} alternating runs on {cores} cores after one warm-up each, from asking for\n"
+        f"the plan until Spark's noop sink has every row, which reads none of their values. For sparkext that\n"
+        f"includes collecting or reading the build sides, and indexing them anew. Not timed: data generation,\n"
+        f"Spark's start, compilation."
+    )
+
+
+@contextmanager
+def _step(text: str) -> Iterator[None]:
+    """Tell on stderr what is being done, and how long it took once it has ended."""
+    print(f"{text} ...", end="", file=sys.stderr, flush=True)
+    started = time.perf_counter()
+    try:
+        yield
+    except BaseException:
+        print(file=sys.stderr)
+        raise
+    print(f" {time.perf_counter() - started:.2f} s", file=sys.stderr, flush=True)
+
+
+def _heap_mib() -> int:
+    """A third of the free memory, between 1 and 8 GiB: the workers need theirs outside the JVM."""
+    free = process_probe().headroom()
+    return 2048 if free is None else max(1024, min(8192, (free.bytes >> 20) // 3))

@@ -1,0 +1,161 @@
+"""`python -m sparkext doctor`: one line per check: what was found, what it is held against, and what to do about it.
+
+The checks of `LOCAL_CHECKS` need nothing but this Python, so they can run before anything is installed; those of
+`session_checks` look at a Spark session and its workers: a small local one, or the one that `spark-submit` starts.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+
+from sparkext import __version__
+from sparkext.cli.finding import Finding, Status, dotted, guarded, release
+from sparkext.cli.local_session import first_line
+from sparkext.errors import EnvironmentProblemError
+from sparkext.spark.jar import INSTALL_PYSPARK, installed_pyspark, jar_path, minor_version, supported_minors
+from sparkext.spark.java import OLDEST_JAVA, require_java
+from sparkext.wording import counted
+
+REFERENCE_PYSPARK = (4, 3)
+TRANSFORMS_PYSPARK = ((3, 5), (4, 0))
+"""No shim is for these: joins of the transforms in classic sessions were tested with them, and no more."""
+OLDEST_PYTHON = (3, 10)
+OLDEST_PACKAGES = {"numpy": (1, 26), "pandas": (2, 2), "pyarrow": (18, 0), "numba": (0, 61)}
+
+
+def run(only: Sequence[str] = ()) -> int:
+    """Print the findings as they come; returns the exit status, 1 if any check failed.
+
+    `only` names some of `LOCAL_CHECKS`; without it, all of them and the session's checks run.
+    """
+    if not only:
+        print(f"sparkext {__version__}: what it needs, and what is here. An arrow (->) says what to do.\n")
+    told: list[Finding] = []
+    for finding in findings(only):
+        print(finding, flush=True)
+        told.append(finding)
+    failed = [finding.title for finding in told if finding.status is Status.FAIL]
+    if failed or not only:
+        print(f"\n{_verdict(failed, [finding.title for finding in told if finding.status is Status.WARN])}")
+    return 1 if failed else 0
+
+
+def _verdict(failed: Sequence[str], doubtful: Sequence[str]) -> str:
+    if failed:
+        return f"{counted(len(failed), 'check')} failed: {', '.join(failed)}. Joins cannot run before that is mended."
+    if doubtful:
+        return f"Joins can run here. {counted(len(doubtful), 'warning')}: {', '.join(doubtful)}."
+    return "Joins can run here: all is as it should be."
+
+
+def findings(only: Sequence[str] = ()) -> Iterator[Finding]:
+    """Yield the finding of every check. A check that raises is a failed check, and the next one runs."""
+    broken = []
+    for title in only or LOCAL_CHECKS:
+        finding = guarded(title, LOCAL_CHECKS[title])
+        yield finding
+        if finding.status is Status.FAIL:
+            broken.append(title)
+    if only:
+        return
+    if broken:
+        yield Finding(Status.WARN, "session", "not started", f"mend first: {', '.join(broken)}")
+        return
+    from sparkext.cli.session_checks import session_findings
+
+    try:
+        yield from session_findings()
+    except Exception as error:
+        yield Finding(Status.FAIL, "session", first_line(error), "start a session by hand and read Spark's log")
+
+
+# --- what this Python can tell --------------------------------------------------------------------
+
+
+def check_python() -> Finding:
+    """Python itself."""
+    found = ".".join(map(str, sys.version_info[:3]))
+    if sys.version_info < OLDEST_PYTHON:
+        return Finding(Status.FAIL, "python", found, f"use Python {dotted(OLDEST_PYTHON)} or later")
+    return Finding(Status.OK, "python", f"{found}, {dotted(OLDEST_PYTHON)} or later will do ({sys.executable})")
+
+
+def check_java() -> Finding:
+    """The Java that Spark would run."""
+    try:
+        java, version = require_java()
+    except EnvironmentProblemError as error:
+        detail, _, advice = str(error).partition(". ")
+        return Finding(Status.FAIL, "java", detail, advice)
+    return Finding(Status.OK, "java", f"{version}, {OLDEST_JAVA} or later will do ({java})")
+
+
+def check_pyspark() -> Finding:
+    """PySpark, against the versions that sparkext is tested with."""
+    reference = dotted(REFERENCE_PYSPARK)
+    try:
+        version = importlib.import_module("pyspark").__version__
+    except ImportError as error:
+        return Finding(Status.FAIL, "pyspark", f"cannot be imported: {error}", INSTALL_PYSPARK)
+    minor = release(version)
+    if minor == REFERENCE_PYSPARK:
+        return Finding(Status.OK, "pyspark", f"{version}, of the {reference} that sparkext is tested with")
+    if dotted(minor) in supported_minors():
+        detail = f"{version}: joins of both doors are tested with it, everything with {reference}"
+        return Finding(Status.OK, "pyspark", detail)
+    advice = f"{INSTALL_PYSPARK}, or compare results with those of Spark's own joins first"
+    if minor in TRANSFORMS_PYSPARK:
+        detail = f"{version}: with it only joins of transforms in classic sessions are tested"
+        return Finding(Status.WARN, "pyspark", detail, advice)
+    return Finding(Status.WARN, "pyspark", f"{version}: sparkext is not tested with it", advice)
+
+
+def check_jar() -> Finding:
+    """The session extension's jar for this PySpark. Only SQL and plain joins need it."""
+    try:
+        minor = minor_version(installed_pyspark())
+    except EnvironmentProblemError as error:
+        return Finding(Status.WARN, "extension jar", f"not looked for: {error}")
+    with suppress(EnvironmentProblemError):
+        return Finding(Status.OK, "extension jar", f"{jar_path()}, which sparkext.configure adds to a session")
+    detail = f"none for PySpark {minor}: transforms (pipelined_join) work, plain joins and SQL stay Spark's own"
+    if minor in supported_minors():
+        return Finding(Status.WARN, "extension jar", detail, "python -m sparkext jar --build")
+    return Finding(Status.WARN, "extension jar", detail, f"a PySpark of {', '.join(supported_minors())} has one")
+
+
+def check_progress() -> Finding:
+    """The library that draws progress bars, which nothing else needs."""
+    try:
+        version = importlib.import_module("tqdm").__version__
+    except ImportError:
+        return Finding(Status.OK, "progress bars", "none without tqdm, which is optional", "pip install tqdm")
+    return Finding(Status.OK, "progress bars", f"in notebooks and on terminals, by tqdm {version}")
+
+
+def check_package(name: str) -> Finding:
+    """One of the packages that kernels and workers are made of."""
+    oldest = OLDEST_PACKAGES[name]
+    remedy = f'pip install "{name}>={dotted(oldest)}{",<3" if name == "pandas" else ""}"'
+    try:
+        version = importlib.import_module(name).__version__
+    except ImportError as error:
+        return Finding(Status.FAIL, name, f"cannot be imported: {error}", remedy)
+    if release(version) < oldest:
+        return Finding(Status.FAIL, name, f"{version} is too old", remedy)
+    if name == "pandas" and release(version) >= (3, 0):
+        return Finding(Status.WARN, name, f"{version}: PySpark {dotted(REFERENCE_PYSPARK)} expects pandas 2", remedy)
+    return Finding(Status.OK, name, f"{version}, {dotted(oldest)} or later will do")
+
+
+LOCAL_CHECKS: Mapping[str, Callable[[], Finding]] = {
+    "python": check_python,
+    "java": check_java,
+    "pyspark": check_pyspark,
+    **{name: lambda name=name: check_package(name) for name in OLDEST_PACKAGES},  # type: ignore[misc]
+    "extension jar": check_jar,
+    "progress bars": check_progress,
+}

@@ -1,0 +1,53 @@
+"""What a check of `doctor` found, and the words that checks share."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+
+from sparkext.cli.local_session import first_line
+
+
+class Status(Enum):
+    """How a check ended."""
+
+    OK = "ok"
+    WARN = "warn"
+    FAIL = "FAIL"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What one check found, and what to do about it when it is not as it should be. `more`: what that follows from."""
+
+    status: Status
+    title: str
+    detail: str
+    advice: str = ""
+    more: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        """Status, title, detail and advice on one line, the rest below it."""
+        line = f"{self.status.value:<4}  {self.title:<14}  {self.detail}"
+        lines = [f"{line} -> {self.advice}" if self.advice else line, *self.more]
+        return f"\n{'':<22}".join(lines)
+
+
+def guarded(title: str, check: Callable[[], Finding]) -> Finding:
+    """Return what a check finds. One that raises has failed, and says why."""
+    try:
+        return check()
+    except Exception as error:
+        return Finding(Status.FAIL, title, first_line(error))
+
+
+def release(version: str) -> tuple[int, ...]:
+    """Return `(4, 3)` for `4.3.0`."""
+    return tuple(int(number) for number in re.findall(r"\d+", version)[:2])
+
+
+def dotted(version: tuple[int, ...]) -> str:
+    """Return `4.3` for `(4, 3)`."""
+    return ".".join(map(str, version))

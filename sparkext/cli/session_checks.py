@@ -1,0 +1,271 @@
+"""What `doctor` asks a Spark session and its Python workers: a local session, or the one that `spark-submit` starts."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import re
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from sparkext import __version__
+from sparkext.cli.finding import Finding, Status, dotted, guarded, release
+from sparkext.cli.local_session import first_line, local_session
+from sparkext.errors import EnvironmentProblemError
+from sparkext.spark import bridge
+from sparkext.spark.jar import jar_path
+from sparkext.spark.session import configure
+from sparkext.wording import LIMITS, size
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_ENOUGH_DISK = 10 << 30
+_ENOUGH_MEMORY = 512 << 20
+
+
+def session_findings() -> Iterator[Finding]:
+    """Yield the finding of every check."""
+    started = time.perf_counter()
+    refusals: list[EnvironmentProblemError] = []
+    with _session(refusals) as spark:
+        seconds = time.perf_counter() - started
+        yield guarded("session", lambda: check_session(spark.version, str(spark.sparkContext.master), seconds))
+        yield from (Finding(Status.WARN, "extension", f"not loaded: {refusal}") for refusal in refusals)
+        yield guarded("io encryption", lambda: check_io_encryption(spark))
+        if bridge.is_local(spark):
+            yield guarded("local dirs", lambda: check_local_dirs(spark))
+        try:
+            facts = worker_facts(spark)
+        except Exception as error:
+            yield check_dead_worker(error)
+            return
+        for title, check in WORKER_CHECKS.items():
+            yield from _on_nodes(title, check, facts)
+        yield guarded("a join", lambda: check_join(spark))
+
+
+@contextmanager
+def _session(refusals: list[EnvironmentProblemError]) -> Iterator[SparkSession]:
+    """A small local session; under `spark-submit` that of its options, on its cluster.
+
+    What keeps a local one from loading the extension is added to `refusals`.
+    """
+
+    def with_extension(builder: SparkSession.Builder) -> SparkSession.Builder:
+        try:
+            return configure(builder)
+        except EnvironmentProblemError as refusal:
+            with suppress(EnvironmentProblemError):
+                jar_path()  # another check tells that there is none
+                refusals.append(refusal)
+            return builder
+
+    if not bridge.started_by_spark_submit():
+        with local_session("sparkext doctor", {"spark.master": "local[1]"}, with_extension) as spark:
+            yield spark
+        return
+    from pyspark.sql import SparkSession
+
+    spark = SparkSession.builder.appName("sparkext doctor").getOrCreate()
+    try:
+        yield spark
+    finally:
+        spark.stop()
+
+
+def _on_nodes(
+    title: str, check: Callable[[Mapping[str, Any]], Finding], facts: Sequence[Mapping[str, Any]]
+) -> Iterator[Finding]:
+    """Yield the findings of one check; where there are several nodes, each with the names of those that agree."""
+    hosts: dict[Finding, list[str]] = {}
+    for one in facts:
+        hosts.setdefault(guarded(title, lambda one=one: check(one)), []).append(one["host"])  # type: ignore[misc]
+    for finding, names in hosts.items():
+        yield finding if len(facts) == 1 else replace(finding, detail=f"{', '.join(names)}: {finding.detail}")
+
+
+def check_session(version: str, master: str, seconds: float) -> Finding:
+    """The JVM's Spark, against the Python package that drives it."""
+    package = importlib.import_module("pyspark").__version__
+    if release(version) != release(package):
+        home = os.environ.get("SPARK_HOME", "unset")
+        detail = f"the JVM runs Spark {version}, the package is pyspark {package} (SPARK_HOME is {home})"
+        return Finding(Status.WARN, "session", detail, "unset SPARK_HOME, or install the pyspark of that Spark")
+    return Finding(Status.OK, "session", f"Spark {version} started in {seconds:.1f} s ({master})")
+
+
+def check_io_encryption(spark: SparkSession) -> Finding:
+    """Whether Spark encrypts what it writes to local disks, broadcasts included."""
+    if spark.sparkContext.getConf().get("spark.io.encryption.enabled", "false") == "true":
+        advice = "set spark.io.encryption.enabled=false where that is allowed, or keep build sides small"
+        detail = "on: each worker process holds its own copy of a build side, and the session extension plans no join"
+        return Finding(Status.WARN, "io encryption", detail, advice)
+    return Finding(Status.OK, "io encryption", "off: the workers of a node share one copy of a build side")
+
+
+def check_local_dirs(spark: SparkSession) -> Finding:
+    """Room and permission to write where Spark keeps build sides, indexes and spills."""
+    configured = spark.sparkContext.getConf().get("spark.local.dir", tempfile.gettempdir())
+    folders = os.environ.get("SPARK_LOCAL_DIRS", configured or "").split(",")
+    locked = [folder for folder in folders if not os.access(folder, os.W_OK | os.X_OK)]
+    if locked:
+        advice = "create it, or set SPARK_LOCAL_DIRS to folders that can be written"
+        return Finding(Status.FAIL, "local dirs", f"not writable: {', '.join(locked)}", advice)
+    free = {folder: shutil.disk_usage(folder).free for folder in folders}
+    room = ", ".join(f"{size(space)} free in {folder}" for folder, space in free.items())
+    if min(free.values()) < _ENOUGH_DISK:
+        advice = f"set SPARK_LOCAL_DIRS to a disk with {size(_ENOUGH_DISK)}, or keep build sides small"
+        return Finding(Status.WARN, "local dirs", f"{room}: little for build sides and their indexes", advice)
+    return Finding(Status.OK, "local dirs", f"{room}, for build sides and their indexes")
+
+
+# --- what a worker can tell -----------------------------------------------------------------------
+
+
+def worker_facts(spark: SparkSession) -> list[dict[str, Any]]:
+    """Ask a Python worker of every node, as far as as many tasks as there are cores reach it, what it is and sees.
+
+    `host`: the node's name; `python` and `executable`; `imports`: names to versions; `cache`: the folder where numba
+    keeps compiled kernels; `headroom`: bytes that the worker may take, and what binds them, or nothing; `memory`: pairs
+    of name and value, from what the headroom follows. What could not be found out is `!` and the error.
+    """
+
+    def probe(batches: Iterator[Any]) -> Iterator[Any]:
+        # A nested function travels by value, so that it runs even where sparkext cannot be imported.
+        import importlib
+        import json
+        import platform
+        import socket
+        import sys
+
+        import pyarrow
+
+        def attempt(ask: Callable[[], Any]) -> Any:
+            try:
+                return ask()
+            except Exception as error:
+                return f"!{type(error).__name__}: {error}"
+
+        def version(name: str) -> Any:
+            return importlib.import_module(name).__version__
+
+        def cache() -> Any:
+            jit = importlib.import_module("sparkext.kernels.jit")
+            return jit.kernel(jit.frozen).stats.cache_path
+
+        def headroom() -> Any:
+            return importlib.import_module("sparkext.memory.probes").process_probe().headroom() or ()
+
+        def memory() -> Any:
+            return importlib.import_module("sparkext.memory.probes").process_probe().describe()
+
+        for _ in batches:
+            pass
+        names = ("sparkext", "pyarrow", "numba")
+        facts = {
+            "host": socket.gethostname(),
+            "python": platform.python_version(),
+            "executable": sys.executable,
+            "imports": {name: attempt(lambda name=name: version(name)) for name in names},  # type: ignore[misc]
+            "cache": attempt(cache),
+            "headroom": attempt(headroom),
+            "memory": attempt(memory),
+        }
+        yield pyarrow.RecordBatch.from_pydict({"facts": [json.dumps(facts)]})
+
+    tasks = spark.sparkContext.defaultParallelism
+    rows = spark.range(tasks, numPartitions=tasks).mapInArrow(probe, "facts string").collect()
+    by_node: dict[str, dict[str, Any]] = {}
+    for facts in (json.loads(row.facts) for row in rows):
+        by_node.setdefault(facts["host"], facts)
+    return list(by_node.values())
+
+
+def check_dead_worker(error: Exception) -> Finding:
+    """Why no worker answered."""
+    text = str(error)
+    chosen = os.environ.get("PYSPARK_PYTHON", "unset, so the python3 on PATH")
+    causes = [line.strip() for line in text.splitlines() if re.search(r"PYTHON_VERSION_MISMATCH|Error:", line)]
+    detail = f"no answer: {causes[0] if causes else first_line(error)} (PYSPARK_PYTHON is {chosen})"
+    return Finding(Status.FAIL, "worker", detail, f"export PYSPARK_PYTHON={sys.executable}")
+
+
+def check_worker_python(facts: Mapping[str, Any]) -> Finding:
+    """The worker's Python, against this one."""
+    detail = f"{facts['python']} ({facts['executable']})"
+    if release(facts["python"]) != sys.version_info[:2]:
+        advice = f"export PYSPARK_PYTHON={sys.executable}"
+        return Finding(Status.FAIL, "worker python", f"{detail}, but this is {dotted(sys.version_info[:2])}", advice)
+    return Finding(Status.OK, "worker python", f"{detail}, the driver's is of the same release")
+
+
+def check_worker_imports(facts: Mapping[str, Any]) -> Finding:
+    """What the worker can import."""
+    detail = ", ".join(f"{name} {found.lstrip('!')}" for name, found in facts["imports"].items())
+    if any(found.startswith("!") for found in facts["imports"].values()):
+        advice = f"install sparkext for {facts['executable']}, or point PYSPARK_PYTHON at a Python that has it"
+        return Finding(Status.FAIL, "worker imports", detail, advice)
+    if facts["imports"]["sparkext"] != __version__:
+        advice = "install one version on the driver and on all nodes"
+        return Finding(Status.FAIL, "worker imports", f"{detail}, but the driver has sparkext {__version__}", advice)
+    return Finding(Status.OK, "worker imports", f"{detail}: a worker can load what joins run on")
+
+
+def check_numba_cache(facts: Mapping[str, Any]) -> Finding:
+    """Where compiled kernels are kept; numba refuses to work when it finds no writable folder."""
+    if facts["cache"].startswith("!"):
+        advice = "set NUMBA_CACHE_DIR (or spark.executorEnv.NUMBA_CACHE_DIR) to a folder that workers can write"
+        return Finding(Status.FAIL, "numba cache", facts["cache"].lstrip("!"), advice)
+    return Finding(Status.OK, "numba cache", f"compiled kernels are kept in {facts['cache']}")
+
+
+def check_memory(facts: Mapping[str, Any]) -> Finding:
+    """The limits from which a worker chooses the size of its output."""
+    broken = [found for found in (facts["memory"], facts["headroom"]) if isinstance(found, str)]
+    if broken:
+        return Finding(Status.FAIL, "memory", broken[0].lstrip("!"), "this is a fault in sparkext: report it")
+    looked_at = tuple(f"{name}: {value}" for name, value in facts["memory"][:-1])
+    if not facts["headroom"]:
+        detail = "no limit is known, so budgets do not follow memory"
+        return Finding(Status.WARN, "memory", detail, "set spark.sparkext.memory.maxBytes", looked_at)
+    free, limit = facts["headroom"]
+    detail = f"{size(free)} free for a worker, bound by {LIMITS[limit]}"
+    if free < _ENOUGH_MEMORY:
+        advice = f"free some: a worker takes a quarter of a GiB before it joins, {size(_ENOUGH_MEMORY)} is comfortable"
+        return Finding(Status.WARN, "memory", detail, advice, looked_at)
+    return Finding(Status.OK, "memory", detail, more=looked_at)
+
+
+def check_join(spark: SparkSession) -> Finding:
+    """A join of a few rows: that it runs, and who plans it."""
+    from sparkext.transforms.join import pipelined_join
+
+    started = time.perf_counter()
+    left, right = spark.range(1000), spark.range(500).selectExpr("id", "id AS twice")
+    joined = left.transform(pipelined_join(right, on="id"))
+    rows = joined.count()
+    if rows != 500:
+        advice = "this is a fault in sparkext: report it"
+        return Finding(Status.FAIL, "a join", f"gave {rows} rows instead of 500", advice)
+    took = f"500 of 1,000 rows in {time.perf_counter() - started:.1f} s"
+    if not bridge.plans_joins(spark):
+        return Finding(Status.OK, "a join", f"{took}, through mapInArrow: no extension plans joins in this session")
+    if reasons := bridge.declined_joins(joined):
+        return Finding(Status.WARN, "a join", f"{took}, by Spark: the extension declined it", f"mend: {reasons[0]}")
+    return Finding(Status.OK, "a join", f"{took}, planned by the extension")
+
+
+WORKER_CHECKS: Mapping[str, Callable[[Mapping[str, Any]], Finding]] = {
+    "worker python": check_worker_python,
+    "worker imports": check_worker_imports,
+    "numba cache": check_numba_cache,
+    "memory": check_memory,
+}

@@ -1,0 +1,118 @@
+package org.apache.spark.sql.sparkext
+
+import java.io.ByteArrayOutputStream
+import java.nio.{ByteBuffer, ByteOrder}
+import java.nio.charset.StandardCharsets.UTF_8
+
+import org.json4s.JsonAST._
+import org.json4s.JsonDSL._
+import org.json4s.jackson.JsonMethods.{compact, parse, render}
+
+import org.apache.spark.sql.types.StructType
+
+/** What a worker is told, as JSON for `sparkext.worker.work_order.make`: the pipeline, its settings, and where its build sides lie. */
+object WorkOrder {
+
+  /** Python's `PipelineSpec`. */
+  def spec(joins: Seq[PlannedJoin], origins: Seq[ColumnRef], probeColumns: Int, owner: Option[Int]): JValue =
+    ("version" -> 1) ~
+      ("probe_columns" -> probeColumns) ~
+      ("owner_columns" -> owner.size) ~
+      ("owned_by" -> owner) ~
+      ("joins" -> joins.map { join =>
+        ("how" -> join.kind) ~
+          ("algorithm" -> join.algorithm) ~
+          ("probe_ordered" -> join.probeOrdered) ~
+          ("label" -> join.label) ~
+          ("condition" -> join.condition) ~
+          ("theta" -> join.theta) ~
+          ("guard" -> join.guard) ~
+          ("as_of" -> join.asOf.map { near =>
+            ("probe" -> reference(near.probe)) ~
+              ("build" -> near.build) ~
+              ("type" -> near.keyType) ~
+              ("direction" -> near.direction) ~
+              ("exact" -> near.exact) ~
+              ("tolerance" -> near.tolerance)
+          }) ~
+          ("keys" -> join.keys.map { key =>
+            ("probe" -> reference(key.probe)) ~
+              ("build" -> key.build) ~
+              ("type" -> key.keyType) ~
+              ("null_safe" -> key.nullSafe)
+          }) ~
+          ("ranges" -> join.ranges.map { range =>
+            ("probe" -> reference(range.probe)) ~
+              ("op" -> range.operator) ~
+              ("build" -> range.build) ~
+              ("type" -> range.keyType)
+          })
+      }) ~
+      ("outputs" -> origins.map(reference))
+
+  /** The pickled call `sparkext.worker.work_order.make(order)`, which gives workers their `(function, return type)`. */
+  def command(
+      spec: JValue,
+      settings: Map[String, String],
+      output: StructType,
+      scan: Option[FusedScan],
+      builds: Seq[JValue],
+      run: String,
+      tasksSharing: Option[Int]): Array[Byte] = {
+    val order = common(spec, settings, output, tasksSharing) ~
+      ("scan" -> scan.map(scanned)) ~
+      ("builds" -> builds) ~
+      ("run" -> run)
+    pickledCall("sparkext.worker.work_order", "make", compact(render(order)))
+  }
+
+  /** The same of `sparkext.worker.work_order.build(order)`, which builds the index of one join ahead. */
+  def ahead(
+      spec: JValue,
+      settings: Map[String, String],
+      output: StructType,
+      number: Int,
+      build: JValue,
+      tasksSharing: Option[Int]): Array[Byte] = {
+    val order = common(spec, settings, output, tasksSharing) ~ ("number" -> number) ~ ("build" -> build)
+    pickledCall("sparkext.worker.work_order", "build", compact(render(order)))
+  }
+
+  private def common(spec: JValue, settings: Map[String, String], output: StructType, tasksSharing: Option[Int]): JObject =
+    ("package" -> Settings.PackageVersion) ~
+      ("spec" -> spec) ~
+      ("settings" -> settings.toSeq.sorted.map { case (key, value) => JField(key, JString(value)) }.toList.asObject) ~
+      ("output" -> parse(output.json)) ~
+      ("tasks_sharing" -> tasksSharing)
+
+  /** A build side in the local file of a broadcast. */
+  def broadcast(side: PublishedBuildSide, schema: StructType): JValue =
+    ("broadcast" -> side.broadcast.id) ~ ("crc" -> side.crc) ~ ("schema" -> parse(schema.json))
+
+  /** A build side that workers read. */
+  def read(scan: FusedScan, maxBytes: Long): JValue =
+    ("scan" -> scanned(scan)) ~
+      ("splits" -> scan.files) ~
+      ("max_bytes" -> maxBytes)
+
+  private def scanned(scan: FusedScan): JObject =
+    ("spec" -> scan.spec) ~ ("schema" -> parse(scan.schema.json)) ~ ("buckets" -> scan.buckets) ~ ("calendars" -> scan.calendars)
+
+  private implicit class Fields(fields: List[JField]) {
+    def asObject: JObject = JObject(fields)
+  }
+
+  private def reference(ref: ColumnRef): JObject =
+    ("source" -> ref.source) ~ ("column" -> ref.column) ~ ("otherwise" -> JNull) ~ ("type" -> JNull)
+
+  /** Five opcodes: the function by name, an argument tuple of one text, the call, the end. */
+  private def pickledCall(module: String, function: String, argument: String): Array[Byte] = {
+    val text = argument.getBytes(UTF_8)
+    val bytes = new ByteArrayOutputStream(text.length + 64)
+    bytes.write(s"c$module\n$function\n(X".getBytes(UTF_8))
+    bytes.write(ByteBuffer.allocate(4).order(ByteOrder.LITTLE_ENDIAN).putInt(text.length).array())
+    bytes.write(text)
+    bytes.write("tR.".getBytes(UTF_8))
+    bytes.toByteArray
+  }
+}

@@ -1,0 +1,1 @@
+"""How much memory is free, and who shares it."""

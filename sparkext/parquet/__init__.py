@@ -1,0 +1,1 @@
+"""The scan: Parquet files read by workers, from local disks and object stores."""

@@ -1,0 +1,168 @@
+"""Where data files lie, as workers see them: on local disk, or in buckets that Spark reads through its S3A connector.
+
+A path is that of a local file, or `scheme://bucket/key`. Whatever a path means, a file is named by its identity as
+well, and read as that file or not at all.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, Protocol
+
+from sparkext.storage.container import file_identity
+
+Identity = tuple[int | str, ...]
+"""What changes when a file is replaced."""
+
+_REMOTE = re.compile(r"([a-z][a-z0-9+.-]*)://([^/]+)/(.+)", re.DOTALL)
+AWS_ENDPOINT = re.compile(r"(?:https?://)?s3(?:[.-]([a-z]{2}(?:-[a-z]+)+-\d))?\.amazonaws\.com/?")
+"""AWS's endpoint of a region, which it names, or of all."""
+
+
+_IDENTITY = ("ETag", "Content-Length", "Last-Modified")
+
+REQUESTS = 16
+"""Pieces of remote files that a task asks for at a time."""
+
+_CONNECT_SECONDS = 10
+_REQUEST_SECONDS = 60
+_ATTEMPTS = 5
+
+
+class FileStore(Protocol):
+    """Gives access to files by their paths."""
+
+    @property
+    def is_remote(self) -> bool:
+        """Tell whether to ask takes long, and asking for much at a time no longer."""
+        ...
+
+    def __hash__(self) -> int: ...
+
+    def identity(self, path: str) -> Identity:
+        """Tell which file lies there now. Raises OSError if none does, or if it cannot be told."""
+        ...
+
+    def source(self, path: str) -> Any:
+        """Return what Arrow reads the file from; several threads may."""
+        ...
+
+
+@dataclass(frozen=True)
+class LocalFiles:
+    """Files of this node."""
+
+    is_remote = False
+
+    def identity(self, path: str) -> Identity:
+        """Return inode, size and times (see `file_identity`)."""
+        return file_identity(Path(path))
+
+    def source(self, path: str) -> Any:
+        """Leave it to Arrow to open the path."""
+        return path
+
+
+@dataclass(frozen=True)
+class Bucket:
+    """A bucket of an S3-compatible store, and how to reach it. `endpoint` is None for AWS, else a host or a URL.
+
+    Without keys the credentials are found as AWS's own tools do: in the environment, a web identity, the container's
+    or the instance's role.
+    """
+
+    name: str
+    endpoint: str | None = None
+    region: str | None = None
+    tls: bool = True
+    path_style: bool = False
+    anonymous: bool = False
+    access_key: str | None = field(default=None, repr=False)
+    secret_key: str | None = field(default=None, repr=False)
+    session_token: str | None = field(default=None, repr=False)
+
+    is_remote = True
+
+    @classmethod
+    def from_data(cls, data: Mapping[str, Any]) -> Bucket:
+        """Read S3A's settings under the names of the fields here. Endpoints of AWS's tell no more than a region."""
+        fields = {name: value for name, value in data.items() if value not in (None, "")}
+        endpoint = fields.pop("endpoint", "")
+        aws = AWS_ENDPOINT.fullmatch(endpoint)
+        if aws is None and endpoint:
+            scheme, _, host = endpoint.rpartition("://")
+            fields["endpoint"] = host.rstrip("/")
+            if scheme:
+                fields["tls"] = scheme == "https"
+        elif aws is not None and aws.group(1) is not None:
+            fields.setdefault("region", aws.group(1))
+        return cls(**fields)
+
+    def identity(self, path: str) -> Identity:
+        """Return the object's ETag, which every store gives to what was written, its size and time."""
+        with _file_system(self).open_input_file(self._key(path)) as opened:
+            said = {str(name): value.decode() for name, value in opened.metadata().items()}
+        if "ETag" not in said:
+            raise OSError("the store gives it no ETag, by which it would be known again")
+        return tuple(said.get(name, "") for name in _IDENTITY)
+
+    def source(self, path: str) -> Any:
+        """Open the object once: threads read ranges of it by requests of their own."""
+        return _file_system(self).open_input_file(self._key(path))
+
+    def _key(self, path: str) -> str:
+        found = _REMOTE.fullmatch(path)
+        assert found is not None and found.group(2) == self.name, path
+        return f"{self.name}/{found.group(3)}"
+
+
+def is_local(path: str) -> bool:
+    """Tell whether a path is that of a local file."""
+    return _REMOTE.fullmatch(path) is None
+
+
+def remote_of(path: str) -> tuple[str, str]:
+    """Return scheme and bucket of a path that is not local."""
+    found = _REMOTE.fullmatch(path)
+    assert found is not None, path
+    return found.group(1), found.group(2)
+
+
+def store_of(path: str, buckets: Sequence[Bucket]) -> FileStore:
+    """Tell where a path leads; `buckets` are those that it may name."""
+    if is_local(path):
+        return LocalFiles()
+    name = remote_of(path)[1]
+    return next(bucket for bucket in buckets if bucket.name == name)
+
+
+@lru_cache
+def _file_system(bucket: Bucket) -> Any:
+    import pyarrow as pa
+    from pyarrow import fs
+
+    pa.set_io_thread_count(max(pa.io_thread_count(), REQUESTS))
+    return fs.S3FileSystem(
+        access_key=bucket.access_key,
+        secret_key=bucket.secret_key,
+        session_token=bucket.session_token,
+        anonymous=bucket.anonymous,
+        region=bucket.region or _default_region(bucket),
+        scheme="https" if bucket.tls else "http",
+        endpoint_override=bucket.endpoint,
+        force_virtual_addressing=bucket.endpoint is not None and not bucket.path_style,
+        connect_timeout=_CONNECT_SECONDS,
+        request_timeout=_REQUEST_SECONDS,
+        retry_strategy=fs.AwsStandardS3RetryStrategy(max_attempts=_ATTEMPTS),
+    )
+
+
+def _default_region(bucket: Bucket) -> str:
+    """Ask AWS where the bucket is; other stores take any region."""
+    from pyarrow import fs
+
+    return "us-east-1" if bucket.endpoint is not None else str(fs.resolve_s3_region(bucket.name))

@@ -1,0 +1,1 @@
+"""What tasks have done, and how it is shown."""

@@ -1,0 +1,81 @@
+"""What a task tells of its run, and how tasks of one run add up. Plain data, JSON both ways."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from sparkext.parquet.metrics import ScanMetrics
+from sparkext.plans.morsel import OperatorSummary, merge_summaries
+
+
+@dataclass(frozen=True)
+class TaskId:
+    """A task attempt. A later stage id belongs to a later run of the same DataFrame."""
+
+    stage: int
+    partition: int
+    attempt: int
+
+
+NO_TASK = TaskId(0, 0, 0)
+"""Stands for "not run by Spark"."""
+
+
+@dataclass
+class TaskMetrics:
+    """Counters of one task.
+
+    `operators` has one summary per join and one for the payload gather; `seconds` likewise, time spent in each.
+    `indexes` describes the index of each join (see `index_file.IndexInfo`), and whether it was `reused`. `scan` tells
+    what a task that reads files itself has read.
+    `decisions` are (time, operator, headroom, budget, produced). Times, and `started`, are seconds since the epoch by
+    the node's clock: tasks of several workers share an axis as far as their clocks agree.
+    """
+
+    task: TaskId
+    operators: list[OperatorSummary] = field(default_factory=list)
+    seconds: list[float] = field(default_factory=list)
+    indexes: list[dict[str, Any]] = field(default_factory=list)
+    decisions: list[tuple[float, int, int | None, int, int]] = field(default_factory=list)
+    rows_in: int = 0
+    batches_in: int = 0
+    morsels: int = 0
+    batches_out: int = 0
+    peak_rss_bytes: int = 0
+    started: float = 0.0
+    elapsed_seconds: float = 0.0
+    scan: ScanMetrics | None = None
+
+    def to_json(self) -> str:
+        """Serialise; `from_json` reads it back."""
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def from_json(cls, text: str) -> TaskMetrics:
+        """Read what `to_json` wrote."""
+        data = json.loads(text)
+        data["task"] = TaskId(**data["task"])
+        if data["scan"] is not None:
+            data["scan"] = ScanMetrics(**data["scan"])
+        data["decisions"] = [tuple(decision) for decision in data["decisions"]]
+        return cls(**data)
+
+
+def last_run(tasks: Iterable[TaskMetrics]) -> list[TaskMetrics]:
+    """Keep the tasks of the latest stage, one attempt per partition (the latest: an earlier one has failed)."""
+    by_partition: dict[int, TaskMetrics] = {}
+    latest = -1
+    for metrics in sorted(tasks, key=lambda metrics: (metrics.task.stage, metrics.task.attempt)):
+        if metrics.task.stage > latest:
+            latest = metrics.task.stage
+            by_partition.clear()
+        by_partition[metrics.task.partition] = metrics
+    return [by_partition[partition] for partition in sorted(by_partition)]
+
+
+def merged_operators(tasks: Sequence[TaskMetrics]) -> list[OperatorSummary]:
+    """Add up the operator summaries of the tasks of one run."""
+    return merge_summaries([task.operators for task in tasks])

@@ -1,0 +1,132 @@
+"""How task metrics reach the driver: by accumulator in classic sessions, by spooled files through Connect.
+
+Reporting never fails a query: what cannot be written is missing from the report, which says how many tasks it covers.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import uuid
+import weakref
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+import pyarrow as pa
+
+from sparkext.report.metrics import TaskMetrics, last_run
+from sparkext.storage.container import private_file
+from sparkext.storage.local_folder import local_folder
+from sparkext.storage.publication import private_folder
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+class TaskReporter(Protocol):
+    """Carries metrics away from tasks."""
+
+    def report(self, metrics: TaskMetrics) -> None:
+        """Send the metrics of one finished task. Called in a worker."""
+        ...
+
+
+class Reporter(TaskReporter, Protocol):
+    """Carries metrics from tasks (`report`) to the driver (`collect`)."""
+
+    def collect(self, session: SparkSession) -> list[TaskMetrics]:
+        """Return the metrics of the last run. Called on the driver."""
+        ...
+
+
+class AccumulatorReporter:
+    """Metrics as values of a Spark accumulator: exact, and free of extra jobs."""
+
+    def __init__(self, session: SparkSession) -> None:
+        """Register the accumulator."""
+        from pyspark.accumulators import AccumulatorParam
+
+        class LastRun(AccumulatorParam):  # type: ignore[type-arg]
+            """A list of metrics, all of one stage: a later run replaces an earlier one."""
+
+            def zero(self, value: list[TaskMetrics]) -> list[TaskMetrics]:
+                return []
+
+            def addInPlace(self, value1: list[TaskMetrics], value2: list[TaskMetrics]) -> list[TaskMetrics]:
+                if not value1 or not value2:
+                    return value1 or value2
+                if value1[0].task.stage != value2[0].task.stage:
+                    return max(value1, value2, key=lambda tasks: tasks[0].task.stage)
+                value1.extend(value2)
+                return value1
+
+        self._accumulator: Any = session.sparkContext.accumulator([], LastRun())
+        # PySpark keeps an accumulator until the application ends.
+        weakref.finalize(self, _empty, self._accumulator).atexit = False
+
+    def report(self, metrics: TaskMetrics) -> None:
+        """Send the metrics of one finished task."""
+        self._accumulator.add([metrics])
+
+    def collect(self, session: SparkSession) -> list[TaskMetrics]:
+        """Return the metrics of the last run."""
+        return last_run(self._accumulator.value)
+
+
+def _empty(accumulator: Any) -> None:
+    accumulator.value = []
+
+
+class SpoolReporter:
+    """Metrics as small files in each node's artifact folder, read back by a job.
+
+    Spark Connect has no accumulators. On a cluster the job reaches the nodes that Spark schedules it on, so the
+    report may miss some; the files go with the session.
+    """
+
+    def __init__(self) -> None:
+        """Choose the folder's name."""
+        self._folder = f"sparkext-report-{uuid.uuid4().hex}"
+
+    def report(self, metrics: TaskMetrics) -> None:
+        """Write the metrics of one finished task."""
+        task = metrics.task
+        with contextlib.suppress(OSError):
+            folder = private_folder(self._path())
+            with private_file(folder / f"{task.stage}-{task.partition}-{task.attempt}.json") as stream:
+                stream.write(metrics.to_json().encode())
+
+    def collect(self, session: SparkSession) -> list[TaskMetrics]:
+        """Run a job that reads what the nodes have, and keep the last run."""
+        readers = 16
+        rows = session.range(0, readers, 1, readers).mapInArrow(self._read, "metrics string").distinct().collect()
+        return last_run(TaskMetrics.from_json(row["metrics"]) for row in rows)
+
+    def _read(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for _ in batches:
+            texts = [path.read_text() for path in sorted(self._path().glob("*.json"))]
+            yield pa.record_batch([pa.array(texts, pa.string())], names=["metrics"])
+
+    def _path(self) -> Path:
+        from pyspark import SparkFiles
+
+        return Path(SparkFiles.getRootDirectory()) / self._folder
+
+
+@dataclass(frozen=True)
+class FileReporter:
+    """Metrics as a file in the executor's local folder, where the task in the JVM picks it up. `run` names the run."""
+
+    run: str
+
+    def report(self, metrics: TaskMetrics) -> None:
+        """Write the metrics of one finished task."""
+        from pyspark import TaskContext
+
+        context = TaskContext.get()
+        if context is None:
+            return
+        name = f"{self.run}.{context.taskAttemptId()}.report"
+        with contextlib.suppress(OSError), private_file(local_folder() / name) as stream:
+            stream.write(metrics.to_json().encode())

@@ -1,0 +1,87 @@
+"""A report as plain text, for terminals."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sparkext.wording import ratio, size
+
+if TYPE_CHECKING:
+    from sparkext.report.model import JoinReport, Report
+
+_HEADER = (
+    "operator",
+    "rows in",
+    "rows out",
+    "fan-out",
+    "index",
+    "build rows",
+    "build size",
+    "index size",
+    "built in",
+    "morsels",
+    "budget min/med/max",
+    "lowest headroom",
+    "in kernels",
+)
+_LEFT_ALIGNED = (0, 4)
+
+
+def laid_out(report: Report) -> str:
+    """A table of the operators, and a line on the tasks."""
+    rows = [_HEADER, *(_cells(join) for join in report.joins)]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(_HEADER))]
+    lines = [_line(row, widths) for row in rows]
+    lines.insert(1, "  ".join("-" * width for width in widths))
+    return "\n".join([*lines, tasks_told(report), *files_told(report), *report.notes])
+
+
+def tasks_told(report: Report) -> str:
+    """How many tasks there were, and what they took."""
+    rows_in = sum(task.rows_in for task in report.tasks)
+    peak = max((task.peak_rss_bytes for task in report.tasks), default=0)
+    return f"{len(report.tasks)} tasks, {rows_in:,} rows in, peak worker memory {size(peak)}"
+
+
+def files_told(report: Report) -> list[str]:
+    """What workers have read of the probe side themselves: one sentence, or none."""
+    scan = report.scan
+    if scan is None:
+        return []
+    return [
+        f"workers read {size(scan.bytes)}: {scan.rows:,} rows in {scan.row_groups} row groups,"
+        f" {scan.row_groups_pruned} more were ruled out by statistics"
+    ]
+
+
+def _cells(join: JoinReport) -> tuple[str, ...]:
+    budgets = (join.budget_min, join.budget_median, join.budget_max)
+    return (
+        join.operator,
+        f"{join.rows_in:,}",
+        f"{join.rows_out:,}",
+        ratio(join.fan_out),
+        join.index or "",
+        "" if join.build_rows is None else f"{join.build_rows:,}",
+        "" if join.build_bytes is None else size(join.build_bytes),
+        "" if join.index_bytes is None else size(join.index_bytes),
+        _built(join),
+        f"{join.morsels:,}",
+        "" if None in budgets else "/".join(str(budget) for budget in budgets),
+        "" if join.lowest_headroom is None else f"{size(join.lowest_headroom)} ({join.headroom_limit})",
+        f"{join.seconds:.3f} s",
+    )
+
+
+def _built(join: JoinReport) -> str:
+    if join.build_seconds is None:
+        return ""
+    return "(reused)" if join.index_reused else f"{join.build_seconds:.3f} s"
+
+
+def _line(cells: tuple[str, ...], widths: list[int]) -> str:
+    padded = [
+        cell.ljust(width) if column in _LEFT_ALIGNED else cell.rjust(width)
+        for column, (cell, width) in enumerate(zip(cells, widths, strict=True))
+    ]
+    return "  ".join(padded).rstrip()

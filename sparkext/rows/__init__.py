@@ -1,0 +1,1 @@
+"""What flows through a pipeline: sets of rows, morsels, conditions on them."""

@@ -1,0 +1,163 @@
+"""What travels between joins: row ids, not payload (late materialisation).
+
+A `RowSet` stands for rows of the pipeline after some joins: per source (the probe morsel, then one build side per join)
+the row ids to fetch columns from. Payload is gathered once, at the end, for the rows that survived.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from sparkext.kernels.buffers import Int64Array
+from sparkext.kernels.gather import compose
+from sparkext.kernels.jit import frozen
+from sparkext.kernels.keys import cast_key
+from sparkext.kernels.matches import Pairs
+from sparkext.kernels.row_ids import RowIds, row_id_dtype
+from sparkext.plans.key_types import parse_key_type
+from sparkext.plans.spec import ColumnRef
+from sparkext.rows.types import arrow_key_type
+
+
+@dataclass(frozen=True)
+class SourceRows:
+    """Rows of one source, or None for all of them in order. `missing`: some ids may be -1."""
+
+    ids: RowIds | None
+    missing: bool = False
+
+    def through(self, rows: RowIds | None) -> SourceRows:
+        """Return these rows, picked again by `rows` (None: as they are)."""
+        if rows is None:
+            return self
+        if self.ids is None:
+            return SourceRows(rows, self.missing)
+        picked = np.empty(rows.size, dtype=self.ids.dtype)
+        compose(self.ids, frozen(rows), picked)
+        return SourceRows(frozen(picked), self.missing)
+
+
+class SourceColumn(Protocol):
+    """A column that rows are gathered from: one in memory, or one that is read when that happens (see `Column`)."""
+
+    @property
+    def most_row_bytes(self) -> float:
+        """Bytes that no row exceeds when it is gathered, infinite if not known."""
+        ...
+
+    def add_sizes(self, rows: RowIds, missing: bool, sizes: Int64Array) -> None:
+        """Add to `sizes` the bytes that each of `rows` takes when it is gathered."""
+        ...
+
+    def take(self, rows: RowIds | None, missing: bool) -> pa.Array:
+        """Return the column at `rows` (see `Column.take`)."""
+        ...
+
+
+SourceColumns = Sequence[SourceColumn] | Mapping[int, SourceColumn]
+"""The columns of a source by number."""
+
+
+@dataclass(frozen=True)
+class RowSet:
+    """`length` rows: `columns[s]` are the columns of source s, `rows[s]` says which rows of it.
+
+    A source that no output refers to (the build side of a semi or anti join) has no ids.
+    """
+
+    length: int
+    columns: tuple[SourceColumns, ...]
+    rows: tuple[SourceRows, ...]
+
+    @classmethod
+    def of_morsel(cls, columns: SourceColumns, length: int) -> RowSet:
+        """Begin a pipeline with all rows of a morsel."""
+        return cls(length, (columns,), (SourceRows(None),))
+
+    def joined(self, pairs: Pairs, build: SourceColumns, outer: bool) -> RowSet:
+        """Return the rows that a join made of these. `outer`: build rows may be -1."""
+        probe_rows = None if pairs.probe_rows is None else frozen(pairs.probe_rows)
+        build_rows = None if pairs.build_rows is None else frozen(pairs.build_rows)
+        return RowSet(
+            pairs.length,
+            (*self.columns, build),
+            (*(source.through(probe_rows) for source in self.rows), SourceRows(build_rows, outer)),
+        )
+
+    def picked(self, rows: npt.NDArray[np.intp]) -> RowSet:
+        """Return the rows at these positions."""
+        ids = frozen(rows.astype(row_id_dtype(self.length)))
+        return RowSet(rows.size, self.columns, tuple(source.through(ids) for source in self.rows))
+
+    def slice(self, start: int, length: int) -> RowSet:
+        """Return rows `start` to `start + length`."""
+        if start == 0 and length == self.length:
+            return self
+        identity = np.arange(start, start + length, dtype=row_id_dtype(self.length))
+        rows = tuple(
+            SourceRows(frozen(identity) if source.ids is None else source.ids[start : start + length], source.missing)
+            for source in self.rows
+        )
+        return RowSet(length, self.columns, rows)
+
+    def parts(self, count: int) -> list[RowSet]:
+        """Return these rows in so many parts of about the same size, none of them empty."""
+        edges = [self.length * number // count for number in range(count + 1)]
+        return [self.slice(start, stop - start) for start, stop in pairwise(edges) if stop > start]
+
+    def within(self, references: Iterable[ColumnRef], most_bytes: int) -> Iterator[int]:
+        """Part the rows so that each part's columns are gathered into at most `most_bytes`, or it is a single row.
+
+        Yield where each part ends. Columns that are given out as they are, without a copy, count nothing.
+        """
+        copied = self._copied(references)
+        if not self.length or sum(column.most_row_bytes for column, _, _ in copied) * self.length <= most_bytes:
+            yield self.length
+            return
+        sizes = np.zeros(self.length, dtype=np.int64)
+        for column, ids, missing in copied:
+            column.add_sizes(ids, missing, sizes)
+        total = np.cumsum(sizes)
+        start = 0
+        while start < self.length:
+            before = int(total[start - 1]) if start else 0
+            start = max(start + 1, int(np.searchsorted(total, before + most_bytes, side="right")))
+            yield start
+
+    def copies(self, references: Iterable[ColumnRef]) -> bool:
+        """Tell whether any of these columns has to be copied to be given out."""
+        return bool(self._copied(references))
+
+    def _copied(self, references: Iterable[ColumnRef]) -> list[tuple[SourceColumn, RowIds, bool]]:
+        gathered = [(self.columns[ref.source][ref.column], self.rows[ref.source]) for ref in _plain(references)]
+        return [(column, rows.ids, rows.missing) for column, rows in gathered if rows.ids is not None]
+
+    def gather(self, reference: ColumnRef) -> pa.Array:
+        """Fetch one column for these rows.
+
+        Raises:
+            VarBytesOverflowError: its strings exceed what one batch can hold.
+        """
+        source = self.rows[reference.source]
+        array = self.columns[reference.source][reference.column].take(source.ids, source.missing)
+        if reference.otherwise is None:
+            return array
+        assert reference.type is not None, "an alternative has a type"
+        target = arrow_key_type(parse_key_type(reference.type))
+        otherwise = self.gather(reference.otherwise)
+        return cast_key(array, target).fill_null(cast_key(otherwise, target))
+
+
+def _plain(references: Iterable[ColumnRef]) -> Iterator[ColumnRef]:
+    """Yield columns and their alternatives, each once."""
+    for reference in dict.fromkeys(references):
+        yield reference
+        if reference.otherwise is not None:
+            yield from _plain([reference.otherwise])

@@ -1,0 +1,1 @@
+"""All that touches PySpark's internals, its JVM and the jar."""

@@ -1,0 +1,172 @@
+"""The session extension's jar: where it is for a version of Spark, and how it is built.
+
+The sources lie in `jvm/`: `common/` for all versions, and one small folder per minor version of Spark. The pyspark
+package carries everything that compiling them takes: Spark's jars, and among them the Scala compiler. Nothing is
+downloaded. Needs nothing but the standard library, as the package's own build runs it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import subprocess
+import tempfile
+import zipfile
+from collections.abc import Sequence
+from importlib.util import find_spec
+from pathlib import Path
+
+from sparkext import __version__
+from sparkext.config import REGISTRY
+from sparkext.errors import EnvironmentProblemError
+from sparkext.memory.address_space import LEAST_BYTES
+from sparkext.spark.java import require_java
+
+_PACKAGE = Path(__file__).parents[1]
+_SOURCES = _PACKAGE / "jvm"
+JAR_FOLDER = _PACKAGE / "jars"
+_SETTINGS = "io/sparkext/settings.properties"
+_DIGEST = "sources"
+INSTALL_PYSPARK = 'pip install "pyspark[connect]>=4.1,<4.4"'
+"""What the extra `spark` installs. Named by itself, it is found from a clone and beside a wheel, too, and pip takes the
+newest that its Python can run."""
+_ZIP_EPOCH = (1980, 1, 1, 0, 0, 0)
+
+
+def jar_path() -> Path:
+    """Return the jar for the installed PySpark.
+
+    Raises:
+        EnvironmentProblemError: there is no PySpark, or no jar for it.
+    """
+    minor = minor_version(installed_pyspark())
+    path = JAR_FOLDER / jar_name(minor)
+    if not path.exists():
+        have = sorted(jar.name for jar in JAR_FOLDER.glob("*.jar"))
+        raise EnvironmentProblemError(
+            f"there is no jar for Spark {minor}: {path} is missing (there {_are(have)}). Spark minors with sources are"
+            f" {', '.join(supported_minors())}; build it with `python -m sparkext jar --build`, or use"
+            " pipelined_join, which needs no jar"
+        )
+    return path
+
+
+def _are(names: Sequence[str]) -> str:
+    return f"are {', '.join(names)}" if names else "are no others"
+
+
+def jar_name(minor: str) -> str:
+    """Name the jar for a minor version of Spark."""
+    return f"sparkext_2.13-{minor}.jar"
+
+
+def supported_minors() -> list[str]:
+    """Return the minor versions of Spark that there are sources for, as `4.3`."""
+    return sorted(folder.name.removeprefix("spark-") for folder in _SOURCES.glob("spark-*"))
+
+
+def installed_pyspark() -> Path:
+    """Return the folder of the PySpark package, without importing it.
+
+    That may be the one of a Spark distribution, which `PYTHONPATH` or `SPARK_HOME` names.
+
+    Raises:
+        EnvironmentProblemError: there is none, or it has no jars (the Connect-only client).
+    """
+    found, home = find_spec("pyspark"), os.environ.get("SPARK_HOME")
+    package = None if found is None or found.origin is None else Path(found.origin).parent
+    folders = [] if package is None else [package]
+    if home is not None:
+        folders += [Path(home) / "python" / "pyspark", Path(home)]
+    for folder in folders:
+        if (folder / "version.py").is_file() and _jars(folder) is not None:
+            return folder
+    if package is not None:
+        raise EnvironmentProblemError(f"the PySpark in {package} has no jars: a Spark server loads the extension")
+    where = "set SPARK_HOME to the folder of a Spark distribution" if home is None else f"correct SPARK_HOME: {home}"
+    raise EnvironmentProblemError(f"PySpark is not installed: {INSTALL_PYSPARK}, or {where}")
+
+
+def comes_with_spark(name: str) -> bool:
+    """Tell whether somebody has put a jar of this name among Spark's own, as images for containers do."""
+    folder = _jars(installed_pyspark())
+    return folder is not None and (folder / name).exists()
+
+
+def _jars(pyspark: Path) -> Path | None:
+    """Return the folder of Spark's jars: in the package that pip installs, beside `python` in a distribution."""
+    folders = (pyspark / "jars", pyspark.parent.parent / "jars")
+    return next((folder for folder in folders if any(folder.glob("spark-core_*.jar"))), None)
+
+
+def minor_version(pyspark: Path) -> str:
+    """Return `4.3` for a PySpark folder of any 4.3."""
+    stated = re.search(r"""__version__[^=]*=\s*["'](\d+\.\d+)""", (pyspark / "version.py").read_text())
+    if stated is None:
+        raise EnvironmentProblemError(f"{pyspark / 'version.py'} does not state a version")
+    return stated[1]
+
+
+def build_jar(pyspark: Path, folder: Path = JAR_FOLDER) -> Path:
+    """Compile the jar for this PySpark into `folder`, unless the one there is of the same sources. Takes seconds.
+
+    Raises:
+        EnvironmentProblemError: there are no Java, no jars or no sources for this version, or the compiler refuses.
+    """
+    minor = minor_version(pyspark)
+    if minor not in supported_minors():
+        raise EnvironmentProblemError(
+            f"no sources for Spark {minor}: there are some for {', '.join(supported_minors())}"
+        )
+    sources = [path for folder in ("common", f"spark-{minor}") for path in sorted((_SOURCES / folder).rglob("*.scala"))]
+    settings = _settings(sources)
+    path = folder / jar_name(minor)
+    if path.exists() and _settings_in(path) == settings:
+        return path
+    java, _ = require_java()
+    jars = _jars(pyspark)
+    if jars is None:
+        raise EnvironmentProblemError(f"the PySpark in {pyspark} has no jars to compile against")
+    folder.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="sparkext-") as scratch:
+        classes = Path(scratch) / "classes"
+        classes.mkdir()
+        classpath = ":".join(str(jar) for jar in sorted(jars.glob("*.jar")))
+        options = ["-deprecation", "-feature", "-Werror", "-Xlint:unused", "-classpath", classpath, "-d", str(classes)]
+        command = [str(java), "-cp", f"{jars}/*", "scala.tools.nsc.Main", *options, *map(str, sources)]
+        compiled = subprocess.run(command, capture_output=True, text=True)
+        if compiled.returncode != 0:
+            raise EnvironmentProblemError(f"the Scala sources do not compile:\n{compiled.stdout}{compiled.stderr}")
+        part = path.with_suffix(".part")
+        _pack(classes, settings, part)
+        part.replace(path)
+    return path
+
+
+def _settings(sources: Sequence[Path]) -> str:
+    """The properties that go into the jar: keys with defaults and ranges, and what tells this build from others."""
+    digest = hashlib.sha256()
+    for source in sources:
+        digest.update(source.read_bytes())
+    lines = [f"version={__version__}", f"{_DIGEST}={digest.hexdigest()}", f"addressSpace.least={LEAST_BYTES}"]
+    lines += [f"{key.name}={key.type.render(key.default)}" for key in REGISTRY]
+    lines += [f"{key.name}.expected={key.expected}" for key in REGISTRY]
+    return "\n".join(lines) + "\n"
+
+
+def _settings_in(path: Path) -> str | None:
+    try:
+        with zipfile.ZipFile(path) as jar:
+            return jar.read(_SETTINGS).decode()
+    except (KeyError, zipfile.BadZipFile):
+        return None
+
+
+def _pack(classes: Path, settings: str, path: Path) -> None:
+    """Write the jar; the same sources give the same bytes."""
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as jar:
+        jar.writestr(zipfile.ZipInfo(_SETTINGS, _ZIP_EPOCH), settings)
+        for file in sorted(classes.rglob("*.class")):
+            entry = zipfile.ZipInfo(file.relative_to(classes).as_posix(), _ZIP_EPOCH)
+            jar.writestr(entry, file.read_bytes(), zipfile.ZIP_DEFLATED)

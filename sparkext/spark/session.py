@@ -1,0 +1,100 @@
+"""`configure`: a session builder with the extension loaded."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sparkext.errors import EnvironmentProblemError
+from sparkext.spark import bridge
+from sparkext.spark.bridge import EXTENSION
+from sparkext.spark.jar import comes_with_spark, jar_path
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def configure(builder: SparkSession.Builder) -> SparkSession.Builder:
+    """Load the session extension: plain SQL and DataFrame joins are then planned as pipelines.
+
+        spark = sparkext.configure(SparkSession.builder).getOrCreate()
+
+    What is set, each only where it is not set already (in the builder, in `spark-defaults.conf`, by `spark-submit`, in
+    `PYSPARK_SUBMIT_ARGS`):
+
+    - `spark.jars` and `spark.sql.extensions`: the jar and the extension are appended to what is there; under
+      `spark-submit`, whose JVM runs already, `--jars` has to name the jar;
+    - `spark.sql.join.asofJoin.enabled`: Spark 4.3 understands `ASOF JOIN` in SQL only with it;
+    - `spark.sparkext.python`: this Python, if the master is local and PYSPARK_PYTHON is not set;
+    - `spark.python.daemon.module`: if the master is local and this is the Python that Spark starts for functions, these
+      share the workers of pipelines, which are forked from a process that has numba and the kernels loaded.
+
+    Functions run as they would without it, in whichever Python PYSPARK_PYTHON names.
+
+    Returns the builder. A session that has the extension already is left as it is. With Spark Connect this is for
+    servers that the builder starts (`remote("local[*]")`); PySpark then warns that these keys cannot be set for the
+    session once more.
+
+    Raises
+    ------
+    EnvironmentProblemError
+        There is no jar for the installed PySpark; Spark's JVM, which outlives its sessions and which `spark-submit`
+        starts before this Python, was started without it; `PYSPARK_SUBMIT_ARGS` names jars without it; or the builder
+        is for a Connect server elsewhere.
+    """
+    running = bridge.running_conf("spark.sql.extensions")
+    in_jvm = bridge.jvm_finds(EXTENSION)
+    if EXTENSION in bridge.listed(running) and in_jvm:
+        return builder
+    if running is not None or in_jvm is False:
+        raise EnvironmentProblemError(
+            "Spark is running already, without the extension, and jars cannot be added to a running JVM: stop the"
+            f" session and start Python anew, or start it with --jars {jar_path()} --conf"
+            f" spark.sql.extensions={EXTENSION}"
+        )
+    options = {**bridge.default_conf(), **bridge.builder_options(builder)}
+    remote = options.get("spark.remote", os.environ.get("SPARK_REMOTE", ""))
+    if remote.startswith("sc:"):
+        raise EnvironmentProblemError(
+            f"the Connect server {remote} loads extensions when it is started, and no client can: start it with --jars,"
+            f" the path that `python -m sparkext jar` prints there, and --conf spark.sql.extensions={EXTENSION}. Its"
+            " sessions then need no configure"
+        )
+    if not in_jvm:
+        jar = jar_path()
+        named = bridge.submit_arguments().get("spark.jars")
+        if named is not None and not _is_loaded(jar.name, named, options.get("spark.driver.extraClassPath", "")):
+            raise EnvironmentProblemError(
+                f"PYSPARK_SUBMIT_ARGS names jars ({named}), and Spark then loads no others: name {jar} there, too"
+            )
+        builder.config("spark.jars", _appended(options.get("spark.jars"), str(jar)))
+    builder.config("spark.sql.extensions", _appended(options.get("spark.sql.extensions"), EXTENSION))
+    builder.config("spark.sql.join.asofJoin.enabled", options.get("spark.sql.join.asofJoin.enabled", "true"))
+    is_local = options.get("spark.master", remote or "local").startswith("local")
+    daemon = options.get("spark.python.daemon.module", "sparkext.daemon" if is_local and _runs_functions() else None)
+    if daemon is not None:
+        builder.config("spark.python.daemon.module", daemon)
+    if is_local and not ({"spark.sparkext.python", "spark.pyspark.python"} & options.keys()):
+        builder.config("spark.sparkext.python", os.environ.get("PYSPARK_PYTHON", sys.executable))
+    return builder
+
+
+def _runs_functions() -> bool:
+    """Tell whether this is the Python that PySpark starts on this machine for functions of RDDs and DataFrames."""
+    found = shutil.which(os.environ.get("PYSPARK_PYTHON", "python3"))
+    # Not the files themselves: those of all virtual environments of a Python are links to the same one.
+    return found is not None and Path(found).absolute().parent == Path(sys.executable).parent
+
+
+def _is_loaded(jar: str, named: str, class_path: str) -> bool:
+    """Tell whether a jar of this name, wherever it lies, is among the named ones, on the class path, or Spark's own."""
+    places = [*bridge.listed(named), *class_path.split(":")]
+    return any(place.rsplit("/", 1)[-1] in (jar, "*") for place in places) or comes_with_spark(jar)
+
+
+def _appended(existing: str | None, item: str) -> str:
+    items = bridge.listed(existing)
+    return ",".join(items if item in items else [*items, item])

@@ -1,0 +1,132 @@
+"""Files that the processes of a node share: written by the first that needs one, read by all.
+
+The first process to take the file lock writes and publishes by an atomic rename; the others wait on the lock and find
+the file. A writer that is killed leaves a temporary file that nobody reads and a lock that the system releases: the
+next process takes over and clears it away. A file that turns out to be damaged is written again.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import stat
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from errno import EPERM
+from glob import escape
+from pathlib import Path
+from typing import TypeVar
+
+from sparkext.errors import BuildFileError
+from sparkext.storage.container import TEMPORARY_SUFFIX, file_identity
+
+LOCK_SUFFIX = ".lock"
+T = TypeVar("T")
+
+
+def publish_once(path: Path, write: Callable[[], object]) -> bool:
+    """Make sure that `path` exists, whole: `write` writes it, as an `atomic_file`, if nobody has.
+
+    Return whether this process did. Safe against any number of processes that try at once, and against their death at
+    any point.
+    """
+    if path.exists():
+        return False
+    with locked(lock_of(path)):
+        if path.exists():
+            return False
+        remove_half_written(path)
+        write()
+    return True
+
+
+def published(path: Path, write: Callable[[], object], read: Callable[[Path], T]) -> T:
+    """Return what `read` makes of the file at `path`, which `write` writes if nobody has, or if it is damaged.
+
+    Raises:
+        BuildFileError: what was written to take the place of a damaged file is damaged, too.
+    """
+    publish_once(path, write)
+    before = file_identity(path)
+    try:
+        return read(path)
+    except BuildFileError:
+        with locked(lock_of(path)), suppress(FileNotFoundError):
+            if file_identity(path) == before:  # or another process has done so
+                path.unlink()
+        publish_once(path, write)
+        return read(path)
+
+
+def lock_of(path: Path) -> Path:
+    """Return where the lock of a published file lies."""
+    return path.with_name(path.name + LOCK_SUFFIX)
+
+
+def remove_half_written(path: Path) -> None:
+    """Delete what killed writers have left of `path`. To be called by who holds its lock."""
+    for temporary in path.parent.glob(f"{escape(path.name)}.*{TEMPORARY_SUFFIX}"):
+        if "." not in temporary.name[len(path.name) + 1 : -len(TEMPORARY_SUFFIX)]:  # else that of its index
+            temporary.unlink(missing_ok=True)
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Hold an exclusive lock on `path`; the system releases it should this process die."""
+    descriptor = _lock(path, fcntl.LOCK_EX)
+    try:
+        yield
+    finally:
+        os.close(descriptor)
+
+
+@contextmanager
+def locked_if_free(path: Path) -> Iterator[bool]:
+    """Hold the same lock if nobody else does, and tell whether."""
+    try:
+        descriptor = _lock(path, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        yield False
+        return
+    try:
+        yield True
+    finally:
+        os.close(descriptor)
+
+
+def _lock(path: Path, operation: int) -> int:
+    """Lock the file that lies at `path`, and not one that was removed from there while this process waited."""
+    while True:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+        try:
+            fcntl.flock(descriptor, operation)
+            with suppress(FileNotFoundError):
+                if os.path.samestat(os.fstat(descriptor), path.lstat()):
+                    return descriptor
+        except BaseException:
+            os.close(descriptor)
+            raise
+        os.close(descriptor)
+
+
+def private_folder(path: Path) -> Path:
+    """Make sure that `path` is a folder of this user's alone, and return it.
+
+    Raises:
+        PermissionError: a link lies there, or a folder of another user's, who could replace files in it.
+    """
+    with suppress(FileExistsError):  # which says nothing of what it is
+        path.mkdir(mode=0o700)
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    except OSError as error:
+        raise PermissionError(EPERM, "not a folder of this user's own", str(path)) from error
+    try:
+        status = os.fstat(descriptor)
+        if status.st_uid != os.geteuid():
+            raise PermissionError(EPERM, "the folder belongs to another user", str(path))
+        if stat.S_IMODE(status.st_mode) & 0o077:
+            os.fchmod(descriptor, 0o700)
+    finally:
+        os.close(descriptor)
+    return path

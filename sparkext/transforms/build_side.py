@@ -1,0 +1,154 @@
+"""The build side on the driver: whatever the user passed, with a Spark schema and a way to collect it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import closing
+from dataclasses import dataclass
+from typing import IO, TYPE_CHECKING, Any, cast
+
+import pyarrow as pa
+
+from sparkext.build.file import check_build_size, collect_batches, write_build_file
+from sparkext.build.sources import BuildSource, ScannedFiles
+from sparkext.config import Settings
+from sparkext.report.progress import CountingStream, counted_rows, on_terminal, progress
+from sparkext.spark import bridge
+from sparkext.transforms.lineage import remembered
+from sparkext.transforms.publishing import publish_file
+from sparkext.transforms.scanned_table import ProbeScan
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
+
+
+@dataclass(frozen=True)
+class DriverBuildSide:
+    """`schema` is Spark's; `collect(positions, settings)` gives those columns in Spark's Arrow types.
+
+    No positions: one constant column, as the number of rows still matters. `collect` raises `BuildSideTooLargeError`.
+    `frame` gives all of it as a Spark DataFrame, for Spark to plan. `scan`: files that workers read themselves.
+    """
+
+    schema: StructType
+    collect: Callable[[tuple[int, ...], Settings], pa.Table]
+    frame: Callable[[], DataFrame]
+    scan: ProbeScan | None = None
+
+    def source(self, session: SparkSession, positions: tuple[int, ...], settings: Settings) -> BuildSource:
+        """Tell where workers find these columns: in the files, or in what this collects and publishes."""
+        if self.scan is None or bridge.encrypts_files(session):
+            return publish(session, self.collect(positions, settings), settings)
+        files = self.scan.table
+        columns = [self.scan.columns[position] for position in positions or (0,)]
+        return ScannedFiles(
+            files.scan(columns, settings.morsel_max_rows),
+            files.splits,
+            settings.build_side_max_bytes,
+            settings.index_cache_max_bytes,
+            bridge.tasks_per_executor(session) or 1,
+        )
+
+
+def publish(session: SparkSession, table: pa.Table, settings: Settings) -> BuildSource:
+    """Write a build file and make it known to every node."""
+    with progress("publishing a build side", "B", table.nbytes, shown=settings.progress) as advance:
+        return publish_file(
+            session, lambda stream: write_build_file(table, cast(IO[bytes], CountingStream(stream, advance)))
+        )
+
+
+def build_side(session: SparkSession, other: Any, problems: list[str]) -> DriverBuildSide | None:
+    """Accept a Spark DataFrame, a pandas DataFrame or a pyarrow Table; otherwise add to `problems`."""
+    if bridge.is_connect(session) and bridge.encrypts_files(session):
+        problems.append(
+            "spark.io.encryption.enabled is true, and through Spark Connect a build side lies in plain files: use a"
+            " classic session or Spark's own join"
+        )
+        return None
+    if bridge.is_dataframe(other):
+        return _from_spark(session, other, problems)
+    if _is_pandas(other) and _is_for_spark(session):
+        return _through_spark(session, other, problems)
+    if isinstance(other, pa.Table) and not bridge.takes_tables():
+        problems.append("other is a pyarrow Table, which PySpark takes from 4.0 on; give a DataFrame")
+        return None
+    if isinstance(other, pa.Table) or _is_pandas(other):
+        return _from_local(session, other, problems)
+    problems.append(
+        f"other is a {type(other).__module__}.{type(other).__name__}; expected a Spark DataFrame, a pandas DataFrame"
+        " or a pyarrow Table"
+    )
+    return None
+
+
+def _is_for_spark(session: SparkSession) -> bool:
+    """Only Spark knows which dicts are maps; before 4.0 it has a way of its own with pandas altogether."""
+    as_maps = session.conf.get("spark.sql.execution.pandas.inferPandasDictAsMap", "false") == "true"
+    return as_maps or not bridge.takes_tables()
+
+
+def _through_spark(session: SparkSession, other: Any, problems: list[str]) -> DriverBuildSide | None:
+    try:
+        created = session.createDataFrame(other)
+    except Exception as error:  # as in `_from_local`
+        problems.append(f"other cannot be converted to Spark's types: {error}")
+        return None
+    return _from_spark(session, created, problems)
+
+
+def _from_spark(session: SparkSession, other: DataFrame, problems: list[str]) -> DriverBuildSide | None:
+    if bridge.is_connect(session) != bridge.is_connect(other.sparkSession):
+        problems.append("one side belongs to a Spark Connect session and the other to a classic one")
+        return None
+    if other.isStreaming:
+        problems.append("other is a streaming DataFrame: a build side must end. Use Spark's own join for streams")
+        return None
+
+    def collect(positions: tuple[int, ...], settings: Settings) -> pa.Table:
+        picked = bridge.pick(other, positions)
+        arrow = bridge.arrow_schema(picked.schema)
+        order: list[int] = []
+        shown = settings.progress and not (on_terminal() and bridge.draws_jobs(session))
+        with (
+            progress("collecting a build side", "rows", shown=shown) as advance,
+            closing(bridge.collect_as_arrow(picked, order)) as arriving,
+        ):
+            return collect_batches(counted_rows(arriving, advance), arrow, settings.build_side_max_bytes, order)
+
+    made_by = remembered(other)
+    scan = None if made_by is None or made_by.spec.joins or bridge.is_cached(other) else made_by.scan
+    return DriverBuildSide(other.schema, collect, lambda: other, scan)
+
+
+def _from_local(session: SparkSession, other: Any, problems: list[str]) -> DriverBuildSide | None:
+    try:
+        schema, table = bridge.local_table(session, other)
+    except Exception as error:  # pandas, pyarrow and PySpark each raise their own for types they cannot convert
+        names = bridge.unconvertible_columns(session, other)
+        where = f" (column {', '.join(map(repr, names))}: cast or drop it)" if names else ""
+        problems.append(f"other cannot be converted to Spark's types{where}: {error}")
+        return None
+
+    rows = len(other)  # which a table without columns does not keep
+
+    def collect(positions: tuple[int, ...], settings: Settings) -> pa.Table:
+        picked = table.select(list(positions)) if positions else pa.table({"c0": pa.nulls(rows)})
+        check_build_size(picked.num_rows, picked.nbytes, settings.build_side_max_bytes)
+        return picked
+
+    def frame() -> DataFrame:
+        # createDataFrame loses rows behind an empty chunk, and fails for a column without any chunk.
+        whole = pa.table([_whole(column) for column in table.columns], schema=table.schema)
+        return session.createDataFrame(whole, schema)
+
+    return DriverBuildSide(schema, collect, frame)
+
+
+def _whole(column: pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
+    return column.combine_chunks() if column.num_chunks != 1 else column
+
+
+def _is_pandas(value: Any) -> bool:
+    return type(value).__module__.startswith("pandas.") and type(value).__name__ == "DataFrame"

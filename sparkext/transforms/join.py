@@ -1,0 +1,138 @@
+"""`pipelined_join`: the transform that users call."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from sparkext.config import ALGORITHM, BUILD_SIDE_MAX_BYTES
+from sparkext.errors import InvalidJoinError
+from sparkext.plans.join_names import join_kind, join_names
+from sparkext.plans.spec import BUILD_PRESERVING
+from sparkext.spark import bridge
+from sparkext.transforms import planned
+from sparkext.transforms.arguments import check_travel, read_or_default, refuse
+from sparkext.transforms.build_side import build_side, publish
+from sparkext.transforms.join_shape import JoinShape, check_left_names, read_condition, shape_join
+from sparkext.transforms.lineage import Lineage, lineage_of
+from sparkext.transforms.ownership import shuffle_with_build_rows
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import pyarrow as pa
+    from pyspark.sql import DataFrame
+
+    On = str | Sequence[str] | Sequence[tuple[str, str] | tuple[str, str, str]] | None
+
+
+def pipelined_join(
+    other: DataFrame | pd.DataFrame | pa.Table,
+    on: On = None,
+    how: str = "inner",
+    *,
+    algorithm: str | None = None,
+    max_build_bytes: int | str | None = None,
+) -> Callable[[DataFrame], DataFrame]:
+    """Join with `other` inside Spark's Python workers; for `DataFrame.transform`.
+
+        out = facts.transform(pipelined_join(dim, on="key")).transform(pipelined_join(other, on=[("a", "b")]))
+
+    The result has the names, order, types, nullability and rows that `df.join(other, on, how)` has. Transforms that
+    follow each other directly become one pipeline: one crossing into Python and one back, whatever their number.
+
+    `other` is the build side. It is run, or converted, when the transform is applied; its rows are published once
+    per node, and indexed there by the first worker that needs the index. The probe side stays lazy.
+
+    In a session with the extension (see `configure`), unless `spark.sparkext.mode` is off, this is `df.join` with the
+    hint: both sides stay lazy, Catalyst prunes columns and pushes filters, and what the extension does not plan is
+    Spark's own join. Full outer joins and joins without a key run as they do without the extension.
+
+    Parameters
+    ----------
+    other:
+        The build side: a Spark DataFrame, a pandas DataFrame or a pyarrow Table.
+    on:
+        A column name or a list of names that both sides have (one key column in the result, as with
+        `DataFrame.join`), or a list of `(left, right)` name pairs (both stay). `(left, "<=>", right)` lets null equal
+        null; `(left, op, right)` with `<`, `<=`, `>` or `>=` compares, with or without equalities beside it, at most
+        two columns of the right side: `on=[("time", ">=", "start"), ("time", "<", "stop")]`. Left out only for
+        `how="cross"`. With the extension also a Column or a list of Columns.
+    how:
+        Any name that `DataFrame.join` takes: inner, cross, left, right, full, semi, anti and their aliases. A right or
+        full join costs one more shuffle of the probe side, and ends the pipeline before it: build rows without a match
+        may come out only once, so all rows of a key must meet in one task.
+    algorithm:
+        `auto`, `hash` or `sort_merge`; `spark.sparkext.algorithm` if left out.
+    max_build_bytes:
+        Largest Arrow size of the build side; `spark.sparkext.buildSide.maxBytes` if left out.
+
+    Raises
+    ------
+    InvalidJoinError
+        When the transform is applied: lists every problem of the call.
+    BuildSideTooLargeError
+        When the transform is applied: the build side exceeds its limit. Where Catalyst plans the join, that is Spark's
+        exception instead, raised by the action.
+    """
+    overrides: dict[str, object] = {}
+    if algorithm is not None:
+        overrides[ALGORITHM.name] = algorithm
+    if max_build_bytes is not None:
+        overrides[BUILD_SIDE_MAX_BYTES.name] = max_build_bytes
+    return partial(_apply, other=other, on=on, how=how, overrides=overrides)
+
+
+def _apply(frame: DataFrame, other: Any, on: Any, how: Any, overrides: dict[str, object]) -> DataFrame:
+    if not bridge.is_dataframe(frame):
+        raise InvalidJoinError([f"pipelined_join transforms a Spark DataFrame, got {type(frame).__name__}"])
+    session = frame.sparkSession
+    problems: list[str] = []
+    settings, misconfigured = read_or_default(lambda key: session.conf.get(key, None), overrides)
+    kind = join_kind(how) if isinstance(how, str) else None
+    if kind is None:
+        problems.append(f"how={how!r} is no join type; expected one of {join_names()}")
+    is_planned = bridge.plans_joins(session)
+    if is_planned and kind is not None and planned.holds_columns(on):
+        build = build_side(session, other, problems)
+        if build is None or misconfigured is not None:
+            raise misconfigured or InvalidJoinError(problems)
+        return planned.join_by_columns(frame, build, on, kind, overrides)
+    told = len(problems)
+    condition = read_condition(on, kind, how, problems)
+    understood = len(problems) == told
+    if frame.isStreaming:
+        problems.append("the left side is a streaming DataFrame: use Spark's own join for streams")
+    check_travel(frame.schema, "left", problems)
+    build = build_side(session, other, problems)
+    # Catalyst finds the chain by itself, and has no full outer join: that one runs as it does without the extension.
+    is_planned = is_planned and bool(condition.names) and kind != "full"
+    starts_anew = is_planned or kind in BUILD_PRESERVING
+    lineage = Lineage.starting_at(frame) if starts_anew else lineage_of(frame)
+    case_sensitive = session.conf.get("spark.sql.caseSensitive", "false") == "true"
+    shape: JoinShape | None = None
+    if build is not None:
+        if kind not in ("semi", "anti"):
+            check_travel(build.schema, "right", problems)
+        if understood:
+            shape = shape_join(
+                lineage.outputs,
+                build.schema.fields,
+                condition,
+                kind or "inner",
+                source=len(lineage.spec.joins) + 1,
+                algorithm=settings.algorithm,
+                case_sensitive=case_sensitive,
+                problems=problems,
+            )
+    else:
+        check_left_names(lineage.outputs, condition, case_sensitive, problems)
+    refuse(problems, misconfigured)
+    assert shape is not None and build is not None, "or there is a problem"
+    if is_planned:
+        return planned.join_by_names(frame, build, condition, shape, overrides)
+    if kind not in BUILD_PRESERVING:
+        return lineage.then(shape, build.source(session, shape.published, settings), settings)
+    table = build.collect(shape.published, settings)
+    source = publish(session, table, settings)
+    return lineage.reading(*shuffle_with_build_rows(frame, shape, source, table)).then(shape, source, settings)

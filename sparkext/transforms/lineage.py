@@ -1,0 +1,122 @@
+"""How consecutive transforms become one pipeline.
+
+A DataFrame that `pipelined_join` returns remembers the pipeline that makes it: its input and its spec. The next
+`pipelined_join` on that very object extends the spec and runs over the same input, instead of reading this one's
+output. Anything in between (a filter, a select, a cache) gives another object, or one that Spark keeps, and starts
+anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from sparkext.build.sources import BuildSource
+from sparkext.config import Settings
+from sparkext.memory import address_space
+from sparkext.plans.spec import PROBE, ColumnRef, PipelineSpec
+from sparkext.report.reporters import AccumulatorReporter, Reporter, SpoolReporter
+from sparkext.spark import bridge
+from sparkext.transforms.join_shape import JoinShape, OutputField
+from sparkext.transforms.scanned_table import ProbeScan
+from sparkext.worker.pipeline_task import PipelineTask
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_ATTRIBUTE = "_sparkext_lineage"
+
+
+@dataclass(frozen=True)
+class Lineage:
+    """A pipeline in the making: what it reads, its joins with their build sides, and what it gives out.
+
+    With a `scan`, `input` only has the numbers of the scan's parts, one in each of its partitions.
+    """
+
+    input: DataFrame
+    spec: PipelineSpec
+    outputs: tuple[OutputField, ...]
+    sources: tuple[BuildSource, ...] = ()
+    reporter: Reporter | None = None
+    scan: ProbeScan | None = None
+
+    @classmethod
+    def starting_at(cls, frame: DataFrame) -> Lineage:
+        """Begin a pipeline that reads `frame`."""
+        outputs = tuple(OutputField(f, ColumnRef(PROBE, i)) for i, f in enumerate(frame.schema.fields))
+        # An input without columns is given one on its way into Python, see `bridge.map_in_arrow`.
+        return cls(frame, PipelineSpec(max(len(outputs), 1), (), tuple(out.ref for out in outputs)), outputs)
+
+    @classmethod
+    def scanning(cls, session: SparkSession, scan: ProbeScan, names: Sequence[str]) -> Lineage:
+        """Begin a pipeline that reads files itself, and gives out the scan's columns under these names."""
+        from pyspark.sql.types import StructField
+
+        fields = [scan.table.fields[number] for number in scan.columns]
+        outputs = tuple(
+            OutputField(StructField(name, field.dataType, True, field.metadata), ColumnRef(PROBE, number))
+            for number, (name, field) in enumerate(zip(names, fields, strict=True))
+        )
+        parts = len(scan.parts)
+        frame = session.range(0, parts, 1, max(parts, 1))
+        spec = PipelineSpec(len(outputs), (), tuple(out.ref for out in outputs))
+        return cls(frame, spec, outputs, reporter=new_reporter(session), scan=scan)
+
+    def reading(self, frame: DataFrame, owner_columns: int) -> Lineage:
+        """Return the same pipeline over `frame`, which has `owner_columns` more columns in front."""
+        return replace(self, input=frame, spec=replace(self.spec, owner_columns=owner_columns))
+
+    def then(self, shape: JoinShape, source: BuildSource, settings: Settings) -> DataFrame:
+        """Append a join and return the DataFrame of the whole pipeline."""
+        session = self.input.sparkSession
+        spec = self.spec.then(shape.spec, tuple(output.ref for output in shape.outputs))
+        extended = replace(
+            self,
+            spec=spec,
+            outputs=shape.outputs,
+            sources=(*self.sources, source),
+            reporter=new_reporter(session),
+        )
+        return extended.frame(settings)
+
+    def frame(self, settings: Settings) -> DataFrame:
+        """Return the DataFrame of the pipeline, which remembers it."""
+        from pyspark.sql.types import StructType
+
+        assert self.reporter is not None
+        address_space.check_setting(lambda key: self.input.sparkSession.conf.get(key, None))
+        schema = StructType([output.field for output in self.outputs])
+        task = PipelineTask(
+            self.spec.to_json(),
+            self.sources,
+            bridge.arrow_schema(schema),
+            settings,
+            bridge.tasks_per_executor(self.input.sparkSession),
+            self.reporter,
+            None if self.scan is None else self.scan.table.scan(self.scan.columns, settings.morsel_max_rows),
+            None if self.scan is None else self.scan.parts,
+        )
+        frame = bridge.map_in_arrow(self.input, task, schema)
+        setattr(frame, _ATTRIBUTE, self)
+        return frame
+
+
+def new_reporter(session: SparkSession) -> Reporter:
+    """Return the channel for task metrics that this kind of session has."""
+    return SpoolReporter() if bridge.is_connect(session) else AccumulatorReporter(session)
+
+
+def lineage_of(frame: DataFrame) -> Lineage:
+    """Return the pipeline to extend: the one that makes `frame`, or a new one that reads it."""
+    made_by = remembered(frame)
+    if made_by is None or bridge.is_cached(frame):
+        return Lineage.starting_at(frame)
+    return made_by
+
+
+def remembered(frame: object) -> Lineage | None:
+    """Return the pipeline that makes `frame`, or None if `pipelined_join` did not return this very object."""
+    lineage = getattr(frame, "__dict__", {}).get(_ATTRIBUTE)
+    return lineage if isinstance(lineage, Lineage) else None

@@ -1,0 +1,97 @@
+"""Right and full joins: giving out each unmatched build row exactly once.
+
+Every task of a pipeline sees all build rows, and only its own probe rows: no task alone knows that a build row found no
+match anywhere. So the probe rows are shuffled by key, together with one small row (row id, key) per build row. Equal
+keys meet in one task, which thereby owns a build row and sees all probe rows that could match it. Spark may coalesce
+the shuffle's partitions as it likes. The row ids come from the published build side itself, so a build side that
+would not evaluate the same way twice is still exact.
+
+Cost: one shuffle of the probe side, one of the build side's keys, and a byte per build row and task.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sparkext.build.sources import BuildSource
+from sparkext.plans.key_types import KeyType
+from sparkext.spark import bridge
+from sparkext.transforms.join_shape import JoinShape
+from sparkext.worker.pipeline_task import BuildRowsTask
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import Column, DataFrame
+
+_OWNER = "__sparkext_build_row"
+_KEY = "__sparkext_key_{}"
+_ROWS_PER_PART = 1_000_000
+
+_SQL_TYPES = {
+    "bool": "boolean",
+    "int8": "tinyint",
+    "int16": "smallint",
+    "int32": "int",
+    "int64": "bigint",
+    "float32": "float",
+    "float64": "double",
+}
+
+
+def shuffle_with_build_rows(
+    frame: DataFrame, shape: JoinShape, source: BuildSource, build: pa.Table
+) -> tuple[DataFrame, int]:
+    """Return `frame` and the build rows' ids, shuffled together by key; and how many columns were put in front."""
+    from pyspark.sql import functions as F
+
+    # Only positions matter from here on: names of the input may contain anything, also the names used here.
+    width = len(frame.schema.fields)
+    columns = [f"c{number}" for number in range(width)]
+    plain = frame.toDF(*columns)
+    probe = plain.select(
+        F.lit(None).cast("bigint").alias(_OWNER),
+        *(
+            _shuffle_key(F.col(columns[key.probe.column]), key_type).alias(_KEY.format(number))
+            for number, (key, key_type) in enumerate(zip(shape.spec.keys, shape.key_types, strict=True))
+        ),
+        *columns,
+    )
+    owners = _build_keys(frame, shape, source, build).select(
+        _OWNER,
+        *(
+            _shuffle_key(F.col(_KEY.format(number)), key_type).alias(_KEY.format(number))
+            for number, key_type in enumerate(shape.key_types)
+        ),
+        *(
+            F.lit(None).cast(field.dataType).alias(column)
+            for field, column in zip(frame.schema.fields, columns, strict=True)
+        ),
+    )
+    names = [_KEY.format(number) for number in range(len(shape.key_types))]
+    return probe.unionAll(owners).repartition(*names), 1 + len(names)
+
+
+def _build_keys(frame: DataFrame, shape: JoinShape, source: BuildSource, build: pa.Table) -> DataFrame:
+    """Rows (row id, keys) of the build side, read by the executors from where it is published."""
+    from pyspark.sql.types import LongType, StructField, StructType
+
+    parts = max(1, build.num_rows // _ROWS_PER_PART)
+    fields = [StructField(_OWNER, LongType())]
+    for number, column in enumerate(shape.build_key_fields):
+        fields.append(StructField(_KEY.format(number), column.dataType))
+    schema = StructType(fields)
+    task = BuildRowsTask(source, tuple(key.build for key in shape.spec.keys), parts, bridge.arrow_schema(schema))
+    return frame.sparkSession.range(0, parts, 1, parts).mapInArrow(task, schema)
+
+
+def _shuffle_key(column: Column, key_type: KeyType) -> Column:
+    """Bring both sides to values that Spark hashes alike if the join holds them equal."""
+    from pyspark.sql import functions as F
+
+    if key_type.name == "decimal":
+        return column.cast(f"decimal({key_type.precision},{key_type.scale})")
+    if key_type.name in _SQL_TYPES:
+        column = column.cast(_SQL_TYPES[key_type.name])
+    if key_type.name in ("float32", "float64"):
+        return F.when(column == 0.0, F.lit(0.0).cast(_SQL_TYPES[key_type.name])).otherwise(column)
+    return column

@@ -1,0 +1,133 @@
+"""The transforms in a session with the extension: Spark's own methods with the hint, lazy, and planned by Catalyst.
+
+What the extension does not plan falls back to Spark's own join there, with the reason in the plan.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Callable, Mapping
+from decimal import Decimal
+from operator import ge, gt, le, lt
+from typing import TYPE_CHECKING, Any
+
+from sparkext.config import ALGORITHM, BUILD_SIDE_MAX_BYTES
+from sparkext.plans.spec import AsOf
+from sparkext.transforms.build_side import DriverBuildSide
+from sparkext.transforms.join_shape import JoinCondition, JoinShape
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+HINT = "pipelined_join"
+_COMPARE: Mapping[str, Callable[[Any, Any], Any]] = {"<": lt, "<=": le, ">": gt, ">=": ge}
+_MICROSECONDS_PER_DAY = 86_400_000_000
+_MOST_DAYS = 10**8
+_MOST_UNITS = 2**62
+_OPTIONS = {ALGORITHM.name: "algorithm", BUILD_SIDE_MAX_BYTES.name: "maxBytes"}
+
+
+def join_by_names(
+    frame: DataFrame,
+    other: DriverBuildSide,
+    condition: JoinCondition,
+    shape: JoinShape,
+    overrides: Mapping[str, object],
+) -> DataFrame:
+    """Join on columns by name, as `shape` has resolved them."""
+    from pyspark.sql import functions as F
+
+    build = _hinted(other.frame(), overrides)
+    how = shape.spec.how
+    if condition.using:
+        return frame.join(build, [pair.left for pair in condition.pairs], how)
+    left, right = _numbered(frame, "l"), _numbered(build, "r")
+    on = []
+    for key in shape.spec.keys:
+        one, two = F.col(f"l{key.probe.column}"), F.col(f"r{shape.published[key.build]}")
+        on.append(one.eqNullSafe(two) if key.null_safe else one == two)
+    for pair in shape.spec.ranges:
+        compared = _COMPARE[pair.op]
+        on.append(compared(F.col(f"l{pair.probe.column}"), F.col(f"r{shape.published[pair.build]}")))
+    return left.join(right, on, how).toDF(*(output.field.name for output in shape.outputs))
+
+
+def plans_as_of(shape: JoinShape, conf: Callable[[str, str], str | None]) -> bool:
+    """Tell whether the extension plans an as-of join as it is meant here.
+
+    Of floats Spark's meaning differs for infinities, and of integers where differences may wrap around. It counts days
+    of a zone's calendar, of which not all have the same length: a tolerance of a day or more is a time here, as in
+    pandas.
+    """
+    spec = shape.spec.as_of
+    if spec is None or spec.type in ("float32", "float64"):
+        return False
+    if spec.type.startswith("int") and conf("spark.sql.ansi.enabled", "true") != "true":
+        return False
+    longer = spec.tolerance is not None and spec.tolerance >= _MICROSECONDS_PER_DAY - 1
+    return spec.type != "timestamp" or not longer or conf("spark.sql.session.timeZone", "") in ("UTC", "Etc/UTC", "GMT")
+
+
+def join_as_of(
+    frame: DataFrame, other: DriverBuildSide, shape: JoinShape, overrides: Mapping[str, object]
+) -> DataFrame:
+    """Join with the nearest row, as `shape` has resolved it."""
+    from pyspark.sql import functions as F
+
+    as_of = shape.spec.as_of
+    assert as_of is not None, "the shape of an as-of join"
+    left, right = _numbered(frame, "l"), _numbered(_hinted(other.frame(), overrides), "r")
+    on = [F.col(f"l{key.probe.column}") == F.col(f"r{key.build}") for key in shape.spec.keys]
+    joined = left._joinAsOf(
+        right,
+        leftAsOfColumn=F.col(f"l{as_of.probe.column}"),
+        rightAsOfColumn=F.col(f"r{as_of.build}"),
+        on=on or None,
+        how=shape.spec.how,
+        tolerance=_tolerance(as_of),
+        allowExactMatches=as_of.exact,
+        direction=as_of.direction,
+    )
+    wanted = [f"{'lr'[output.ref.source]}{output.ref.column}" for output in shape.outputs]
+    return joined.select(*wanted).toDF(*(output.field.name for output in shape.outputs))
+
+
+def _tolerance(as_of: AsOf) -> Any:
+    """Return the tolerance as a Spark literal; None where it is so large that it excludes nothing."""
+    from pyspark.sql import functions as F
+
+    if as_of.tolerance is None:
+        return None
+    # Spark excludes the very end where it excludes equal values.
+    units = int(as_of.tolerance) + (not as_of.exact)
+    name, _, scale = as_of.type.rstrip(")").replace("(", ",").partition(",")
+    if units > (_MOST_DAYS if name == "date" else _MOST_UNITS):
+        return None
+    if name == "date":
+        return F.expr(f"INTERVAL '{units}' DAY")
+    if name == "decimal":
+        return F.lit(Decimal(units).scaleb(-int(scale.split(",")[1])))
+    return F.lit(datetime.timedelta(microseconds=units) if name.startswith("timestamp") else units)
+
+
+def _numbered(frame: DataFrame, letter: str) -> DataFrame:
+    """Name columns by position: names may repeat, and the two sides may come from one DataFrame."""
+    return frame.toDF(*(f"{letter}{number}" for number in range(len(frame.columns))))
+
+
+def join_by_columns(
+    frame: DataFrame, other: DriverBuildSide, on: Any, how: str, overrides: Mapping[str, object]
+) -> DataFrame:
+    """Join on Column conditions, which Spark resolves."""
+    return frame.join(_hinted(other.frame(), overrides), on, how)
+
+
+def holds_columns(on: Any) -> bool:
+    """Tell whether `on` is a Column or a list of Columns."""
+    items = on if isinstance(on, (list, tuple)) else [on]
+    return bool(items) and all(type(item).__name__ == "Column" for item in items)
+
+
+def _hinted(build: DataFrame, overrides: Mapping[str, object]) -> DataFrame:
+    hinted: DataFrame = build.hint(HINT, *(f"{_OPTIONS[name]}={value}" for name, value in overrides.items()))
+    return hinted

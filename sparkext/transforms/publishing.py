@@ -1,0 +1,109 @@
+"""How a file that the driver writes becomes known to every node, and when the driver's own copy goes."""
+
+from __future__ import annotations
+
+import functools
+import os
+import tempfile
+import uuid
+import warnings
+import weakref
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from sparkext.build.index_store import remove_with_indexes
+from sparkext.build.sources import ArtifactFile, BroadcastBytes, BroadcastFile, BuildSource
+from sparkext.spark.bridge import is_connect, of_either
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def publish_file(session: SparkSession, write: Callable[[IO[bytes]], object]) -> BuildSource:
+    """Make one file known to every node: `write` writes it once, on the driver.
+
+    Classic sessions: through Spark's broadcast, whose local file every worker of a node maps. With
+    `spark.io.encryption.enabled` there is no such file, and each worker holds a copy. Connect: as an artifact.
+    """
+    if is_connect(session):
+        return _publish_artifact(session, write)
+    context = session.sparkContext
+    _sweep()
+    if context._encryption_enabled:
+        return _publish_encrypted(context, write)
+    return _publish_plainly(context, write)
+
+
+def _publish_plainly(context: Any, write: Callable[[IO[bytes]], object]) -> BuildSource:
+    class RawFileBroadcast(of_either("pyspark.core.broadcast", "pyspark.broadcast", "Broadcast")):  # type: ignore[misc]
+        """A broadcast whose file holds what `write` wrote, not a pickle of it: workers map the file."""
+
+        def dump(self, value: Any, f: Any) -> None:
+            try:
+                value(f)
+                f.close()
+            except BaseException:  # Spark would keep what there is until the application ends
+                Path(f.name).unlink(missing_ok=True)
+                with suppress(OSError):
+                    f.close()  # which writes what is left: to nowhere, should the disk be full
+                raise
+
+    broadcast: Any = RawFileBroadcast(context, write, context._pickled_broadcast_vars)
+    _remember(context, broadcast)
+    return BroadcastFile(broadcast)
+
+
+def _publish_encrypted(context: Any, write: Callable[[IO[bytes]], object]) -> BuildSource:
+    _warn_once(
+        "spark.io.encryption.enabled is set: build sides cannot be mapped from disk, so every Python worker holds a"
+        " copy of its own in memory."
+    )
+    sink = pa.BufferOutputStream()
+    write(sink)
+    return BroadcastBytes(uuid.uuid4().hex, context.broadcast(sink.getvalue().to_pybytes()))
+
+
+@functools.cache
+def _warn_once(message: str) -> None:
+    warnings.warn(message, stacklevel=3)
+
+
+def _publish_artifact(session: Any, write: Callable[[IO[bytes]], object]) -> BuildSource:
+    name = f"sparkext-{uuid.uuid4().hex}.build"
+    with tempfile.TemporaryDirectory(prefix="sparkext-") as folder:
+        path = Path(folder) / name
+        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as stream:
+            write(stream)
+        session.addArtifacts(str(path), file=True)
+    return ArtifactFile(name)
+
+
+# Spark's context cleaner drops a broadcast when no plan refers to it any more, but leaves the driver's own copy of the
+# file until the application ends. A weak reference on the JVM's side tells when it is safe to delete it: not to the
+# broadcast but to its content, for which Spark reads the file should it have to make room in memory before the cleaner
+# comes to it.
+_published: dict[str, Any] = {}
+
+
+def _remember(context: Any, broadcast: Any) -> None:
+    weak = context._jvm.java.lang.ref.WeakReference(broadcast._python_broadcast)
+    _published[broadcast._path] = weakref.ref(context), weak
+
+
+def _sweep() -> None:
+    """Delete the driver's files of build sides that no plan refers to any more, and their indexes.
+
+    Spark deletes what a stopped session leaves only when the process ends; this does at the next publication.
+    """
+    for path, (context, weak) in list(_published.items()):
+        owner = context()
+        stopped = owner is None or owner._jsc is None
+        # Not `get`: a reference that reaches Python keeps its object until Python's garbage has been told to the JVM.
+        if stopped or weak.refersTo(None):
+            with suppress(FileNotFoundError):  # its folder is gone, too
+                remove_with_indexes(Path(path))
+            _published.pop(path, None)  # which another thread may have done

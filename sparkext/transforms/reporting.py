@@ -1,0 +1,77 @@
+"""`report`: what happened in the last run of a pipeline."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sparkext.errors import ReportUnavailableError
+from sparkext.report.metrics import TaskMetrics, last_run
+from sparkext.report.model import Report, summarise
+from sparkext.spark import bridge
+from sparkext.transforms.lineage import remembered
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+
+def report(frame: DataFrame) -> Report:
+    """Tell what happened when `frame`, returned by `pipelined_join` or planned by the session extension, last ran.
+
+    Where the plan has several pipelines, this is the topmost. Call it after an action on `frame` or on anything derived
+    from it. Through Spark Connect this runs a small job that reads the metrics from the nodes. In classic sessions
+    tasks that a limit cuts short tell nothing: Spark stops listening to them first.
+
+    Raises
+    ------
+    ReportUnavailableError
+        `frame` was not returned by `pipelined_join` and has no pipelined join in its plan, has not run yet, or fell
+        back to Spark's own joins while it ran.
+    """
+    lineage = remembered(frame)
+    if lineage is not None and lineage.reporter is not None:
+        labels = [join.label for join in lineage.spec.joins]
+        notes = (_SPOOLED,) if bridge.is_connect(frame.sparkSession) else ()
+        return _told(labels, lineage.reporter.collect(frame.sparkSession), notes)
+    if not bridge.is_dataframe(frame):
+        raise ReportUnavailableError(f"{_NOT_OURS}; got {type(frame).__name__}")
+    if bridge.is_connect(frame.sparkSession):
+        raise ReportUnavailableError(f"{_NOT_OURS}. {_BEHIND_CONNECT}")
+    if not bridge.has_extension(frame.sparkSession):
+        raise ReportUnavailableError(_NOT_OURS)
+    runs = bridge.planned_runs(frame)
+    if not runs:
+        raise ReportUnavailableError(
+            "the plan of this DataFrame has no pipelined join; sparkext.declined(df) tells why"
+        )
+    labels, reports, fell_back = runs[0]
+    if fell_back is not None:
+        raise ReportUnavailableError(f"Spark's own joins ran in place of this pipeline: {fell_back}")
+    notes = (_TOPMOST.format(len(runs)),) if len(runs) > 1 else ()
+    return _told(labels, list(last_run(TaskMetrics.from_json(text) for text in reports)), notes)
+
+
+_NOT_OURS = "report needs the DataFrame that transform(pipelined_join(...)) returned; keep it before you derive others"
+
+
+_BEHIND_CONNECT = (
+    "Joins that a Connect server's session extension has planned tell nothing to its clients: look at the operator"
+    " PipelinedJoin in Spark's UI"
+)
+
+
+_SPOOLED = (
+    "Through Spark Connect tasks leave their metrics on their nodes, where a small job collects them: on a cluster,"
+    " those of nodes that the job did not reach are missing."
+)
+
+
+_TOPMOST = "The plan has {} pipelines, and this is the topmost. Spark's UI shows each, at the operator PipelinedJoin."
+
+
+def _told(labels: list[str], tasks: list[TaskMetrics], notes: tuple[str, ...]) -> Report:
+    if not any(task.operators for task in tasks):
+        raise ReportUnavailableError(
+            "this pipeline has not run yet: run an action on the DataFrame, then ask again. A run without any task, or"
+            " one that a limit, show or take cut short in a classic session, leaves no report either"
+        )
+    return summarise(labels, tasks, notes)

@@ -1,0 +1,244 @@
+"""`scan_parquet`: Parquet files as a DataFrame that workers read themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from os import PathLike, fspath
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+from sparkext.errors import InvalidScanError
+from sparkext.parquet.file_stores import Bucket, is_local, remote_of
+from sparkext.parquet.rules import Calendars
+from sparkext.parquet.s3_settings import bucket_of
+from sparkext.plans.key_types import KeyType
+from sparkext.plans.scan import DataFile, plan_splits
+from sparkext.rows.types import spark_key_type
+from sparkext.spark import bridge
+from sparkext.transforms.arguments import read_or_default
+from sparkext.transforms.lineage import Lineage
+from sparkext.transforms.scan_filter import as_column, read_filters
+from sparkext.transforms.scanned_table import ProbeScan, ScannedTable
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql.types import StructField
+
+    Paths = str | PathLike[str] | Sequence[str | PathLike[str]]
+
+_NOT_READ = ("time", "daytime_interval")
+_NOT_COMPARED = ("float32", "float64", "binary")
+_NOT_AS_TEXT = ("float32", "float64", "binary", "timestamp_ntz")
+_DEFAULT = "EXISTS_DEFAULT"
+_LISTING = ("path", "modificationTime", "length", "content")
+_LISTING_NAMES = tuple(name.lower() for name in _LISTING)
+_LOCAL = "file:"
+_S3A = "s3a"
+_CONNECTOR = "org.apache.hadoop.fs.s3a.S3AFileSystem"
+_REBASE_MODES = ("spark.sql.parquet.datetimeRebaseModeInRead", "spark.sql.parquet.int96RebaseModeInRead")
+_REFUSED = (
+    "spark.sql.files.ignoreCorruptFiles",
+    "spark.sql.files.ignoreMissingFiles",
+    "spark.sql.parquet.fieldId.read.enabled",
+    "spark.sql.parquet.int96TimestampConversion",
+)
+"""Settings that may not be true."""
+
+
+def scan_parquet(
+    spark: SparkSession,
+    path: Paths,
+    *,
+    columns: Sequence[str] | None = None,
+    filters: Sequence[Any] | None = None,
+) -> DataFrame:
+    """Return the rows of Parquet files as a DataFrame that workers read themselves, without Spark's reader.
+
+        lines = scan_parquet(spark, "/data/lineitem", columns=["l_orderkey", "l_tax"], filters=[("l_tax", ">", 0)])
+        out = lines.transform(pipelined_join(scan_parquet(spark, "/data/orders"), on=[("l_orderkey", "o_orderkey")]))
+
+    The transforms of this package that follow directly run in the same pipeline, over the files: no row of the probe
+    side goes through the JVM. As the other side of a transform it is read and indexed once per node, by its workers,
+    and found there again by later queries. Other uses are those of any DataFrame. Rows, names and types are those of
+    `spark.read.parquet(path)`; what workers would read in another way than Spark is refused.
+
+    With the session extension this is `spark.read.parquet` with a filter and a selection, which Catalyst plans so.
+
+    Parameters
+    ----------
+    path:
+        A file, a folder or a pattern as Spark takes them, or several: local to every node (`file:`), or in a bucket
+        that Spark reaches through S3A (`s3a:`). Partitions by folders are columns. Files are listed when this is
+        called.
+    columns:
+        Names of the columns to read; all of them if left out. Columns that are not read cost nothing.
+    filters:
+        `(name, operator, value)` tuples that all have to hold, or a list of such lists of which one has to. Operators
+        are `=`, `==`, `!=`, `<`, `<=`, `>`, `>=`, `in` and `not in` with a list, and `is null` and `is not null`
+        without a value. As in SQL, a comparison with null holds nowhere. Row groups that statistics rule out are not
+        read.
+
+    Raises
+    ------
+    InvalidScanError
+        Lists every problem of the call.
+    """
+    problems: list[str] = []
+    paths = _paths(path, problems)
+    if problems:
+        raise InvalidScanError(problems)
+    whole = spark.read.parquet(*paths)
+    fields = whole.schema.fields
+    case_sensitive = spark.conf.get("spark.sql.caseSensitive", "false") == "true"
+    find = _finder(whole.columns, case_sensitive)
+    picked = _picked(columns, whole.columns, find, problems)
+    tests = read_filters(filters, {field.name: _compared_type(field) for field in fields}, find, problems)
+    if problems:
+        raise InvalidScanError(problems)
+    if bridge.has_extension(spark):
+        condition = as_column(tests)
+        kept = whole if condition is None else whole.where(condition)
+        return kept.select(*map(bridge.quoted, picked))
+    settings, misconfigured = read_or_default(lambda key: spark.conf.get(key, None), {})
+    if misconfigured is not None:
+        raise misconfigured
+    tested = [test.name for alternative in tests for test in alternative]
+    read = list(dict.fromkeys(str(find(name)) for name in (*picked, *tested)))
+    by_name = {field.name: field for field in fields}
+    problems += _unreadable(spark, [by_name[name] for name in read])
+    partitions, files = _files(spark, paths, whole, by_name, problems)
+    buckets = _buckets(spark, files, problems)
+    if problems:
+        raise InvalidScanError(problems)
+    table = ScannedTable(
+        tuple(by_name[name] for name in read),
+        tuple(partitions.index(name) if name in partitions else None for name in read),
+        tests,
+        tuple(files),
+        buckets,
+        case_sensitive,
+        Calendars(*(str(spark.conf.get(key)).upper() == "CORRECTED" for key in _REBASE_MODES)),
+    )
+    parts = plan_splits(
+        files,
+        bridge.parallelism(spark),
+        bridge.byte_setting(spark, "spark.sql.files.maxPartitionBytes"),
+        bridge.byte_setting(spark, "spark.sql.files.openCostInBytes"),
+    )
+    scan = ProbeScan(table, tuple(read.index(str(find(name))) for name in picked), tuple(parts))
+    return Lineage.scanning(spark, scan, picked).frame(settings)
+
+
+def _paths(path: Any, problems: list[str]) -> list[str]:
+    listed = [path] if isinstance(path, (str, PathLike)) else path
+    if isinstance(listed, (list, tuple)) and listed and all(isinstance(one, (str, PathLike)) for one in listed):
+        return [fspath(one) for one in listed]
+    problems.append(f"path={path!r}: expected a path, or a list of one or more")
+    return []
+
+
+def _finder(names: Sequence[str], case_sensitive: bool) -> Callable[[str], str | None]:
+    """Return the function that says which column a name means."""
+    known = {name if case_sensitive else name.lower(): name for name in names}
+    return lambda name: known.get(name if case_sensitive else name.lower())
+
+
+def _picked(columns: Any, names: Sequence[str], find: Callable[[str], str | None], problems: list[str]) -> list[str]:
+    """Return the names of the columns to give out, as they were asked for."""
+    if columns is None:
+        return list(names)
+    if not isinstance(columns, (list, tuple)) or not columns:
+        problems.append(f"columns={columns!r}: expected a list of one or more names")
+        return []
+    missing = [name for name in columns if not isinstance(name, str) or find(name) is None]
+    problems.extend(f"columns names {name!r}; the columns are {', '.join(names)}" for name in missing)
+    found = [find(name) for name in columns if isinstance(name, str)]
+    twice = dict.fromkeys(name for name in found if name is not None and found.count(name) > 1)
+    problems.extend(f"columns names {name!r} more than once" for name in twice)
+    return list(columns)
+
+
+def _compared_type(field: StructField) -> KeyType | None:
+    key_type = spark_key_type(field)
+    return None if key_type is None or key_type.name in (*_NOT_READ, *_NOT_COMPARED) else key_type
+
+
+def _unreadable(spark: SparkSession, fields: Sequence[StructField]) -> list[str]:
+    """Say what of the session and of the columns keeps workers from reading them, before any file is opened."""
+    otherwise = "read them with spark.read.parquet"
+    problems = [
+        f"{key} is true, and workers read files only where it is not: unset it, or {otherwise}"
+        for key in _REFUSED
+        if (spark.conf.get(key, None) or "").lower() == "true"
+    ]
+    if spark.conf.get("parquet.crypto.factory.class", ""):
+        problems.append(f"parquet.crypto.factory.class is set, so files may be encrypted: {otherwise}")
+    for field in fields:
+        key_type = spark_key_type(field)
+        if key_type is None or key_type.name in _NOT_READ:
+            problems.append(f"workers do not read columns like {field.name!r}, of type {field.dataType.simpleString()}")
+        elif _DEFAULT in (field.metadata or {}):
+            problems.append(f"column {field.name!r} has a default for files that lack it, which workers do not fill in")
+    return problems
+
+
+def _files(
+    spark: SparkSession,
+    paths: Sequence[str],
+    whole: DataFrame,
+    fields: Mapping[str, StructField],
+    problems: list[str],
+) -> tuple[list[str], list[DataFile]]:
+    """List the files as Spark does; return the names of the partition columns as well.
+
+    Spark's own reader of whole files tells their names and lengths, in all kinds of sessions, without reading them.
+    """
+    hidden = [name for name in fields if name.lower() in _LISTING_NAMES and _is_partition(name, whole)]
+    if hidden:
+        problems.append(f"partition column {hidden[0]!r}: Spark's list of files has a column of this name itself")
+        return [], []
+    listing = spark.read.format("binaryFile").load(list(paths))
+    partitions = [name for name in listing.columns if name not in _LISTING]
+    for name in partitions:
+        key_type = spark_key_type(fields[name])
+        if key_type is None or key_type.name in _NOT_AS_TEXT:
+            problems.append(f"partition column {name!r} of type {fields[name].dataType.simpleString()}")
+    if problems:
+        return partitions, []
+    rows = listing.select("path", "length", *(_as_text(fields[name]) for name in partitions)).collect()
+    # Empty files are none to Spark.
+    files = [DataFile(row[0].removeprefix(_LOCAL), row[1], tuple(row[2:])) for row in rows if row[1]]
+    return partitions, sorted(files, key=lambda file: file.path)
+
+
+def _buckets(spark: SparkSession, files: Sequence[DataFile], problems: list[str]) -> tuple[Bucket, ...]:
+    """Return the buckets that files lie in which are not local."""
+    hadoop = bridge.hadoop_settings(spark)
+    found: list[Bucket] = []
+    for scheme, name in dict.fromkeys(remote_of(file.path) for file in files if not is_local(file.path)):
+        bucket = bucket_of(name, hadoop) if scheme == _S3A or hadoop(f"fs.{scheme}.impl") == _CONNECTOR else scheme
+        if isinstance(bucket, str):
+            problems.append(f"files that workers do not read: {bucket}. Use spark.read.parquet")
+        elif bridge.is_connect(spark) and bucket.endpoint is None and bucket.region is None:
+            problems.append(
+                f"bucket {name}: Connect does not tell how the server reaches it. Set spark.hadoop.fs.s3a.endpoint or"
+                " spark.hadoop.fs.s3a.endpoint.region on the server, or use spark.read.parquet"
+            )
+        else:
+            found.append(bucket)
+    return tuple(found)
+
+
+def _is_partition(name: str, whole: DataFrame) -> bool:
+    """Tell whether files lie in folders that are called by a value of this column."""
+    begin = f"{quote(name)}=".lower()
+    return any(part.lower().startswith(begin) for file in whole.inputFiles() for part in file.split("/")[:-1])
+
+
+def _as_text(field: StructField) -> Column:
+    """Return a partition column as predicates write its values."""
+    from pyspark.sql import functions as F
+
+    column = F.col(bridge.quoted(field.name)).cast(field.dataType)
+    units = {"date": F.unix_date, "timestamp": F.unix_micros}.get(field.dataType.typeName())
+    return (column if units is None else units(column)).cast("string")

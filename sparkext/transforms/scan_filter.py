@@ -1,0 +1,205 @@
+"""Reads the filters of `scan_parquet`, as a predicate for workers or a condition for Spark."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from functools import reduce
+from operator import and_, eq, ge, gt, le, lt, ne, or_
+from typing import TYPE_CHECKING, Any
+
+from sparkext.plans.key_types import KeyType
+from sparkext.plans.predicate import Operand, Predicate
+from sparkext.spark import bridge
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column
+
+_COMPARED = {"=": "=", "==": "=", "<": "<", "<=": "<=", ">": ">", ">=": ">="}
+_COMPARE: Mapping[str, Callable[[Any, Any], Any]] = {
+    "=": eq,
+    "==": eq,
+    "!=": ne,
+    "<": lt,
+    "<=": le,
+    ">": gt,
+    ">=": ge,
+}
+_LISTS = ("in", "not in")
+_NULLS = ("is null", "is not null")
+_OPERATORS = (*_COMPARED, "!=", *_LISTS, *_NULLS)
+_INTEGER_BITS = {"int8": 8, "int16": 16, "int32": 32, "int64": 64}
+_EPOCH = datetime.datetime(1970, 1, 1)
+_DAY_ZERO = datetime.date(1970, 1, 1)
+_MICROSECOND = datetime.timedelta(microseconds=1)
+
+
+@dataclass(frozen=True)
+class Test:
+    """`name op value` for one column. `texts` are the values as predicates write them."""
+
+    name: str
+    op: str
+    type: KeyType
+    values: tuple[Any, ...]
+    texts: tuple[str, ...]
+
+
+Alternatives = tuple[tuple[Test, ...], ...]
+"""Any of these has to hold, and in it all tests."""
+
+
+def read_filters(
+    filters: Any, types: Mapping[str, KeyType | None], find: Callable[[str], str | None], problems: list[str]
+) -> Alternatives:
+    """Understand a list of (name, operator, value), or of such lists; add to `problems` what is none.
+
+    `types`: those of all columns, None where values cannot be compared. `find` gives the column that a name means.
+    """
+    if filters is None:
+        return ()
+    if not isinstance(filters, (list, tuple)):
+        problems.append(f"filters={filters!r}: expected a list of (name, operator, value), or a list of such lists")
+        return ()
+    if not filters:
+        return ()
+    alternatives = filters if all(isinstance(item, list) for item in filters) else [filters]
+    if not all(alternatives):
+        problems.append(
+            "filters holds an empty list, which every row would satisfy: leave filters out to read all rows"
+        )
+    read = [tuple(_read_test(item, types, find, problems) for item in tests) for tests in alternatives]
+    return tuple(tuple(test for test in tests if test is not None) for tests in read)
+
+
+def _read_test(
+    item: Any, types: Mapping[str, KeyType | None], find: Callable[[str], str | None], problems: list[str]
+) -> Test | None:
+    if not isinstance(item, tuple) or len(item) not in (2, 3) or not all(isinstance(part, str) for part in item[:2]):
+        problems.append(f"filters holds {item!r}: expected (name, operator, value)")
+        return None
+    name, op = find(item[0]), " ".join(item[1].lower().split())
+    if op not in _OPERATORS or (op in _NULLS) != (len(item) == 2):
+        problems.append(
+            f"filters holds {item!r}: the operator is one of {', '.join(_OPERATORS[:-2])}, with a value behind it, or"
+            f" {' or '.join(_NULLS)}, without one"
+        )
+        return None
+    if name is None:
+        problems.append(f"filters names {item[0]!r}; the columns are {', '.join(types)}")
+        return None
+    key_type = types[name]
+    if op in _NULLS:
+        return Test(name, op, key_type or KeyType("binary"), (), ())
+    if key_type is None:
+        problems.append(f"filters compares {name!r}, whose type has no order that is the same here as in Spark")
+        return None
+    if op in _LISTS and not (isinstance(item[2], (list, tuple, set, frozenset)) and item[2]):
+        problems.append(f"filters holds {item!r}: {op!r} expects a list of one or more values")
+        return None
+    values = tuple(item[2]) if op in _LISTS else (item[2],)
+    if key_type.name == "bool" and op in ("<", "<=", ">", ">="):
+        problems.append(f"filters holds {item!r}: booleans are equal or not, and have no order")
+        return None
+    texts = [_text(value, key_type) for value in values]
+    wrong = [value for value, text in zip(values, texts, strict=True) if text is None]
+    if wrong:
+        problems.append(
+            f"filters compares {name!r} of type {key_type} with {wrong[0]!r}: expected {_expected(key_type)}"
+        )
+        return None
+    return Test(name, op, key_type, values, tuple(text for text in texts if text is not None))
+
+
+def _text(value: Any, key_type: KeyType) -> str | None:
+    """Return a value as predicates write it, None if the type does not hold it exactly."""
+    name = key_type.name
+    if name in _INTEGER_BITS:
+        most = 1 << (_INTEGER_BITS[name] - 1)
+        fits = isinstance(value, int) and not isinstance(value, bool) and -most <= value < most
+        return str(value) if fits else None
+    if name == "decimal" and isinstance(value, (int, Decimal)) and not isinstance(value, bool):
+        return _decimal_text(Decimal(value), key_type)
+    if name == "bool" and isinstance(value, bool):
+        return str(value).lower()
+    if name == "string" and isinstance(value, str):
+        return value
+    if name == "date" and isinstance(value, datetime.date) and not isinstance(value, datetime.datetime):
+        return str((value - _DAY_ZERO).days)
+    if name == "timestamp" and isinstance(value, datetime.datetime) and value.tzinfo is not None:
+        return str((value - _EPOCH.replace(tzinfo=datetime.timezone.utc)) // _MICROSECOND)
+    if name == "timestamp_ntz" and isinstance(value, datetime.datetime) and value.tzinfo is None:
+        return str((value - _EPOCH) // _MICROSECOND)
+    return None
+
+
+def _decimal_text(value: Decimal, key_type: KeyType) -> str | None:
+    if not value.is_finite():
+        return None
+    digits = value.as_tuple()
+    unscaled = int("".join(map(str, digits.digits)))
+    shift = key_type.scale + int(digits.exponent)
+    unscaled, rest = (unscaled * 10**shift, 0) if shift >= 0 else divmod(unscaled, 10**-shift)
+    if rest or unscaled >= 10**key_type.precision:
+        return None
+    sign = "-" if digits.sign else ""
+    whole, part = divmod(unscaled, 10**key_type.scale)
+    return f"{sign}{whole}.{part:0{key_type.scale}}" if key_type.scale else f"{sign}{whole}"
+
+
+def _expected(key_type: KeyType) -> str:
+    if key_type.name == "decimal":
+        return f"a Decimal or an int with at most {key_type.precision} digits, {key_type.scale} of them after the point"
+    return {
+        "date": "a datetime.date",
+        "timestamp": "a datetime.datetime with a time zone",
+        "timestamp_ntz": "a datetime.datetime without a time zone",
+        "bool": "True or False",
+        "string": "a str",
+    }.get(key_type.name, "an int within its range")
+
+
+def as_predicate(alternatives: Alternatives, place: Mapping[str, int]) -> Predicate | None:
+    """Return the predicate over columns at these places."""
+    read = [_all([_predicate(test, place[test.name]) for test in tests], "and") for tests in alternatives]
+    return _all(read, "or") if read else None
+
+
+def _all(predicates: Sequence[Predicate], op: str) -> Predicate:
+    return predicates[0] if len(predicates) == 1 else Predicate(op, children=tuple(predicates))
+
+
+def _predicate(test: Test, place: int) -> Predicate:
+    column = Operand(0, place)
+    if test.op in _NULLS:
+        positive = Predicate("is_null", operands=(column,))
+    elif test.op in _LISTS:
+        positive = Predicate("in", operands=(column,), type=str(test.type), texts=test.texts)
+    else:
+        literal = Operand(None, text=test.texts[0])
+        positive = Predicate(_COMPARED.get(test.op, "="), operands=(column, literal), type=str(test.type))
+    return Predicate("not", children=(positive,)) if test.op in ("!=", "not in", "is not null") else positive
+
+
+def as_column(alternatives: Alternatives) -> Column | None:
+    """Return the same condition for Spark."""
+    read = [reduce(and_, map(_column, tests)) for tests in alternatives]
+    return reduce(or_, read) if read else None
+
+
+def _column(test: Test) -> Column:
+    from pyspark.sql import functions as F
+
+    column = F.col(bridge.quoted(test.name))
+    if test.op in _NULLS:
+        return column.isNull() if test.op == "is null" else column.isNotNull()
+    # As a Python value, a time without a zone would become one in this process's zone.
+    local = test.type.name == "timestamp_ntz"
+    values = [F.lit(str(value)).cast("timestamp_ntz") if local else F.lit(value) for value in test.values]
+    if test.op in _LISTS:
+        among = column.isin(values)
+        return among if test.op == "in" else ~among
+    compared: Column = _COMPARE[test.op](column, values[0])
+    return compared

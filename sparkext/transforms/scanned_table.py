@@ -1,0 +1,65 @@
+"""A table of Parquet files that workers read themselves, as the driver of a session without the extension knows it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from sparkext.parquet.file_stores import Bucket
+from sparkext.parquet.reader import ParquetScan
+from sparkext.parquet.rules import Calendars
+from sparkext.plans.scan import DataFile, ScanColumn, ScanSpec, Split
+from sparkext.spark import bridge
+from sparkext.transforms.scan_filter import Alternatives, as_predicate
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructField
+
+_WHOLE = 2**63 - 1
+
+
+@dataclass(frozen=True)
+class ScannedTable:
+    """`fields` are all columns that are read: to be given out, or for the filters.
+
+    `partitions`: per field the number of the partition value that it is, or None. Rows are in the order of `files`.
+    """
+
+    fields: tuple[StructField, ...]
+    partitions: tuple[int | None, ...]
+    filters: Alternatives
+    files: tuple[DataFile, ...]
+    buckets: tuple[Bucket, ...]
+    case_sensitive: bool
+    calendars: Calendars
+
+    def scan(self, columns: Sequence[int], max_rows: int) -> ParquetScan:
+        """Return the scan that gives out these columns, one at least."""
+        from pyspark.sql.types import StructType
+
+        tested = {test.name for tests in self.filters for test in tests}
+        behind = [number for number, field in enumerate(self.fields) if field.name in tested and number not in columns]
+        read = [*columns, *behind]
+        spec = ScanSpec(
+            tuple(ScanColumn(self.fields[number].name, self.partitions[number]) for number in read),
+            len(columns),
+            as_predicate(self.filters, {self.fields[number].name: place for place, number in enumerate(read)}),
+            self.case_sensitive,
+        )
+        schema = bridge.arrow_schema(StructType([self.fields[number] for number in read]))
+        return ParquetScan(spec, schema, max_rows, calendars=self.calendars, buckets=self.buckets)
+
+    @property
+    def splits(self) -> tuple[Split, ...]:
+        """All files, each as one split."""
+        return tuple(file.split(0, _WHOLE) for file in self.files)
+
+
+@dataclass(frozen=True)
+class ProbeScan:
+    """What a pipeline reads itself: columns of a table, and which splits each of its tasks reads."""
+
+    table: ScannedTable
+    columns: tuple[int, ...]
+    parts: tuple[tuple[Split, ...], ...]

@@ -1,0 +1,98 @@
+"""`theta_join`: the transform that joins by a predicate written in Python."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from sparkext.config import BUILD_SIDE_MAX_BYTES
+from sparkext.errors import InvalidJoinError
+from sparkext.spark import bridge
+from sparkext.transforms.arguments import check_travel, read_or_default, refuse
+from sparkext.transforms.build_side import build_side
+from sparkext.transforms.lineage import lineage_of
+from sparkext.transforms.theta_shape import shape_theta
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import pyarrow as pa
+    from pyspark.sql import DataFrame
+
+
+def theta_join(
+    other: DataFrame | pd.DataFrame | pa.Table,
+    predicate: Callable[[Any, Any], bool],
+    *,
+    how: str = "inner",
+    max_build_bytes: int | str | None = None,
+) -> Callable[[DataFrame], DataFrame]:
+    """Join each row with the rows of `other` for which a Python function says so; for `DataFrame.transform`.
+
+        def near(point, circle):
+            return (point.x - circle.cx) ** 2 + (point.y - circle.cy) ** 2 < circle.radius ** 2
+
+        out = points.transform(theta_join(circles, near))
+
+    Every pair is tried: numba compiles the function together with the loops around it, which then take a fraction of a
+    nanosecond a pair. Where equalities or comparisons of columns narrow a join down, `pipelined_join` is faster still.
+    Transforms that follow each other directly are one pipeline, with the session extension as without.
+
+    Parameters
+    ----------
+    other:
+        The build side: a Spark DataFrame, a pandas DataFrame or a pyarrow Table. It is run when the transform is
+        applied, and published once per node.
+    predicate:
+        A function of two records, of the left and of the right side, that have the columns as attributes, and returns a
+        bool. It is compiled by numba: numbers, `math`, `numpy` functions of numbers, conditions and loops; it may call
+        functions that `numba.njit` has compiled. Integers and floats come as they are, booleans as bool, dates as days
+        and timestamps as microseconds since 1970 (UTC), intervals as microseconds. Other columns, and those whose names
+        are no Python names, are not there. As with UDFs, what it imports has to be importable in the workers. An
+        integer that overflows has no value to rely on; a division of floats by zero gives infinity or NaN. Rows that
+        have a null in a column that the function names match nothing: it is not called for them.
+    how:
+        `inner`, `left`, `semi` or `anti`.
+    max_build_bytes:
+        Largest Arrow size of the build side; `spark.sparkext.buildSide.maxBytes` if left out.
+
+    Raises
+    ------
+    InvalidJoinError
+        When the transform is applied: lists every problem of the call. A function that does not compile is one: the
+        error has the line, and what numba says of it.
+    BuildSideTooLargeError
+        When the transform is applied: the build side exceeds its limit.
+    """
+    overrides: dict[str, object] = {}
+    if max_build_bytes is not None:
+        overrides[BUILD_SIDE_MAX_BYTES.name] = max_build_bytes
+    return partial(_apply, other=other, predicate=predicate, how=how, overrides=overrides)
+
+
+def _apply(frame: DataFrame, other: Any, predicate: Any, how: Any, overrides: dict[str, object]) -> DataFrame:
+    if not bridge.is_dataframe(frame):
+        raise InvalidJoinError([f"theta_join transforms a Spark DataFrame, got {type(frame).__name__}"])
+    session = frame.sparkSession
+    problems: list[str] = []
+    settings, misconfigured = read_or_default(lambda key: session.conf.get(key, None), overrides)
+    if frame.isStreaming:
+        problems.append("the left side is a streaming DataFrame: a build side does not change while a stream runs")
+    check_travel(frame.schema, "left", problems)
+    build = build_side(session, other, problems)
+    lineage = lineage_of(frame)
+    shape = None
+    if build is not None:
+        check_travel(build.schema, "right", problems)
+        shape = shape_theta(
+            lineage.outputs,
+            build.schema.fields,
+            predicate,
+            how,
+            source=len(lineage.spec.joins) + 1,
+            case_sensitive=session.conf.get("spark.sql.caseSensitive", "false") == "true",
+            problems=problems,
+        )
+    refuse(problems, misconfigured)
+    assert shape is not None and build is not None, "or there is a problem"
+    return lineage.then(shape, build.source(session, shape.published, settings), settings)

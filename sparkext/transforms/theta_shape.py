@@ -1,0 +1,106 @@
+"""The shape of a theta join: which columns its predicate sees, and what comes out."""
+
+from __future__ import annotations
+
+import base64
+import keyword
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from numba.core.errors import NumbaError
+
+from sparkext.plans.formula import NamedColumn, PythonPredicate, number_type
+from sparkext.plans.join_names import join_kind
+from sparkext.plans.spec import ColumnRef, JoinSpec
+from sparkext.rows.types import spark_key_type
+from sparkext.spark import bridge
+from sparkext.transforms.join_shape import JoinShape, OutputField, as_nullable, check_names
+from sparkext.worker.python_predicate import fields_read, is_function, why_not_compiled
+from sparkext.worker.theta_condition import record_fields
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructField
+
+_KINDS = ("inner", "left", "semi", "anti")
+
+
+def shape_theta(
+    left: Sequence[OutputField],
+    right: Sequence[StructField],
+    predicate: Any,
+    how: Any,
+    source: int,
+    case_sensitive: bool,
+    problems: list[str],
+) -> JoinShape | None:
+    """Compile the predicate for these columns; return None if `problems` got longer."""
+    before = len(problems)
+    kind = join_kind(how) if isinstance(how, str) else None
+    if kind not in _KINDS:
+        problems.append(f"how={how!r}: a theta join is one of {', '.join(map(repr, _KINDS))}")
+    sides = [left, [OutputField(field, ColumnRef(source, number)) for number, field in enumerate(right)]]
+    if not is_function(predicate):
+        problems.append(
+            f"predicate is {predicate!r}: expected a function of a left and a right row that returns a bool"
+        )
+        return None
+    there = [_record(side, None) for side in sides]
+    listed = f"left has {_listed(there[0])}; right has {_listed(there[1])}"
+    try:
+        read = [fields_read(predicate, number) for number in range(2)]
+    except ValueError as error:
+        problems.append(f"predicate {_name(predicate)} {error}")
+        return None
+    except NumbaError:
+        read = [{column.name for column in record} for record in there]  # the reason comes up again when it is compiled
+    missing = [
+        f"{side}.{name}"
+        for side, names, record in zip(("left", "right"), read, there, strict=True)
+        for name in sorted(names - {column.name for column in record})
+    ]
+    records = [_record(side, names) for side, names in zip(sides, read, strict=True)]
+    if missing:
+        reads = f"reads {', '.join(missing)}, of which there is no one column of numbers"
+        problems.append(f"predicate {_name(predicate)} {reads}: {listed}")
+    else:
+        trouble = why_not_compiled(predicate, *map(record_fields, records))
+        if trouble is not None:
+            problems.append(f"predicate {_name(predicate)} does not compile: {trouble}\n{listed}")
+    outputs = [*left]
+    if kind in ("inner", "left"):
+        outputs += [as_nullable(output, kind == "left") for output in sides[1]]
+    check_names(outputs, case_sensitive, problems)
+    if len(problems) > before:
+        return None
+    pickled = base64.b64encode(bridge.pickled(predicate)).decode()
+    published = tuple(range(len(right)))
+    if kind in ("semi", "anti"):
+        published = tuple(column.column for column in records[1])
+        records[1] = [replace(column, column=number) for number, column in enumerate(records[1])]
+    theta = PythonPredicate(pickled, tuple(records[0]), tuple(records[1]))
+    spec = JoinSpec(str(kind), (), "auto", f"{kind} by {_name(predicate)}", theta=theta)
+    return JoinShape(spec, published, tuple(outputs), (), ())
+
+
+def _record(outputs: Sequence[OutputField], names: set[str] | None) -> list[NamedColumn]:
+    """Return the columns that are numbers and have Python names, each its own, of those asked for (None: all)."""
+    columns = []
+    times = Counter(output.field.name for output in outputs)
+    for output in outputs:
+        name, ref = output.field.name, output.ref
+        key_type = spark_key_type(output.field)
+        usable = name.isidentifier() and not keyword.iskeyword(name) and not name.startswith("_") and times[name] == 1
+        is_number = key_type is not None and key_type.name != "decimal" and number_type(key_type) is not None
+        if usable and is_number and ref.otherwise is None and (names is None or name in names):
+            columns.append(NamedColumn(name, ref.source, ref.column, str(key_type)))
+    return columns
+
+
+def _listed(columns: Sequence[NamedColumn]) -> str:
+    return ", ".join(f"{name} ({kind})" for name, kind in record_fields(columns)) or "no column of numbers"
+
+
+def _name(predicate: Any) -> str:
+    return str(getattr(predicate, "__name__", predicate))

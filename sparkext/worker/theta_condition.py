@@ -1,0 +1,230 @@
+"""The condition of a theta join at run time: a compiled test, and the columns that it reads."""
+
+from __future__ import annotations
+
+import base64
+import json
+import pickle
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from functools import cached_property, reduce
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from sparkext.build.index_store import BuildSide
+from sparkext.kernels.buffers import Int64Array, UInt8Array, validity
+from sparkext.kernels.jit import AnyArray, frozen
+from sparkext.kernels.keys import cast_key
+from sparkext.kernels.nested_loop import HIT, NestedLoop, PairArithmeticError, PairTest, numbers
+from sparkext.kernels.row_ids import RowIds, row_id_dtype
+from sparkext.plans.formula import Formula, NamedColumn, PythonPredicate, Theta, number_type, render_theta
+from sparkext.plans.formula_range import Interval, may_fail
+from sparkext.plans.key_types import parse_key_type
+from sparkext.plans.spec import PROBE, ColumnRef
+from sparkext.rows.row_set import RowSet
+from sparkext.rows.types import arrow_key_type
+from sparkext.worker.formula_code import Place, code_of
+from sparkext.worker.python_predicate import functions_of_predicate
+
+_KEPT_TESTS = 256
+"""Numba keeps what it has compiled: of the 5.7 MB that a test takes, 0.5 come back when it is dropped (measured)."""
+
+
+class ThetaCondition(Protocol):
+    """A condition, bound to the build side of one join."""
+
+    def loop(self, rows: RowSet) -> NestedLoop:
+        """Return what tries all pairs of these rows and build rows."""
+        ...
+
+    def holds(self, pairs: RowSet, until_hit: Int64Array | None = None) -> npt.NDArray[np.bool_]:
+        """Return bool[pairs.length]: which rows, of which the build side is a source already, fulfil the condition.
+
+        `until_hit`: see `PairTest.each`.
+        """
+        ...
+
+
+def bind_theta(theta: Theta, source: int, build: BuildSide) -> ThetaCondition:
+    """Bind a condition to the build side that is source number `source`."""
+    if isinstance(theta, PythonPredicate):
+        return _PythonCondition(theta, build)
+    return FormulaCondition(theta, source, build)
+
+
+class FormulaCondition:
+    """Nulls travel beside the values of probe columns, and of those build columns that have any."""
+
+    def __init__(self, formula: Formula, source: int, build: BuildSide) -> None:
+        self._formula, self._source = formula, source
+        columns = dict.fromkeys((node.source, node.column, node.key) for node in formula.columns())
+        self._probe = [column for column in columns if column[0] != source]
+        self._build = [column for column in columns if column[0] == source]
+        self._whole = RowSet.of_morsel(build.columns, build.rows)
+        self._nullable = [self._column(number).null_count > 0 for _, number, _ in self._build]
+        self._rows = build.rows
+        self._places = {
+            **_places(self._probe, [True] * len(self._probe), is_probe=True),
+            **_places(self._build, self._nullable, is_probe=False),
+        }
+        kinds: list[str | None] = []
+        for _, _, key in self._probe:
+            kinds += [number_type(parse_key_type(key)), None]
+        code = code_of(formula, self._places, kinds)
+        self._test = _tests.get(code.text, code.functions).bound(code.constants, self._failure)
+
+    def loop(self, rows: RowSet) -> NestedLoop:
+        """Return what tries all pairs of these rows and build rows."""
+        probe = self._gathered(rows, self._probe, [True] * len(self._probe))
+        return NestedLoop(self._test, probe, self._build_arrays, rows.length, self._rows)
+
+    def may_fail(self, rows: RowSet) -> bool:
+        """Whether it may fail on some pair of these rows and build rows, by the smallest and largest values."""
+        probe = {place: _extent(_gathered_values(rows, place)) for place in self._probe}
+        return may_fail(self._formula, {**probe, **self._build_extents})
+
+    @cached_property
+    def _build_extents(self) -> dict[tuple[int, int, str], Interval]:
+        return {place: _extent(_values(self._column(place[1]), place[2])) for place in self._build}
+
+    def _failure(self, probe: Sequence[np.generic], build: Sequence[np.generic]) -> PairArithmeticError:
+        """Name the values, from which the extension finds Spark's own error: by source and column, unless null."""
+        values = {}
+        for (source, column, _), place in self._places.items():
+            side = probe if place.is_probe else build
+            if place.mask is None or side[place.mask]:
+                number = side[place.values]
+                word = number.view(f"i{number.itemsize}") if number.dtype.kind == "f" else number
+                values[f"{source}.{column}"] = int(word)
+        return PairArithmeticError(f"{self._source} fails on {json.dumps(values)}")
+
+    def _column(self, number: int) -> pa.Array:
+        return self._whole.gather(ColumnRef(PROBE, number))
+
+    @cached_property
+    def _build_arrays(self) -> tuple[AnyArray, ...]:
+        """All rows of the build side, which only a loop over them needs."""
+        return _arrays(
+            [_values(self._column(number), key) for _, number, key in self._build], self._nullable, self._rows
+        )
+
+    def holds(self, pairs: RowSet, until_hit: Int64Array | None = None) -> npt.NDArray[np.bool_]:
+        """Return bool[pairs.length]: which of these pairs fulfil the condition. `until_hit`: see `PairTest.each`."""
+        probe = self._gathered(pairs, self._probe, [True] * len(self._probe))
+        build = self._gathered(pairs, self._build, self._nullable)
+        hits: npt.NDArray[np.bool_] = self._test.each(probe, build, pairs.length, until_hit) & HIT != 0
+        return hits
+
+    def _gathered(
+        self, rows: RowSet, columns: Sequence[tuple[int, int, str]], nullable: Sequence[bool]
+    ) -> tuple[AnyArray, ...]:
+        return _arrays([_gathered_values(rows, place) for place in columns], nullable, rows.length)
+
+
+class _PythonCondition:
+    """Rows with a null in any of the columns are left out."""
+
+    def __init__(self, predicate: PythonPredicate, build: BuildSide) -> None:
+        self._predicate = predicate
+        columns = [_values(build.columns[c.column].take(None, missing=False), c.key) for c in predicate.right]
+        self._build_rows, self._build_arrays = _without_nulls(columns, build.rows)
+        self._rows = build.rows
+        self._test = _tests.get(json.dumps(render_theta(predicate)), self._functions)
+
+    def _functions(self) -> Functions:
+        function = pickle.loads(base64.b64decode(self._predicate.pickled))
+        return functions_of_predicate(function, *map(record_fields, (self._predicate.left, self._predicate.right)))
+
+    def loop(self, rows: RowSet) -> NestedLoop:
+        columns = [_values(rows.gather(ColumnRef(c.source, c.column)), c.key) for c in self._predicate.left]
+        probe_rows, probe = _without_nulls(columns, rows.length)
+        return NestedLoop(self._test, probe, self._build_arrays, rows.length, self._rows, probe_rows, self._build_rows)
+
+    def holds(self, pairs: RowSet, until_hit: Int64Array | None = None) -> npt.NDArray[np.bool_]:
+        raise NotImplementedError("a predicate in Python has no keys beside it")
+
+
+def record_fields(columns: Sequence[NamedColumn]) -> list[tuple[str, str]]:
+    """Return name and number type of the columns that a record has."""
+    fields = []
+    for column in columns:
+        kind = number_type(parse_key_type(column.key))
+        assert kind is not None, "columns without numbers are not in any record"
+        fields.append((column.name, kind))
+    return fields
+
+
+_Values = tuple[AnyArray, UInt8Array | None]
+Functions = tuple[Callable[..., object], Callable[..., object]]
+
+
+def _values(column: pa.Array, key: str) -> _Values:
+    array = cast_key(column, arrow_key_type(parse_key_type(key)))
+    return numbers(array), validity(array)
+
+
+def _gathered_values(rows: RowSet, place: tuple[int, int, str]) -> _Values:
+    source, column, key = place
+    return _values(rows.gather(ColumnRef(source, column)), key)
+
+
+def _extent(values: _Values) -> Interval:
+    """Return the smallest and the largest value that is not null; of floats none if one is NaN."""
+    array, mask = values
+    known = array if mask is None else array[mask != 0]
+    if not known.size:
+        return 0, 0
+    low, high = known.min().item(), known.max().item()
+    return None if low != low else (low, high)
+
+
+def _arrays(values: Sequence[_Values], nullable: Sequence[bool], length: int) -> tuple[AnyArray, ...]:
+    """Return values, each followed by its mask where it is `nullable`; one array at least."""
+    arrays: list[AnyArray] = []
+    for (array, mask), has_mask in zip(values, nullable, strict=True):
+        arrays.append(array)
+        if has_mask:
+            arrays.append(frozen(np.ones(length, dtype=np.uint8)) if mask is None else mask)
+    return tuple(arrays) or (frozen(np.zeros(length, dtype=np.uint8)),)
+
+
+def _places(
+    columns: Sequence[tuple[int, int, str]], nullable: Sequence[bool], is_probe: bool
+) -> dict[tuple[int, int, str], Place]:
+    """Return where `_arrays` puts each column."""
+    places, at = {}, 0
+    for column, has_mask in zip(columns, nullable, strict=True):
+        places[column] = Place(is_probe, at, at + 1 if has_mask else None)
+        at += 1 + has_mask
+    return places
+
+
+def _without_nulls(values: Sequence[_Values], length: int) -> tuple[RowIds | None, tuple[AnyArray, ...]]:
+    """Return the rows without a null, or None if these are all, and the values of these rows."""
+    masks = [mask for _, mask in values if mask is not None]
+    arrays = _arrays(values, [False] * len(values), length)
+    if not masks:
+        return None, arrays
+    rows = np.flatnonzero(reduce(np.bitwise_and, masks)).astype(row_id_dtype(length))
+    return frozen(rows), tuple(frozen(array[rows]) for array in arrays)
+
+
+class _Tests:
+    """The tests that this process has compiled, least recently used first."""
+
+    def __init__(self) -> None:
+        self._tests: OrderedDict[str, PairTest] = OrderedDict()
+
+    def get(self, key: str, functions: Callable[[], Functions]) -> PairTest:
+        if key not in self._tests:
+            self._tests[key] = PairTest(*functions())
+        self._tests.move_to_end(key)
+        while len(self._tests) > _KEPT_TESTS:
+            self._tests.popitem(last=False)
+        return self._tests[key]
+
+
+_tests = _Tests()

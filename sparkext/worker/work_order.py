@@ -1,0 +1,109 @@
+"""The workers' end of the session extension: makes the function that a work order from the JVM describes.
+
+The order is JSON (`jvm/common/protocol/WorkOrder.scala` writes it), and the pickle that Spark hands to a worker is
+nothing but a call of `make` or `build` with it: the JVM needs no Python to write one.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import TYPE_CHECKING, Any
+
+from sparkext.build.sources import BuildSource, ScannedFiles, StreamedBroadcast
+from sparkext.config import Settings, read_settings
+from sparkext.parquet.file_stores import Bucket
+from sparkext.parquet.reader import ParquetScan
+from sparkext.parquet.rules import Calendars
+from sparkext.plans.scan import ScanSpec, Split
+from sparkext.report.reporters import FileReporter
+from sparkext.spark import bridge
+from sparkext.worker.pipeline_task import BuildSideTask, PipelineTask, check_version
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
+
+
+def make(order_json: str) -> tuple[PipelineTask, StructType]:
+    """Return the function for `mapInArrow` and its return type.
+
+    The order's fields: `package` (the version of sparkext that the jar belongs to), `spec` (see `plans.spec`),
+    `settings` (configuration strings), `output` (a Spark schema), `scan` (missing where the rows of the probe side come
+    from Spark, else how to read them), `builds` (per join the broadcast's id, the CRC-32 of its file and a Spark
+    schema, or what to read), `run` (a name for the report), `tasks_sharing` (a number, or missing).
+
+    Raises
+    ------
+    EnvironmentProblemError
+        This worker has another version of sparkext.
+    """
+    order = _read(order_json)
+    output = _schema(order["output"])
+    settings = read_settings(order["settings"].get, {})
+    sharing = order.get("tasks_sharing")
+    task = PipelineTask(
+        json.dumps(order["spec"]),
+        tuple(_source(build, settings, sharing) for build in order["builds"]),
+        bridge.arrow_schema(output),
+        settings,
+        sharing,
+        FileReporter(order["run"]),
+        _scan(order["scan"], settings) if "scan" in order else None,
+    )
+    return task, output
+
+
+def build(order_json: str) -> tuple[BuildSideTask, StructType]:
+    """Return the function for `mapInArrow` that builds one index ahead of the join, and its return type.
+
+    The order's fields are as those of `make`, but for `number` (of the join) and `build` (what to read).
+
+    Raises
+    ------
+    EnvironmentProblemError
+        This worker has another version of sparkext.
+    """
+    order = _read(order_json)
+    settings = read_settings(order["settings"].get, {})
+    sharing = order.get("tasks_sharing")
+    source = _source(order["build"], settings, sharing)
+    task = BuildSideTask(json.dumps(order["spec"]), order["number"], source, settings, sharing)
+    return task, _schema(order["output"])
+
+
+def _read(order_json: str) -> dict[str, Any]:
+    order: dict[str, Any] = json.loads(order_json)
+    check_version(order.get("package", "before 0.1.0"))
+    return order
+
+
+def _source(build: dict[str, Any], settings: Settings, tasks_sharing: int | None) -> BuildSource:
+    if "scan" not in build:
+        schema = bridge.arrow_schema(_schema(build["schema"]))
+        return StreamedBroadcast(build["broadcast"], schema, build["crc"])
+    return ScannedFiles(
+        _scan(build["scan"], settings),
+        tuple(Split.from_data(split) for split in build["splits"]),
+        build["max_bytes"],
+        settings.index_cache_max_bytes,
+        tasks_sharing or len(os.sched_getaffinity(0)),
+    )
+
+
+def _scan(scan: dict[str, Any], settings: Settings) -> ParquetScan:
+    schema = bridge.arrow_schema(_schema(scan["schema"]))
+    buckets = tuple(map(Bucket.from_data, scan["buckets"]))
+    return ParquetScan(
+        ScanSpec.from_data(scan["spec"]),
+        schema,
+        settings.morsel_max_rows,
+        calendars=Calendars(**scan["calendars"]),
+        planned=True,
+        buckets=buckets,
+    )
+
+
+def _schema(fields: dict[str, Any]) -> StructType:
+    from pyspark.sql.types import StructType
+
+    return StructType.fromJson(fields)
