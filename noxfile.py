@@ -20,14 +20,14 @@ nox.options.error_on_missing_interpreters = False  # also where CI is set: they 
 TOOLS = ("setuptools>=77", "pytest>=8.3", "pytest-timeout", "hypothesis", "psutil")
 
 LARGE = (
-    "tests/spark/test_equivalence.py",
-    "tests/spark/test_edges.py",
-    "tests/spark/test_local_build_sides.py::test_all_kinds_of_join",
+    "tests/transforms/test_equivalence.py",
+    "tests/transforms/test_edges.py",
+    "tests/transforms/test_local_build_sides.py::test_all_kinds_of_join",
 )
 SMALL = (
-    "tests/spark/test_equivalence.py::test_every_alias_means_what_spark_means",
-    "tests/spark/test_equivalence.py::test_payload_of_every_type",
-    "tests/spark/test_ranges.py::test_every_shape[a point in an interval]",
+    "tests/transforms/test_equivalence.py::test_every_alias_means_what_spark_means",
+    "tests/transforms/test_equivalence.py::test_payload_of_every_type",
+    "tests/transforms/test_ranges.py::test_every_shape[a point in an interval]",
 )
 
 # Spark 3.5 has no variants, and its cache fails for structs without fields.

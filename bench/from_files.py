@@ -10,8 +10,8 @@ import pyarrow as pa
 
 from bench.in_memory import bench_settings, pipeline_spec
 from bench.workloads import Workload
-from sparkext.build.file import contiguous
-from sparkext.build.index_store import BuildSide, index_in_memory
+from sparkext.build_sides.file import contiguous
+from sparkext.build_sides.index_store import BuildSide, index_in_memory
 from sparkext.config import Settings
 from sparkext.memory.probes import MemoryProbe
 from sparkext.parquet.metrics import ScanMetrics

@@ -13,7 +13,7 @@ from dataclasses import replace
 import pyarrow as pa
 
 from bench.workloads import Workload
-from sparkext.build.index_store import BuildSide, index_in_memory
+from sparkext.build_sides.index_store import BuildSide, index_in_memory
 from sparkext.config import Settings, read_settings
 from sparkext.memory.probes import MemoryProbe
 from sparkext.plans.spec import PROBE, ColumnRef, JoinSpec, KeyPair, PipelineSpec

@@ -30,8 +30,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from sparkext.build.index_store import BuildSide, index_in_memory
-from sparkext.build.sources import ScannedFiles
+from sparkext.build_sides.index_store import BuildSide, index_in_memory
+from sparkext.build_sides.sources import ScannedFiles
 from sparkext.config import read_settings
 from sparkext.memory.probes import process_probe
 from sparkext.parquet.reader import ParquetScan

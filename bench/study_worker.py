@@ -31,7 +31,7 @@ BATCH_ROWS = 10_000
 
 def prepare(folder: Path, rows: int, fan_out: int) -> None:
     """Write the build side of a fan-out: `rows` rows, `fan_out` of them with each key."""
-    from sparkext.build.file import write_build_file
+    from sparkext.build_sides.file import write_build_file
 
     ids = np.arange(rows, dtype=np.int64)
     text = pc.utf8_lpad(pa.array(ids % 1000).cast(pa.string()), width=PAYLOAD_BYTES, padding="x")
@@ -41,7 +41,7 @@ def prepare(folder: Path, rows: int, fan_out: int) -> None:
 
 def run(folder: Path, configuration: dict[str, Any]) -> dict[str, Any]:
     """Join; return seconds, rows, the sum of an output column, budgets, cache misses and the process's peak."""
-    from sparkext.build.index_store import open_build_side
+    from sparkext.build_sides.index_store import open_build_side
     from sparkext.config import read_settings
     from sparkext.memory import freed
     from sparkext.memory.probes import process_probe

@@ -16,7 +16,7 @@ ALLOWED = {
     "kernels": ("numpy", "numba", "llvmlite", "pyarrow", "sparkext.kernels"),
     "plans": ("sparkext.plans",),
 }
-ROOMS = ("memory", "storage", "rows", "parquet", "build", "report", "spark", "worker", "transforms", "cli")
+ROOMS = ("memory", "storage", "rows", "parquet", "build_sides", "report", "spark", "worker", "transforms", "cli")
 """Each imports only from those before it."""
 
 

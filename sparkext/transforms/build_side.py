@@ -9,8 +9,8 @@ from typing import IO, TYPE_CHECKING, Any, cast
 
 import pyarrow as pa
 
-from sparkext.build.file import check_build_size, collect_batches, write_build_file
-from sparkext.build.sources import BuildSource, ScannedFiles
+from sparkext.build_sides.file import check_build_size, collect_batches, write_build_file
+from sparkext.build_sides.sources import BuildSource, ScannedFiles
 from sparkext.config import Settings
 from sparkext.report.progress import CountingStream, counted_rows, on_terminal, progress
 from sparkext.spark import bridge

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from sparkext.build.sources import BuildSource
+from sparkext.build_sides.sources import BuildSource
 from sparkext.config import Settings
 from sparkext.memory import address_space
 from sparkext.plans.spec import PROBE, ColumnRef, PipelineSpec

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sparkext.build.sources import BuildSource
+from sparkext.build_sides.sources import BuildSource
 from sparkext.plans.key_types import KeyType
 from sparkext.spark import bridge
 from sparkext.transforms.join_shape import JoinShape

@@ -15,8 +15,8 @@ from typing import IO, TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from sparkext.build.index_store import remove_with_indexes
-from sparkext.build.sources import ArtifactFile, BroadcastBytes, BroadcastFile, BuildSource
+from sparkext.build_sides.index_store import remove_with_indexes
+from sparkext.build_sides.sources import ArtifactFile, BroadcastBytes, BroadcastFile, BuildSource
 from sparkext.spark.bridge import is_connect, of_either
 
 if TYPE_CHECKING:

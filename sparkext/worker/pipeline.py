@@ -20,8 +20,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from sparkext.build.index_builder import IndexRecipe
-from sparkext.build.index_store import BuildSide
+from sparkext.build_sides.index_builder import IndexRecipe
+from sparkext.build_sides.index_store import BuildSide
 from sparkext.config import Settings
 from sparkext.errors import ConditionError, SchemaMismatchError
 from sparkext.kernels.bounds import Bound

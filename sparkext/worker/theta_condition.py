@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from sparkext.build.index_store import BuildSide
+from sparkext.build_sides.index_store import BuildSide
 from sparkext.kernels.buffers import Int64Array, UInt8Array, validity
 from sparkext.kernels.jit import AnyArray, frozen
 from sparkext.kernels.keys import cast_key

@@ -8,8 +8,8 @@ from __future__ import annotations
 import pyarrow as pa
 
 import sparkext.worker.work_order  # noqa: F401  what a work order's first call would import
-from sparkext.build.file import write_build_file
-from sparkext.build.index_store import index_in_memory
+from sparkext.build_sides.file import write_build_file
+from sparkext.build_sides.index_store import index_in_memory
 from sparkext.config import read_settings
 from sparkext.plans.spec import ColumnRef, JoinSpec, KeyPair, PipelineSpec
 from sparkext.storage.container import checked

@@ -10,7 +10,7 @@ import json
 import os
 from typing import TYPE_CHECKING, Any
 
-from sparkext.build.sources import BuildSource, ScannedFiles, StreamedBroadcast
+from sparkext.build_sides.sources import BuildSource, ScannedFiles, StreamedBroadcast
 from sparkext.config import Settings, read_settings
 from sparkext.parquet.file_stores import Bucket
 from sparkext.parquet.reader import ParquetScan

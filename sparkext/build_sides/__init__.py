@@ -1,0 +1,1 @@
+"""Build sides and their indexes: made, published, kept."""

@@ -1,0 +1,216 @@
+"""A build side as a file: every column one contiguous Arrow array, ready to be mapped and gathered from.
+
+Batches of many rows arrive from Spark; joins gather from arbitrary rows, and a column in many chunks would cost a
+search per row. So columns are made contiguous once, as they are written: buffer by buffer, each chunk's part in turn,
+which takes no memory but the chunks. Only nested columns, and others that are rare, are put together in memory first.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import IO, Any
+
+import numpy as np
+import pyarrow as pa
+
+from sparkext.config import BUILD_SIDE_MAX_BYTES
+from sparkext.errors import BuildSideTooLargeError
+from sparkext.kernels.buffers import is_var, raw_var_bytes
+from sparkext.kernels.gather import MAX_VAR_BYTES
+from sparkext.kernels.jit import AnyArray
+from sparkext.rows.types import conform
+from sparkext.storage.container import ContainerWriter, read_footer
+
+WAYS_OUT = (
+    "Select fewer columns or filter it, join the other way round, give workers more memory, or use Spark's own join."
+)
+"""What to do about a build side that the memory of workers is too small for."""
+
+
+def collect_batches(
+    batches: Iterable[pa.RecordBatch], schema: pa.Schema, max_bytes: int, order: Sequence[int] = ()
+) -> pa.Table:
+    """Gather a build side's batches into a table of these types, and stop as soon as they exceed `max_bytes`.
+
+    `order`: numbers of the batches in the order of the table, read when the last has come; none if they come so.
+
+    Raises:
+        BuildSideTooLargeError: see `check_build_size`.
+    """
+    kept: list[pa.RecordBatch] = []
+    size = rows = 0
+    for batch in batches:
+        size += batch.nbytes
+        rows += batch.num_rows
+        check_build_size(rows, size, max_bytes)
+        kept.append(batch)
+    return _table([kept[number] for number in order] if order else kept, schema)
+
+
+def streamed_table(buffer: pa.Buffer, schema: pa.Schema) -> pa.Table:
+    """Read Arrow streams that lie one after the other as a table of these types, without copying."""
+    source = pa.BufferReader(buffer)
+    kept: list[pa.RecordBatch] = []
+    while source.tell() < buffer.size:
+        with pa.ipc.open_stream(source) as stream:
+            kept.extend(stream)
+    return _table(kept, schema)
+
+
+def _table(kept: list[pa.RecordBatch], schema: pa.Schema) -> pa.Table:
+    columns = [
+        pa.chunked_array([conform(batch.column(number), field.type) for batch in kept], None if kept else field.type)
+        for number, field in enumerate(schema)
+    ]
+    return pa.Table.from_arrays(columns, names=schema.names)
+
+
+def check_build_size(rows: int, size: int, max_bytes: int) -> None:
+    """Hold what was read of a build side against its limit.
+
+    Raises:
+        BuildSideTooLargeError: names what was read, the limit, and the ways out.
+    """
+    if size > max_bytes:
+        raise BuildSideTooLargeError(
+            f"the build side does not fit: its first {rows:,} rows take {size:,} bytes, the limit is {max_bytes:,}."
+            " Select fewer columns or filter it, join the other way round, raise"
+            f" {BUILD_SIDE_MAX_BYTES.name} (or max_build_bytes=), or use Spark's own join."
+        )
+
+
+def write_build_file(table: pa.Table, stream: IO[bytes]) -> int:
+    """Write all columns of `table`; return the size in bytes."""
+    writer = ContainerWriter(stream)
+    columns: list[dict[str, Any]] = []
+    for field, column in zip(table.schema, table.columns, strict=True):
+        columns.append({"name": field.name, **write_column(writer, column, field.name)})
+    return writer.finish({"rows": table.num_rows, "columns": columns})
+
+
+def read_build_file(buffer: pa.Buffer, origin: str) -> tuple[int, list[pa.Array]]:
+    """Return the number of rows and the columns, without copying.
+
+    Raises:
+        BuildFileError: the file is truncated, damaged or of another version.
+    """
+    footer = read_footer(buffer, origin)
+    return footer["rows"], [read_column(buffer, place) for place in footer["columns"]]
+
+
+def write_column(writer: ContainerWriter, column: pa.Array | pa.ChunkedArray, name: str = "") -> dict[str, Any]:
+    """Write one column, contiguous; return its place, for the footer.
+
+    Raises:
+        BuildSideTooLargeError: see `contiguous`.
+    """
+    arrow_type = column.type
+    if _byte_width(arrow_type) is None and not is_var(arrow_type):
+        offset, length = writer.block(partial(_write_stream, contiguous(column, name)))
+        return {"offset": offset, "length": length}
+    chunks = [column] if isinstance(column, pa.Array) else column.chunks
+    if isinstance(column, pa.ChunkedArray) and len(chunks) > 1 and needs_wide_offsets(column):
+        arrow_type = _wide_type(arrow_type)
+    nulls = sum(chunk.null_count for chunk in chunks)
+    buffers = [_validity_pieces(chunks) if nulls else None, *_data_pieces(chunks, arrow_type)]
+    return {
+        "type": base64.b64encode(pa.schema([("column", arrow_type)]).serialize()).decode(),
+        "rows": sum(len(chunk) for chunk in chunks),
+        "nulls": nulls,
+        "buffers": [None if pieces is None else writer.block(partial(_write_pieces, pieces)) for pieces in buffers],
+    }
+
+
+def read_column(buffer: pa.Buffer, place: Mapping[str, Any]) -> pa.Array:
+    """Return the column at this place, without copying."""
+    if "buffers" not in place:
+        return pa.ipc.open_stream(buffer.slice(place["offset"], place["length"])).read_next_batch().column(0)
+    arrow_type = pa.ipc.read_schema(pa.py_buffer(base64.b64decode(place["type"]))).field(0).type
+    buffers = [None if part is None else buffer.slice(*part) for part in place["buffers"]]
+    return pa.Array.from_buffers(arrow_type, place["rows"], buffers, place["nulls"])
+
+
+def _byte_width(arrow_type: pa.DataType) -> int | None:
+    """Return how many whole bytes each value of a type takes in its only buffer, or None."""
+    plain = pa.types.is_primitive(arrow_type) or pa.types.is_decimal(arrow_type)
+    if not plain and not pa.types.is_fixed_size_binary(arrow_type):
+        return None
+    return arrow_type.bit_width // 8 or None
+
+
+def _validity_pieces(chunks: Sequence[pa.Array]) -> Iterable[Any]:
+    return [pa.chunked_array([chunk.is_valid() for chunk in chunks]).combine_chunks().buffers()[1]]
+
+
+def _data_pieces(chunks: Sequence[pa.Array], arrow_type: pa.DataType) -> list[Iterable[Any]]:
+    """Return what each buffer but that of the nulls consists of."""
+    width = _byte_width(arrow_type)
+    if width is not None:
+        return [(chunk.buffers()[1].slice(chunk.offset * width, len(chunk) * width) for chunk in chunks if len(chunk))]
+    wide = pa.types.is_large_string(arrow_type) or pa.types.is_large_binary(arrow_type)
+    offsets = _offset_pieces(chunks, np.dtype(np.int64 if wide else np.int32))
+    return [offsets, (data[ends[0] : ends[-1]] for ends, data in map(raw_var_bytes, chunks))]
+
+
+def _offset_pieces(chunks: Sequence[pa.Array], dtype: np.dtype[Any]) -> Iterator[AnyArray]:
+    end = 0
+    yield np.zeros(1, dtype=dtype)
+    for chunk in chunks:
+        ends, _ = raw_var_bytes(chunk)
+        moved = end - int(ends[0])
+        yield ends[1:] if moved == 0 and ends.dtype == dtype else ends[1:].astype(dtype) + dtype.type(moved)
+        end += int(ends[-1]) - int(ends[0])
+
+
+def _write_pieces(pieces: Iterable[Any], sink: IO[bytes]) -> None:
+    for piece in pieces:
+        sink.write(pa.py_buffer(piece))
+
+
+def contiguous(column: pa.Array | pa.ChunkedArray, name: str = "") -> pa.Array:
+    """Return a column as one array, strings with 64-bit offsets where 32 bits do not reach.
+
+    Raises:
+        BuildSideTooLargeError: it has more nested elements than one array can hold.
+    """
+    if isinstance(column, pa.Array):
+        return column
+    if column.num_chunks == 1:
+        return column.chunk(0)
+    column_type = column.type
+    combined = (column.cast(_wide_type(column_type)) if needs_wide_offsets(column) else column).combine_chunks()
+    if isinstance(combined, pa.ChunkedArray):
+        if combined.num_chunks > 1:
+            raise BuildSideTooLargeError(
+                f"{f'column {name!r}' if name else 'a column'} of type {column_type} holds more than 2^31 nested"
+                " elements, which one Arrow array cannot. Select fewer columns or filter the build side."
+            )
+        return combined.chunk(0) if combined.num_chunks else pa.array([], column_type)
+    return combined
+
+
+def needs_wide_offsets(column: pa.Array | pa.ChunkedArray) -> bool:
+    """Tell whether one array of all rows holds, or would hold, more bytes than 32-bit offsets reach."""
+    if isinstance(column, pa.Array):
+        return bool(pa.types.is_large_string(column.type) or pa.types.is_large_binary(column.type))
+    wide = _wide_type(column.type)
+    return wide is not None and sum(_var_bytes(chunk) for chunk in column.chunks) > MAX_VAR_BYTES
+
+
+def _wide_type(arrow_type: pa.DataType) -> pa.DataType | None:
+    if pa.types.is_string(arrow_type):
+        return pa.large_string()
+    return pa.large_binary() if pa.types.is_binary(arrow_type) else None
+
+
+def _var_bytes(chunk: pa.Array) -> int:
+    data = chunk.buffers()[2]
+    return 0 if data is None else int(data.size)
+
+
+def _write_stream(array: pa.Array, sink: IO[bytes]) -> None:
+    batch = pa.record_batch([array], names=["column"])
+    with pa.ipc.new_stream(sink, batch.schema) as writer:
+        writer.write_batch(batch)

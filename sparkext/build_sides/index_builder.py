@@ -1,0 +1,242 @@
+"""Chooses and builds the index of a build side, and brings its columns into the order that joins gather them in."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+
+import numpy as np
+import pyarrow as pa
+
+from sparkext import __version__
+from sparkext.build_sides.file import WAYS_OUT, contiguous, needs_wide_offsets
+from sparkext.build_sides.index_file import AnyIndex, IndexInfo
+from sparkext.errors import BuildSideTooLargeError
+from sparkext.kernels.all_rows_index import AllRowsIndex
+from sparkext.kernels.bounds import is_ranked
+from sparkext.kernels.dense_index import build_dense_index, key_range
+from sparkext.kernels.gather import Column
+from sparkext.kernels.hash_index import build_hash_index
+from sparkext.kernels.index import JoinIndex, index_bytes
+from sparkext.kernels.jit import frozen
+from sparkext.kernels.keys import EncodedKeys, cast_key, encode_keys, key_bounds, key_ranges, uses_words
+from sparkext.kernels.ordered_index import build_ordered_index
+from sparkext.kernels.range_index import RangeIndex, build_range_index
+from sparkext.kernels.row_ids import RowIds, count_runs
+from sparkext.kernels.threads import ahead
+from sparkext.memory.freed import headroom_for
+from sparkext.plans.algorithm import (
+    CLUSTERED_SHARE,
+    HASH_BUILD_BYTES_PER_ROW,
+    RANK_BYTES_PER_ROW,
+    RANK_COPIES,
+    SORT_BYTES_PER_ROW,
+    BuildKeys,
+    choose_index,
+    fits,
+    worth_clustering,
+)
+from sparkext.storage.container import FORMAT_VERSION
+
+
+@dataclass(frozen=True)
+class IndexRecipe:
+    """Everything that determines an index of a given build file.
+
+    `key_columns` are positions in the build file, `key_types` the Arrow types in which keys are compared.
+    `may_cluster`: the join gathers payload and does not ask which build rows it comes from.
+    `bounds`: position and type of the columns that a range or as-of join compares, the one to order by first;
+    `inverted`: the second of them is bounded from above only. `probe_ordered`: see `plans.algorithm.choose_index`.
+    `gathered`: the columns that are fetched by row, and so are kept with an index that holds columns.
+    """
+
+    key_columns: tuple[int, ...]
+    key_types: tuple[pa.DataType, ...]
+    null_safe: tuple[bool, ...]
+    algorithm: str
+    hash_mask: int
+    may_cluster: bool = False
+    bounds: tuple[tuple[int, pa.DataType], ...] = ()
+    inverted: bool = False
+    probe_ordered: bool = False
+    gathered: tuple[int, ...] = ()
+
+    @property
+    def indexed(self) -> list[int]:
+        """The columns that the index is made from, which have to be contiguous."""
+        return sorted({*self.key_columns, *(number for number, _ in self.bounds)})
+
+    @property
+    def digest(self) -> str:
+        """Name of the index among those of its build file. It changes with the package: no other version's is read."""
+        parts = [
+            __version__,
+            FORMAT_VERSION,
+            self.key_columns,
+            [str(key_type) for key_type in self.key_types],
+            self.null_safe,
+            self.algorithm,
+            self.hash_mask,
+            self.may_cluster,
+            [(column, str(bound_type)) for column, bound_type in self.bounds],
+            self.inverted,
+            self.probe_ordered,
+            self.gathered,
+        ]
+        return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]
+
+
+@dataclass(frozen=True)
+class BuiltIndex:
+    """An index, what is said of it, and the columns that are kept with it by number, one at a time as asked for.
+
+    `columns` is None where they lie in a build file already, in the order that the index speaks of. They need not be
+    contiguous: they become so when they are written.
+    """
+
+    index: AnyIndex
+    info: IndexInfo
+    columns: Iterator[tuple[int, pa.Array | pa.ChunkedArray]] | None = None
+
+
+def index_columns(
+    rows: int, columns: list[pa.Array | pa.ChunkedArray], recipe: IndexRecipe, threads: int, keep: bool
+) -> BuiltIndex:
+    """Index a build side, with so many threads. `keep`: its columns do not lie in a build file.
+
+    Columns in the list that the index is made from become contiguous there, so that their pieces can be let go.
+    """
+    indexed = recipe.indexed
+    for number, array in zip(indexed, ahead(lambda number: contiguous(columns[number]), indexed, threads), strict=True):
+        columns[number] = array
+    index, info = build_index(rows, columns, recipe, threads)
+    if not info.clustered and not keep:
+        return BuiltIndex(index, info)
+    if not info.clustered:
+        return BuiltIndex(index, info, ((number, columns[number]) for number in recipe.gathered))
+    in_order = partial(_clustered, index.rows)
+    arrays = ahead(lambda number: in_order(columns[number]), recipe.gathered, threads)
+    index = _without_rows(index)
+    return BuiltIndex(index, replace(info, bytes=index_bytes(index)), zip(recipe.gathered, arrays, strict=True))
+
+
+def _clustered(rows: RowIds | None, column: pa.Array | pa.ChunkedArray) -> pa.Array:
+    """Return the rows of an index, key by key: entry i of the index is row i."""
+    return Column.of(contiguous(column)).take(rows, missing=False)
+
+
+def _without_rows(index: AnyIndex) -> AnyIndex:
+    """Return the same index with no row ids: where the columns are clustered, its entries are the rows.
+
+    They are empty and not left out, which would mean that every key has one row.
+    """
+    if index.rows is None:
+        return index
+    none = frozen(np.empty(0, dtype=index.rows.dtype))
+    if isinstance(index, RangeIndex):
+        groups = index.groups if index.groups.rows is None else replace(index.groups, rows=none)  # type: ignore[type-var]
+        return replace(index, rows=none, groups=groups)
+    kept: AnyIndex = replace(index, rows=none)  # type: ignore[type-var]
+    return kept
+
+
+def build_index(
+    rows: int, columns: Sequence[pa.Array | pa.ChunkedArray], recipe: IndexRecipe, threads: int = 1
+) -> tuple[AnyIndex, IndexInfo]:
+    """Choose and build the index of a build side in this process. The columns that it reads are contiguous."""
+    started = time.perf_counter()
+    size = sum(column.nbytes for column in columns)
+    if not recipe.key_columns and not recipe.bounds:
+        every_row, info = _described(AllRowsIndex(rows), "the join has no key", rows, started)
+        return every_row, replace(info, build_bytes=size)
+    key_columns = [
+        cast_key(columns[column], key_type)
+        for column, key_type in zip(recipe.key_columns, recipe.key_types, strict=True)
+    ]
+    ranges = key_ranges(key_columns, recipe.null_safe) if key_columns else None
+    if ranges is None and not uses_words([column.type for column in key_columns], recipe.null_safe):
+        _require(sum(column.nbytes for column in key_columns) + 16 * rows, rows, "putting its keys together")
+    if recipe.bounds:
+        ranked = [columns[column].nbytes for column, bound_type in recipe.bounds if is_ranked(bound_type)]
+        ranking = RANK_BYTES_PER_ROW * rows * len(ranked) + RANK_COPIES * sum(ranked)
+        _require(SORT_BYTES_PER_ROW * rows + ranking, rows, "ordering its rows")
+        compared = [cast_key(columns[column], bound_type) for column, bound_type in recipe.bounds]
+        index: AnyIndex = build_range_index(
+            compared,
+            # Passed on and not kept here: they are let go as soon as there are groups.
+            encode_keys(key_columns, recipe.null_safe, ranges) if key_columns else EncodedKeys(rows, None, None, None),
+            lambda kept: _equality_index(kept, recipe, threads)[0],
+            recipe.inverted,
+            threads=threads,
+        )
+        reason = f"{len(compared)} compared column{'s' * (len(compared) > 1)}"
+        if key_columns:
+            reason += f" in {index.distinct:,} groups of equal keys"
+    else:
+        index, reason = _equality_index(encode_keys(key_columns, recipe.null_safe, ranges), recipe, threads)
+    clustered = recipe.may_cluster and _worth_clustering(index, columns)
+    if clustered:
+        reason = f"{reason}; many rows a key: payload copied in the order of keys"
+    index, info = _described(index, reason, rows, started)
+    bounds = key_bounds(key_columns, recipe.null_safe)
+    return index, replace(info, key_ranges=ranges, key_bounds=bounds, build_bytes=size, clustered=clustered)
+
+
+def _equality_index(keys: EncodedKeys, recipe: IndexRecipe, threads: int) -> tuple[JoinIndex, str]:
+    """Choose and build an index of these keys; return it and the reason for the choice."""
+    facts = _facts(keys)
+    free = headroom_for(HASH_BUILD_BYTES_PER_ROW * keys.length)
+    choice = choose_index(recipe.algorithm, facts, free, recipe.probe_ordered)
+    _require(choice.bytes, keys.length, f"building the index ({choice.kind})")
+    if choice.kind == "ordered":
+        return build_ordered_index(keys, threads=threads), choice.reason
+    if choice.kind == "dense":
+        assert facts.smallest is not None and facts.largest is not None, "dense keys have bounds"
+        return build_dense_index(keys, facts.smallest, facts.largest), choice.reason
+    return build_hash_index(keys, recipe.hash_mask), choice.reason
+
+
+def _worth_clustering(index: AnyIndex, columns: Sequence[pa.Array | pa.ChunkedArray]) -> bool:
+    rows = index.rows
+    if rows is None or any(needs_wide_offsets(column) for column in columns):
+        return False
+    distinct = index.distinct
+    if count_runs(rows) <= distinct:
+        return False  # the rows of each key lie side by side as it is, or are one
+    size = sum(column.nbytes for column in columns)
+    return worth_clustering(rows.size, distinct, size, headroom_for(int(size / CLUSTERED_SHARE)))
+
+
+def _require(needed: int, rows: int, purpose: str) -> None:
+    """Make sure that there is memory for what comes next: the system ends a process that takes more than there is.
+
+    Raises:
+        BuildSideTooLargeError: there is not.
+    """
+    free = headroom_for(needed)
+    if not fits(needed, free):
+        raise BuildSideTooLargeError(
+            f"the build side does not fit the memory: it has {rows:,} rows, {purpose} takes up to {needed:,} bytes,"
+            f" {free:,} are free. {WAYS_OUT}"
+        )
+
+
+def _facts(keys: EncodedKeys) -> BuildKeys:
+    valid = keys.length if keys.valid is None else int(keys.valid.sum())
+    if keys.words is None:
+        assert keys.rows is not None
+        offsets = keys.rows.offsets
+        return BuildKeys(keys.length, valid, word=False, key_bytes=int(offsets[-1] - offsets[0]))
+    bounds = key_range(keys)
+    if bounds is None:
+        return BuildKeys(keys.length, valid, word=True)
+    return BuildKeys(keys.length, valid, word=True, smallest=bounds[0], largest=bounds[1])
+
+
+def _described(index: AnyIndex, reason: str, rows: int, started: float) -> tuple[AnyIndex, IndexInfo]:
+    seconds = time.perf_counter() - started
+    return index, IndexInfo(index.kind, reason, index_bytes(index), rows, seconds)

@@ -1,0 +1,70 @@
+"""Build sides that workers have read from files, with their indexes: kept on local disk for later queries.
+
+    <local folder of the executor>/sparkext/<digest of the rows>.<digest of the recipe>.index
+
+The first digest covers what was read (columns, types, filter) and the identity of every file, so that a changed, added
+or removed file is another entry. Entries that no query has used for the longest time go first; what a process has
+mapped stays readable. Spark deletes the folder when the executor ends.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Collection
+from pathlib import Path
+
+from sparkext.build_sides.index_store import INDEX_SUFFIX
+from sparkext.storage.container import TEMPORARY_SUFFIX
+from sparkext.storage.local_folder import local_folder
+from sparkext.storage.publication import (
+    LOCK_SUFFIX,
+    lock_of,
+    locked,
+    locked_if_free,
+    remove_half_written,
+)
+
+_LOCK = "eviction"
+
+
+def touch(entry: Path) -> None:
+    """Remember that an entry is in use: by the time of its lock, as its own times are part of its identity."""
+    with contextlib.suppress(OSError):
+        os.utime(lock_of(entry), follow_symlinks=False)
+
+
+def _last_used(entry: Path) -> int:
+    with contextlib.suppress(OSError):
+        return lock_of(entry).lstat().st_mtime_ns
+    return entry.stat().st_mtime_ns
+
+
+def evict(kept: Collection[Path], max_bytes: int) -> None:
+    """Remove entries, least recently used first, until all take at most `max_bytes`; those `kept` stay."""
+    folder = local_folder()
+    with locked(folder / _LOCK):
+        found = []
+        for entry in folder.glob(f"*{INDEX_SUFFIX}"):
+            with contextlib.suppress(FileNotFoundError):
+                found.append((_last_used(entry), entry, entry.stat().st_size))
+        total = sum(size for _, _, size in found)
+        for _, entry, size in sorted(found):
+            if total <= max_bytes:
+                break
+            if entry not in kept:
+                entry.unlink(missing_ok=True)
+                total -= size
+        _remove_leftovers(folder)
+
+
+def _remove_leftovers(folder: Path) -> None:
+    """Delete what killed writers have left, and the locks of entries that are gone. What is under way stays."""
+    for lock in folder.glob(f"*{INDEX_SUFFIX}{LOCK_SUFFIX}"):
+        entry = lock.with_name(lock.name.removesuffix(LOCK_SUFFIX))
+        if not entry.exists() or any(folder.glob(f"{entry.name}.*{TEMPORARY_SUFFIX}")):
+            with locked_if_free(lock) as is_free:
+                if is_free:
+                    remove_half_written(entry)
+                    if not entry.exists():
+                        lock.unlink(missing_ok=True)

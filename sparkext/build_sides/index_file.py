@@ -1,0 +1,91 @@
+"""A join index as a file: its flat arrays, and maybe the build side's columns, mapped back by every worker."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import IO, Any
+
+import numpy as np
+import pyarrow as pa
+
+from sparkext.build_sides.file import read_column, write_column
+from sparkext.errors import BuildFileError
+from sparkext.kernels.all_rows_index import AllRowsIndex
+from sparkext.kernels.dense_index import DenseIndex
+from sparkext.kernels.hash_index import HashIndex
+from sparkext.kernels.index import JoinIndex
+from sparkext.kernels.jit import AnyArray
+from sparkext.kernels.keys import KeyBounds, KeyRanges
+from sparkext.kernels.ordered_index import OrderedIndex
+from sparkext.kernels.range_index import RangeIndex
+from sparkext.storage.container import ContainerWriter, read_footer
+
+AnyIndex = JoinIndex | RangeIndex
+
+_KINDS: Mapping[str, type[AnyIndex]] = {
+    index.kind: index for index in (AllRowsIndex, DenseIndex, HashIndex, OrderedIndex, RangeIndex)
+}
+
+
+@dataclass(frozen=True)
+class IndexInfo:
+    """What the report says of an index: its kind and why, its size, and the seconds that its builder took.
+
+    And what its users have to know. `key_ranges`: how keys are packed (see `keys.encode_keys`).
+    `key_bounds`: the smallest and the largest value of each key column, see `keys.key_bounds`.
+    `clustered`: the columns beside the index are copies in the order of keys (`index.rows`).
+    """
+
+    kind: str
+    reason: str
+    bytes: int
+    build_rows: int
+    seconds: float
+    build_bytes: int = 0
+    key_ranges: KeyRanges | None = None
+    key_bounds: KeyBounds = ()
+    clustered: bool = False
+
+
+def write_index_file(
+    index: AnyIndex,
+    info: IndexInfo,
+    stream: IO[bytes],
+    columns: Iterable[tuple[int, pa.Array | pa.ChunkedArray]] | None = None,
+) -> None:
+    """Write all arrays of the index, and columns of the build side by number, unless they lie elsewhere."""
+    writer = ContainerWriter(stream)
+    kept = None
+    if columns is not None:
+        kept = [{"number": number, **write_column(writer, column)} for number, column in columns]
+    arrays: list[dict[str, Any]] = []
+    for name, array in index.arrays.items():
+        offset, _ = writer.block(partial(_write_array, array))
+        arrays.append({"name": name, "dtype": array.dtype.str, "count": array.size, "offset": offset})
+    writer.finish({"arrays": arrays, "attributes": index.attributes, "info": vars(info), "columns": kept})
+
+
+def read_index_file(buffer: pa.Buffer, origin: str) -> tuple[AnyIndex, IndexInfo, dict[int, pa.Array] | None]:
+    """Return the index around the mapped arrays, and the columns by number if it holds them, without copying.
+
+    Raises:
+        BuildFileError: the file is truncated, damaged or of another version.
+    """
+    footer = read_footer(buffer, origin)
+    arrays = {
+        entry["name"]: np.frombuffer(buffer, entry["dtype"], entry["count"], entry["offset"])
+        for entry in footer["arrays"]
+    }
+    info = IndexInfo(**footer["info"])
+    if info.kind not in _KINDS:
+        raise BuildFileError(f"{origin}: unknown index kind {info.kind!r}")
+    kept = footer["columns"]
+    columns = None if kept is None else {place["number"]: read_column(buffer, place) for place in kept}
+    return _KINDS[info.kind].from_arrays(arrays, footer["attributes"]), info, columns
+
+
+def _write_array(array: AnyArray, sink: IO[bytes]) -> None:
+    if array.size:
+        sink.write(pa.py_buffer(array))

@@ -1,0 +1,191 @@
+"""One index per build side and node: built by the first worker that needs it, mapped by all.
+
+The index of a build file lies beside it, so it lives and dies with it; one that is kept for later queries holds the
+columns as well. So does that of a build side with many rows a key: a copy of its columns in the order of keys.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import TypeVar
+
+import pyarrow as pa
+
+from sparkext.build_sides.file import contiguous, read_build_file
+from sparkext.build_sides.index_builder import BuiltIndex, IndexRecipe, index_columns
+from sparkext.build_sides.index_file import AnyIndex, IndexInfo, read_index_file, write_index_file
+from sparkext.kernels.gather import Column
+from sparkext.kernels.keys import EncodedKeys
+from sparkext.kernels.matches import Matches
+from sparkext.kernels.nearest import NearestKeys, nearest
+from sparkext.kernels.range_index import Candidates, RangeIndex, RangeKeys
+from sparkext.storage.container import TEMPORARY_SUFFIX, FileIdentity, atomic_file, file_identity, map_checked
+from sparkext.storage.publication import LOCK_SUFFIX, publish_once, published
+
+INDEX_SUFFIX = ".index"
+_OPEN_BUILD_SIDES = 16
+M = TypeVar("M", Matches, Matches | Candidates)
+_BROADCAST = re.compile(r"broadcast_\d+_python(\.|$)")
+
+
+@dataclass(frozen=True)
+class BuildSide:
+    """A build side as a pipeline uses it: its columns, and the index over its keys. Both may be mapped files.
+
+    `columns`, by number, hold the rows that matches speak of: those of the build file, or where `info.clustered` those
+    of a copy in the order of keys. Of a copy there are only the columns that joins fetch. `reused`: the index was there
+    before this task asked for it.
+    """
+
+    rows: int
+    columns: Mapping[int, Column]
+    index: AnyIndex
+    info: IndexInfo
+    reused: bool = False
+
+    @classmethod
+    def of(cls, rows: int, columns: Mapping[int, pa.Array], index: AnyIndex, info: IndexInfo) -> BuildSide:
+        """Prepare the columns for gathers, once for all tasks of this process."""
+        return cls(rows, {number: Column.of(column) for number, column in columns.items()}, index, info)
+
+    def lookup(self, keys: EncodedKeys) -> Matches:
+        """Return the match range of every probe key, in terms of `columns`."""
+        assert not isinstance(self.index, RangeIndex)
+        return self._in_columns(self.index.lookup(keys))
+
+    def lookup_ranges(self, keys: RangeKeys) -> Matches | Candidates:
+        """Return what is in the range of every probe row, in terms of `columns`."""
+        assert isinstance(self.index, RangeIndex)
+        return self._in_columns(self.index.lookup(keys))
+
+    def lookup_nearest(self, keys: NearestKeys) -> Matches:
+        """Return the nearest row of every probe row, in terms of `columns`."""
+        assert isinstance(self.index, RangeIndex)
+        return self._in_columns(nearest(self.index, keys))
+
+    def _in_columns(self, found: M) -> M:
+        return replace(found, rows=None) if self.info.clustered else found
+
+
+def index_in_memory(rows: int, columns: Sequence[pa.Array], recipe: IndexRecipe) -> BuildSide:
+    """Index a build side in this process, for this process alone."""
+    built = index_columns(rows, list(columns), recipe, threads=1, keep=False)
+    own = (
+        enumerate(columns)
+        if built.columns is None
+        else ((number, contiguous(column)) for number, column in built.columns)
+    )
+    return BuildSide.of(rows, dict(own), built.index, built.info)
+
+
+def open_build_side(path: Path, recipe: IndexRecipe) -> BuildSide:
+    """Map a build file and its index, building the index first if no worker of this node has.
+
+    Build sides stay open from task to task in a worker process; those whose file is gone are let go.
+    """
+    return _opened.get(path, recipe.digest, partial(_map_build_side, path, recipe))
+
+
+def open_kept_index(path: Path, build: Callable[[], BuiltIndex]) -> BuildSide:
+    """Map an index that holds its columns, building it first if it is not there; it stays open likewise.
+
+    A damaged one is built again.
+    """
+    return published(path, partial(_write, path, build), lambda path: _opened.get(path, "", partial(_map_kept, path)))
+
+
+class _OpenBuildSides:
+    """The build sides that this process has mapped, least recently used first."""
+
+    def __init__(self) -> None:
+        self._entries: OrderedDict[tuple[str, str], tuple[FileIdentity, BuildSide]] = OrderedDict()
+
+    def get(self, path: Path, name: str, load: Callable[[], BuildSide]) -> BuildSide:
+        """Return what `load` has made of the file under this name, as long as it is that file."""
+        self._drop_vanished()
+        key = (str(path), name)
+        identity = file_identity(path)
+        entry = self._entries.get(key)
+        if entry is None or entry[0] != identity:
+            entry = (identity, load())
+            self._entries[key] = entry
+        self._entries.move_to_end(key)
+        while len(self._entries) > _OPEN_BUILD_SIDES:
+            self._entries.popitem(last=False)
+        return entry[1]
+
+    def _drop_vanished(self) -> None:
+        for key in [key for key in self._entries if not Path(key[0]).exists()]:
+            del self._entries[key]
+
+
+_opened = _OpenBuildSides()
+
+
+def index_path_of(path: Path, recipe: IndexRecipe) -> Path:
+    """Return where the index of a build file lies.
+
+    The identity of the build file is part of the name: should the file be replaced, the old index is not found.
+    """
+    identity = "-".join(f"{part:x}" for part in file_identity(path))
+    return path.with_name(f"{path.name}.{identity}.{recipe.digest}{INDEX_SUFFIX}")
+
+
+def _map_build_side(path: Path, recipe: IndexRecipe) -> BuildSide:
+    rows, columns = read_build_file(map_checked(path), str(path))
+
+    def build() -> BuiltIndex:
+        _remove_orphans(path)
+        return index_columns(rows, list(columns), recipe, threads=1, keep=False)
+
+    index_path = index_path_of(path, recipe)
+    index, info, own = published(index_path, partial(_write, index_path, build), _read_index)
+    return BuildSide.of(rows, dict(enumerate(columns)) if own is None else own, index, info)
+
+
+def _map_kept(path: Path) -> BuildSide:
+    index, info, columns = _read_index(path)
+    assert columns is not None, "kept with the index"
+    return BuildSide.of(info.build_rows, columns, index, info)
+
+
+def _read_index(path: Path) -> tuple[AnyIndex, IndexInfo, dict[int, pa.Array] | None]:
+    return read_index_file(map_checked(path), str(path))
+
+
+def publish_index(index_path: Path, build: Callable[[], BuiltIndex]) -> bool:
+    """Make sure that `index_path` exists, whole. Return whether this process built it (see `publish_once`)."""
+    return publish_once(index_path, partial(_write, index_path, build))
+
+
+def _write(index_path: Path, build: Callable[[], BuiltIndex]) -> None:
+    built = build()
+    with atomic_file(index_path) as stream:
+        write_index_file(built.index, built.info, stream, built.columns)
+
+
+def remove_with_indexes(path: Path) -> None:
+    """Delete a build file and everything beside it that belongs to it. What is mapped stays readable."""
+    suffixes = (INDEX_SUFFIX, LOCK_SUFFIX, TEMPORARY_SUFFIX)
+    for sibling in path.parent.iterdir():
+        if sibling.name.startswith(f"{path.name}.") and sibling.name.endswith(suffixes):
+            sibling.unlink(missing_ok=True)
+    path.unlink(missing_ok=True)
+
+
+def _remove_orphans(path: Path) -> None:
+    """Delete what belongs to broadcasts that Spark has dropped from the executor whose broadcast `path` belongs to.
+
+    Spark deletes the broadcasts' own files, and knows nothing of what lies beside them. It spreads an executor's files
+    over folders that lie side by side.
+    """
+    if not _BROADCAST.match(path.name):
+        return
+    for file in path.parent.parent.glob("*/broadcast_*_python.*"):
+        if not file.with_name(file.name.partition(".")[0]).exists():
+            file.unlink(missing_ok=True)

@@ -1,0 +1,81 @@
+"""What runs in other processes for the tests of the index store: importable by name, as spawned processes need it."""
+
+from __future__ import annotations
+
+import os
+import time
+from multiprocessing.synchronize import Barrier, Event
+from pathlib import Path
+from typing import IO
+
+import pyarrow as pa
+
+from sparkext.build_sides import index_store
+from sparkext.build_sides.index_builder import BuiltIndex
+from sparkext.build_sides.index_file import AnyIndex, IndexInfo, write_index_file
+from sparkext.build_sides.index_store import publish_index
+from sparkext.kernels.keys import encode_keys
+from sparkext.kernels.ordered_index import build_ordered_index
+
+KEYS = [30, 10, 20, 10]
+
+
+def small_index() -> BuiltIndex:
+    """An index over `KEYS`, whoever builds it."""
+    index = build_ordered_index(encode_keys([pa.array(KEYS)], [False]))
+    return BuiltIndex(index, IndexInfo(index.kind, f"process {os.getpid()}", 0, len(KEYS), 0.0))
+
+
+def build_slowly_and_log(path: Path, barrier: Barrier, log: Path) -> None:
+    """Start at the same time as the others; leave a line for each build, and one for each return."""
+
+    def build() -> BuiltIndex:
+        _note(log, "built")
+        time.sleep(0.3)
+        return small_index()
+
+    barrier.wait()
+    built = publish_index(path, build)
+    _note(log, f"returned {built} {path.exists()}")
+
+
+def hang_while_building(path: Path, reached: Event) -> None:
+    """Hold the lock for ever, with nothing written yet."""
+
+    def build() -> BuiltIndex:
+        reached.set()
+        time.sleep(600)
+        raise AssertionError("unreachable")
+
+    publish_index(path, build)
+
+
+def hang_while_writing(path: Path, reached: Event) -> None:
+    """Hold the lock for ever, with half a file written."""
+
+    def write_half(index: AnyIndex, info: IndexInfo, stream: IO[bytes], columns: None) -> None:
+        write_index_file(index, info, stream)
+        stream.seek(stream.tell() // 2)
+        stream.truncate()
+        stream.flush()
+        reached.set()
+        time.sleep(600)
+
+    index_store.write_index_file = write_half
+    publish_index(path, small_index)
+
+
+def hang_before_renaming(path: Path, reached: Event) -> None:
+    """Hold the lock for ever, with the whole file written under its temporary name."""
+
+    def replace(self: Path, target: Path) -> None:
+        reached.set()
+        time.sleep(600)
+
+    Path.replace = replace  # type: ignore[assignment, method-assign]
+    publish_index(path, small_index)
+
+
+def _note(log: Path, line: str) -> None:
+    with log.open("a") as stream:
+        stream.write(f"{line}\n")

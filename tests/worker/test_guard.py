@@ -1,0 +1,128 @@
+"""Range joins whose conditions may fail: by the index where nothing fails, pair by pair where something might."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from sparkext.build_sides.index_store import BuildSide, index_in_memory
+from sparkext.config import read_settings
+from sparkext.errors import ConditionError
+from sparkext.kernels.gather import Column
+from sparkext.kernels.nested_loop import NestedLoop
+from sparkext.kernels.range_index import Candidates
+from sparkext.plans.formula import Formula
+from sparkext.plans.spec import ColumnRef, JoinSpec, KeyPair, PipelineSpec, RangePair
+from sparkext.rows.row_set import RowSet
+from sparkext.worker.pipeline import Pipeline, _Join, index_recipe, probe_bounds
+from tests.kernels.support import FULL_MASK
+
+MOST = 2**31 - 1
+Spans = list[tuple[int | None, int]]
+SPANS: Spans = [(0, 9), (5, 30), (MOST, MOST), (None, 4)]
+FAR: Spans = [(MOST, MOST), (MOST - 1, 4)]
+
+
+def column(source: int, number: int) -> Formula:
+    return Formula("column", "int32", source=source, column=number, key="int32")
+
+
+SUM = Formula("+", "int32", (column(0, 0), Formula("literal", "int32", text="10")), checked=True)
+GUARD = Formula(
+    "and",
+    "bool",
+    (Formula(">=", "bool", (column(0, 0), column(1, 0))), Formula("<=", "bool", (SUM, column(1, 1)))),
+)
+"""x >= low AND x + 10 <= high"""
+RANGES = (
+    RangePair(ColumnRef(0, 0), ">=", 0, "int32"),
+    RangePair(ColumnRef(0, 1), "<=", 1, "int32"),
+)
+
+
+def spec_of(how: str) -> PipelineSpec:
+    gives_build = how in ("inner", "left")
+    outputs = (ColumnRef(0, 0), *([ColumnRef(1, 0)] if gives_build else []))
+    return PipelineSpec(2, (JoinSpec(how, (), "auto", "", ranges=RANGES, guard=GUARD),), outputs)
+
+
+def build_of(spec: PipelineSpec, spans: Spans) -> BuildSide:
+    columns = [pa.array(ends, pa.int32()) for ends in zip(*spans, strict=True)]
+    return index_in_memory(len(spans), columns, index_recipe(spec, 0, FULL_MASK))
+
+
+def probe_of(values: Sequence[int | None]) -> list[pa.Array]:
+    """Values, and what ten more are where that wraps around."""
+    wrapped = [None if x is None else int(np.int64(x + 10).astype(np.int32)) for x in values]
+    return [pa.array(values, pa.int32()), pa.array(wrapped, pa.int32())]
+
+
+def expected(values: Sequence[int | None], how: str, spans: Spans) -> list[tuple[int | None, ...]]:
+    known = [(x, low, high) for x in values for low, high in spans if x is not None and low is not None]
+    pairs = [(x, low) for x, low, high in known if x >= low and x + 10 <= high]
+    matched = {x for x, _ in pairs}
+    rest = [x for x in values if x not in matched]
+    return {
+        "inner": pairs,
+        "left": [*pairs, *((x, None) for x in rest)],
+        "semi": [(x,) for x in values if x in matched],
+        "anti": [(x,) for x in rest],
+    }[how]
+
+
+def run(how: str, values: Sequence[int | None], spans: Spans) -> list[tuple[int | None, ...]]:
+    spec = spec_of(how)
+    schema = pa.schema([(f"c{number}", pa.int32()) for number in range(len(spec.outputs))])
+    pipeline = Pipeline(spec, [build_of(spec, spans)], schema, read_settings(lambda _: None, {}), lambda: None)
+    batch = pa.RecordBatch.from_arrays(probe_of(values), names=["x", "more"])
+    return [row for out in pipeline.run([batch]) for row in zip(*(c.to_pylist() for c in out.columns), strict=True)]
+
+
+def order(row: tuple[int | None, ...]) -> list[tuple[bool, int]]:
+    return [(value is None, value or 0) for value in row]
+
+
+HOW = ["inner", "left", "semi", "anti"]
+
+
+@pytest.mark.parametrize("how", HOW)
+@pytest.mark.parametrize(
+    ("values", "spans", "by_index"),
+    [
+        ([3, 7, None, -5, 20, MOST - 10], SPANS, True),
+        ([-3, 7, None, 20, -(2**31)], SPANS, True),
+        ([], SPANS, True),
+        ([MOST - 5, 3, MOST - 5], FAR, False),
+    ],
+    ids=["up to the limit", "negative", "no row", "what might fail"],
+)
+def test_rows(how: str, values: list[int | None], spans: Spans, by_index: bool) -> None:
+    spec = spec_of(how)
+    rows = RowSet.of_morsel([Column.of(array) for array in probe_of(values)], len(values))
+    join = _Join(spec.joins[0], build_of(spec, spans), 1)
+    assert join.guard is not None and join.guard.may_fail(rows) is not by_index
+    if how in ("inner", "left"):
+        assert isinstance(join.lookup(rows), Candidates if by_index else NestedLoop)
+    assert sorted(run(how, values, spans), key=order) == sorted(expected(values, how, spans), key=order)
+
+
+@pytest.mark.parametrize("how", HOW)
+def test_what_fails(how: str) -> None:
+    told = r"the condition of join 1 fails on \{\"0.0\": 2147483642, \"1.0\": 0, \"1.1\": 9\}"
+    with pytest.raises(ConditionError, match=told):
+        run(how, [3, MOST - 5], SPANS)
+
+
+def test_row_groups_are_read_for_what_may_fail() -> None:
+    """Of a later join, the smallest and largest key rule out rows unless an earlier join may fail on them."""
+    keyed = JoinSpec("inner", (KeyPair(ColumnRef(0, 0), 0, "int32", False),), "auto", "")
+    for first in (spec_of("inner").joins[0], JoinSpec("inner", (), "auto", "", ranges=RANGES)):
+        spec = PipelineSpec(2, (first, keyed), ())
+        builds = [
+            index_in_memory(2, [pa.array([1, 2], pa.int32())] * 2, index_recipe(spec, number, FULL_MASK))
+            for number in range(2)
+        ]
+        assert [bound.keys for bound in probe_bounds(spec, builds)] == ([] if first.may_fail else [(1, 2)])
