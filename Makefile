@@ -41,7 +41,7 @@ help:
 demo: java $(VENV)/.has-demo
 	@$(BIN)/python -m sparkext demo --sf $(SF)
 
-checked := tests/smoke tests/plans tests/test_imports.py
+checked := tests/extension/test_both_doors.py tests/plans tests/test_imports.py
 checked += $(filter-out tests/kernels/test_without_jit.py,$(wildcard tests/kernels/test_*.py))
 
 check: java $(VENV)/.has-dev

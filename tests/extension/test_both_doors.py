@@ -5,17 +5,15 @@ Hinted joins are planned by Catalyst; transforms run through `mapInArrow` while 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+from extension_checks import assert_pipelined, mode, pipelines_of, plan_of, rows_of
 from pyspark.sql import DataFrame, SparkSession
 
-import sparkext
 from sparkext import asof_join, pipelined_join
-from tests.extension.extension_checks import assert_pipelined, mode, pipelines_of, plan_of, rows_of
-from tests.sessions import shared_session
 
 DOORS = {"extension": "hint", "mapInArrow": "off"}
 KINDS = ("inner", "left", "right", "full", "semi", "anti")
@@ -25,12 +23,6 @@ class Tables(NamedTuple):
     facts: DataFrame
     items: DataFrame
     days: DataFrame
-
-
-@pytest.fixture(scope="module")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    with shared_session("sparkext smoke", tmp_path_factory.mktemp("warehouse"), sparkext.configure) as session:
-        yield session
 
 
 @pytest.fixture(scope="module")
