@@ -46,7 +46,7 @@ def run_limited(
     environment: Mapping[str, str] | None = None,
     meanwhile: Callable[[ControlGroup], None] | None = None,
 ) -> Outcome:
-    """Run a command in a new group of `limit` bytes (None: as much as there is), and tell how it ended.
+    """Run a command in a new group of `limit` bytes (None: as much as there is), and return how it ended.
 
     `meanwhile` is called about every twentieth of a second while it runs.
 

@@ -97,7 +97,7 @@ def _cost_of_files(bench: Bench) -> None:
 
 
 def _share(bench: Bench, run: Callable[[], Iterator[pa.RecordBatch]]) -> None:
-    """Tell which share of a run's time is spent in the controller."""
+    """Return the share of a run's time is spent in the controller."""
     from bench.engines import consume
 
     consume(run())

@@ -263,7 +263,7 @@ def _report(bench: Bench, given: dict[str, Any], answer: dict[str, Any], script:
 
 
 def phases_of(events: Sequence[Sequence[Any]], decisions: Sequence[Sequence[Any]]) -> Iterator[dict[str, Any]]:
-    """Tell how the payload's budgets were between one event and the next, once each phase has settled.
+    """Describe how the payload's budgets were between one event and the next, once each phase has settled.
 
     `swings`: see there. A phase without oscillation has none, or one on the way to where it stays.
     """

@@ -139,7 +139,7 @@ def build_text(folder: Path) -> str:
         expect(TEXT_ROWS * TEXT_BYTES, total)
         expect(True, largest <= limit)
         sizes.append(largest)
-    return f"{TEXT_ROWS * TEXT_BYTES / GIB:.1f} GiB of text, given out in batches of at most {sizes} bytes"
+    return f"{TEXT_ROWS * TEXT_BYTES / GIB:.1f} GiB of text, emitted in batches of at most {sizes} bytes"
 
 
 def probe_text(folder: Path) -> str:

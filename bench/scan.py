@@ -107,7 +107,7 @@ def _run(workload: Workload, bench: Bench) -> None:
 
 
 def _bare(bench: Bench, spark: SparkSession, workload: Workload, width: int) -> DataFrame:
-    """Let workers read the probe side and give out `width` of its columns, some twice: no row meets a build row."""
+    """Let workers read the probe side and emit `width` of its columns, some twice: no row meets a build row."""
     from pyspark.sql import functions as F
 
     tables = read_tables(bench, spark, workload.columns, workload.joins[:1])

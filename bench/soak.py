@@ -56,7 +56,7 @@ class Column:
         return f"{self.share:.0%} + {self.amount:g}"
 
     def grown(self, before: float, after: float) -> bool:
-        """Tell whether that is more than tolerated."""
+        """Return whether that is more than tolerated."""
         return after > before * (1 + self.share) + self.amount
 
 

@@ -132,7 +132,7 @@ def _probe_side(rows: int, build_rows: int, fan_out: float) -> Iterator[pa.Recor
 
 
 def _matching(ids: np.ndarray, fan_out: float) -> np.ndarray:
-    """Tell which of these probe rows have a match: all of them, or a tenth where the fan-out is a tenth."""
+    """Return which of these probe rows have a match: all of them, or a tenth where the fan-out is a tenth."""
     return ids % 10 == 0 if fan_out < 1 else np.ones(ids.size, dtype=bool)
 
 

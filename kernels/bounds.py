@@ -109,7 +109,7 @@ def intervals(bounds: Sequence[Bound], ranked: VarBytes | None, length: int) -> 
 
 
 def is_ranked(arrow_type: pa.DataType) -> bool:
-    """Tell whether values of this type are compared by their ranks, as they fit no word."""
+    """Return whether values of this type are compared by their ranks, as they fit no word."""
     return word_bits(arrow_type) is None
 
 

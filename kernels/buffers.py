@@ -63,7 +63,7 @@ def validity(array: pa.Array) -> UInt8Array | None:
 
 
 def is_var(arrow_type: pa.DataType) -> bool:
-    """Tell whether `arrow_type` is a (large) string or binary, the types that `var_bytes` views."""
+    """Return whether `arrow_type` is a (large) string or binary, the types that `var_bytes` views."""
     return bool(
         pa.types.is_string(arrow_type)
         or pa.types.is_large_string(arrow_type)

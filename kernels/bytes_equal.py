@@ -13,7 +13,7 @@ from sparkext.kernels.jit import inlined
 def spans_equal(
     left: UInt8Array, left_start: int, left_end: int, right: UInt8Array, right_start: int, right_end: int
 ) -> bool:
-    """Tell whether `left[left_start:left_end]` and `right[right_start:right_end]` hold the same bytes."""
+    """Return whether `left[left_start:left_end]` and `right[right_start:right_end]` hold the same bytes."""
     length = left_end - left_start
     if length != right_end - right_start:
         return False

@@ -213,7 +213,7 @@ def _add_lengths(offsets: AnyArray, rows: RowIds, missing: bool, sizes: Int64Arr
 
 @inlined
 def _consecutive(rows: RowIds, i: int) -> int:
-    """Tell how many rows from `i` on follow each other in the source."""
+    """Return how many rows from `i` on follow each other in the source."""
     end = i + 1
     while end < rows.size and rows[end] - rows[i] == end - i:
         end += 1

@@ -15,7 +15,7 @@
 Keys are placed in the order of their home slots, each at its home or at the first free slot below: linear probing
 without displacement. A slot's 16-bit Bloom tag (two bits a key) covers the keys whose *home* it is, so that one cache
 line tells most absent keys apart. The range of a key's matches ends where the next slot's starts (free slots repeat
-the running start), so the duplicates of a key cost nothing until they are given out, and are then read in memory
+the running start), so the duplicates of a key cost nothing until they are emitted, and are then read in memory
 order. If all keys are distinct `rows` is left out, and `start` is the build row itself.
 
 This is the unchained layout (Birler, Schmidt, Fent, Neumann: "Simple, Efficient, and Robust Hash Tables for Join

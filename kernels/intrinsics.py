@@ -86,7 +86,7 @@ if JIT_ENABLED:
 
     @intrinsic
     def multiply_overflows(typingctx: Any, left: Any, right: Any) -> Any:
-        """Tell whether the product of two int64 is none."""
+        """Return whether the product of two int64 is none."""
         signature = types.boolean(types.int64, types.int64)
 
         def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
@@ -112,5 +112,5 @@ else:
         target[at : at + length] = source[start : start + length]
 
     def multiply_overflows(left: Any, right: Any) -> Any:
-        """Tell whether the product of two int64 is none."""
+        """Return whether the product of two int64 is none."""
         return not -(2**63) <= int(left) * int(right) < 2**63

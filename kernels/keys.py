@@ -90,7 +90,7 @@ def word_bits(key_type: pa.DataType) -> int | None:
 
 
 def uses_words(key_types: Sequence[pa.DataType], null_safe: Sequence[bool]) -> bool:
-    """Tell whether keys of these types fit the word layout."""
+    """Return whether keys of these types fit the word layout."""
     total = 0
     for key_type, safe in zip(key_types, null_safe, strict=True):
         bits = word_bits(key_type)

@@ -57,7 +57,7 @@ class Matches:
 
 
 class Cursor(NamedTuple):
-    """Where a probe resumes: a probe row, and how many of its matches have been given out."""
+    """Where a probe resumes: a probe row, and how many of its matches have been emitted."""
 
     row: int
     offset: int
@@ -79,10 +79,10 @@ class Pairs(NamedTuple):
 
 
 def probe(matches: Matches, how: str, cursor: Cursor, budget: int, remaining: int) -> tuple[Pairs, Cursor]:
-    """Give out at most `budget` (at least 1) result rows from `cursor` on.
+    """Emit at most `budget` (at least 1) result rows from `cursor` on.
 
     `how` is `inner`, `left`, `semi`, `anti`, or `existence`: every probe row once, whatever matches it.
-    `remaining` is what `Matches.output_rows` says less what has been given out: it sizes the output exactly. When it
+    `remaining` is what `Matches.output_rows` says less what has been emitted: it sizes the output exactly. When it
     is used up the returned cursor has no meaning any more.
     """
     n = matches.first.size

@@ -210,14 +210,14 @@ class NestedLoop:
         return Matches(frozen(first), None, None, matched_rows, matched_rows)
 
     def probe(self, how: str, cursor: Cursor, budget: int) -> tuple[Pairs, Cursor, bool]:
-        """Give out at most `budget` pairs from `cursor` on, and whether there are no more. `how`: inner, nothing else.
+        """Emit at most `budget` pairs from `cursor` on, and whether there are no more. `how`: inner, nothing else.
 
         Pairs come block by block, and tile by tile within a block. The offset of a cursor counts pairs of the block
-        that have been tried, in tiles, and pairs of the tile that have been given out. The last cursor is behind all
+        that have been tried, in tiles, and pairs of the tile that have been emitted. The last cursor is behind all
         rows of the morsel, whether they were tried or not.
         """
         if how != "inner":
-            raise ValueError(f"a nested loop gives out pairs, which is not a {how} join")
+            raise ValueError(f"a nested loop emits pairs, which is not a {how} join")
         probe_rows = np.empty(budget, dtype=row_id_dtype(self.morsel_rows))
         build_rows = np.empty(budget, dtype=row_id_dtype(self.build_side_rows))
         verdicts, counts = _scratch()

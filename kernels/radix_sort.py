@@ -91,7 +91,7 @@ def _distribute(words: Int64Array, rows: RowIds, out_words: Int64Array, out_rows
 
 @kernel
 def is_sorted(words: Int64Array) -> bool:
-    """Tell whether the words never descend."""
+    """Return whether the words never descend."""
     for i in range(1, words.size):
         if words[i] < words[i - 1]:
             return False

@@ -11,7 +11,7 @@
 
 A probe row finds its group (in any other index, or there is one group of all rows), and in it, by bisection, the range
 of entries whose word lies in its interval: with one compared column these are its matches. With two, such as the
-starts and the ends of intervals, the second narrows them down: `Candidates` gives out those entries of the range whose
+starts and the ends of intervals, the second narrows them down: `Candidates` emits those entries of the range whose
 second word is at least what the probe row asks for, which `block_maxima` finds without looking at the others. A second
 column that is bounded from above only is stored inverted, so that it is bounded from below; one that is bounded on both
 sides is compared entry by entry with the upper bound.
@@ -89,7 +89,7 @@ class Candidates:
         return Matches(frozen(first), None, None, matched, matched)
 
     def probe(self, how: str, cursor: Cursor, budget: int) -> tuple[Pairs, Cursor, bool]:
-        """Give out at most `budget` pairs from `cursor` on, and whether there are no more. `how`: inner or left.
+        """Emit at most `budget` pairs from `cursor` on, and whether there are no more. `how`: inner or left.
 
         Like `matches.probe`, but how many pairs there are is known only when the last has been found. The offset of a
         cursor counts entries of the range, not matches.

@@ -133,12 +133,12 @@ def build_bytes(kind: str, keys: BuildKeys) -> int:
 
 
 def fits(needed: int, headroom: int | None) -> bool:
-    """Tell whether so much memory can be taken where `headroom` is free (None: it is not known)."""
+    """Return whether so much memory can be taken where `headroom` is free (None: it is not known)."""
     return headroom is None or needed <= max(headroom, SMALL_BUILD_BYTES)
 
 
 def worth_clustering(rows: int, distinct: int, payload_bytes: int, headroom: int | None) -> bool:
-    """Tell whether to copy the payload into the order of keys: then the matches of a probe row lie side by side.
+    """Return whether to copy the payload into the order of keys: then the matches of a probe row lie side by side.
 
     `headroom` is the free memory in bytes, None if unknown. Measured, ten matches a key, 20 M pairs with two integers
     and a string of payload: the whole join takes 0.6 of the time.

@@ -333,7 +333,7 @@ class OutputSizeController:
         return self._bytes(operator, self._usable(self._headroom()))
 
     def observe(self, operator: int, rows_in: int, rows_out: int, bytes_out: int | None) -> None:
-        """Tell what `operator` made of its budget, directly after it ran.
+        """Record what `operator` made of its budget, directly after it ran.
 
         `rows_in` are the input rows that the call used up: a row whose matches span several calls counts in
         one of them only. `bytes_out` is the size of the output, counted once, None if not known.

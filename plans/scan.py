@@ -1,6 +1,6 @@
 """Parquet scans inside the pipeline, as plain data: which columns and rows, which parts of which files.
 
-The JVM plans splits as for its own reader and sends them along; whoever reads a file gives out the row groups whose
+The JVM plans splits as for its own reader and sends them along; whoever reads a file emits the row groups whose
 midpoint lies in its split, so that every row group is read exactly once (Spark's rule).
 """
 
@@ -30,7 +30,7 @@ class ScanColumn:
 
 @dataclass(frozen=True)
 class ScanSpec:
-    """What a scan gives out: the first `outputs` of its `columns`, for rows on which `filter` is true.
+    """What a scan emits: the first `outputs` of its `columns`, for rows on which `filter` is true.
 
     Columns behind are there for the filter. Operands of the filter name source 0 and a position in `columns`. Names are
     matched with the case of letters if `case_sensitive`.
@@ -67,7 +67,7 @@ class Split:
         return cls(data["path"], data["start"], data["length"], tuple(data["values"]))
 
     def owns(self, offset: int, size: int) -> bool:
-        """Tell whether a row group of `size` bytes from `offset` on belongs to this split."""
+        """Return whether a row group of `size` bytes from `offset` on belongs to this split."""
         return self.start <= offset + size // 2 < self.start + self.length
 
 
@@ -119,7 +119,7 @@ class ColumnBounds:
 
 
 def may_hold(predicate: Predicate, bounds: Callable[[int], ColumnBounds], rows: int) -> bool:
-    """Tell whether the predicate may be true on any of `rows` rows whose columns keep within `bounds(column)`.
+    """Return whether the predicate may be true on any of `rows` rows whose columns keep within `bounds(column)`.
 
     False only where the bounds rule it out. Negations and string tests rule nothing out.
     """
@@ -147,7 +147,7 @@ _MIRRORED = {"=": "=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 
 
 def _may_fail(predicate: Predicate, bounds: Callable[[int], ColumnBounds], rows: int) -> bool:
-    """Tell whether the predicate may be false on any row, which only a null test of nothing but nulls rules out."""
+    """Return whether the predicate may be false on any row, which only a null test of nothing but nulls rules out."""
     if predicate.op != "is_null" or predicate.operands[0].source is None:
         return True
     return bounds(predicate.operands[0].column).nulls != rows
@@ -205,7 +205,7 @@ def _bound(text: str, type_text: str) -> Bound | None:
 
 
 def may_meet(bounds: ColumnBounds, keys: tuple[int, int] | None) -> bool:
-    """Tell whether a probe key within `bounds` may find a match among build keys from `keys[0]` to `keys[1]`.
+    """Return whether a probe key within `bounds` may find a match among build keys from `keys[0]` to `keys[1]`.
 
     `keys` is None for a build side without any key.
     """

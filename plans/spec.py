@@ -28,7 +28,7 @@ DIRECTIONS = ("backward", "forward", "nearest")
 MOST_COMPARED = 2
 
 BUILD_PRESERVING = ("right", "full")
-"""Kinds that give out unmatched build rows: only the first join of a pipeline can be one."""
+"""Kinds that emit unmatched build rows: only the first join of a pipeline can be one."""
 
 
 @dataclass(frozen=True)
@@ -111,7 +111,7 @@ class JoinSpec:
     """One join. No keys, ranges or as-of: every probe row matches every build row. `label` is for people.
 
     `ranges` compare at most two columns of the build side, each in one type. `condition` and `theta` have to hold for a
-    pair beside its keys; they may look at the columns of all sources so far and of the build side. Kinds that give out
+    pair beside its keys; they may look at the columns of all sources so far and of the build side. Kinds that emit
     unmatched build rows take none. `probe_ordered`: probe rows are known to come in the order of the only key.
     `guard`: set where a condition may fail on pairs that the ranges pass over; all conditions up to the last such one.
     """

@@ -321,7 +321,7 @@ GROUPS = (
             "…: unknown option '…', expected algorithm or maxBytes": "In a hint.",
             "… names relations, got …": "In a hint: `PIPELINED_JOIN(o, 'algorithm=hash')`.",
             "workers cannot compute what Spark finds …: …": "A fault in sparkext: report it.",
-            "workers gave out …, declared are …": "A fault in sparkext: report it.",
+            "workers emitted …, declared are …": "A fault in sparkext: report it.",
         },
     ),
 )

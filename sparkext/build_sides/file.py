@@ -192,7 +192,7 @@ def contiguous(column: pa.Array | pa.ChunkedArray, name: str = "") -> pa.Array:
 
 
 def needs_wide_offsets(column: pa.Array | pa.ChunkedArray) -> bool:
-    """Tell whether one array of all rows holds, or would hold, more bytes than 32-bit offsets reach."""
+    """Return whether one array of all rows holds, or would hold, more bytes than 32-bit offsets reach."""
     if isinstance(column, pa.Array):
         return bool(pa.types.is_large_string(column.type) or pa.types.is_large_binary(column.type))
     wide = _wide_type(column.type)

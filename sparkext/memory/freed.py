@@ -46,7 +46,7 @@ def release() -> None:
 
 
 def reclaim() -> bool:
-    """Return freed memory to the system, unless that was done a moment ago; tell whether it was done now."""
+    """Return freed memory to the system, unless that was done a moment ago; return whether it was done now."""
     global _reclaimed
     now = time.monotonic()
     if now < _reclaimed + _RECLAIM_SECONDS:

@@ -41,19 +41,19 @@ _SHARED_MEMORY = Path("/dev/shm")
 def task_entered(otherwise: int) -> Iterator[Tasks]:
     """Count this process's task while it runs; give what counts those that share its memory.
 
-    Where no ledger can be kept (a read-only machine, a file that is not ours), `otherwise` are taken to run.
+    Where no register can be kept (a read-only machine, a file that is not ours), `otherwise` are taken to run.
     """
     try:
         path = _folder() / f"sparkext-{os.getuid()}-{_pid_namespace()}.tasks"
-        ledger = Ledger(path, process_probe().groups)
+        register = TaskRegister(path, process_probe().groups)
     except OSError:
         yield lambda limit, group: otherwise if _is_shared(limit) else 1
         return
-    with ledger:
-        yield ledger.tasks
+    with register:
+        yield register.tasks
 
 
-class Ledger:
+class TaskRegister:
     """One task's hold of the file at `path`: a slot of its own, and the view of all others.
 
     `groups` are the memory control groups of its process, by numbers, the innermost first.
@@ -92,7 +92,7 @@ class Ledger:
                 self._slots[self._own, : len(fields)] = fields
                 self._changes[0] += 1
 
-    def __enter__(self) -> Ledger:
+    def __enter__(self) -> TaskRegister:
         """Hold the slot."""
         return self
 
@@ -147,7 +147,7 @@ class Ledger:
 
 
 def _is_shared(limit: str) -> bool:
-    """Tell whether a limit is that of several processes together."""
+    """Return whether a limit is that of several processes together."""
     return limit in ("cgroup", "available")
 
 

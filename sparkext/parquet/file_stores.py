@@ -38,13 +38,13 @@ class FileStore(Protocol):
 
     @property
     def is_remote(self) -> bool:
-        """Tell whether to ask takes long, and asking for much at a time no longer."""
+        """Return whether to ask takes long, and asking for much at a time no longer."""
         ...
 
     def __hash__(self) -> int: ...
 
     def identity(self, path: str) -> Identity:
-        """Tell which file lies there now. Raises OSError if none does, or if it cannot be told."""
+        """Return which file lies there now. Raises OSError if none does, or if it cannot be told."""
         ...
 
     def source(self, path: str) -> Any:
@@ -121,7 +121,7 @@ class Bucket:
 
 
 def is_local(path: str) -> bool:
-    """Tell whether a path is that of a local file."""
+    """Return whether a path is that of a local file."""
     return _REMOTE.fullmatch(path) is None
 
 

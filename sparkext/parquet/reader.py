@@ -173,7 +173,7 @@ class ParquetScan:
         return rows.table(pa.schema([self.schema.field(number) for number in range(self.spec.outputs)]))
 
     def identity(self, path: str) -> Identity:
-        """Tell which file lies there, as long as it is that file."""
+        """Return which file lies there, as long as it is that file."""
         with _reading(path):
             return store_of(path, self.buckets).identity(path)
 
@@ -282,7 +282,7 @@ class ParquetScan:
             yield RowSet.of_morsel(parts, length)
 
     def _streamed(self, unit: Unit, length: int) -> Iterator[RowSet]:
-        """Give out a row group that is too large to be held: all columns of some rows at a time."""
+        """Emit a row group that is too large to be held: all columns of some rows at a time."""
         order = sorted(set(self._leaves(unit.file)))
         self._count_bytes(unit, order)
         streamed = unit.file.stream(range(unit.first, unit.last), order, length)
@@ -332,7 +332,7 @@ class ParquetScan:
         return [leaf for leaf in map(file.leaf, range(len(self.spec.columns))) if leaf is not None]
 
     def _streams(self, unit: Unit) -> bool:
-        """Tell whether a unit is too large for its columns to be held."""
+        """Return whether a unit is too large for its columns to be held."""
         rows, size = self._size_of(unit)
         return unit.last - unit.first == 1 and (rows > MAX_GROUP_ROWS or size > MAX_GROUP_BYTES)
 
@@ -507,7 +507,7 @@ def _check_same(path: str, identity: Identity, store: FileStore) -> None:
 
 
 def _has_room(size: int) -> bool:
-    """Tell whether so many bytes, and what they become when they are decoded, are little of the memory there is."""
+    """Return whether so many bytes, and what they become when they are decoded, are little of the memory there is."""
     headroom = process_probe().headroom()
     return headroom is None or size < headroom.bytes * _AHEAD_OF_HEADROOM
 
@@ -623,7 +623,7 @@ def as_declared(array: pa.Array, target: pa.DataType, path: str) -> pa.Array:
 
 
 def _is_respelled(found: pa.DataType, target: pa.DataType) -> bool:
-    """Tell whether two types are of the same values. Arrow would also cast text to numbers, and numbers to dates."""
+    """Return whether two types are of the same values. Arrow would also cast text to numbers, and numbers to dates."""
     if found == target:
         return True
     if pa.types.is_signed_integer(target):

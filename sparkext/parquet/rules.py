@@ -99,7 +99,7 @@ def _is_plain_decimal(column: Any) -> bool:
 
 
 def _is_rebased(column: Any, target: pa.DataType, said: Mapping[bytes, bytes], calendars: Calendars) -> bool:
-    """Tell whether Spark moves days of the Julian calendar, which its versions before 3 wrote, to where they belong."""
+    """Return whether Spark moves days of the Julian calendar, which versions before 3 wrote, to where they belong."""
     if column.physical_type == "INT96":
         first, legacy, corrected = b"3.1.0", b"org.apache.spark.legacyINT96", calendars.int96
     elif pa.types.is_date(target) or target == _INSTANT:

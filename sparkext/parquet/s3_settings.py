@@ -84,7 +84,7 @@ def bucket_of(name: str, hadoop: Setting) -> Bucket | str:
 
 
 def _is_plain(endpoint: str, region: str | None) -> bool:
-    """Tell whether an endpoint is a host, and one of AWS's only if its region is told, by itself or by a setting."""
+    """Return whether an endpoint is a host, and one of AWS's only if its region is told, by itself or by a setting."""
     if _ENDPOINT.fullmatch(endpoint) is None:
         return False
     return "amazonaws." not in endpoint or region is not None or AWS_ENDPOINT.fullmatch(endpoint) is not None

@@ -60,12 +60,12 @@ class CountingStream:
 
 
 def on_terminal() -> bool:
-    """Tell whether someone sees what is written to stderr."""
+    """Return whether someone sees what is written to stderr."""
     return sys.stderr is not None and sys.stderr.isatty()
 
 
 def in_notebook() -> bool:
-    """Tell whether this is the kernel of a notebook."""
+    """Return whether this is the kernel of a notebook."""
     shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
     return shell is not None and "IPKernelApp" in shell.config
 

@@ -115,7 +115,7 @@ class RowSet:
     def within(self, references: Iterable[ColumnRef], most_bytes: int) -> Iterator[int]:
         """Part the rows so that each part's columns are gathered into at most `most_bytes`, or it is a single row.
 
-        Yield where each part ends. Columns that are given out as they are, without a copy, count nothing.
+        Yield where each part ends. Columns that are emitted as they are, without a copy, count nothing.
         """
         copied = self._copied(references)
         if not self.length or sum(column.most_row_bytes for column, _, _ in copied) * self.length <= most_bytes:
@@ -132,7 +132,7 @@ class RowSet:
             yield start
 
     def copies(self, references: Iterable[ColumnRef]) -> bool:
-        """Tell whether any of these columns has to be copied to be given out."""
+        """Return whether any of these columns has to be copied to be emitted."""
         return bool(self._copied(references))
 
     def _copied(self, references: Iterable[ColumnRef]) -> list[tuple[SourceColumn, RowIds, bool]]:

@@ -31,7 +31,7 @@ _SECRETS = ("access.key", "secret.key", "session.token")
 
 
 def is_dataframe(value: object) -> bool:
-    """Tell whether `value` is a Spark DataFrame, classic or Connect."""
+    """Return whether `value` is a Spark DataFrame, classic or Connect."""
     from pyspark.sql import DataFrame
 
     if isinstance(value, DataFrame):
@@ -40,17 +40,17 @@ def is_dataframe(value: object) -> bool:
 
 
 def is_connect(session: SparkSession) -> bool:
-    """Tell whether the session talks to a Spark Connect server."""
+    """Return whether the session talks to a Spark Connect server."""
     return type(session).__module__.startswith("pyspark.sql.connect")
 
 
 def is_local(session: SparkSession) -> bool:
-    """Tell whether the tasks of a classic session run in the driver's process."""
+    """Return whether the tasks of a classic session run in the driver's process."""
     return bool(session.sparkContext._jsc.isLocal())
 
 
 def is_cached(frame: DataFrame) -> bool:
-    """Tell whether Spark keeps, or will keep, the rows of this DataFrame."""
+    """Return whether Spark keeps, or will keep, the rows of this DataFrame."""
     return bool(frame.is_cached)
 
 
@@ -139,7 +139,7 @@ def running_conf(key: str) -> str | None:
 
 
 def jvm_finds(name: str) -> bool | None:
-    """Tell whether this process's JVM finds this class; None if it has no JVM yet."""
+    """Return whether this process's JVM finds this class; None if it has no JVM yet."""
     from py4j.java_gateway import JavaClass
 
     found = _jvm()
@@ -151,7 +151,7 @@ def jvm_finds(name: str) -> bool | None:
 
 
 def started_by_spark_submit() -> bool:
-    """Tell whether `spark-submit` has started this process, and before it the JVM, with its options."""
+    """Return whether `spark-submit` has started this process, and before it the JVM, with its options."""
     return "PYSPARK_GATEWAY_PORT" in os.environ
 
 
@@ -165,7 +165,7 @@ def _jvm() -> Any:
 
 
 def has_extension(session: Any) -> bool:
-    """Tell whether a classic session has loaded the extension: it is asked for, and its classes are there.
+    """Return whether a classic session has loaded the extension: it is asked for, and its classes are there.
 
     Spark warns where they are not, and goes on.
     """
@@ -176,7 +176,7 @@ def has_extension(session: Any) -> bool:
 
 
 def plans_joins(session: Any) -> bool:
-    """Tell whether hinted joins of this session are planned by the extension: it is loaded and not switched off."""
+    """Return whether hinted joins of this session are planned by the extension: it is loaded and not switched off."""
     return has_extension(session) and session.conf.get("spark.sparkext.mode", "auto").lower() != "off"
 
 
@@ -230,7 +230,7 @@ def not_arrow(schema: StructType) -> list[tuple[str, str]]:
 
 
 def takes_tables() -> bool:
-    """Tell whether PySpark makes DataFrames of pyarrow Tables: from 4.0 on."""
+    """Return whether PySpark makes DataFrames of pyarrow Tables: from 4.0 on."""
     from pyspark.sql.pandas import types
 
     return hasattr(types, "_check_arrow_table_timestamps_localize")
@@ -333,12 +333,12 @@ def byte_setting(session: SparkSession, key: str) -> int:
 
 
 def draws_jobs(session: SparkSession) -> bool:
-    """Tell whether Spark draws bars of its running jobs on this process's terminal."""
+    """Return whether Spark draws bars of its running jobs on this process's terminal."""
     return not is_connect(session) and session.conf.get("spark.ui.showConsoleProgress", "false") == "true"
 
 
 def encrypts_files(session: SparkSession) -> bool:
-    """Tell whether Spark encrypts what it writes to local disks."""
+    """Return whether Spark encrypts what it writes to local disks."""
     return (session.conf.get("spark.io.encryption.enabled", None) or "false").lower() == "true"
 
 

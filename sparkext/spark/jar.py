@@ -89,7 +89,7 @@ def installed_pyspark() -> Path:
 
 
 def comes_with_spark(name: str) -> bool:
-    """Tell whether somebody has put a jar of this name among Spark's own, as images for containers do."""
+    """Return whether somebody has put a jar of this name among Spark's own, as images for containers do."""
     folder = _jars(installed_pyspark())
     return folder is not None and (folder / name).exists()
 

@@ -83,14 +83,14 @@ def configure(builder: SparkSession.Builder) -> SparkSession.Builder:
 
 
 def _runs_functions() -> bool:
-    """Tell whether this is the Python that PySpark starts on this machine for functions of RDDs and DataFrames."""
+    """Return whether this is the Python that PySpark starts on this machine for functions of RDDs and DataFrames."""
     found = shutil.which(os.environ.get("PYSPARK_PYTHON", "python3"))
     # Not the files themselves: those of all virtual environments of a Python are links to the same one.
     return found is not None and Path(found).absolute().parent == Path(sys.executable).parent
 
 
 def _is_loaded(jar: str, named: str, class_path: str) -> bool:
-    """Tell whether a jar of this name, wherever it lies, is among the named ones, on the class path, or Spark's own."""
+    """Return whether a jar of this name, wherever it lies, is among the named ones, on the class path, or Spark's."""
     places = [*bridge.listed(named), *class_path.split(":")]
     return any(place.rsplit("/", 1)[-1] in (jar, "*") for place in places) or comes_with_spark(jar)
 

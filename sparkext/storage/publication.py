@@ -82,7 +82,7 @@ def locked(path: Path) -> Iterator[None]:
 
 @contextmanager
 def locked_if_free(path: Path) -> Iterator[bool]:
-    """Hold the same lock if nobody else does, and tell whether."""
+    """Hold the same lock if nobody else does, and return whether that worked."""
     try:
         descriptor = _lock(path, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

@@ -1,4 +1,4 @@
-"""The shape of a join: which columns it compares, and which it gives out under which names, types and nullability.
+"""The shape of a join: which columns it compares, and which it emits under which names, types and nullability.
 
 All of it follows `DataFrame.join`. Problems are collected, not raised, so that a caller sees all of them at once.
 """
@@ -263,7 +263,7 @@ def _check_compared(columns: Sequence[tuple[str, KeyType | None]], problems: lis
 
 
 def _published(kind: str, keys: Sequence[int], width: int) -> tuple[int, ...]:
-    """Choose the build columns that workers need: keys to index, and what is given out."""
+    """Choose the build columns that workers need: keys to index, and what is emitted."""
     if kind in ("semi", "anti"):
         return tuple(dict.fromkeys(keys))
     return tuple(range(width))

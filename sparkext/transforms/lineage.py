@@ -30,7 +30,7 @@ _ATTRIBUTE = "_sparkext_lineage"
 
 @dataclass(frozen=True)
 class Lineage:
-    """A pipeline in the making: what it reads, its joins with their build sides, and what it gives out.
+    """A pipeline in the making: what it reads, its joins with their build sides, and what it emits.
 
     With a `scan`, `input` only has the numbers of the scan's parts, one in each of its partitions.
     """
@@ -51,7 +51,7 @@ class Lineage:
 
     @classmethod
     def scanning(cls, session: SparkSession, scan: ProbeScan, names: Sequence[str]) -> Lineage:
-        """Begin a pipeline that reads files itself, and gives out the scan's columns under these names."""
+        """Begin a pipeline that reads files itself, and emits the scan's columns under these names."""
         from pyspark.sql.types import StructField
 
         fields = [scan.table.fields[number] for number in scan.columns]

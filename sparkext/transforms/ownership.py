@@ -1,4 +1,4 @@
-"""Right and full joins: giving out each unmatched build row exactly once.
+"""Right and full joins: emitting each unmatched build row exactly once.
 
 Every task of a pipeline sees all build rows, and only its own probe rows: no task alone knows that a build row found no
 match anywhere. So the probe rows are shuffled by key, together with one small row (row id, key) per build row. Equal

@@ -53,7 +53,7 @@ def join_by_names(
 
 
 def plans_as_of(shape: JoinShape, conf: Callable[[str, str], str | None]) -> bool:
-    """Tell whether the extension plans an as-of join as it is meant here.
+    """Return whether the extension plans an as-of join as it is meant here.
 
     Of floats Spark's meaning differs for infinities, and of integers where differences may wrap around. It counts days
     of a zone's calendar, of which not all have the same length: a tolerance of a day or more is a time here, as in
@@ -123,7 +123,7 @@ def join_by_columns(
 
 
 def holds_columns(on: Any) -> bool:
-    """Tell whether `on` is a Column or a list of Columns."""
+    """Return whether `on` is a Column or a list of Columns."""
     items = on if isinstance(on, (list, tuple)) else [on]
     return bool(items) and all(type(item).__name__ == "Column" for item in items)
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def report(frame: DataFrame) -> Report:
-    """Tell what happened when `frame`, returned by `pipelined_join` or planned by the session extension, last ran.
+    """Return what happened when `frame`, returned by `pipelined_join` or planned by the session extension, last ran.
 
     Where the plan has several pipelines, this is the topmost. Call it after an action on `frame` or on anything derived
     from it. Through Spark Connect this runs a small job that reads the metrics from the nodes. In classic sessions

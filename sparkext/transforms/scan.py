@@ -144,7 +144,7 @@ def _finder(names: Sequence[str], case_sensitive: bool) -> Callable[[str], str |
 
 
 def _picked(columns: Any, names: Sequence[str], find: Callable[[str], str | None], problems: list[str]) -> list[str]:
-    """Return the names of the columns to give out, as they were asked for."""
+    """Return the names of the columns to emit, as they were asked for."""
     if columns is None:
         return list(names)
     if not isinstance(columns, (list, tuple)) or not columns:
@@ -230,7 +230,7 @@ def _buckets(spark: SparkSession, files: Sequence[DataFile], problems: list[str]
 
 
 def _is_partition(name: str, whole: DataFrame) -> bool:
-    """Tell whether files lie in folders that are called by a value of this column."""
+    """Return whether files lie in folders that are called by a value of this column."""
     begin = f"{quote(name)}=".lower()
     return any(part.lower().startswith(begin) for file in whole.inputFiles() for part in file.split("/")[:-1])
 

@@ -21,7 +21,7 @@ _WHOLE = 2**63 - 1
 
 @dataclass(frozen=True)
 class ScannedTable:
-    """`fields` are all columns that are read: to be given out, or for the filters.
+    """`fields` are all columns that are read: to be emitted, or for the filters.
 
     `partitions`: per field the number of the partition value that it is, or None. Rows are in the order of `files`.
     """
@@ -35,7 +35,7 @@ class ScannedTable:
     calendars: Calendars
 
     def scan(self, columns: Sequence[int], max_rows: int) -> ParquetScan:
-        """Return the scan that gives out these columns, one at least."""
+        """Return the scan that emits these columns, one at least."""
         from pyspark.sql.types import StructType
 
         tested = {test.name for tests in self.filters for test in tests}

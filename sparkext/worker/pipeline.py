@@ -76,7 +76,7 @@ def index_recipe(spec: PipelineSpec, number: int, hash_mask: int) -> IndexRecipe
 
 
 def _is_bounded_above_only(join: JoinSpec) -> bool:
-    """Tell whether the second compared column is never asked to be at least something."""
+    """Return whether the second compared column is never asked to be at least something."""
     second = join.compared[1:]
     return bool(second) and all(pair.op[0] == ">" for pair in join.ranges if (pair.build, pair.type) == second[0])
 
@@ -137,7 +137,7 @@ class _Join:
         return self.tests_pairs or (self.outer and isinstance(found, NestedLoop))
 
     def is_decided_by(self, columns: Collection[int]) -> bool:
-        """Tell whether these columns of the probe side say that a row is dropped, for want of a match."""
+        """Return whether these columns of the probe side say that a row is dropped, for want of a match."""
         spec = self.spec
         known = {ColumnRef(PROBE, column) for column in columns}
         equal = bool(spec.keys) and not spec.ranges and spec.as_of is None
@@ -196,7 +196,7 @@ class _Join:
         return [Column.of(pa.array(found))]
 
     def mark(self, pairs: Pairs) -> None:
-        """Remember which build rows have been given out."""
+        """Remember which build rows have been emitted."""
         if self.matched is not None and pairs.build_rows is not None:
             rows = pairs.build_rows
             self.matched[rows[rows >= 0] if self.outer else rows] = 1
@@ -288,7 +288,7 @@ class Pipeline:
         scan.check_unchanged()
 
     def _may_match(self, scan: ParquetScan, split: Split) -> bool:
-        """Tell whether the partition that a split belongs to has a match wherever rows without one are dropped."""
+        """Return whether the partition that a split belongs to has a match wherever rows without one are dropped."""
         partitions = {number for number, column in enumerate(scan.spec.columns) if column.partition is not None}
         deciding = [join for join in self._joins if join.is_decided_by(partitions)]
         row = {number: Column.of(scan.constant(split.values, number, 1)) for number in partitions} if deciding else {}
@@ -367,7 +367,7 @@ class Pipeline:
         return np.flatnonzero(np.isin(parts, ids))
 
     def _joined(self, operator: int, rows: RowSet) -> Iterator[RowSet]:
-        """Give out what join number `operator` makes of these rows."""
+        """Emit what join number `operator` makes of these rows."""
         join = self._joins[operator]
         # Of keys that are copied to be looked up, no more than a budget at a time.
         for piece in self._pieces(operator, rows, join.looked_up):
@@ -392,7 +392,7 @@ class Pipeline:
             self._seconds[operator] += time.perf_counter() - started
 
     def _unconditional(self, operator: int, rows: RowSet, matches: Found) -> Iterator[RowSet]:
-        """Give out what a join makes of these rows, a budget at a time."""
+        """Emit what a join makes of these rows, a budget at a time."""
         join = self._joins[operator]
         for pairs in self._pairs(operator, rows.length, matches, join.probe_kind):
             join.mark(pairs)
@@ -425,7 +425,7 @@ class Pipeline:
         yield from self._decided(operator, rows, found)
 
     def _decided(self, operator: int, rows: RowSet, found: npt.NDArray[np.bool_]) -> Iterator[RowSet]:
-        """Give out what a join makes of each of these rows once, now that it is known which found a match."""
+        """Emit what a join makes of each of these rows once, now that it is known which found a match."""
         join = self._joins[operator]
         kind = join.probe_kind
         if kind == "inner":
@@ -512,7 +512,7 @@ class Pipeline:
             ) from error
 
     def _unmatched_build_rows(self, owned: Int64Array, probe_schema: pa.Schema) -> Iterator[RowSet]:
-        """Give out the build rows that no probe row matched, with nulls for the probe side (right and full joins)."""
+        """Emit the build rows that no probe row matched, with nulls for the probe side (right and full joins)."""
         join = self._joins[0]
         rows = join.unmatched(owned)
         no_probe = [Column.of(pa.array([], field.type)) for field in probe_schema]

@@ -116,7 +116,7 @@ class PipelineTask:
 class BuildSideTask:
     """Has a build side read and indexed before the join that asks for it begins, and says what keeps it from that.
 
-    For each batch that it is given it gives out one of one text: empty, or why the build side of join number `number`
+    For each batch that it is given it emits one of one text: empty, or why the build side of join number `number`
     does not fit. `tasks_sharing` and `made_by` are as in `PipelineTask`.
     """
 
@@ -165,7 +165,7 @@ def check_version(made_by: str) -> None:
 
 @dataclass(frozen=True)
 class BuildRowsTask:
-    """Gives out (row id, key columns) of a build side, one row range per partition, so that Spark can shuffle them.
+    """Emits (row id, key columns) of a build side, one row range per partition, so that Spark can shuffle them.
 
     Partition i of the input holds the one number i; it stands for the i-th of `parts` ranges. `made_by` is as in
     `PipelineTask`.
@@ -178,7 +178,7 @@ class BuildRowsTask:
     made_by: str = __version__
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Give out the range of each number."""
+        """Emit the range of each number."""
         check_version(self.made_by)
         rows, columns = self.source.columns()
         for batch in batches:

@@ -30,7 +30,7 @@ _NOISE = ("Failed in nopython mode pipeline", "During: Pass ")
 
 
 def is_function(value: Any) -> bool:
-    """Tell whether this is a function that numba compiles, or has compiled."""
+    """Return whether this is a function that numba compiles, or has compiled."""
     return isinstance(value, FunctionType | Dispatcher)
 
 

@@ -80,7 +80,7 @@ def test_doctor_as_a_job(tmp_path: Path) -> None:
 
 @contextmanager
 def cluster(folder: Path, settings: Mapping[str, str] | None = None) -> Iterator[tuple[str, list[str]]]:
-    """Start a master and its workers; give out its address and, per worker, the folder of its executors' files."""
+    """Start a master and its workers; emit its address and, per worker, the folder of its executors' files."""
     local_folders = []
     java = " ".join([QUICK_START, *(f"-D{key}={value}" for key, value in (settings or {}).items())])
     with ExitStack() as processes:

@@ -60,7 +60,7 @@ INSERTED = "SELECT /*+ PIPELINED_JOIN(w_dims) */ id, b_text FROM w_facts JOIN w_
 
 
 def is_in_place(spark: SparkSession) -> bool:
-    """Whether the pipeline of the last write gave out rows in place, by what Spark's UI shows of it."""
+    """Whether the pipeline of the last write emitted rows in place, by what Spark's UI shows of it."""
     executions = spark._jsparkSession.sharedState().statusStore().executionsList()
     plan = executions.last().physicalPlanDescription()
     assert "PipelinedJoin (" in plan, plan

@@ -290,7 +290,7 @@ def int64(values: list[int | None]) -> pa.Array:
 
 
 def check_packed(build: list[pa.Array], probe: list[pa.Array], keys: list[list[Any]], safe: list[bool]) -> bool:
-    """Tell whether these keys are packed; packed keys of the two sides are equal exactly where the oracle's are.
+    """Return whether these keys are packed; packed keys of the two sides are equal exactly where the oracle's are.
 
     `keys` are the rows of the build and of the probe side.
     """

@@ -13,14 +13,14 @@ import pytest
 
 from sparkext.memory import register
 from sparkext.memory.probes import LimitName, process_probe
-from sparkext.memory.register import Ledger, task_entered
+from sparkext.memory.register import TaskRegister, task_entered
 
 HOLDER = """
 import sys, time
 from pathlib import Path
-from sparkext.memory.register import Ledger
+from sparkext.memory.register import TaskRegister
 own, above = map(int, sys.argv[2:])
-with Ledger(Path(sys.argv[1]), [own, above]) as held:
+with TaskRegister(Path(sys.argv[1]), [own, above]) as held:
     print(held.tasks("available", 0), held.tasks("cgroup", own), flush=True)
     time.sleep(60)
 """
@@ -34,8 +34,8 @@ def path(tmp_path: Path) -> Path:
 OWN, ABOVE, OTHER = 7, 1, 8
 
 
-def entered(path: Path) -> Ledger:
-    return Ledger(path, [OWN, ABOVE])
+def entered(path: Path) -> TaskRegister:
+    return TaskRegister(path, [OWN, ABOVE])
 
 
 def holder(path: Path, group: int = OWN) -> tuple[subprocess.Popen[str], str]:

@@ -1,4 +1,4 @@
-"""The reader by itself, without Spark: what it gives out is what pyarrow reads, however a file is laid out."""
+"""The reader by itself, without Spark: what it emits is what pyarrow reads, however a file is laid out."""
 
 from __future__ import annotations
 

@@ -116,7 +116,7 @@ def test_budgets_under_max_rows(spark: SparkSession, facts: DataFrame) -> None:
         assert (join.budget_min, join.budget_median, join.budget_max) == (7, 7, 7)
     join, gather = told.joins
     assert join.rows_out == 544
-    # Each task has 15 morsels of at most 7 rows, and a call of the join gives out at most 7 rows.
+    # Each task has 15 morsels of at most 7 rows, and a call of the join emits at most 7 rows.
     assert [task.morsels for task in told.tasks] == [15] * PARTS
     assert join.morsels >= 544 / 7
     assert gather.morsels >= join.morsels

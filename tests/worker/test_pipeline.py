@@ -609,7 +609,7 @@ def test_a_row_that_no_batch_can_hold_is_an_error(monkeypatch: pytest.MonkeyPatc
 
 
 def test_string_keys_of_later_joins_are_copied_by_the_budget(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Keys of a later join are gathered for all rows that an earlier one gave out, however long their strings are."""
+    """Keys of a later join are gathered for all rows that an earlier one emitted, however long their strings are."""
     generator = random.Random(8)
     tables = [make_table(generator, 20, 0.1) for _ in range(3)]
     steps = [Step("inner", [(Reference(0, 1), 1)], [False]), Step("inner", [(Reference(1, 2), 2)], [False])]

@@ -37,7 +37,7 @@ class PythonRunner(
       artifacts,
       None)
 
-/** What rows give out in this version and not in every other. `row` is the number of the one that is read. */
+/** What rows emit in this version and not in every other. `row` is the number of the one that is read. */
 abstract class VersionedRow(columns: Array[ColumnVector]) extends InternalRow {
   protected var row = 0
 

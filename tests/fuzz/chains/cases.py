@@ -369,7 +369,7 @@ class _Maker:
         return common_key_type(self.types[left][number], self.types[right][number])
 
     def _fitting(self, rows: list[int], traits: Sequence[tuple[float, str]]) -> list[int]:
-        """Halve the largest tables until the joins cannot give out too much."""
+        """Halve the largest tables until the joins cannot emit too much."""
         most = _MOST_RESULT_ROWS[self.combination.budget]
         while self._largest_result(rows, traits) > most:
             largest = rows.index(max(rows))

@@ -17,7 +17,7 @@ trait ArrowInput extends PipelineWorkers {
   // Here, as what is allocated already would stay where no worker starts. Spark's own listeners come before it.
   TaskContext.get().addTaskCompletionListener[Unit](_ => if (!isEnded) abandon())
 
-  /** Write the next batch to the stream; tell whether there was one. */
+  /** Write the next batch to the stream; return whether there was one. */
   protected def writeBatch(
       root: VectorSchemaRoot,
       writer: ArrowStreamWriter,

@@ -6,7 +6,7 @@ import org.apache.spark.sql.catalyst.expressions.{Left => _, Right => _, _}
 import org.apache.spark.sql.execution._
 import org.apache.spark.sql.types.{StructField, StructType}
 
-/** A source whose operator gives out batches of columns, under what only drops, renames or filters.
+/** A source whose operator emits batches of columns, under what only drops, renames or filters.
   *
   * Column i of what it gives is column `columns(i)` of those batches, of the rows that pass all `filters`: each has conditions that
   * Spark tests together.
@@ -37,7 +37,7 @@ object ColumnarInput {
     }.orElse(filters.flatten.flatMap(uncovered).headOption).toLeft(ColumnarInput(source, columns, filters))
   }
 
-  /** `outputs` and `filters` in terms of what the source gives out, the filters in the order of their evaluation. */
+  /** `outputs` and `filters` in terms of what the source emits, the filters in the order of their evaluation. */
   private case class Peeled(source: SparkPlan, outputs: Seq[Attribute], filters: Seq[Seq[Expression]])
 
   private def peel(plan: SparkPlan): Either[String, Peeled] = plan match {

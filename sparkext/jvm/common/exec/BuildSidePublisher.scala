@@ -48,7 +48,7 @@ trait BuildSidePreparation {
 
 /** Runs a build side as an ordinary Spark job whose results stream, partition by partition, to a file on the driver.
   *
-  * `columns`: what `child` gives out without making rows of it, where it does.
+  * `columns`: what `child` emits without making rows of it, where it does.
   * `ordered`: rows have to be in the order of partitions, as for an as-of join, which takes the last of equally near rows.
   */
 class BuildSidePublisher(

@@ -25,11 +25,11 @@ import org.apache.spark.sql.vectorized.ColumnarBatch
   * Output column i is `output(i)`, and comes from `origins(i)`. Build sides run when the operator is prepared, side by
   * side, each as a job of its own.
   *
-  * `parts`: set where the first join gives out unmatched build rows. The probe side is shuffled inside the operator then: a
+  * `parts`: set where the first join emits unmatched build rows. The probe side is shuffled inside the operator then: a
   * shuffle below it would be a stage of its own to adaptive execution, which takes what it knows of the stage's rows for what
   * is known of the join's.
   *
-  * It gives out rows: as columns, for code that Spark generates to read, measured no faster, with or without an aggregate above.
+  * It emits rows: as columns, for code that Spark generates to read, measured no faster, with or without an aggregate above.
   *
   * `otherwise`: the same joins as Spark's own, over what the children give. They run where a build side turns out not to fit, see
   * [[RuntimeFallback]].

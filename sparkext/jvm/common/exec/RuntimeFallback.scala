@@ -93,7 +93,7 @@ object RuntimeFallback {
     case _ => false
   }
 
-  /** The logical plan of a chain of joins that gives out `wanted`, over the columns that each of its sources sends. */
+  /** The logical plan of a chain of joins that emits `wanted`, over the columns that each of its sources sends. */
   def joins(
       chain: JoinChain,
       planned: Seq[PlannedJoin],

@@ -44,7 +44,7 @@ case class PlannedJoin(
     probeOrdered: Boolean,
     maxBuildBytes: Long)
 
-/** Which task all rows of a key belong to, where the first join gives out unmatched build rows: probe rows are shuffled into
+/** Which task all rows of a key belong to, where the first join emits unmatched build rows: probe rows are shuffled into
   * `count` parts by their columns `keys`, and column `owner` of the build side tells the part of each of its rows.
   */
 case class Parts(keys: Seq[Int], owner: Int, count: Int)
@@ -87,7 +87,7 @@ case class ChainLayout(
 
 object ChainLayout {
 
-  /** Lay out a chain that has to give out the columns `wanted`. Left if a key cannot be computed before the join. */
+  /** Lay out a chain that has to emit the columns `wanted`. Left if a key cannot be computed before the join. */
   def of(chain: JoinChain, wanted: Seq[Attribute], settings: Settings): Either[String, ChainLayout] = {
     val sources = new Sources(chain, wanted.map(chain.source), settings)
     val joins = chain.stages.zipWithIndex.map { case (stage, number) => sources.join(stage, number + 1) }

@@ -135,7 +135,7 @@ object Costs {
     Estimates.whole(plan) / 1e6 * (row + text * texts + number * (columns.size - texts))
   }
 
-  /** What is tried of all pairs: a row that need not be given out with each of its matches stops at the first. */
+  /** What is tried of all pairs: a row that need not be emitted with each of its matches stops at the first. */
   private def stopped(stage: JoinStage): Double = if (givesColumns(stage)) 1.0 else StoppedEarly
 
   private def givesColumns(stage: JoinStage): Boolean = stage.kind == "inner" || stage.outer

@@ -20,7 +20,7 @@ case class StageRange(probe: Expression, operator: String, build: Expression) {
 /** One supported join, as a stage of a pipeline: every probe row passes by the index of `build`.
   *
   * `kind` is what the probe side sees (a right outer join is a left one with its sides exchanged), `existence` the flag that
-  * an existence join adds. `filter` has to hold for what the join gives out, `condition` and `theta` for a pair to be one: for
+  * an existence join adds. `filter` has to hold for what the join emits, `condition` and `theta` for a pair to be one: for
   * an inner join these are the same. `theta` is what workers compile, and so is `guard`, see [[Ranged]].
   */
 case class JoinStage(
@@ -146,7 +146,7 @@ object JoinStage {
   def check(holds: Boolean, reason: => String): Either[String, Unit] = if (holds) Right(()) else Left(reason)
 }
 
-/** Who tests what beside keys and ranges: Spark filters what the join gives out by `filter`, workers test pairs. */
+/** Who tests what beside keys and ranges: Spark filters what the join emits by `filter`, workers test pairs. */
 private case class Tests(filter: Seq[Expression], condition: Seq[Expression], theta: Seq[Expression]) {
 
   /** What keeps workers from testing all of these together, each of which they know. */

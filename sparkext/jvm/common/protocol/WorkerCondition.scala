@@ -146,7 +146,7 @@ private[sparkext] object Listed {
   }
 }
 
-/** A column, or an integer column in a wider type: workers compare and give out either. */
+/** A column, or an integer column in a wider type: workers compare and emit either. */
 object Widened {
   def unapply(expression: Expression): Option[Attribute] = expression match {
     case column: Attribute => Some(column)

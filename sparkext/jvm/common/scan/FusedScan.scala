@@ -14,7 +14,7 @@ import org.apache.spark.sql.types.{DataType, StructType}
 
 /** A Parquet scan that workers do themselves: which columns of which files, and which rows of them.
   *
-  * Splits, their order and places are Spark's own. The first `outputs` of `columns` are what the scan gives out, those behind
+  * Splits, their order and places are Spark's own. The first `outputs` of `columns` are what the scan emits, those behind
   * are there for the filter.
   */
 case class FusedScan(
@@ -69,7 +69,7 @@ case class FusedScan(
       columns.indexWhere(column => column.attribute.exprId == attribute.exprId && column.dataType == attribute.dataType))
 }
 
-/** A column of the files, or the partition value number `partition`, given out as `dataType`. */
+/** A column of the files, or the partition value number `partition`, emitted as `dataType`. */
 case class ScanColumn(attribute: Attribute, dataType: DataType, partition: Option[Int])
 
 object FusedScan {
@@ -98,7 +98,7 @@ object FusedScan {
         ParquetFiles.calendars(peeled.scan.relation),
         peeled.scan.conf.caseSensitiveAnalysis)
 
-  /** The columns that workers will read for `plan` to give out `columns`; None where Spark will read, as far as can be told
+  /** The columns that workers will read for `plan` to emit `columns`; None where Spark will read, as far as can be told
     * before there is a physical plan.
     */
   def expected(plan: LogicalPlan, columns: Seq[Expression], settings: Settings): Option[AttributeSet] =
@@ -131,7 +131,7 @@ object FusedScan {
     case other => other
   }
 
-  /** `outputs` and `filters` in terms of what the scan gives out. */
+  /** `outputs` and `filters` in terms of what the scan emits. */
   private case class Peeled(scan: FileSourceScanExec, outputs: Seq[Expression], filters: Seq[Expression])
 
   private def peel(plan: SparkPlan): Either[String, Peeled] = plan match {
