@@ -315,8 +315,22 @@ def test_a_python_that_does_not_end(spark: SparkSession, tmp_path: Path, lines: 
     wait_until(lambda: not Path(f"/proc/{process}").exists(), "what it has started is gone")
 
 
+def test_a_python_that_hangs_is_not_waited_for_by_every_plan(spark: SparkSession, tmp_path: Path) -> None:
+    asked = tmp_path / "asked"
+    silent = script(tmp_path / "silent", f"echo >> {asked}", "exec sleep 1000")
+    broken = script(tmp_path / "broken", f"echo >> {asked}", "exit 1")
+    answers = spark._jvm.org.apache.spark.sql.sparkext.PythonAnswers(1000, 3000)  # type: ignore[union-attr]
+    for python, times in ((silent, 1), (broken, 3)):
+        asked.write_text("")
+        assert [answers.of(str(python)).isLeft() for _ in range(3)] == [True] * 3
+        assert len(asked.read_text()) == times
+    asked.write_text("")
+    time.sleep(3)
+    assert answers.of(str(silent)).isLeft() and len(asked.read_text()) == 1
+
+
 def test_an_environment_that_is_not_activated(tmp_path: Path) -> None:
-    """`/path/to/venv/bin/python job.py`: functions run as without the work_order, in the `python3` of the path."""
+    """`/path/to/venv/bin/python job.py`: functions run as without the extension, in the `python3` of the path."""
     # It finds packages that were copied there, and not this one, to which a link leads.
     path = f'PYTHONPATH="$PYTHONPATH:{sysconfig.get_path("platlib")}"'
     script(tmp_path / "python3", f'{path} WHICH_PYTHON=another exec "{sys.executable}" -S "$@"')

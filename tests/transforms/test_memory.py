@@ -260,7 +260,7 @@ def test_the_tightest_limit_binds(machine: Machine, group: int, space: int, avai
     ],
 )
 def test_garbage_does_not_bind(machine: Machine, path: str, text: str) -> None:
-    """Every limit is far below the available probes, and each file in turn becomes unreadable."""
+    """Every limit is far below the available memory, and each file in turn becomes unreadable."""
     machine.member_of("0::/job")
     machine.v2("job", 1000, 400)
     machine.address_space(200 * MIB)

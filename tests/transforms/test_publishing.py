@@ -36,7 +36,6 @@ from sparkext.build_sides.index_builder import IndexRecipe
 from sparkext.build_sides.index_store import INDEX_SUFFIX, LOCK_SUFFIX
 from sparkext.errors import BuildSideTooLargeError
 from sparkext.kernels.keys import encode_keys
-from sparkext.spark import bridge
 from sparkext.storage.container import atomic_file
 from sparkext.transforms import publishing
 from sparkext.transforms.lineage import remembered
@@ -338,7 +337,7 @@ def test_a_publication_that_fails_leaves_nothing(spark: SparkSession) -> None:
         raise OSError(errno.ENOSPC, "the disk is full")
 
     with pytest.raises(OSError, match="the disk is full"):
-        bridge.publish(spark, write)
+        publishing.publish_file(spark, write)
     assert driver_files(spark) <= before
     assert set(publishing._published) == published
 
@@ -358,7 +357,7 @@ def test_build_sides_that_go_at_once_in_two_threads(monkeypatch: pytest.MonkeyPa
     context, path, vanished = Running(), tmp_path / "side", tmp_path / "vanished" / "side"
     path.touch()
     owned = {str(path): (weakref.ref(context), Gone()), str(vanished): (lambda: None, None)}
-    monkeypatch.setattr(bridge, "_published", owned)
+    monkeypatch.setattr(publishing, "_published", owned)
     with ThreadPoolExecutor(2) as pool:
         for sweeping in [pool.submit(publishing._sweep) for _ in range(2)]:
             sweeping.result()

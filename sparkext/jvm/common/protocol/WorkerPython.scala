@@ -29,7 +29,8 @@ object WorkerPython {
   private val TimeoutMillis = 60000L
   private val PollMillis = 20L
   private val MostBytes = 64 << 10
-  private val asked = new ConcurrentHashMap[String, Either[String, WorkerPython]]()
+  private val RetryMillis = 600000L
+  private val answers = new PythonAnswers(TimeoutMillis, RetryMillis)
 
   /** Have Spark refuse to set the key in a session that runs, as it does for static settings of its own. */
   def refuseAtRunTime(): Unit = SQLConf.registerStaticConfigKey(Key)
@@ -37,15 +38,13 @@ object WorkerPython {
   /** The application's settings: not what a session has set since. None where it has ended, which plans may outlive. */
   private[sparkext] def applications: SparkConf = Option(SparkEnv.get).map(_.conf).getOrElse(new SparkConf(false))
 
-  /** The application's Python, or what is wrong with it. Asked once; what is wrong may be mended, and is asked again. */
+  /** The application's Python, or what is wrong with it. */
   def found: Either[String, WorkerPython] = {
     val conf = applications
     // The second is what Spark's own runner would prefer. What a session sets it to is for the session's functions.
     val named = Seq(Key, "spark.sql.execution.pyspark.python", "spark.pyspark.python").map(conf.getOption)
     val executable = (named :+ sys.env.get("PYSPARK_PYTHON")).flatten.find(_.trim.nonEmpty).getOrElse("python3").trim
-    val answer = asked.computeIfAbsent(executable, ask(_, TimeoutMillis))
-    if (answer.isLeft) asked.remove(executable)
-    answer
+    answers.of(executable)
   }
 
   private[sparkext] def ask(executable: String, timeoutMillis: Long): Either[String, WorkerPython] =
@@ -86,5 +85,26 @@ object WorkerPython {
     case Array(version, Settings.PackageVersion) => Right(WorkerPython(executable, version))
     case Array(_, other) => Left(s"$executable has sparkext $other, this jar belongs to ${Settings.PackageVersion}")
     case _ => Left(s"$executable answered '$said'")
+  }
+}
+
+/** What Pythons have answered. Each is asked once; what is wrong with one may be mended, and is asked again: at once, unless every
+  * plan of the next `retryMillis` would wait as long for it.
+  */
+private[sparkext] class PythonAnswers(timeoutMillis: Long, retryMillis: Long) {
+  private case class Answer(found: Either[String, WorkerPython], asked: Long, answered: Long) {
+    def holds: Boolean =
+      found.isRight || (answered - asked >= MILLISECONDS.toNanos(timeoutMillis) && System.nanoTime - answered < MILLISECONDS.toNanos(retryMillis))
+  }
+
+  private val answers = new ConcurrentHashMap[String, Answer]()
+
+  def of(executable: String): Either[String, WorkerPython] =
+    answers.compute(executable, (_, known) => if (known != null && known.holds) known else ask(executable)).found
+
+  private def ask(executable: String): Answer = {
+    val asked = System.nanoTime
+    val found = WorkerPython.ask(executable, timeoutMillis)
+    Answer(found, asked, System.nanoTime)
   }
 }
