@@ -2,29 +2,23 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from textwrap import dedent
 
 import pytest
 
 import sparkext.errors
+from docs.tools import declines, generate, python_errors, scala_texts
 from sparkext.config import REGISTRY
 from sparkext.errors import SparkExtError
 
 DOCS = Path(__file__).parents[1] / "docs"
-sys.path.insert(0, str(DOCS / "tools"))  # generate, declines, python_errors, scala_texts
-
-import declines  # noqa: E402
-import generate  # noqa: E402
-import python_errors  # noqa: E402
-import scala_texts  # noqa: E402
 
 
 @pytest.mark.parametrize("page", generate.SECTIONS)
 def test_pages_are_up_to_date(page: str) -> None:
     """`page` of `declines` raises as well where a reason in the sources is not explained."""
-    assert (DOCS / page).read_text(encoding="utf-8") == generate.rendered(page), "run `python docs/tools/generate.py`"
+    assert (DOCS / page).read_text(encoding="utf-8") == generate.rendered(page), "run `python -m docs.tools.generate`"
 
 
 def test_every_option_is_there() -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from bench.report import named_files
-from sparkext.report.text import _HEADER
+from sparkext.reports.text import _HEADER
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from scala_texts import sentences
+from docs.tools.scala_texts import sentences
 
 SOURCES = Path(__file__).parents[2] / "sparkext" / "jvm"
 

@@ -1,6 +1,6 @@
 """Write what the documentation takes from the code: options, reasons of declines, error messages, the rooms.
 
-    python docs/tools/generate.py
+    python -m docs.tools.generate
 
 Each lies between two comments in its page; the rooms are a drawing. Tests hold them against the code.
 """
@@ -10,10 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-import declines
-import import_graph
-import python_errors
-
+from docs.tools import declines, import_graph, python_errors
 from sparkext.config import markdown_table
 
 DOCS = Path(__file__).parents[1]

@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from sparkext.errors import EnvironmentProblemError
-from sparkext.report.progress import in_notebook, on_terminal, progress
+from sparkext.reports.progress import in_notebook, on_terminal, progress
 
 _ROWS = {
     "lineitem": 6_001_215,

@@ -12,7 +12,7 @@ import pyarrow as pa
 from sparkext.build_sides.file import check_build_size, collect_batches, write_build_file
 from sparkext.build_sides.sources import BuildSource, ScannedFiles
 from sparkext.config import Settings
-from sparkext.report.progress import CountingStream, counted_rows, on_terminal, progress
+from sparkext.reports.progress import CountingStream, counted_rows, on_terminal, progress
 from sparkext.spark import bridge
 from sparkext.transforms.lineage import remembered
 from sparkext.transforms.publishing import publish_file

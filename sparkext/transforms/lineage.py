@@ -16,7 +16,7 @@ from sparkext.build_sides.sources import BuildSource
 from sparkext.config import Settings
 from sparkext.memory import address_space
 from sparkext.plans.spec import PROBE, ColumnRef, PipelineSpec
-from sparkext.report.reporters import AccumulatorReporter, Reporter, SpoolReporter
+from sparkext.reports.reporters import AccumulatorReporter, Reporter, SpoolReporter
 from sparkext.spark import bridge
 from sparkext.transforms.join_shape import JoinShape, OutputField
 from sparkext.transforms.scanned_table import ProbeScan

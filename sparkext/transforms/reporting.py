@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from sparkext.errors import ReportUnavailableError
-from sparkext.report.metrics import TaskMetrics, last_run
-from sparkext.report.model import Report, summarise
+from sparkext.reports.metrics import TaskMetrics, last_run
+from sparkext.reports.model import Report, summarise
 from sparkext.spark import bridge
 from sparkext.transforms.lineage import remembered
 

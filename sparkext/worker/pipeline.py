@@ -41,7 +41,7 @@ from sparkext.plans.key_types import parse_key_type
 from sparkext.plans.morsel import BudgetLimits, OutputSizeController
 from sparkext.plans.scan import Split
 from sparkext.plans.spec import BUILD_PRESERVING, PROBE, ColumnRef, JoinSpec, PipelineSpec
-from sparkext.report.metrics import NO_TASK, TaskId, TaskMetrics
+from sparkext.reports.metrics import NO_TASK, TaskId, TaskMetrics
 from sparkext.rows.conditions import holds
 from sparkext.rows.morsels import morsels
 from sparkext.rows.row_set import RowSet, SourceRows

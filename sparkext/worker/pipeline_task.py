@@ -27,8 +27,8 @@ from sparkext.parquet.metrics import ScanMetrics
 from sparkext.parquet.reader import ParquetScan
 from sparkext.plans.scan import Split
 from sparkext.plans.spec import PipelineSpec
-from sparkext.report.metrics import NO_TASK, TaskId
-from sparkext.report.reporters import TaskReporter
+from sparkext.reports.metrics import NO_TASK, TaskId
+from sparkext.reports.reporters import TaskReporter
 from sparkext.rows.compression import decompressed
 from sparkext.rows.morsels import MAX_MORSEL_BYTES, within_bytes
 from sparkext.rows.types import conform

@@ -16,7 +16,7 @@ from sparkext.parquet.file_stores import Bucket
 from sparkext.parquet.reader import ParquetScan
 from sparkext.parquet.rules import Calendars
 from sparkext.plans.scan import ScanSpec, Split
-from sparkext.report.reporters import FileReporter
+from sparkext.reports.reporters import FileReporter
 from sparkext.spark import bridge
 from sparkext.worker.pipeline_task import BuildSideTask, PipelineTask, check_version
 

@@ -13,7 +13,12 @@ from pathlib import Path
 
 import psutil
 import pytest
-from extension_checks import (
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.status import SparkStageInfo
+
+import sparkext
+from tests.extension.extension_checks import (
     ENCRYPTED,
     QUICK_START,
     assert_like_spark,
@@ -23,11 +28,6 @@ from extension_checks import (
     plan_of,
     rows_of,
 )
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
-from pyspark.status import SparkStageInfo
-
-import sparkext
 
 FOLDERS = [Path(folder) for folder in os.environ["CLUSTER_FOLDERS"].split(os.pathsep)]
 PARTITIONS = 4

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
@@ -13,8 +11,7 @@ import sparkext
 from tests.sessions import SETTINGS as SHARED
 from tests.sessions import shared_session
 
-sys.path.insert(0, str(Path(__file__).parent))  # extension_checks
-pytest.register_assert_rewrite("extension_checks")
+pytest.register_assert_rewrite("tests.extension.extension_checks")
 
 SETTINGS = {**SHARED, "spark.sparkext.mode": "hint"}
 

@@ -9,7 +9,6 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from extension_checks import assert_declined, assert_like_spark, assert_pipelined, configured, plan_of, started_with
 from pyspark.errors import PythonException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -17,6 +16,14 @@ from pyspark.sql import functions as F
 from sparkext import pipelined_join
 from sparkext.errors import EnvironmentProblemError
 from sparkext.memory.address_space import LEAST_BYTES
+from tests.extension.extension_checks import (
+    assert_declined,
+    assert_like_spark,
+    assert_pipelined,
+    configured,
+    plan_of,
+    started_with,
+)
 
 LEAST = LEAST_BYTES >> 20
 SETTING = "spark.executor.pyspark.memory"

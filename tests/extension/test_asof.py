@@ -15,11 +15,18 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from extension_checks import assert_like_spark, assert_pipelined, configured, mode, pipelines_of, plan_of
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 import sparkext
+from tests.extension.extension_checks import (
+    assert_like_spark,
+    assert_pipelined,
+    configured,
+    mode,
+    pipelines_of,
+    plan_of,
+)
 from tests.extension.test_joins import frame
 
 DIRECTIONS = ("backward", "forward", "nearest")

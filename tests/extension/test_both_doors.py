@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from extension_checks import assert_pipelined, mode, pipelines_of, plan_of, rows_of
 from pyspark.sql import DataFrame, SparkSession
 
 from sparkext import asof_join, pipelined_join
+from tests.extension.extension_checks import assert_pipelined, mode, pipelines_of, plan_of, rows_of
 
 DOORS = {"extension": "hint", "mapInArrow": "off"}
 KINDS = ("inner", "left", "right", "full", "semi", "anti")

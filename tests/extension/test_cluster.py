@@ -14,11 +14,11 @@ from pathlib import Path
 
 import pyspark
 import pytest
-from extension_checks import ENCRYPTED, QUICK_START
 
 import sparkext
 from sparkext.spark.bridge import EXTENSION
 from sparkext.spark.jar import jar_path
+from tests.extension.extension_checks import ENCRYPTED, QUICK_START
 
 HERE = Path(__file__).parent
 PYSPARK = Path(pyspark.__file__).parent

@@ -10,9 +10,10 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from extension_checks import assert_like_spark, assert_pipelined, configured, mode, plan_of
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
+
+from tests.extension.extension_checks import assert_like_spark, assert_pipelined, configured, mode, plan_of
 
 ROWS = 300
 FIRST = 16_384

@@ -13,8 +13,9 @@ import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from extension_checks import pipelines_of
 from pyspark.sql import SparkSession
+
+from tests.extension.extension_checks import pipelines_of
 
 COLUMNS = ("i", "j", "d", "x", "y")
 COMPARISONS = ("<", "<=", ">", ">=")

@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from extension_checks import assert_declined, configured, mode, pipelines_of, plan_of, rows_of
 from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.classic.column import Column
@@ -23,6 +22,7 @@ from sparkext.kernels.nested_loop import FAILED, HIT
 from sparkext.plans.formula import Formula, parse_formula
 from sparkext.worker.formula_code import Place, code_of
 from sparkext.worker.theta_condition import _arrays, _values
+from tests.extension.extension_checks import assert_declined, configured, mode, pipelines_of, plan_of, rows_of
 from tests.extension.test_joins import frame
 
 HINT = "/*+ PIPELINED_JOIN(b) */"

@@ -14,15 +14,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from extension_checks import (
-    assert_declined,
-    assert_like_spark,
-    assert_pipelined,
-    configured,
-    mode,
-    rows_of,
-    started_with,
-)
 from pyspark import InheritableThread, TaskContext
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
@@ -32,6 +23,15 @@ import sparkext
 from sparkext.errors import EnvironmentProblemError
 from sparkext.spark import bridge, jar
 from sparkext.worker import work_order
+from tests.extension.extension_checks import (
+    assert_declined,
+    assert_like_spark,
+    assert_pipelined,
+    configured,
+    mode,
+    rows_of,
+    started_with,
+)
 
 ROOT = Path(__file__).parents[2]
 SCRIPTS = Path(__file__).parent
@@ -430,7 +430,7 @@ def test_a_missing_jar(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("script", ["retries_stops_encryption.py", "configured_too_late.py", "from_object_store.py"])
 def test_in_a_process_of_its_own(tmp_path: Path, script: str) -> None:
-    path = os.pathsep.join(filter(None, [str(ROOT), str(SCRIPTS), os.environ.get("PYTHONPATH")]))
+    path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
     done = subprocess.run(
         [sys.executable, SCRIPTS / "scripts" / script, tmp_path],
         stdin=subprocess.DEVNULL,

@@ -15,9 +15,18 @@ from typing import Any
 
 import pyspark
 import pytest
-from extension_checks import assert_like_spark, assert_pipelined, configured, mode, pipelines_of, plan_of, rows_of
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
+
+from tests.extension.extension_checks import (
+    assert_like_spark,
+    assert_pipelined,
+    configured,
+    mode,
+    pipelines_of,
+    plan_of,
+    rows_of,
+)
 
 HERE = Path(__file__).parent
 HINT = "/*+ PIPELINED_JOIN(dims) */"
@@ -269,7 +278,7 @@ def test_full_disks(tmp_path: Path) -> None:
     if os.geteuid() != 0 or subprocess.run(mount, capture_output=True).returncode:
         pytest.skip("only root can mount a small disk, and not everywhere")
     try:
-        path = os.pathsep.join(filter(None, [str(HERE.parents[1]), str(HERE), os.environ.get("PYTHONPATH")]))
+        path = os.pathsep.join(filter(None, [str(HERE.parents[1]), os.environ.get("PYTHONPATH")]))
         done = subprocess.run(
             [sys.executable, HERE / "scripts" / "on_small_disks.py", disk, tmp_path],
             stdin=subprocess.DEVNULL,

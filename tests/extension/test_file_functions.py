@@ -10,11 +10,18 @@ from collections.abc import Iterator
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from extension_checks import assert_declined, assert_like_spark, assert_pipelined, configured, pipelines_of, plan_of
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from sparkext import declined, pipelined_join
+from tests.extension.extension_checks import (
+    assert_declined,
+    assert_like_spark,
+    assert_pipelined,
+    configured,
+    pipelines_of,
+    plan_of,
+)
 
 FILES = 3
 REASON = "a function of the file that is read, such as input_file_name(), stands above it"

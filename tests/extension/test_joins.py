@@ -9,7 +9,11 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from extension_checks import (
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from sparkext import declined
+from tests.extension.extension_checks import (
     assert_declined,
     assert_like_spark,
     assert_pipelined,
@@ -18,10 +22,6 @@ from extension_checks import (
     plan_of,
     rows_of,
 )
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
-
-from sparkext import declined
 
 KINDS = ("inner", "left", "right", "full", "semi", "anti")
 NAN = float("nan")

@@ -17,7 +17,6 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from extension_checks import assert_like_spark, configured, mode, plan_of, scans_of
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
@@ -27,6 +26,7 @@ from sparkext.parquet.file_stores import LocalFiles
 from sparkext.parquet.reader import _File
 from sparkext.parquet.rules import Calendars, misread
 from sparkext.spark.bridge import arrow_schema
+from tests.extension.extension_checks import assert_like_spark, configured, mode, plan_of, scans_of
 
 ROWS = 3
 NTZ = {"spark_sql_parquet_inferTimestampNTZ_enabled": "false"}

@@ -9,7 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from extension_checks import (
+from pyspark.errors import IllegalArgumentException
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+import sparkext
+from tests.extension.extension_checks import (
     assert_declined,
     assert_like_spark,
     assert_pipelined,
@@ -19,11 +24,6 @@ from extension_checks import (
     plan_of,
     rows_of,
 )
-from pyspark.errors import IllegalArgumentException
-from pyspark.sql import Column, DataFrame, SparkSession
-from pyspark.sql import functions as F
-
-import sparkext
 
 HINT = "/*+ PIPELINED_JOIN(b) */"
 THROWN = (

@@ -9,11 +9,18 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from extension_checks import assert_declined, assert_like_spark, assert_pipelined, configured, mode, plan_of
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 import sparkext
+from tests.extension.extension_checks import (
+    assert_declined,
+    assert_like_spark,
+    assert_pipelined,
+    configured,
+    mode,
+    plan_of,
+)
 from tests.extension.test_joins import KEYS, frame
 
 HINT = "/*+ PIPELINED_JOIN(spans) */"

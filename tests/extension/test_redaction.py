@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from extension_checks import assert_like_spark, configured, pipelines_of
 from pyspark.sql import DataFrame, SparkSession
 
 import sparkext
+from tests.extension.extension_checks import assert_like_spark, configured, pipelines_of
 
 SECRET = "hunter2"
 REDACTED = "*********(redacted)"

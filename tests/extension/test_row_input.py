@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from extension_checks import assert_like_spark, assert_pipelined, plan_of
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 import sparkext
+from tests.extension.extension_checks import assert_like_spark, assert_pipelined, plan_of
 
 
 def joined(spark: SparkSession, probe: DataFrame, how: str = "inner") -> DataFrame:

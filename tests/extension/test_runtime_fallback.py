@@ -10,12 +10,20 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from extension_checks import assert_like_spark, assert_pipelined, configured, mode, pipelines_of, plan_of, rows_of
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 import sparkext
 from sparkext.errors import ReportUnavailableError
+from tests.extension.extension_checks import (
+    assert_like_spark,
+    assert_pipelined,
+    configured,
+    mode,
+    pipelines_of,
+    plan_of,
+    rows_of,
+)
 from tests.extension.test_failures import assert_freed, assert_usable, build_files
 
 LIMIT = "spark_sparkext_buildSide_maxBytes"

@@ -14,15 +14,6 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from extension_checks import (
-    assert_like_spark,
-    assert_pipelined,
-    configured,
-    open_to_others,
-    plan_of,
-    rows_of,
-    scans_of,
-)
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from py4j.protocol import Py4JJavaError
@@ -32,6 +23,15 @@ from pyspark.sql import functions as F
 
 from sparkext import pipelined_join, report, scan_parquet
 from sparkext.errors import InvalidScanError
+from tests.extension.extension_checks import (
+    assert_like_spark,
+    assert_pipelined,
+    configured,
+    open_to_others,
+    plan_of,
+    rows_of,
+    scans_of,
+)
 
 ROWS = 300
 

@@ -10,11 +10,18 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from extension_checks import assert_declined, assert_like_spark, assert_pipelined, configured, mode, plan_of
 from pyspark.errors import ArithmeticException
 from pyspark.sql import SparkSession
 
 import sparkext
+from tests.extension.extension_checks import (
+    assert_declined,
+    assert_like_spark,
+    assert_pipelined,
+    configured,
+    mode,
+    plan_of,
+)
 from tests.extension.test_joins import frame
 
 HINT = "/*+ PIPELINED_JOIN(b) */"

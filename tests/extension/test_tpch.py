@@ -6,11 +6,11 @@ from collections import Counter
 
 import pyspark
 import pytest
-import tpch_plans
-from extension_checks import pipelines_of
 from pyspark.sql import SparkSession
 
 from sparkext.cli import tpch
+from tests.extension import tpch_plans
+from tests.extension.extension_checks import pipelines_of
 
 
 @pytest.fixture(scope="module")
@@ -24,7 +24,7 @@ def tables(spark: SparkSession) -> SparkSession:
 @pytest.mark.parametrize("mode", tpch_plans.MODES)
 @pytest.mark.parametrize("number", tpch.QUERIES)
 def test_plans_are_the_golden_ones(tables: SparkSession, number: int, mode: str) -> None:
-    """If a change is meant, run tpch_plans.py and look at the difference."""
+    """If a change is meant, run `python -m tests.extension.tpch_plans` and look at the difference."""
     with tpch_plans.settings(tables, mode):
         assert tpch_plans.plan(tables, number, mode) == tpch_plans.golden_file(mode, number).read_text()
 

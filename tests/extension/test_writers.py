@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from extension_checks import configured, mode, rows_of
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceWriter, WriterCommitMessage
 from pyspark.sql.types import Row
 
 from sparkext import report
+from tests.extension.extension_checks import configured, mode, rows_of
 
 # An interval of months is not here: Spark has no Python value for it.
 TYPES = {

@@ -1,6 +1,6 @@
 """TPC-H's queries for the extension's tests: their hinted form, and their plans with everything incidental taken out.
 
-Run as a script, it writes the golden plans anew: `python tests/extension/tpch_plans.py`, then read what has changed.
+Run as a script, it writes the golden plans anew: `python -m tests.extension.tpch_plans`, then read what has changed.
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ import sys
 from contextlib import AbstractContextManager
 from pathlib import Path
 
-from extension_checks import configured
 from pyspark.sql import SparkSession
 
 import sparkext
 from sparkext.cli import tpch
+from tests.extension.extension_checks import configured
 
 SCALE_FACTOR = 0.1
 GOLDEN = Path(__file__).parent / "golden"

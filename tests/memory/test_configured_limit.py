@@ -17,7 +17,7 @@ from sparkext.config import read_settings
 from sparkext.errors import BuildSideTooLargeError
 from sparkext.memory.probes import MemoryProbe, process_probe
 from sparkext.plans.spec import PROBE, ColumnRef, JoinSpec, KeyPair, PipelineSpec
-from sparkext.report.metrics import TaskMetrics
+from sparkext.reports.metrics import TaskMetrics
 from sparkext.storage.container import atomic_file
 from sparkext.worker.pipeline_task import PipelineTask
 

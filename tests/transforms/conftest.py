@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
@@ -12,9 +10,8 @@ from pyspark.sql import SparkSession
 import sparkext
 from tests.sessions import SETTINGS, shared_session
 
-sys.path.insert(0, str(Path(__file__).parent))  # spark_checks
-pytest.register_assert_rewrite("spark_checks")
-import spark_checks  # noqa: E402
+pytest.register_assert_rewrite("tests.transforms.spark_checks")
+from tests.transforms import spark_checks  # noqa: E402
 
 
 @pytest.fixture(scope="session")

@@ -14,7 +14,14 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from spark_checks import (
+
+from sparkext import pipelined_join, report, scan_parquet
+from sparkext.build_sides.sources import ArtifactFile, ScannedFiles
+from sparkext.errors import BuildSideTooLargeError, InvalidJoinError, ReportUnavailableError
+from sparkext.reports.reporters import SpoolReporter
+from sparkext.spark import bridge
+from sparkext.transforms.lineage import remembered
+from tests.transforms.spark_checks import (
     KINDS,
     assert_like_spark,
     assert_pipelined,
@@ -24,14 +31,7 @@ from spark_checks import (
     frame,
     physical_plan,
 )
-from test_publishing import assert_one_copy, build_of_megabytes, probe_in_two_workers
-
-from sparkext import pipelined_join, report, scan_parquet
-from sparkext.build_sides.sources import ArtifactFile, ScannedFiles
-from sparkext.errors import BuildSideTooLargeError, InvalidJoinError, ReportUnavailableError
-from sparkext.report.reporters import SpoolReporter
-from sparkext.spark import bridge
-from sparkext.transforms.lineage import remembered
+from tests.transforms.test_publishing import assert_one_copy, build_of_megabytes, probe_in_two_workers
 
 
 @pytest.fixture(scope="session")

@@ -13,10 +13,10 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from spark_checks import assert_pipelined, frame
 
 from sparkext import asof_join, pipelined_join, report
 from sparkext.errors import BuildSideTooLargeError, InvalidJoinError
+from tests.transforms.spark_checks import assert_pipelined, frame
 
 DAY = dt.timedelta(days=1)
 EPOCH = dt.datetime(2024, 3, 9)  # summer time begins on the tenth where the session is

@@ -15,13 +15,13 @@ import pytest
 from pyspark.errors import PythonException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from spark_checks import assert_pipelined, configured, frame, jobs_run_by, rows_of, table
 
 from sparkext import SparkExtError, pipelined_join
 from sparkext.errors import BuildSideTooLargeError, ConfigError, EnvironmentProblemError, InvalidJoinError
 from sparkext.spark import bridge
 from sparkext.transforms.lineage import remembered
 from sparkext.worker.pipeline_task import PipelineTask
+from tests.transforms.spark_checks import assert_pipelined, configured, frame, jobs_run_by, rows_of, table
 
 
 @pytest.fixture(scope="module")

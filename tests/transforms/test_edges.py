@@ -9,7 +9,9 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from spark_checks import (
+
+from sparkext import pipelined_join, report
+from tests.transforms.spark_checks import (
     EXTENSION,
     KINDS,
     assert_like_spark,
@@ -20,8 +22,6 @@ from spark_checks import (
     frame,
     rows_of,
 )
-
-from sparkext import pipelined_join, report
 
 MIB = 1 << 20
 

@@ -12,7 +12,10 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from spark_checks import (
+
+from sparkext import pipelined_join
+from sparkext.errors import InvalidJoinError
+from tests.transforms.spark_checks import (
     EXTENSION,
     KINDS,
     assert_like_spark,
@@ -23,9 +26,6 @@ from spark_checks import (
     frame,
     spark_join,
 )
-
-from sparkext import pipelined_join
-from sparkext.errors import InvalidJoinError
 
 ALIASES = {
     "inner": ("inner", "INNER", "cross", "Cross"),

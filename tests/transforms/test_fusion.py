@@ -14,7 +14,10 @@ import pytest
 from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from spark_checks import (
+
+from sparkext import pipelined_join, report
+from sparkext.transforms.lineage import remembered
+from tests.transforms.spark_checks import (
     assert_pipelined,
     assert_same_rows,
     configured,
@@ -24,9 +27,6 @@ from spark_checks import (
     spark_join,
     table,
 )
-
-from sparkext import pipelined_join, report
-from sparkext.transforms.lineage import remembered
 
 _EXCHANGE = re.compile(r"^[\s:+\-*()\d]*Exchange\b", re.MULTILINE)
 

@@ -16,7 +16,10 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from spark_checks import (
+
+from sparkext import pipelined_join
+from sparkext.errors import InvalidJoinError
+from tests.transforms.spark_checks import (
     EXTENSION,
     KINDS,
     assert_pipelined,
@@ -27,9 +30,6 @@ from spark_checks import (
     jobs_run_by,
     spark_join,
 )
-
-from sparkext import pipelined_join
-from sparkext.errors import InvalidJoinError
 
 KEYS = [1, 2, 3]
 

@@ -27,7 +27,6 @@ from pyspark.accumulators import _accumulatorRegistry
 from pyspark.errors import PythonException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from spark_checks import assert_like_spark, assert_pipelined, frame
 
 from sparkext import pipelined_join, report
 from sparkext.build_sides import sources
@@ -39,6 +38,7 @@ from sparkext.kernels.keys import encode_keys
 from sparkext.storage.container import atomic_file
 from sparkext.transforms import publishing
 from sparkext.transforms.lineage import remembered
+from tests.transforms.spark_checks import assert_like_spark, assert_pipelined, frame
 
 HERE = Path(__file__).parent
 PATIENCE = 60
@@ -527,14 +527,13 @@ def run_alone(script: str, *arguments: object) -> tuple[dict[str, Any], str]:
     return json.loads(ran.stdout.splitlines()[-1]), ran.stderr
 
 
-PREAMBLE = f"""
+PREAMBLE = """
 import gc, json, os, sys
 from pathlib import Path
-sys.path.insert(0, {str(HERE)!r})
 os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
 import pyarrow as pa
 from pyspark.sql import SparkSession, functions as F
-from spark_checks import assert_pipelined, frame, rows_of, spark_join
+from tests.transforms.spark_checks import assert_pipelined, frame, rows_of, spark_join
 from sparkext import pipelined_join, report
 from sparkext.spark import bridge
 from sparkext.build_sides import sources
@@ -542,10 +541,10 @@ from sparkext.transforms.lineage import remembered
 
 def session(master="local[2]", **settings):
     builder = SparkSession.builder.master(master)
-    quiet = {{"spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false",
+    quiet = {"spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false",
              "spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1",
-             "spark.driver.memory": "1g", "spark.sql.shuffle.partitions": "2"}}
-    for key, value in {{**quiet, **settings}}.items():
+             "spark.driver.memory": "1g", "spark.sql.shuffle.partitions": "2"}
+    for key, value in {**quiet, **settings}.items():
         builder = builder.config(key, value)
     spark = builder.getOrCreate()
     spark.sparkContext.setLogLevel("OFF")

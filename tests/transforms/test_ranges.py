@@ -8,10 +8,18 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from pyspark.sql import DataFrame, SparkSession
-from spark_checks import EXTENSION, KINDS, assert_like_spark, assert_pipelined, assert_same_rows, configured, frame
 
 from sparkext import pipelined_join, report
 from sparkext.errors import InvalidJoinError
+from tests.transforms.spark_checks import (
+    EXTENSION,
+    KINDS,
+    assert_like_spark,
+    assert_pipelined,
+    assert_same_rows,
+    configured,
+    frame,
+)
 
 ONS: dict[str, list[tuple[str, ...]]] = {
     "a point in an interval": [("at", ">=", "start"), ("at", "<", "stop")],

@@ -16,15 +16,15 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from spark_checks import assert_pipelined, configured, table
 
 from sparkext import SparkExtError, pipelined_join, report
 from sparkext.errors import ReportUnavailableError
 from sparkext.plans.morsel import OperatorSummary
-from sparkext.report.metrics import TaskId, TaskMetrics, last_run
-from sparkext.report.model import Report, summarise
+from sparkext.reports.metrics import TaskId, TaskMetrics, last_run
+from sparkext.reports.model import Report, summarise
 from sparkext.transforms import build_side
 from sparkext.transforms.lineage import remembered
+from tests.transforms.spark_checks import assert_pipelined, configured, table
 
 PARTS = 8
 ROWS = 800

@@ -18,10 +18,10 @@ import pytest
 from pyspark.errors import PythonException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
-from spark_checks import EXTENSION, assert_pipelined, assert_same_rows, configured, frame, jobs_run_by
 
 from sparkext import pipelined_join, report, theta_join
 from sparkext.errors import BuildSideTooLargeError, InvalidJoinError
+from tests.transforms.spark_checks import EXTENSION, assert_pipelined, assert_same_rows, configured, frame, jobs_run_by
 
 KINDS = ("inner", "left", "semi", "anti")
 HOUR = 3600 * 10**6

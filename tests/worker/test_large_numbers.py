@@ -23,7 +23,7 @@ from sparkext.kernels.matches import Cursor, Matches, probe
 from sparkext.kernels.range_index import RangeIndex, RangeKeys
 from sparkext.kernels.row_ids import NARROW_ROWS, row_id_dtype
 from sparkext.plans.morsel import BudgetLimits, OutputSizeController, merge_summaries
-from sparkext.report.metrics import TaskId, TaskMetrics
+from sparkext.reports.metrics import TaskId, TaskMetrics
 
 pytestmark = pytest.mark.skipif(not JIT_ENABLED, reason="as slow as it is long")
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from conftest import SETTINGS
 from pyspark.sql import SparkSession
 
 import sparkext
 from sparkext.errors import EnvironmentProblemError, ExtensionMissingError
+from tests.extension.conftest import SETTINGS
 
 
 def refusal() -> str:

@@ -8,12 +8,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from conftest import SETTINGS
-from extension_checks import assert_like_spark, assert_pipelined, configured, plan_of, rows_of
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 import sparkext
+from tests.extension.conftest import SETTINGS
+from tests.extension.extension_checks import assert_like_spark, assert_pipelined, configured, plan_of, rows_of
 
 FULL = "No space left on device"
 FELL_BACK = "fell back to Spark's own joins"

@@ -5,13 +5,13 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from conftest import SETTINGS
-from extension_checks import assert_declined, assert_like_spark, assert_pipelined
 from pyspark import InheritableThread
 from pyspark.sql import SparkSession
-from test_failures import PATIENCE, joined, killing, sleeping, wait_until
 
 import sparkext
+from tests.extension.conftest import SETTINGS
+from tests.extension.extension_checks import assert_declined, assert_like_spark, assert_pipelined
+from tests.extension.test_failures import PATIENCE, joined, killing, sleeping, wait_until
 
 
 def session(master: str, **more: str) -> SparkSession:

@@ -12,8 +12,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from sparkext.report import progress as module
-from sparkext.report.progress import CountingStream, counted_rows, progress
+from sparkext.reports import progress as module
+from sparkext.reports.progress import CountingStream, counted_rows, progress
 
 
 class Terminal(io.StringIO):

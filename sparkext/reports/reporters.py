@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import pyarrow as pa
 
-from sparkext.report.metrics import TaskMetrics, last_run
+from sparkext.reports.metrics import TaskMetrics, last_run
 from sparkext.storage.container import private_file
 from sparkext.storage.local_folder import local_folder
 from sparkext.storage.publication import private_folder

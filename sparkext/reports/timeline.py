@@ -17,7 +17,7 @@ from sparkext.config import REPORT_DECISIONS
 from sparkext.wording import LIMITS, counted, short, size
 
 if TYPE_CHECKING:
-    from sparkext.report.model import JoinReport, Report
+    from sparkext.reports.model import JoinReport, Report
 
 COLORS = ("#2f80d0", "#c8640c", "#14897a", "#b04a9e", "#7a6cd8", "#85841c", "#cc4b4b", "#5b8c3a")
 """One per operator, in turn."""

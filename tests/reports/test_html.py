@@ -11,9 +11,9 @@ import pytest
 
 from sparkext.parquet.metrics import ScanMetrics
 from sparkext.plans.morsel import BudgetLimits, OutputSizeController
-from sparkext.report.metrics import TaskId, TaskMetrics
-from sparkext.report.model import Report, summarise
-from sparkext.report.timeline import COLORS
+from sparkext.reports.metrics import TaskId, TaskMetrics
+from sparkext.reports.model import Report, summarise
+from sparkext.reports.timeline import COLORS
 
 LABELS = ["inner on a = x", "left on b = y & c < d"]
 EPOCH = 1_800_000_000.0

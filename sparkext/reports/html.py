@@ -9,12 +9,12 @@ from __future__ import annotations
 from html import escape
 from typing import TYPE_CHECKING
 
-from sparkext.report.text import files_told
-from sparkext.report.timeline import color_of, drawn
+from sparkext.reports.text import files_told
+from sparkext.reports.timeline import color_of, drawn
 from sparkext.wording import LIMITS, counted, ratio, size
 
 if TYPE_CHECKING:
-    from sparkext.report.model import JoinReport, Report
+    from sparkext.reports.model import JoinReport, Report
 
 _HEADER = (
     ("operator", "what the rows went through, in this order"),

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from sparkext.parquet.metrics import ScanMetrics, merged_scans
 from sparkext.plans.morsel import OperatorSummary
-from sparkext.report.metrics import TaskMetrics, merged_operators
+from sparkext.reports.metrics import TaskMetrics, merged_operators
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -104,7 +104,7 @@ class Report:
 
     def __str__(self) -> str:
         """Lay the report out for a terminal."""
-        from sparkext.report.text import laid_out
+        from sparkext.reports.text import laid_out
 
         return laid_out(self)
 
@@ -112,7 +112,7 @@ class Report:
 
     def _repr_html_(self) -> str:
         """Lay the report out for a notebook."""
-        from sparkext.report.html import laid_out
+        from sparkext.reports.html import laid_out
 
         return laid_out(self)
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from sparkext.wording import ratio, size
 
 if TYPE_CHECKING:
-    from sparkext.report.model import JoinReport, Report
+    from sparkext.reports.model import JoinReport, Report
 
 _HEADER = (
     "operator",
