@@ -535,7 +535,7 @@ import pyarrow as pa
 from pyspark.sql import SparkSession, functions as F
 from tests.transforms.spark_checks import assert_pipelined, frame, rows_of, spark_join
 from sparkext import pipelined_join, report
-from sparkext.spark import bridge
+from sparkext.transforms import publishing
 from sparkext.build_sides import sources
 from sparkext.transforms.lineage import remembered
 
