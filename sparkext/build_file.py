@@ -173,22 +173,20 @@ def contiguous(column: pa.Array | pa.ChunkedArray, name: str = "") -> pa.Array:
     """Return a column as one array, strings with 64-bit offsets where 32 bits do not reach.
 
     Raises:
-        BuildSideTooLargeError: it has more nested elements than one array can hold.
+        BuildSideTooLargeError: it has more nested elements, or bytes of nested text, than one array can hold.
     """
     if isinstance(column, pa.Array):
         return column
     if column.num_chunks == 1:
         return column.chunk(0)
-    column_type = column.type
-    combined = (column.cast(_wide_type(column_type)) if needs_wide_offsets(column) else column).combine_chunks()
-    if isinstance(combined, pa.ChunkedArray):
-        if combined.num_chunks > 1:
-            raise BuildSideTooLargeError(
-                f"{f'column {name!r}' if name else 'a column'} of type {column_type} holds more than 2^31 nested"
-                " elements, which one Arrow array cannot. Select fewer columns or filter the build side."
-            )
-        return combined.chunk(0) if combined.num_chunks else pa.array([], column_type)
-    return combined
+    wide = needs_wide_offsets(column)
+    try:
+        return (column.cast(_wide_type(column.type)) if wide else column).combine_chunks()
+    except pa.ArrowInvalid as error:  # offsets overflow, of which only those of strings have a wide spelling here
+        raise BuildSideTooLargeError(
+            f"{f'column {name!r}' if name else 'a column'} of type {column.type} holds more than 2^31 nested elements or"
+            " bytes, which one Arrow array cannot. Select fewer columns or filter the build side."
+        ) from error
 
 
 def needs_wide_offsets(column: pa.Array | pa.ChunkedArray) -> bool:

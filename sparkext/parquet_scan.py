@@ -348,8 +348,9 @@ class ParquetScan:
     def _decoded(self, file: _File, group: int, column: int) -> int:
         """Return about how many bytes a column of a row group has in memory.
 
-        Of text in a dictionary the footer tells nothing: a few long values may stand for any number of rows. So the
-        first rows are decoded, once for all files, and whatever is read later counts as well.
+        Of text in a dictionary the footer tells nothing: a few long values may stand for any number of rows, and a
+        prefix that is stored once may begin all of them. So the first rows are decoded, once for all files, and
+        whatever is read later counts as well.
         """
         leaf = file.leaf(column)
         if leaf is None:
@@ -358,7 +359,7 @@ class ParquetScan:
         encoded = int(chunk.total_uncompressed_size)
         if chunk.physical_type != "BYTE_ARRAY":
             return max(encoded, int(chunk.num_values) * _DECODED_WIDTHS[chunk.physical_type])
-        if not any("DICTIONARY" in encoding for encoding in chunk.encodings):
+        if not any("DICTIONARY" in encoding or encoding == "DELTA_BYTE_ARRAY" for encoding in chunk.encodings):
             return encoded
         if column not in self.text_bytes:
             sample = next(file.stream([group], [leaf], _SAMPLED_ROWS)).column(0)

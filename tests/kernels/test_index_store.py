@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import io
 import json
+import mmap
 import multiprocessing
+import re
 import struct
 import tracemalloc
 import zlib
@@ -21,7 +23,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sparkext import build_file, index_builder, index_store
-from sparkext.build_file import collect_batches, read_build_file, write_build_file
+from sparkext.build_file import collect_batches, contiguous, read_build_file, write_build_file
 from sparkext.container import ContainerWriter, atomic_file, checked, map_file
 from sparkext.errors import BuildFileError, BuildSideTooLargeError
 from sparkext.index_builder import IndexRecipe, build_index
@@ -369,6 +371,27 @@ def test_strings_beyond_what_32_bit_offsets_reach(
         _, (column,) = round_trip(table, tmp_path / f"side {limit}")
         assert column.type == result
         assert column.to_pylist() == expected
+
+
+def far(kind: pa.DataType) -> pa.Array:
+    """One value of more than half of what 32-bit offsets reach, in pages that nobody writes to."""
+    count = (1 << 30) + 1
+    offsets = pa.py_buffer(np.array([0, count], dtype=np.int32))
+    if pa.types.is_list(kind):
+        return pa.ListArray.from_arrays(pa.array([0, count], pa.int32()), pa.nulls(count))
+    if pa.types.is_struct(kind):
+        return pa.StructArray.from_arrays([far(kind.field(0).type)], ["inner"])
+    return pa.Array.from_buffers(kind, 1, [None, offsets, pa.py_buffer(mmap.mmap(-1, count))])
+
+
+@pytest.mark.parametrize("kind", [pa.list_(pa.null()), pa.struct([("inner", pa.string())])], ids=str)
+def test_nested_elements_beyond_what_32_bit_offsets_reach(kind: pa.DataType) -> None:
+    column = pa.chunked_array([far(kind)] * 2)
+    told = re.escape(f"column 'deep' of type {kind} holds more than 2^31 nested elements or bytes")
+    with pytest.raises(BuildSideTooLargeError, match=f"{told}.*Select fewer columns"):
+        write_build_file(pa.table({"deep": column}), io.BytesIO())
+    with pytest.raises(BuildSideTooLargeError, match="^a column of type"):
+        contiguous(column)
 
 
 def test_too_large_a_build_side_stops_being_read() -> None:

@@ -349,12 +349,17 @@ def test_long_texts_of_dictionaries_stream(tmp_path: Path, monkeypatch: pytest.M
     assert sum(sizes) > 380_000_000 and max(sizes) <= 65 << 20 and len(sizes) < 12
 
 
-@pytest.mark.parametrize("encoded", [True, False], ids=["dictionary", "plain"])
-def test_row_groups_are_read_together_by_what_they_decode_to(tmp_path: Path, encoded: bool) -> None:
+@pytest.mark.parametrize(
+    "encoded",
+    [{}, {"use_dictionary": False}, {"use_dictionary": False, "column_encoding": {"s": "DELTA_BYTE_ARRAY"}}],
+    ids=["dictionary", "plain", "prefixes"],
+)
+def test_row_groups_are_read_together_by_what_they_decode_to(tmp_path: Path, encoded: dict[str, Any]) -> None:
     path = tmp_path / "f.parquet"
-    table = pa.table({"s": [str(n % 3) * 20_000 for n in range(4000)]})
-    pq.write_table(table, path, row_group_size=200, use_dictionary=encoded)
-    sizes = [part.gather(ColumnRef(PROBE, 0)).nbytes for part in scan_of([("s", pa.string())]).row_sets([whole(path)])]
+    table = pa.table({"s": [str(n // 2000) * 20_000 for n in range(4000)]})
+    pq.write_table(table, path, row_group_size=200, **encoded)
+    scan = scan_of([("s", pa.string())], max_rows=131_072)
+    sizes = [part.gather(ColumnRef(PROBE, 0)).nbytes for part in scan.row_sets([whole(path)])]
     assert max(sizes) <= 65 << 20
     assert sum(sizes) >= 4000 * 20_000
 
