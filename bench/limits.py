@@ -43,12 +43,16 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 SETTINGS = read_settings(lambda key: None, {})
-MANY = 50_000
-ROWS = 2_200_000_000
+MANY = 46_400
+"""Rows of one key on either side: their pairs are just more than 2^31."""
+FILES = 33
+FILE_ROWS = 1 << 26
+ROWS = FILES * FILE_ROWS
+SEVENS = FILES * ((FILE_ROWS - 8) // 1000 + 1)
+"""How many of the rows end in 007, counted within each file."""
 GIB = 1 << 30
 TEXT_ROWS = 2_500
 TEXT_BYTES = 1 << 20
-_GROUP_ROWS = 1 << 26
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -84,30 +88,17 @@ def pairs(folder: Path) -> str:
 
 
 def rows(folder: Path) -> str:
-    """Join rows of a file, whose column takes next to nothing there, with a few keys."""
-    path = folder / "rows.parquet"
-    column = pa.array(np.arange(_GROUP_ROWS, dtype=np.int64) % 1000 == 7).cast(pa.int8()).cast(pa.int64())
-    with pq.ParquetWriter(path, pa.schema([("k", pa.int64())])) as writer:
-        written = 0
-        while written < ROWS:
-            piece = column.slice(0, min(_GROUP_ROWS, ROWS - written))
-            writer.write_batch(pa.record_batch([piece], ["k"]), row_group_size=_GROUP_ROWS)
-            written += len(piece)
+    """Join rows of files, whose column takes next to nothing there, with a few keys."""
+    splits = [whole(path) for path in row_files(folder)]
     spec = PipelineSpec(1, (equal("int64", "semi"),), (ColumnRef(PROBE, 0),), 0)
     builds = [indexed(spec, [pa.array([1], pa.int64())])]
     schema = pa.schema([("k", pa.int64())])
     pipeline = Pipeline(spec, builds, schema, SETTINGS, process_probe().headroom)
-    found = sum(batch.num_rows for batch in pipeline.run_scanned(scan_of(schema), [whole(path)]))
-    whole_groups, rest = divmod(ROWS, _GROUP_ROWS)
-    expect(whole_groups * of_sevens(_GROUP_ROWS) + of_sevens(rest), found)
+    found = sum(batch.num_rows for batch in pipeline.run_scanned(scan_of(schema), splits))
+    expect(SEVENS, found)
     assert pipeline.metrics.scan is not None
     expect(ROWS, pipeline.metrics.rows_in, pipeline.metrics.scan.rows, pipeline.metrics.operators[0]["rows_in"])
     return f"{ROWS:,} rows in, {found:,} out"
-
-
-def of_sevens(count: int) -> int:
-    """How many of so many numbers end in 007."""
-    return (count - 8) // 1000 + 1 if count > 7 else 0
 
 
 def build_text(folder: Path) -> str:
@@ -227,6 +218,17 @@ def scan_of(schema: pa.Schema) -> ParquetScan:
 def whole(path: Path) -> Split:
     """A file as one split."""
     return DataFile(str(path), path.stat().st_size).split(0, 1 << 62)
+
+
+def row_files(folder: Path) -> list[Path]:
+    """Write a file of ones where rows end in 007, else zeros, and let many names mean it."""
+    written = folder / "0.parquet"
+    column = pa.array(np.arange(FILE_ROWS) % 1000 == 7).cast(pa.int8())
+    pq.write_table(pa.table({"k": column}), written, row_group_size=FILE_ROWS, store_schema=True)
+    paths = [written, *(folder / f"{number}.parquet" for number in range(1, FILES))]
+    for path in paths[1:]:
+        path.hardlink_to(written)
+    return paths
 
 
 def text(number: int) -> str:

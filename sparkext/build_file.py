@@ -112,7 +112,7 @@ def write_column(writer: ContainerWriter, column: pa.Array | pa.ChunkedArray, na
         return {"offset": offset, "length": length}
     chunks = [column] if isinstance(column, pa.Array) else column.chunks
     if isinstance(column, pa.ChunkedArray) and len(chunks) > 1 and needs_wide_offsets(column):
-        arrow_type = _wide_type(arrow_type)
+        arrow_type = wide_type(arrow_type)
     nulls = sum(chunk.null_count for chunk in chunks)
     buffers = [_validity_pieces(chunks) if nulls else None, *_data_pieces(chunks, arrow_type)]
     return {
@@ -181,11 +181,11 @@ def contiguous(column: pa.Array | pa.ChunkedArray, name: str = "") -> pa.Array:
         return column.chunk(0)
     wide = needs_wide_offsets(column)
     try:
-        return (column.cast(_wide_type(column.type)) if wide else column).combine_chunks()
+        return (column.cast(wide_type(column.type)) if wide else column).combine_chunks()
     except pa.ArrowInvalid as error:  # offsets overflow, of which only those of strings have a wide spelling here
         raise BuildSideTooLargeError(
-            f"{f'column {name!r}' if name else 'a column'} of type {column.type} holds more than 2^31 nested elements or"
-            " bytes, which one Arrow array cannot. Select fewer columns or filter the build side."
+            f"{f'column {name!r}' if name else 'a column'} of type {column.type} holds more than 2^31 nested elements"
+            " or bytes, which one Arrow array cannot. Select fewer columns or filter the build side."
         ) from error
 
 
@@ -193,11 +193,12 @@ def needs_wide_offsets(column: pa.Array | pa.ChunkedArray) -> bool:
     """Tell whether one array of all rows holds, or would hold, more bytes than 32-bit offsets reach."""
     if isinstance(column, pa.Array):
         return bool(pa.types.is_large_string(column.type) or pa.types.is_large_binary(column.type))
-    wide = _wide_type(column.type)
+    wide = wide_type(column.type)
     return wide is not None and sum(_var_bytes(chunk) for chunk in column.chunks) > MAX_VAR_BYTES
 
 
-def _wide_type(arrow_type: pa.DataType) -> pa.DataType | None:
+def wide_type(arrow_type: pa.DataType) -> pa.DataType | None:
+    """Return the type of the same strings with 64-bit offsets, None where these have none of 32 bits."""
     if pa.types.is_string(arrow_type):
         return pa.large_string()
     return pa.large_binary() if pa.types.is_binary(arrow_type) else None

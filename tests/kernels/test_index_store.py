@@ -390,7 +390,7 @@ def test_nested_elements_beyond_what_32_bit_offsets_reach(kind: pa.DataType) -> 
     told = re.escape(f"column 'deep' of type {kind} holds more than 2^31 nested elements or bytes")
     with pytest.raises(BuildSideTooLargeError, match=f"{told}.*Select fewer columns"):
         write_build_file(pa.table({"deep": column}), io.BytesIO())
-    with pytest.raises(BuildSideTooLargeError, match="^a column of type"):
+    with pytest.raises(BuildSideTooLargeError, match="a column of type"):
         contiguous(column)
 
 
