@@ -30,6 +30,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from bench.spark_session import assert_pipelined
 from sparkext.config import read_settings
 from sparkext.index_store import BuildSide, index_in_memory
 from sparkext.memory import process_probe
@@ -90,9 +91,9 @@ def pairs(folder: Path) -> str:
 def rows(folder: Path) -> str:
     """Join rows of files, whose column takes next to nothing there, with a few keys."""
     splits = [whole(path) for path in row_files(folder)]
-    spec = PipelineSpec(1, (equal("int64", "semi"),), (ColumnRef(PROBE, 0),), 0)
-    builds = [indexed(spec, [pa.array([1], pa.int64())])]
-    schema = pa.schema([("k", pa.int64())])
+    spec = PipelineSpec(1, (equal("int8", "semi"),), (ColumnRef(PROBE, 0),), 0)
+    builds = [indexed(spec, [pa.array([1], pa.int8())])]
+    schema = pa.schema([("k", pa.int8())])
     pipeline = Pipeline(spec, builds, schema, SETTINGS, process_probe().headroom)
     found = sum(batch.num_rows for batch in pipeline.run_scanned(scan_of(schema), splits))
     expect(SEVENS, found)
@@ -149,26 +150,56 @@ def probe_text(folder: Path) -> str:
 
 
 def spark_pairs(folder: Path) -> str:
-    """The pairs of one key, counted by Spark: with the extension, and as a transform without it."""
+    """The pairs of one key, counted by Spark, with the extension."""
+    with session(folder, True) as spark:
+        probe, build = pair_sides(spark)
+        out = probe.join(build.hint("pipelined_join"), probe.k == build.dk)
+        assert_pipelined(out)
+        expect(MANY * MANY, out.count())
+    return f"{MANY * MANY:,} rows"
+
+
+def transform_pairs(folder: Path) -> str:
+    """The same as a transform, without the extension."""
     from sparkext import pipelined_join
 
-    def sides(spark: SparkSession) -> tuple[DataFrame, DataFrame]:
-        return (spark.range(0, MANY, 1, 1).selectExpr("id * 0 AS k"), spark.range(MANY).selectExpr("id * 0 AS dk"))
+    with session(folder, False) as spark:
+        probe, build = pair_sides(spark)
+        out = probe.transform(pipelined_join(build, on=[("k", "dk")]))
+        plan = str(out._jdf.queryExecution().executedPlan())  # type: ignore[operator]
+        expect(True, "MapInArrow" in plan or plan)
+        expect(MANY * MANY, out.count())
+    return f"{MANY * MANY:,} rows"
 
-    def planned(spark: SparkSession) -> DataFrame:
-        probe, build = sides(spark)
-        return probe.join(build.hint("pipelined_join"), probe.k == build.dk)
 
-    def transformed(spark: SparkSession) -> DataFrame:
-        probe, build = sides(spark)
-        return probe.transform(pipelined_join(build, on=[("k", "dk")]))
+def pair_sides(spark: SparkSession) -> tuple[DataFrame, DataFrame]:
+    """Rows of one key, zero, which Spark does not know: it would leave the key out."""
+    key = "id DIV 1000000"
+    return spark.range(0, MANY, 1, 1).selectExpr(f"{key} AS k"), spark.range(MANY).selectExpr(f"{key} AS dk")
 
-    for extension, query, operator in ((True, planned, "PipelinedJoin ["), (False, transformed, "MapInArrow")):
-        with session(folder, extension) as spark:
-            out = query(spark)
-            expect(True, operator in str(out._jdf.queryExecution().executedPlan()))  # type: ignore[operator]
-            expect(MANY * MANY, out.count())
-    return f"{MANY * MANY:,} rows, both ways"
+
+def spark_rows(folder: Path) -> str:
+    """The rows of the files in one task of Spark's, counted with the extension and by Spark's own plan."""
+    row_files(folder)
+    with session(folder, True) as spark:
+        spark.conf.set("spark.sql.files.maxPartitionBytes", "1g")
+        spark.conf.set("spark.sql.files.openCostInBytes", "0")
+        spark.conf.set("spark.sql.files.minPartitionNum", "1")
+        probe = spark.read.parquet(str(folder / "*.parquet"))
+        expect(1, probe.rdd.getNumPartitions())
+        wanted = spark.range(1, 2).selectExpr("CAST(id AS TINYINT) AS dk")
+        for mode in ("hint", "off"):
+            spark.conf.set("spark.sparkext.mode", mode)
+            out = probe.join(wanted.hint("pipelined_join"), probe.k == wanted.dk, "leftsemi")
+            if mode == "hint":
+                assert_pipelined(out)
+            expect(SEVENS, out.count())
+            left = probe.join(wanted.hint("pipelined_join"), probe.k == wanted.dk, "left")
+            if mode == "hint":
+                assert_pipelined(left)
+            (row,) = left.selectExpr("count(*)", "count(dk)", "sum(k)").collect()
+            expect((ROWS, SEVENS, SEVENS), tuple(row))
+    return f"{ROWS:,} rows in, {SEVENS:,} and {ROWS:,} out, as Spark's own plan"
 
 
 def spark_text(folder: Path) -> str:
@@ -182,7 +213,7 @@ def spark_text(folder: Path) -> str:
         for build in (files, made):
             probe = spark.range(0, TEXT_ROWS, 1, 2).selectExpr("id AS k")
             out = probe.join(build.hint("pipelined_join"), probe.k == build.dk)
-            expect(True, "PipelinedJoin [" in str(out._jdf.queryExecution().executedPlan()))  # type: ignore[operator]
+            assert_pipelined(out)
             (row,) = out.selectExpr(
                 "count(*)", "sum(octet_length(t))", "sum(int(left(t, 8) = lpad(k, 8, '0')))"
             ).collect()
@@ -224,7 +255,7 @@ def row_files(folder: Path) -> list[Path]:
     """Write a file of ones where rows end in 007, else zeros, and let many names mean it."""
     written = folder / "0.parquet"
     column = pa.array(np.arange(FILE_ROWS) % 1000 == 7).cast(pa.int8())
-    pq.write_table(pa.table({"k": column}), written, row_group_size=FILE_ROWS, store_schema=True)
+    pq.write_table(pa.table({"k": column}), written, row_group_size=FILE_ROWS)
     paths = [written, *(folder / f"{number}.parquet" for number in range(1, FILES))]
     for path in paths[1:]:
         path.hardlink_to(written)
@@ -281,6 +312,8 @@ CASES: dict[str, Callable[[Path], str]] = {
     "build-text": build_text,
     "probe-text": probe_text,
     "spark-pairs": spark_pairs,
+    "transform-pairs": transform_pairs,
+    "spark-rows": spark_rows,
     "spark-text": spark_text,
 }
 
