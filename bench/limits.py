@@ -54,7 +54,7 @@ ROWS = FILES * FILE_ROWS
 SEVENS = FILES * ((FILE_ROWS - 8) // 1000 + 1)
 """How many of the rows end in 007, counted within each file."""
 GIB = 1 << 30
-TEXT_ROWS = 2_500
+TEXT_ROWS = 2_100
 TEXT_BYTES = 1 << 20
 
 
@@ -144,13 +144,17 @@ def build_text(folder: Path) -> str:
 
 
 def probe_text(folder: Path) -> str:
-    """Read row groups of more text than an array of Arrow's holds."""
+    """Read row groups of more text than an array of Arrow's holds, also where their first rows do not show it."""
     schema = pa.schema([("k", pa.int64()), ("t", pa.string())])
     spec = PipelineSpec(2, (equal("int64"),), (ColumnRef(PROBE, 0), ColumnRef(PROBE, 1)), 0)
     builds = [indexed(spec, [pa.array(np.arange(TEXT_ROWS))])]
     told = []
-    for name, distinct in (("plain", TEXT_ROWS), ("dictionary", 1)):
-        path = text_file(folder, f"{name}.parquet", distinct, compression="lz4", use_dictionary=distinct == 1)
+    files = {
+        "plain": text_file(folder, "plain.parquet", compression="lz4", use_dictionary=False),
+        "dictionary": text_file(folder, "dictionary.parquet", 1, compression="lz4"),
+        "late": late_text_file(folder),
+    }
+    for name, path in files.items():
         pipeline = Pipeline(spec, builds, schema, SETTINGS, process_probe().headroom)
         total, largest = gathered(pipeline.run_scanned(scan_of(schema), [whole(path)]))
         expect(TEXT_ROWS * TEXT_BYTES, total)
@@ -299,14 +303,32 @@ def by_text(batch: pa.RecordBatch) -> pa.RecordBatch:
 def text_file(folder: Path, name: str, distinct: int = TEXT_ROWS, **options: Any) -> Path:
     """Write numbers and their texts as one row group."""
     path = folder / name
-    texts = pa.array([text(number).encode() for number in range(distinct)], pa.large_binary())
-    column = pa.LargeBinaryArray.from_buffers(pa.large_string(), len(texts), texts.buffers())
+    offsets = np.arange(distinct + 1) * TEXT_BYTES
+    data = np.empty(offsets[-1], dtype=np.uint8)
+    for number, start in enumerate(offsets[:-1]):
+        data[start : start + TEXT_BYTES] = np.frombuffer(text(number).encode(), dtype=np.uint8)
+    column = pa.Array.from_buffers(pa.large_string(), distinct, [None, pa.py_buffer(offsets), pa.py_buffer(data)])
     if distinct < TEXT_ROWS:
         column = pa.DictionaryArray.from_arrays(
             np.arange(TEXT_ROWS, dtype=np.int32) % distinct, column.cast(pa.string())
         )
     table = pa.table({"k": np.arange(TEXT_ROWS), "t": column})
     pq.write_table(table, path, row_group_size=TEXT_ROWS, store_schema=False, write_statistics=False, **options)
+    pa.default_memory_pool().release_unused()
+    return path
+
+
+def late_text_file(folder: Path) -> Path:
+    """Write as many bytes as more, shorter texts of a dictionary, behind nulls."""
+    path = folder / "late.parquet"
+    parts = 16
+    longer = pa.array([text(0)[: TEXT_BYTES // parts]])
+    indices = pa.array(
+        np.zeros(TEXT_ROWS * (parts + 1), dtype=np.int32), mask=np.arange(TEXT_ROWS * (parts + 1)) < TEXT_ROWS
+    )
+    column = pa.DictionaryArray.from_arrays(indices, longer)
+    table = pa.table({"k": np.arange(len(column)) % TEXT_ROWS, "t": column})
+    pq.write_table(table, path, row_group_size=len(column), store_schema=False)
     return path
 
 
@@ -315,7 +337,7 @@ def gathered(batches: Iterator[pa.RecordBatch]) -> tuple[int, int]:
     total = largest = 0
     for batch in batches:
         texts = batch.column(1)
-        total += pc.sum(pc.binary_length(texts)).as_py()
+        total += pc.sum(pc.binary_length(texts)).as_py() or 0
         largest = max(largest, batch.nbytes)
         if pc.count_distinct(texts).as_py() == batch.num_rows:
             heads = pc.cast(pc.utf8_slice_codeunits(texts, 0, 8), pa.int64())
