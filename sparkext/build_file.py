@@ -211,5 +211,6 @@ def _var_bytes(chunk: pa.Array) -> int:
 
 def _write_stream(array: pa.Array, sink: IO[bytes]) -> None:
     batch = pa.record_batch([array], names=["column"])
-    with pa.ipc.new_stream(sink, batch.schema) as writer:
+    more_than_32_bits_count = pa.ipc.IpcWriteOptions(allow_64bit=True)
+    with pa.ipc.new_stream(sink, batch.schema, options=more_than_32_bits_count) as writer:
         writer.write_batch(batch)

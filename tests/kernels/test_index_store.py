@@ -394,6 +394,15 @@ def test_nested_elements_beyond_what_32_bit_offsets_reach(kind: pa.DataType) -> 
         contiguous(column)
 
 
+def test_columns_of_more_rows_than_32_bits_count(tmp_path: Path) -> None:
+    """Of types that are written as Arrow's streams, whose writer asks whether that is meant."""
+    rows = (1 << 31) + 1
+    column = pa.StructArray.from_arrays([pa.nulls(rows)], ["none"])
+    read, (found,) = round_trip(pa.table({"column": column}), tmp_path / "side")
+    assert read == len(found) == rows
+    assert found[rows - 1].as_py() == {"none": None}
+
+
 def test_too_large_a_build_side_stops_being_read() -> None:
     batch = pa.record_batch({"a": np.arange(1000)})
     read = []
