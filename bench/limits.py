@@ -1,14 +1,19 @@
 """`python -m bench.limits [CASE …]`: what is too large for a test: more rows and bytes than 32 bits count.
 
-Each case says what it did, and fails where an answer is not exact. Those that need Spark say so; the others run in this
-process. Each takes a minute or two, those with text 10 GiB of memory (half of it pages of files) and 6 GiB of disk:
+Each case says what it did, and fails where an answer is not exact. Those that begin with `spark` and `transform` need
+Spark, and start it with 2 GiB of heap; the others are one process. Where several are named, each has a process of its
+own. Seconds and memory are as measured beside other work on two busy cores, with all processes and the pages of mapped
+files; those with text also take up to 6 GiB of disk:
 
-    pairs        2.5 billion pairs of one key, out of one task
-    rows         2.2 billion rows of a Parquet file, into one task
-    build-text   a build side with 2.5 GiB of text in one column, and as its key
-    probe-text   row groups with 2.5 GiB of text, plain and in a dictionary
-    spark-pairs  the first through Spark, with the extension and without
-    spark-text   the third through Spark, whose rows come from the JVM and from files
+    pairs             11 s   0.3 GiB  2.2 billion pairs of one key, out of one task
+    rows              23 s   1.1 GiB  2.2 billion rows of Parquet files, into one task
+    build-text        75 s   7.7 GiB  a build side with 2.1 GiB of text in one column, and as its key
+    probe-text        36 s   5.5 GiB  row groups with 2.1 GiB of text: plain, in a dictionary, and behind nulls
+    spark-pairs      240 s   0.9 GiB  the first through Spark, with the extension
+    transform-pairs  423 s   0.8 GiB  the same as a transform, without the extension
+    spark-rows       122 s   1.9 GiB  the second through Spark, and by Spark's own plan
+    transform-text    84 s   1.5 GiB  2.1 GiB of text from the JVM as the probe side of one task of a transform
+    spark-text       155 s  10.2 GiB  2.1 GiB of text from the JVM and from files, on either side
 
 Exit status: 0, 1 if any case failed.
 """

@@ -158,7 +158,7 @@ def test_rows_of_any_width(spark: SparkSession, tmp_path: Path) -> None:
 
 def test_many_texts_of_a_row_are_limited_together(spark: SparkSession, tmp_path: Path) -> None:
     """Each column of a batch keeps within a limit of its own, and so would a batch of any size."""
-    rows, width, columns = 96, 100_000, 24
+    rows, width, columns = 60, 100_000, 12
     names = [f"s{number}" for number in range(columns)]
     table = pa.table({"k": list(range(rows)), **dict.fromkeys(names, ["x" * width] * rows)})
     pq.write_table(table, tmp_path / "wide.parquet")

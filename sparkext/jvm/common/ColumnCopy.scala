@@ -323,7 +323,7 @@ private abstract class VariableWidthCopy(vector: BaseVariableWidthVector, nullab
     else {
       val needed = start.toLong + bytes
       val capacity = vector.getDataBuffer.capacity
-      if (needed > capacity) vector.reallocDataBuffer(math.max(needed, 2 * capacity))
+      if (needed > capacity) vector.reallocDataBuffer(math.max(needed, math.min(2 * capacity, Integer.MAX_VALUE)))
       true
     }
 }
