@@ -7,9 +7,9 @@ files; those with text also take up to 6 GiB of disk:
 
     pairs             11 s   0.3 GiB  2.2 billion pairs of one key, out of one task
     rows              23 s   1.1 GiB  2.2 billion rows of Parquet files, into one task
-    build-text        75 s   7.7 GiB  a build side with 2.1 GiB of text in one column, and as its key
-    probe-text        36 s   5.5 GiB  row groups with 2.1 GiB of text: plain, in a dictionary, and behind nulls
-    spark-pairs      240 s   0.9 GiB  the first through Spark, with the extension
+    build-text        59 s   6.5 GiB  a build side with 2.1 GiB of text in one column, and as its key
+    probe-text        31 s   4.5 GiB  row groups with 2.1 GiB of text: plain, in a dictionary, and behind nulls
+    spark-pairs      142 s   0.9 GiB  the first through Spark, with the extension
     transform-pairs  423 s   0.8 GiB  the same as a transform, without the extension
     spark-rows       122 s   1.9 GiB  the second through Spark, and by Spark's own plan
     transform-text    84 s   1.5 GiB  2.1 GiB of text from the JVM as the probe side of one task of a transform
@@ -145,7 +145,7 @@ def build_text(folder: Path) -> str:
         expect(TEXT_ROWS * TEXT_BYTES, total)
         expect(True, largest <= limit)
         sizes.append(largest)
-    return f"{TEXT_ROWS * TEXT_BYTES / GIB:.1f} GiB of text, given out in batches of at most {sizes} bytes"
+    return f"{TEXT_ROWS * TEXT_BYTES / GIB:.1f} GiB of text, emitted in batches of at most {sizes} bytes"
 
 
 def probe_text(folder: Path) -> str:
