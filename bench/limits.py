@@ -1,14 +1,19 @@
 """`python -m bench.limits [CASE …]`: what is too large for a test: more rows and bytes than 32 bits count.
 
-Each case says what it did, and fails where an answer is not exact. Those that need Spark say so; the others run in this
-process. Each takes a minute or two, those with text 10 GiB of memory (half of it pages of files) and 6 GiB of disk:
+Each case says what it did, and fails where an answer is not exact. Those that begin with `spark` and `transform` need
+Spark, and start it with 2 GiB of heap; the others are one process. Where several are named, each has a process of its
+own. Seconds and memory are as measured beside other work on two busy cores, with all processes and the pages of mapped
+files; those with text also take up to 6 GiB of disk:
 
-    pairs        2.5 billion pairs of one key, out of one task
-    rows         2.2 billion rows of a Parquet file, into one task
-    build-text   a build side with 2.5 GiB of text in one column, and as its key
-    probe-text   row groups with 2.5 GiB of text, plain and in a dictionary
-    spark-pairs  the first through Spark, with the extension and without
-    spark-text   the third through Spark, whose rows come from the JVM and from files
+    pairs             11 s   0.3 GiB  2.2 billion pairs of one key, out of one task
+    rows              23 s   1.1 GiB  2.2 billion rows of Parquet files, into one task
+    build-text        59 s   6.5 GiB  a build side with 2.1 GiB of text in one column, and as its key
+    probe-text        31 s   4.5 GiB  row groups with 2.1 GiB of text: plain, in a dictionary, and behind nulls
+    spark-pairs      142 s   0.9 GiB  the first through Spark, with the extension
+    transform-pairs  423 s   0.8 GiB  the same as a transform, without the extension
+    spark-rows       122 s   1.9 GiB  the second through Spark, and by Spark's own plan
+    transform-text    84 s   1.5 GiB  2.1 GiB of text from the JVM as the probe side of one task of a transform
+    spark-text       155 s  10.2 GiB  2.1 GiB of text from the JVM and from files, on either side
 
 Exit status: 0, 1 if any case failed.
 """
@@ -16,6 +21,8 @@ Exit status: 0, 1 if any case failed.
 from __future__ import annotations
 
 import argparse
+import os
+import subprocess
 import sys
 import tempfile
 import time
@@ -30,6 +37,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from bench.spark_session import assert_pipelined
 from sparkext.build_sides.index_store import BuildSide, index_in_memory
 from sparkext.build_sides.sources import ScannedFiles
 from sparkext.config import read_settings
@@ -43,12 +51,16 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 SETTINGS = read_settings(lambda key: None, {})
-MANY = 50_000
-ROWS = 2_200_000_000
+MANY = 46_400
+"""Rows of one key on either side: their pairs are just more than 2^31."""
+FILES = 33
+FILE_ROWS = 1 << 26
+ROWS = FILES * FILE_ROWS
+SEVENS = FILES * ((FILE_ROWS - 8) // 1000 + 1)
+"""How many of the rows end in 007, counted within each file."""
 GIB = 1 << 30
-TEXT_ROWS = 2_500
+TEXT_ROWS = 2_100
 TEXT_BYTES = 1 << 20
-_GROUP_ROWS = 1 << 26
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -59,18 +71,25 @@ def main(argv: Sequence[str] | None = None) -> int:
     unknown = set(names) - set(CASES)
     if unknown:
         parser.error(f"no such case: {', '.join(sorted(unknown))}")
-    failed = []
-    for name in names:
-        started = time.perf_counter()
-        try:
-            with tempfile.TemporaryDirectory(prefix="sparkext-limits-") as folder:
-                told = CASES[name](Path(folder))
-        except Exception:
-            traceback.print_exc()
-            told = "FAILED"
-            failed.append(name)
-        print(f"{name:<12} {time.perf_counter() - started:6.0f} s  {told}", flush=True)
-    return 1 if failed else 0
+    if len(names) > 1:  # each in a process of its own, which has loaded the extension or has not
+        return max(
+            subprocess.run([sys.executable, "-m", "bench.limits", name], check=False).returncode for name in names
+        )
+    return run(*names)
+
+
+def run(name: str) -> int:
+    """Run a case and say what it did; return 1 if it failed."""
+    started = time.perf_counter()
+    told = None
+    try:
+        with tempfile.TemporaryDirectory(prefix="sparkext-limits-") as folder:
+            os.environ["TMPDIR"] = tempfile.tempdir = folder  # where indexes are kept, too
+            told = CASES[name](Path(folder))
+    except Exception:
+        traceback.print_exc()
+    print(f"{name:<15} {time.perf_counter() - started:6.0f} s  {told or 'FAILED'}", flush=True)
+    return int(told is None)
 
 
 def pairs(folder: Path) -> str:
@@ -84,30 +103,17 @@ def pairs(folder: Path) -> str:
 
 
 def rows(folder: Path) -> str:
-    """Join rows of a file, whose column takes next to nothing there, with a few keys."""
-    path = folder / "rows.parquet"
-    column = pa.array(np.arange(_GROUP_ROWS, dtype=np.int64) % 1000 == 7).cast(pa.int8()).cast(pa.int64())
-    with pq.ParquetWriter(path, pa.schema([("k", pa.int64())])) as writer:
-        written = 0
-        while written < ROWS:
-            piece = column.slice(0, min(_GROUP_ROWS, ROWS - written))
-            writer.write_batch(pa.record_batch([piece], ["k"]), row_group_size=_GROUP_ROWS)
-            written += len(piece)
-    spec = PipelineSpec(1, (equal("int64", "semi"),), (ColumnRef(PROBE, 0),), 0)
-    builds = [indexed(spec, [pa.array([1], pa.int64())])]
-    schema = pa.schema([("k", pa.int64())])
+    """Join rows of files, whose column takes next to nothing there, with a few keys."""
+    splits = [whole(path) for path in row_files(folder)]
+    spec = PipelineSpec(1, (equal("int8", "semi"),), (ColumnRef(PROBE, 0),), 0)
+    builds = [indexed(spec, [pa.array([1], pa.int8())])]
+    schema = pa.schema([("k", pa.int8())])
     pipeline = Pipeline(spec, builds, schema, SETTINGS, process_probe().headroom)
-    found = sum(batch.num_rows for batch in pipeline.run_scanned(scan_of(schema), [whole(path)]))
-    whole_groups, rest = divmod(ROWS, _GROUP_ROWS)
-    expect(whole_groups * of_sevens(_GROUP_ROWS) + of_sevens(rest), found)
+    found = sum(batch.num_rows for batch in pipeline.run_scanned(scan_of(schema), splits))
+    expect(SEVENS, found)
     assert pipeline.metrics.scan is not None
     expect(ROWS, pipeline.metrics.rows_in, pipeline.metrics.scan.rows, pipeline.metrics.operators[0]["rows_in"])
     return f"{ROWS:,} rows in, {found:,} out"
-
-
-def of_sevens(count: int) -> int:
-    """How many of so many numbers end in 007."""
-    return (count - 8) // 1000 + 1 if count > 7 else 0
 
 
 def build_text(folder: Path) -> str:
@@ -143,13 +149,17 @@ def build_text(folder: Path) -> str:
 
 
 def probe_text(folder: Path) -> str:
-    """Read row groups of more text than an array of Arrow's holds."""
+    """Read row groups of more text than an array of Arrow's holds, also where their first rows do not show it."""
     schema = pa.schema([("k", pa.int64()), ("t", pa.string())])
     spec = PipelineSpec(2, (equal("int64"),), (ColumnRef(PROBE, 0), ColumnRef(PROBE, 1)), 0)
     builds = [indexed(spec, [pa.array(np.arange(TEXT_ROWS))])]
     told = []
-    for name, distinct in (("plain", TEXT_ROWS), ("dictionary", 1)):
-        path = text_file(folder, f"{name}.parquet", distinct, compression="lz4", use_dictionary=distinct == 1)
+    files = {
+        "plain": text_file(folder, "plain.parquet", compression="lz4", use_dictionary=False),
+        "dictionary": text_file(folder, "dictionary.parquet", 1, compression="lz4"),
+        "late": late_text_file(folder),
+    }
+    for name, path in files.items():
         pipeline = Pipeline(spec, builds, schema, SETTINGS, process_probe().headroom)
         total, largest = gathered(pipeline.run_scanned(scan_of(schema), [whole(path)]))
         expect(TEXT_ROWS * TEXT_BYTES, total)
@@ -158,45 +168,90 @@ def probe_text(folder: Path) -> str:
 
 
 def spark_pairs(folder: Path) -> str:
-    """The pairs of one key, counted by Spark: with the extension, and as a transform without it."""
+    """The pairs of one key, counted by Spark, with the extension."""
+    with session(folder, True) as spark:
+        probe, build = pair_sides(spark)
+        out = probe.join(build.hint("pipelined_join"), probe.k == build.dk)
+        assert_pipelined(out)
+        expect(MANY * MANY, out.count())
+    return f"{MANY * MANY:,} rows"
+
+
+def transform_pairs(folder: Path) -> str:
+    """The same as a transform, without the extension."""
     from sparkext import pipelined_join
 
-    def sides(spark: SparkSession) -> tuple[DataFrame, DataFrame]:
-        return (spark.range(0, MANY, 1, 1).selectExpr("id * 0 AS k"), spark.range(MANY).selectExpr("id * 0 AS dk"))
+    with session(folder, False) as spark:
+        probe, build = pair_sides(spark)
+        out = probe.transform(pipelined_join(build, on=[("k", "dk")]))
+        plan = str(out._jdf.queryExecution().executedPlan())  # type: ignore[operator]
+        expect(True, "MapInArrow" in plan or plan)
+        expect(MANY * MANY, out.count())
+    return f"{MANY * MANY:,} rows"
 
-    def planned(spark: SparkSession) -> DataFrame:
-        probe, build = sides(spark)
-        return probe.join(build.hint("pipelined_join"), probe.k == build.dk)
 
-    def transformed(spark: SparkSession) -> DataFrame:
-        probe, build = sides(spark)
-        return probe.transform(pipelined_join(build, on=[("k", "dk")]))
+def pair_sides(spark: SparkSession) -> tuple[DataFrame, DataFrame]:
+    """Rows of one key, zero, which Spark does not know: it would leave the key out."""
+    key = "id DIV 1000000"
+    return spark.range(0, MANY, 1, 1).selectExpr(f"{key} AS k"), spark.range(MANY).selectExpr(f"{key} AS dk")
 
-    for extension, query, operator in ((True, planned, "PipelinedJoin ["), (False, transformed, "MapInArrow")):
-        with session(folder, extension) as spark:
-            out = query(spark)
-            expect(True, operator in str(out._jdf.queryExecution().executedPlan()))  # type: ignore[operator]
-            expect(MANY * MANY, out.count())
-    return f"{MANY * MANY:,} rows, both ways"
+
+def spark_rows(folder: Path) -> str:
+    """The rows of the files in one task of Spark's, counted with the extension and by Spark's own plan."""
+    row_files(folder)
+    with session(folder, True) as spark:
+        spark.conf.set("spark.sql.files.maxPartitionBytes", "1g")
+        spark.conf.set("spark.sql.files.openCostInBytes", "0")
+        spark.conf.set("spark.sql.files.minPartitionNum", "1")
+        probe = spark.read.parquet(str(folder / "*.parquet"))
+        expect(1, probe.rdd.getNumPartitions())
+        wanted = spark.range(1, 2).selectExpr("CAST(id AS TINYINT) AS dk")
+        for mode in ("hint", "off"):
+            spark.conf.set("spark.sparkext.mode", mode)
+            out = probe.join(wanted.hint("pipelined_join"), probe.k == wanted.dk, "leftsemi")
+            if mode == "hint":
+                assert_pipelined(out)
+            expect(SEVENS, out.count())
+    return f"{ROWS:,} rows in, {SEVENS:,} out, as by Spark's own plan"
+
+
+def transform_text(folder: Path) -> str:
+    """More than 2 GiB of text in fewer rows than a batch of Spark's may have, as a transform's probe side."""
+    from sparkext import pipelined_join
+
+    with session(folder, False) as spark:
+        out = made_text(spark, 1).transform(pipelined_join(spark.range(TEXT_ROWS), on=[("dk", "id")]))
+        expect_texts(out)
+    return f"{TEXT_ROWS * TEXT_BYTES / GIB:.1f} GiB of text in {TEXT_ROWS:,} rows of one task"
 
 
 def spark_text(folder: Path) -> str:
-    """Texts of more than 2 GiB as a build side, from the JVM and from files."""
+    """Texts of more than 2 GiB, as a build side from the JVM and from files, and as a probe side of one task."""
     path = text_file(folder, "build.parquet", compression="lz4")
     with session(folder, True) as spark:
         files = spark.read.parquet(str(path)).withColumnRenamed("k", "dk")
-        made = spark.range(0, TEXT_ROWS, 1, 40).selectExpr(
-            "id AS dk", f"repeat(lpad(id, 8, '0'), {TEXT_BYTES // 8}) AS t"
-        )
-        for build in (files, made):
-            probe = spark.range(0, TEXT_ROWS, 1, 2).selectExpr("id AS k")
-            out = probe.join(build.hint("pipelined_join"), probe.k == build.dk)
-            expect(True, "PipelinedJoin [" in str(out._jdf.queryExecution().executedPlan()))  # type: ignore[operator]
-            (row,) = out.selectExpr(
-                "count(*)", "sum(octet_length(t))", "sum(int(left(t, 8) = lpad(k, 8, '0')))"
-            ).collect()
-            expect((TEXT_ROWS, TEXT_ROWS * TEXT_BYTES, TEXT_ROWS), tuple(row))
-    return f"{TEXT_ROWS * TEXT_BYTES / GIB:.1f} GiB of text from files, and from the JVM"
+        ids = spark.range(0, TEXT_ROWS, 1, 2)
+        for side in (files, made_text(spark, 40)):
+            out = ids.join(side.hint("pipelined_join"), ids.id == side.dk)
+            assert_pipelined(out)
+            expect_texts(out)
+        for side in (files, made_text(spark, 1)):
+            out = side.join(ids.hint("pipelined_join"), ids.id == side.dk)
+            assert_pipelined(out)
+            expect_texts(out)
+    return f"{TEXT_ROWS * TEXT_BYTES / GIB:.1f} GiB of text from files and from the JVM, on either side"
+
+
+def made_text(spark: SparkSession, tasks: int) -> DataFrame:
+    """Numbers and their texts, which the JVM makes."""
+    texts = f"repeat(lpad(id, 8, '0'), {TEXT_BYTES // 8}) AS t"
+    return spark.range(0, TEXT_ROWS, 1, tasks).selectExpr("id AS dk", texts)
+
+
+def expect_texts(out: DataFrame) -> None:
+    """Have Spark count rows and bytes, and the texts that begin as they should."""
+    (row,) = out.selectExpr("count(*)", "sum(octet_length(t))", "sum(int(left(t, 8) = lpad(dk, 8, '0')))").collect()
+    expect((TEXT_ROWS, TEXT_ROWS * TEXT_BYTES, TEXT_ROWS), tuple(row))
 
 
 def session(folder: Path, extension: bool) -> Any:
@@ -229,6 +284,17 @@ def whole(path: Path) -> Split:
     return DataFile(str(path), path.stat().st_size).split(0, 1 << 62)
 
 
+def row_files(folder: Path) -> list[Path]:
+    """Write a file of ones where rows end in 007, else zeros, and let many names mean it."""
+    written = folder / "0.parquet"
+    column = pa.array(np.arange(FILE_ROWS) % 1000 == 7).cast(pa.int8())
+    pq.write_table(pa.table({"k": column}), written, row_group_size=FILE_ROWS)
+    paths = [written, *(folder / f"{number}.parquet" for number in range(1, FILES))]
+    for path in paths[1:]:
+        path.hardlink_to(written)
+    return paths
+
+
 def text(number: int) -> str:
     """The text of a row: its number, again and again."""
     return f"{number:08}" * (TEXT_BYTES // 8)
@@ -242,14 +308,32 @@ def by_text(batch: pa.RecordBatch) -> pa.RecordBatch:
 def text_file(folder: Path, name: str, distinct: int = TEXT_ROWS, **options: Any) -> Path:
     """Write numbers and their texts as one row group."""
     path = folder / name
-    texts = pa.array([text(number).encode() for number in range(distinct)], pa.large_binary())
-    column = pa.LargeBinaryArray.from_buffers(pa.large_string(), len(texts), texts.buffers())
+    offsets = np.arange(distinct + 1) * TEXT_BYTES
+    data = np.empty(offsets[-1], dtype=np.uint8)
+    for number, start in enumerate(offsets[:-1]):
+        data[start : start + TEXT_BYTES] = np.frombuffer(text(number).encode(), dtype=np.uint8)
+    column = pa.Array.from_buffers(pa.large_string(), distinct, [None, pa.py_buffer(offsets), pa.py_buffer(data)])
     if distinct < TEXT_ROWS:
         column = pa.DictionaryArray.from_arrays(
             np.arange(TEXT_ROWS, dtype=np.int32) % distinct, column.cast(pa.string())
         )
     table = pa.table({"k": np.arange(TEXT_ROWS), "t": column})
     pq.write_table(table, path, row_group_size=TEXT_ROWS, store_schema=False, write_statistics=False, **options)
+    pa.default_memory_pool().release_unused()
+    return path
+
+
+def late_text_file(folder: Path) -> Path:
+    """Write as many bytes as more, shorter texts of a dictionary, behind nulls."""
+    path = folder / "late.parquet"
+    parts = 16
+    longer = pa.array([text(0)[: TEXT_BYTES // parts]])
+    indices = pa.array(
+        np.zeros(TEXT_ROWS * (parts + 1), dtype=np.int32), mask=np.arange(TEXT_ROWS * (parts + 1)) < TEXT_ROWS
+    )
+    column = pa.DictionaryArray.from_arrays(indices, longer)
+    table = pa.table({"k": np.arange(len(column)) % TEXT_ROWS, "t": column})
+    pq.write_table(table, path, row_group_size=len(column), store_schema=False)
     return path
 
 
@@ -258,7 +342,7 @@ def gathered(batches: Iterator[pa.RecordBatch]) -> tuple[int, int]:
     total = largest = 0
     for batch in batches:
         texts = batch.column(1)
-        total += pc.sum(pc.binary_length(texts)).as_py()
+        total += pc.sum(pc.binary_length(texts)).as_py() or 0
         largest = max(largest, batch.nbytes)
         if pc.count_distinct(texts).as_py() == batch.num_rows:
             heads = pc.cast(pc.utf8_slice_codeunits(texts, 0, 8), pa.int64())
@@ -279,6 +363,9 @@ CASES: dict[str, Callable[[Path], str]] = {
     "build-text": build_text,
     "probe-text": probe_text,
     "spark-pairs": spark_pairs,
+    "transform-pairs": transform_pairs,
+    "spark-rows": spark_rows,
+    "transform-text": transform_text,
     "spark-text": spark_text,
 }
 

@@ -84,6 +84,11 @@ class Column:
             return math.inf if width is None else width
         return float(self.values.itemsize if self.offsets is None else self.longest + self.offsets.itemsize)
 
+    @property
+    def fits_batch(self) -> bool:
+        """Whether one batch holds all of it, as strings there have 32-bit offsets."""
+        return self.offsets is None or int(self.offsets[-1]) - int(self.offsets[0]) <= MAX_VAR_BYTES
+
     def add_sizes(self, rows: RowIds, missing: bool, sizes: Int64Array) -> None:
         """Add to int64[k] `sizes` the bytes that each of `rows` (RowIds[k]) takes when it is gathered."""
         if self.values is None:

@@ -18,8 +18,8 @@ import pyarrow as pa
 from sparkext.config import BUILD_SIDE_MAX_BYTES
 from sparkext.errors import BuildSideTooLargeError
 from sparkext.kernels.buffers import is_var, raw_var_bytes
-from sparkext.kernels.gather import MAX_VAR_BYTES
 from sparkext.kernels.jit import AnyArray
+from sparkext.rows.contiguous import contiguous, needs_wide_offsets, wide_type
 from sparkext.rows.types import conform
 from sparkext.storage.container import ContainerWriter, read_footer
 
@@ -112,7 +112,7 @@ def write_column(writer: ContainerWriter, column: pa.Array | pa.ChunkedArray, na
         return {"offset": offset, "length": length}
     chunks = [column] if isinstance(column, pa.Array) else column.chunks
     if isinstance(column, pa.ChunkedArray) and len(chunks) > 1 and needs_wide_offsets(column):
-        arrow_type = _wide_type(arrow_type)
+        arrow_type = wide_type(arrow_type)
     nulls = sum(chunk.null_count for chunk in chunks)
     buffers = [_validity_pieces(chunks) if nulls else None, *_data_pieces(chunks, arrow_type)]
     return {
@@ -169,48 +169,8 @@ def _write_pieces(pieces: Iterable[Any], sink: IO[bytes]) -> None:
         sink.write(pa.py_buffer(piece))
 
 
-def contiguous(column: pa.Array | pa.ChunkedArray, name: str = "") -> pa.Array:
-    """Return a column as one array, strings with 64-bit offsets where 32 bits do not reach.
-
-    Raises:
-        BuildSideTooLargeError: it has more nested elements than one array can hold.
-    """
-    if isinstance(column, pa.Array):
-        return column
-    if column.num_chunks == 1:
-        return column.chunk(0)
-    column_type = column.type
-    combined = (column.cast(_wide_type(column_type)) if needs_wide_offsets(column) else column).combine_chunks()
-    if isinstance(combined, pa.ChunkedArray):
-        if combined.num_chunks > 1:
-            raise BuildSideTooLargeError(
-                f"{f'column {name!r}' if name else 'a column'} of type {column_type} holds more than 2^31 nested"
-                " elements, which one Arrow array cannot. Select fewer columns or filter the build side."
-            )
-        return combined.chunk(0) if combined.num_chunks else pa.array([], column_type)
-    return combined
-
-
-def needs_wide_offsets(column: pa.Array | pa.ChunkedArray) -> bool:
-    """Return whether one array of all rows holds, or would hold, more bytes than 32-bit offsets reach."""
-    if isinstance(column, pa.Array):
-        return bool(pa.types.is_large_string(column.type) or pa.types.is_large_binary(column.type))
-    wide = _wide_type(column.type)
-    return wide is not None and sum(_var_bytes(chunk) for chunk in column.chunks) > MAX_VAR_BYTES
-
-
-def _wide_type(arrow_type: pa.DataType) -> pa.DataType | None:
-    if pa.types.is_string(arrow_type):
-        return pa.large_string()
-    return pa.large_binary() if pa.types.is_binary(arrow_type) else None
-
-
-def _var_bytes(chunk: pa.Array) -> int:
-    data = chunk.buffers()[2]
-    return 0 if data is None else int(data.size)
-
-
 def _write_stream(array: pa.Array, sink: IO[bytes]) -> None:
     batch = pa.record_batch([array], names=["column"])
-    with pa.ipc.new_stream(sink, batch.schema) as writer:
+    more_than_32_bits_count = pa.ipc.IpcWriteOptions(allow_64bit=True)
+    with pa.ipc.new_stream(sink, batch.schema, options=more_than_32_bits_count) as writer:
         writer.write_batch(batch)

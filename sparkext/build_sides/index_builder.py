@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from sparkext import __version__
-from sparkext.build_sides.file import WAYS_OUT, contiguous, needs_wide_offsets
+from sparkext.build_sides.file import WAYS_OUT
 from sparkext.build_sides.index_file import AnyIndex, IndexInfo
 from sparkext.errors import BuildSideTooLargeError
 from sparkext.kernels.all_rows_index import AllRowsIndex
@@ -40,6 +40,7 @@ from sparkext.plans.algorithm import (
     fits,
     worth_clustering,
 )
+from sparkext.rows.contiguous import contiguous, needs_wide_offsets
 from sparkext.storage.container import FORMAT_VERSION
 
 

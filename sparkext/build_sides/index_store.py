@@ -16,7 +16,7 @@ from typing import TypeVar
 
 import pyarrow as pa
 
-from sparkext.build_sides.file import contiguous, read_build_file
+from sparkext.build_sides.file import read_build_file
 from sparkext.build_sides.index_builder import BuiltIndex, IndexRecipe, index_columns
 from sparkext.build_sides.index_file import AnyIndex, IndexInfo, read_index_file, write_index_file
 from sparkext.kernels.gather import Column
@@ -24,6 +24,7 @@ from sparkext.kernels.keys import EncodedKeys
 from sparkext.kernels.matches import Matches
 from sparkext.kernels.nearest import NearestKeys, nearest
 from sparkext.kernels.range_index import Candidates, RangeIndex, RangeKeys
+from sparkext.rows.contiguous import contiguous
 from sparkext.storage.container import TEMPORARY_SUFFIX, FileIdentity, atomic_file, file_identity, map_checked
 from sparkext.storage.publication import LOCK_SUFFIX, publish_once, published
 

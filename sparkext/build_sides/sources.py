@@ -19,7 +19,6 @@ from sparkext import __version__
 from sparkext.build_sides.file import (
     WAYS_OUT,
     check_build_size,
-    contiguous,
     read_build_file,
     streamed_table,
     write_build_file,
@@ -39,6 +38,7 @@ from sparkext.memory.probes import process_probe
 from sparkext.parquet.reader import ParquetScan
 from sparkext.plans.scan import Split
 from sparkext.rows.collected import CollectedRows, mapped, unnamed_file
+from sparkext.rows.contiguous import contiguous
 from sparkext.storage.container import FORMAT_VERSION, atomic_file, checked, file_identity, map_checked, map_file
 from sparkext.storage.local_folder import local_folder
 from sparkext.storage.publication import published

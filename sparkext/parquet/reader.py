@@ -25,7 +25,7 @@ import pyarrow.parquet as pq
 
 from sparkext.errors import FileReadError, SchemaMismatchError
 from sparkext.kernels.buffers import Int64Array
-from sparkext.kernels.gather import Column
+from sparkext.kernels.gather import MAX_VAR_BYTES, Column
 from sparkext.kernels.row_ids import RowIds
 from sparkext.kernels.threads import pool
 from sparkext.memory.probes import process_probe
@@ -36,6 +36,7 @@ from sparkext.plans.scan import ColumnBounds, ScanSpec, Split, grouped, may_hold
 from sparkext.plans.spec import PROBE, ColumnRef
 from sparkext.rows.collected import CollectedRows
 from sparkext.rows.conditions import holds, literal_array
+from sparkext.rows.contiguous import contiguous, wide_type
 from sparkext.rows.morsels import MAX_MORSEL_BYTES, within_bytes
 from sparkext.rows.row_set import RowSet
 
@@ -97,6 +98,11 @@ class DeferredColumn:
     def most_row_bytes(self) -> float:
         """Bytes that no row exceeds when it is gathered."""
         return self._column.most_row_bytes
+
+    @property
+    def fits_batch(self) -> bool:
+        """Whether one batch holds all of it."""
+        return self._column.fits_batch
 
     def add_sizes(self, rows: RowIds, missing: bool, sizes: Int64Array) -> None:
         """Add to `sizes` the bytes that each of `rows` takes when it is gathered."""
@@ -238,11 +244,13 @@ class ParquetScan:
             if self.spec.filter is None:
                 yield rows
                 continue
-            kept = np.flatnonzero(holds(self.spec.filter, rows))
-            if kept.size == rows.length:
-                yield rows
-            elif kept.size:
-                yield rows.picked(kept)
+            tested = [ColumnRef(*place) for place in self.spec.filter.columns()]
+            for piece in rows.pieces(tested, MAX_MORSEL_BYTES):
+                kept = np.flatnonzero(holds(self.spec.filter, piece))
+                if kept.size == piece.length:
+                    yield piece
+                elif kept.size:
+                    yield piece.picked(kept)
 
     def _check(self, file: _File, calendars: Calendars) -> None:
         for number, column in enumerate(self.spec.columns):
@@ -264,9 +272,10 @@ class ParquetScan:
         return tuple(names), self.spec.case_sensitive
 
     def _batches(self, unit: Unit, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        columns = [ColumnRef(PROBE, number) for number in range(len(names))]
         for rows in self._rows(_UnitColumns(self, unit)):
-            arrays = [rows.gather(ColumnRef(PROBE, number)) for number in range(len(names))]
-            yield pa.RecordBatch.from_arrays(arrays, names=list(names))
+            for piece in rows.pieces(columns, MAX_MORSEL_BYTES):
+                yield pa.RecordBatch.from_arrays([piece.gather(column) for column in columns], names=list(names))
 
     def _unfiltered(self, columns: _UnitColumns) -> Iterator[RowSet]:
         unit = columns.unit
@@ -313,12 +322,10 @@ class ParquetScan:
         return whole
 
     def part(self, unit: Unit, number: int, whole: pa.ChunkedArray | None, start: int, length: int) -> pa.Array:
-        """Return rows `start` to `start + length` of a column that `read` has read, in its declared type."""
+        """Return rows `start` to `start + length` of a column that `read` has read (see `as_declared`)."""
         if whole is None:
             return self.constant(unit.values, number, length)
-        piece = whole.slice(start, length)
-        with _reading(unit.file.path):  # what is together more than one array holds
-            array = piece.chunk(0) if piece.num_chunks == 1 else piece.combine_chunks()
+        array = contiguous(whole.slice(start, length))
         return as_declared(array, self.schema.field(number).type, unit.file.path)
 
     def constant(self, values: Sequence[str | None], number: int, length: int) -> pa.Array:
@@ -348,8 +355,9 @@ class ParquetScan:
     def _decoded(self, file: _File, group: int, column: int) -> int:
         """Return about how many bytes a column of a row group has in memory.
 
-        Of text in a dictionary the footer tells nothing: a few long values may stand for any number of rows. So the
-        first rows are decoded, once for all files, and whatever is read later counts as well.
+        Of text in a dictionary the footer tells nothing: a few long values may stand for any number of rows, and a
+        prefix that is stored once may begin all of them. So the first rows are decoded, once for all files, and
+        whatever is read later counts as well.
         """
         leaf = file.leaf(column)
         if leaf is None:
@@ -358,7 +366,7 @@ class ParquetScan:
         encoded = int(chunk.total_uncompressed_size)
         if chunk.physical_type != "BYTE_ARRAY":
             return max(encoded, int(chunk.num_values) * _DECODED_WIDTHS[chunk.physical_type])
-        if not any("DICTIONARY" in encoding for encoding in chunk.encodings):
+        if not any("DICTIONARY" in encoding or encoding == "DELTA_BYTE_ARRAY" for encoding in chunk.encodings):
             return encoded
         if column not in self.text_bytes:
             sample = next(file.stream([group], [leaf], _SAMPLED_ROWS)).column(0)
@@ -596,6 +604,7 @@ def as_declared(array: pa.Array, target: pa.DataType, path: str) -> pa.Array:
     """Return what a file holds in the Arrow type of the Spark type that the query takes it for.
 
     The planner has made sure that both are the same values; they may be spelled differently (dictionaries, units).
+    Strings that 32-bit offsets do not reach keep 64-bit ones: `RowSet` has them copied in parts.
 
     Raises:
         SchemaMismatchError: they are not, as the file has been replaced since.
@@ -607,19 +616,29 @@ def as_declared(array: pa.Array, target: pa.DataType, path: str) -> pa.Array:
         if isinstance(array, pa.ExtensionArray):
             array = array.storage
         if pa.types.is_dictionary(array.type):
-            array = array.dictionary_decode()
+            array = _decoded(array)
         if pa.types.is_timestamp(array.type) and pa.types.is_timestamp(target):
             # Whether a zone is named is no matter of the values: they count from the epoch in UTC, or are declared so.
             with _reading(path):  # values that microseconds do not reach
                 return array.cast(pa.timestamp("us", tz=array.type.tz)).view(target)
         if _is_respelled(array.type, target):
-            return array.cast(target)
+            return array.cast(target if array.nbytes <= MAX_VAR_BYTES else wide_type(target) or target)
         problem = "these are other values"
     except (pa.ArrowException, TypeError) as error:
         problem = str(error)
     raise SchemaMismatchError(
         f"{path} holds {array.type} where the query was planned for {target}: was it replaced? ({problem})"
     )
+
+
+def _decoded(array: pa.DictionaryArray) -> pa.Array:
+    try:
+        return array.dictionary_decode()
+    except pa.ArrowInvalid:  # more bytes than 32-bit offsets reach
+        wide = wide_type(array.dictionary.type)
+        if wide is None:
+            raise
+        return pa.DictionaryArray.from_arrays(array.indices, array.dictionary.cast(wide)).dictionary_decode()
 
 
 def _is_respelled(found: pa.DataType, target: pa.DataType) -> bool:

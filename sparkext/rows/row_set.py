@@ -52,6 +52,11 @@ class SourceColumn(Protocol):
         """Bytes that no row exceeds when it is gathered, infinite if not known."""
         ...
 
+    @property
+    def fits_batch(self) -> bool:
+        """Whether one batch holds all of it."""
+        ...
+
     def add_sizes(self, rows: RowIds, missing: bool, sizes: Int64Array) -> None:
         """Add to `sizes` the bytes that each of `rows` takes when it is gathered."""
         ...
@@ -100,9 +105,9 @@ class RowSet:
         """Return rows `start` to `start + length`."""
         if start == 0 and length == self.length:
             return self
-        identity = np.arange(start, start + length, dtype=row_id_dtype(self.length))
+        identity = self._identity(start, length)
         rows = tuple(
-            SourceRows(frozen(identity) if source.ids is None else source.ids[start : start + length], source.missing)
+            SourceRows(identity if source.ids is None else source.ids[start : start + length], source.missing)
             for source in self.rows
         )
         return RowSet(length, self.columns, rows)
@@ -111,6 +116,13 @@ class RowSet:
         """Return these rows in so many parts of about the same size, none of them empty."""
         edges = [self.length * number // count for number in range(count + 1)]
         return [self.slice(start, stop - start) for start, stop in pairwise(edges) if stop > start]
+
+    def pieces(self, references: Iterable[ColumnRef], most_bytes: int) -> Iterator[RowSet]:
+        """Return the rows in the parts that `within` says."""
+        start = 0
+        for end in self.within(references, most_bytes):
+            yield self.slice(start, end - start)
+            start = end
 
     def within(self, references: Iterable[ColumnRef], most_bytes: int) -> Iterator[int]:
         """Part the rows so that each part's columns are gathered into at most `most_bytes`, or it is a single row.
@@ -137,7 +149,14 @@ class RowSet:
 
     def _copied(self, references: Iterable[ColumnRef]) -> list[tuple[SourceColumn, RowIds, bool]]:
         gathered = [(self.columns[ref.source][ref.column], self.rows[ref.source]) for ref in _plain(references)]
-        return [(column, rows.ids, rows.missing) for column, rows in gathered if rows.ids is not None]
+        return [
+            (column, self._identity(0, self.length) if rows.ids is None else rows.ids, rows.missing)
+            for column, rows in gathered
+            if rows.ids is not None or not column.fits_batch
+        ]
+
+    def _identity(self, start: int, length: int) -> RowIds:
+        return frozen(np.arange(start, start + length, dtype=row_id_dtype(self.length)))
 
     def gather(self, reference: ColumnRef) -> pa.Array:
         """Fetch one column for these rows.

@@ -382,10 +382,7 @@ class Pipeline:
         if not rows.copies(references):
             yield rows
             return
-        start = 0
-        for end in rows.within(references, self._controller.most_bytes(operator)):
-            yield rows.slice(start, end - start)
-            start = end
+        yield from rows.pieces(references, self._controller.most_bytes(operator))
 
     def _spent(self, operator: int, started: float) -> None:
         with self._spending:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import io
 import json
+import mmap
 import multiprocessing
+import re
 import struct
 import tracemalloc
 import zlib
@@ -20,7 +22,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sparkext.build_sides import file, index_builder, index_store
+from sparkext.build_sides import index_builder, index_store
 from sparkext.build_sides.file import collect_batches, read_build_file, write_build_file
 from sparkext.build_sides.index_builder import IndexRecipe, build_index
 from sparkext.build_sides.index_file import IndexInfo, read_index_file, write_index_file
@@ -36,6 +38,7 @@ from sparkext.build_sides.index_store import (
 from sparkext.errors import BuildFileError, BuildSideTooLargeError
 from sparkext.kernels.index import JoinIndex
 from sparkext.kernels.keys import encode_keys
+from sparkext.rows import contiguous
 from sparkext.storage.container import ContainerWriter, atomic_file, checked, map_file
 from tests.build_sides import publishers
 from tests.build_sides.publishers import KEYS, small_index
@@ -365,10 +368,40 @@ def test_strings_beyond_what_32_bit_offsets_reach(
     table = pa.table({"column": pa.chunked_array([pa.array(values, kind), pa.array(values[:1], kind)])})
     expected = [value.decode() if kind == pa.string() and value else value for value in [*values, values[0]]]
     for limit, result in ((17, kind), (16, wide)):
-        monkeypatch.setattr(file, "MAX_VAR_BYTES", limit)
+        monkeypatch.setattr(contiguous, "MAX_VAR_BYTES", limit)
         _, (column,) = round_trip(table, tmp_path / f"side {limit}")
         assert column.type == result
         assert column.to_pylist() == expected
+
+
+def far(kind: pa.DataType) -> pa.Array:
+    """One value of more than half of what 32-bit offsets reach, in pages that nobody writes to."""
+    count = (1 << 30) + 1
+    offsets = pa.py_buffer(np.array([0, count], dtype=np.int32))
+    if pa.types.is_list(kind):
+        return pa.ListArray.from_arrays(pa.array([0, count], pa.int32()), pa.nulls(count))
+    if pa.types.is_struct(kind):
+        return pa.StructArray.from_arrays([far(kind.field(0).type)], ["inner"])
+    return pa.Array.from_buffers(kind, 1, [None, offsets, pa.py_buffer(mmap.mmap(-1, count))])
+
+
+@pytest.mark.parametrize("kind", [pa.list_(pa.null()), pa.struct([("inner", pa.string())])], ids=str)
+def test_nested_elements_beyond_what_32_bit_offsets_reach(kind: pa.DataType) -> None:
+    column = pa.chunked_array([far(kind)] * 2)
+    told = re.escape(f"column 'deep' of type {kind} holds more than 2^31 nested elements or bytes")
+    with pytest.raises(BuildSideTooLargeError, match=f"{told}.*Select fewer columns"):
+        write_build_file(pa.table({"deep": column}), io.BytesIO())
+    with pytest.raises(BuildSideTooLargeError, match="a column of type"):
+        contiguous.contiguous(column)
+
+
+def test_columns_of_more_rows_than_32_bits_count(tmp_path: Path) -> None:
+    """Of types that are written as Arrow's streams, whose writer asks whether that is meant."""
+    rows = (1 << 31) + 1
+    column = pa.StructArray.from_arrays([pa.nulls(rows)], ["none"])
+    read, (found,) = round_trip(pa.table({"column": column}), tmp_path / "side")
+    assert read == len(found) == rows
+    assert found[rows - 1].as_py() == {"none": None}
 
 
 def test_too_large_a_build_side_stops_being_read() -> None:

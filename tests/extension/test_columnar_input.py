@@ -13,6 +13,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+import sparkext
 from tests.extension.extension_checks import assert_like_spark, assert_pipelined, configured, mode, plan_of
 
 ROWS = 300
@@ -153,6 +154,23 @@ def test_rows_of_any_width(spark: SparkSession, tmp_path: Path) -> None:
         F.expr("encode(repeat('x', int(20000000 * int(id = 7))), 'utf-8')").alias("bin"),
     ).write.orc(str(tmp_path / "wide"))
     assert_columns(spark, lambda: digest(joined(spark, spark.read.orc(str(tmp_path / "wide")), "inner")))
+
+
+def test_many_texts_of_a_row_are_limited_together(spark: SparkSession, tmp_path: Path) -> None:
+    """Each column of a batch keeps within a limit of its own, and so would a batch of any size."""
+    rows, width, columns = 60, 100_000, 12
+    names = [f"s{number}" for number in range(columns)]
+    table = pa.table({"k": list(range(rows)), **dict.fromkeys(names, ["x" * width] * rows)})
+    pq.write_table(table, tmp_path / "wide.parquet")
+    fitting = (64 << 20) // columns // width
+
+    def query() -> DataFrame:
+        left = joined(spark, spark.read.parquet(str(tmp_path)), "inner")
+        return left.agg(F.count("*"), *(F.sum(F.octet_length(name)) for name in names))
+
+    df = assert_columns(spark, query)
+    (task,) = sparkext.report(df).tasks
+    assert task.batches_in == -(-rows // fitting) > 1
 
 
 def test_dictionaries(spark: SparkSession, folder: Path, tmp_path: Path) -> None:

@@ -21,14 +21,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sparkext.build_sides.index_store import index_in_memory
 from sparkext.config import read_settings
 from sparkext.errors import FileReadError, SchemaMismatchError
+from sparkext.kernels import gather
+from sparkext.kernels.hashing import FULL_MASK
 from sparkext.parquet import reader
 from sparkext.parquet.reader import KeyBounds, ParquetScan
 from sparkext.plans.predicate import Predicate, parse_predicate
 from sparkext.plans.scan import ScanColumn, ScanSpec, Split
-from sparkext.plans.spec import PROBE, ColumnRef, PipelineSpec
-from sparkext.worker.pipeline import Pipeline
+from sparkext.plans.spec import PROBE, ColumnRef, JoinSpec, KeyPair, PipelineSpec
+from sparkext.rows import contiguous
+from sparkext.worker.pipeline import Pipeline, index_recipe
 
 WHOLE = 1 << 62
 UTC = pa.timestamp("us", tz="UTC")
@@ -349,14 +353,58 @@ def test_long_texts_of_dictionaries_stream(tmp_path: Path, monkeypatch: pytest.M
     assert sum(sizes) > 380_000_000 and max(sizes) <= 65 << 20 and len(sizes) < 12
 
 
-@pytest.mark.parametrize("encoded", [True, False], ids=["dictionary", "plain"])
-def test_row_groups_are_read_together_by_what_they_decode_to(tmp_path: Path, encoded: bool) -> None:
+@pytest.mark.parametrize(
+    "encoded",
+    [{}, {"use_dictionary": False}, {"use_dictionary": False, "column_encoding": {"s": "DELTA_BYTE_ARRAY"}}],
+    ids=["dictionary", "plain", "prefixes"],
+)
+def test_row_groups_are_read_together_by_what_they_decode_to(tmp_path: Path, encoded: dict[str, Any]) -> None:
     path = tmp_path / "f.parquet"
-    table = pa.table({"s": [str(n % 3) * 20_000 for n in range(4000)]})
-    pq.write_table(table, path, row_group_size=200, use_dictionary=encoded)
-    sizes = [part.gather(ColumnRef(PROBE, 0)).nbytes for part in scan_of([("s", pa.string())]).row_sets([whole(path)])]
+    table = pa.table({"s": [str(n // 2000) * 20_000 for n in range(4000)]})
+    pq.write_table(table, path, row_group_size=200, **encoded)
+    scan = scan_of([("s", pa.string())], max_rows=131_072)
+    sizes = [part.gather(ColumnRef(PROBE, 0)).nbytes for part in scan.row_sets([whole(path)])]
     assert max(sizes) <= 65 << 20
     assert sum(sizes) >= 4000 * 20_000
+
+
+@pytest.mark.parametrize("kind", ["dictionary", "declared dictionary", "large", "views"])
+def test_more_text_than_one_array_holds_is_copied_in_parts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    """Where the first rows, of which the others are judged, say nothing of them."""
+    for module in (contiguous, gather, reader):
+        monkeypatch.setattr(module, "MAX_VAR_BYTES", 1 << 20)
+    monkeypatch.setattr(reader, "MAX_MORSEL_BYTES", 1 << 19)
+    indices = np.where(np.arange(2000) < 1500, 0, np.arange(2000) % 2 + 1).astype(np.int32)
+    texts = pa.DictionaryArray.from_arrays(indices, ["a", "b" * 10_000, "c" * 10_000])
+    if kind != "declared dictionary":
+        texts = texts.cast(pa.string()).cast(
+            {"large": pa.large_string(), "views": pa.string_view()}.get(kind, pa.string())
+        )
+    path = tmp_path / "f.parquet"
+    pq.write_table(pa.table({"k": np.arange(indices.size), "s": texts}), path)
+    expected = [{"c0": n, "c1": "abc"[code] * (10_000 if code else 1)} for n, code in enumerate(indices)]
+    columns = [("k", pa.int64()), ("s", pa.string())]
+    begins = {"op": "starts_with", "args": [{"source": 0, "column": 1}, {"literal": "b"}]}
+    for condition in (None, begins):
+        wanted = [row for row in expected if condition is None or row["c1"][0] == "b"]
+        scan = scan_of(columns, condition, max_rows=131_072)
+        assert max(part.length for part in scan.row_sets([whole(path)])) > 100 or condition
+        table = scan.table([whole(path)], 1, lambda *_: None)
+        assert table.to_pylist() == wanted
+        assert max(chunk.nbytes for chunk in table["c1"].chunks) <= 1 << 19
+        for keys in ([], ["a", "b" * 10_000]):
+            join = JoinSpec("semi", (KeyPair(ColumnRef(PROBE, 1), 0, "string", False),), "auto", "j")
+            spec = PipelineSpec(2, (join,) * bool(keys), (ColumnRef(PROBE, 0), ColumnRef(PROBE, 1)), 0)
+            builds = [index_in_memory(2, [pa.array(keys)], index_recipe(spec, 0, FULL_MASK)) for _ in spec.joins]
+            limits = read_settings({"spark.sparkext.morsel.maxBytes": "512k"}.get, {})
+            pipeline = Pipeline(spec, builds, scan.schema, limits, lambda: None)
+            batches = list(pipeline.run_scanned(scan, [whole(path)]))
+            assert pa.Table.from_batches(batches).to_pylist() == [
+                row for row in wanted if not keys or row["c1"] in keys
+            ]
+            assert max(batch.column(1).nbytes for batch in batches) <= 1 << 19
 
 
 def test_a_replaced_file_is_read_anew(tmp_path: Path) -> None:

@@ -58,12 +58,14 @@ abstract class ColumnCopy(vector: FieldVector, nullable: Boolean) {
 
 object ColumnCopy {
 
-  /** What copies a column of the type to the vector, if anything here does. */
-  def of(dataType: DataType, vector: FieldVector, nullable: Boolean): Option[ColumnCopy] = (dataType, vector) match {
+  /** What copies a column of the type to the vector, if anything here does. Of a batch with values of any length, each such
+    * column takes `mostBytes`.
+    */
+  def of(dataType: DataType, vector: FieldVector, nullable: Boolean, mostBytes: Long): Option[ColumnCopy] = (dataType, vector) match {
     case (BooleanType, bits: BitVector) => Some(new BooleanCopy(bits, nullable))
     case (decimal: DecimalType, vector: DecimalVector) => Some(new DecimalCopy(vector, decimal, nullable))
-    case (_: StringType, vector: BaseVariableWidthVector) => Some(new TextCopy(vector, nullable))
-    case (BinaryType, vector: BaseVariableWidthVector) => Some(new BinaryCopy(vector, nullable))
+    case (_: StringType, vector: BaseVariableWidthVector) => Some(new TextCopy(vector, nullable, mostBytes))
+    case (BinaryType, vector: BaseVariableWidthVector) => Some(new BinaryCopy(vector, nullable, mostBytes))
     case (dataType, vector: BaseFixedWidthVector) =>
       dataType match {
         case ByteType => Some(new ByteCopy(vector, nullable))
@@ -297,9 +299,10 @@ private final class DecimalCopy(vector: DecimalVector, dataType: DecimalType, nu
 
 /** Values of any length, one after the other.
   *
-  * A batch of them ends before they take more than a limit: offsets have 32 bits, and rows may be as wide as they like.
+  * A batch ends before they take more than `mostBytes`, or has one row: offsets have 32 bits, and rows may be as wide as they
+  * like.
   */
-private abstract class VariableWidthCopy(vector: BaseVariableWidthVector, nullable: Boolean)
+private abstract class VariableWidthCopy(vector: BaseVariableWidthVector, nullable: Boolean, mostBytes: Long)
     extends ColumnCopy(vector, nullable) {
   import VariableWidthCopy._
 
@@ -316,22 +319,21 @@ private abstract class VariableWidthCopy(vector: BaseVariableWidthVector, nullab
 
   /** Whether a value of so many bytes is to be in this batch; if so there is room for it. */
   protected final def fits(row: Int, start: Int, bytes: Int): Boolean =
-    if (row > 0 && start.toLong + bytes > MostBytes) false
+    if (row > 0 && start.toLong + bytes > mostBytes) false
     else {
       val needed = start.toLong + bytes
       val capacity = vector.getDataBuffer.capacity
-      if (needed > capacity) vector.reallocDataBuffer(math.max(needed, 2 * capacity))
+      if (needed > capacity) vector.reallocDataBuffer(math.max(needed, math.min(2 * capacity, Integer.MAX_VALUE)))
       true
     }
 }
 
 private object VariableWidthCopy {
   private val FirstBytes = 16L
-  private val MostBytes = 16L << 20
 }
 
-private final class TextCopy(vector: BaseVariableWidthVector, nullable: Boolean)
-    extends VariableWidthCopy(vector, nullable) {
+private final class TextCopy(vector: BaseVariableWidthVector, nullable: Boolean, mostBytes: Long)
+    extends VariableWidthCopy(vector, nullable, mostBytes) {
   override protected def values(column: ColumnVector, rows: Rows, at: Int, nulls: Boolean): Int = {
     var end = startOf(at)
     var number = 0
@@ -350,8 +352,8 @@ private final class TextCopy(vector: BaseVariableWidthVector, nullable: Boolean)
   }
 }
 
-private final class BinaryCopy(vector: BaseVariableWidthVector, nullable: Boolean)
-    extends VariableWidthCopy(vector, nullable) {
+private final class BinaryCopy(vector: BaseVariableWidthVector, nullable: Boolean, mostBytes: Long)
+    extends VariableWidthCopy(vector, nullable, mostBytes) {
   override protected def values(column: ColumnVector, rows: Rows, at: Int, nulls: Boolean): Int = {
     var end = startOf(at)
     var number = 0

@@ -1,6 +1,6 @@
 package org.apache.spark.sql.sparkext
 
-import org.apache.arrow.vector.FieldVector
+import org.apache.arrow.vector.{BaseVariableWidthVector, FieldVector}
 
 import org.apache.spark.sql.types.StructType
 import org.apache.spark.sql.vectorized.ColumnarBatch
@@ -70,13 +70,21 @@ final class ColumnsToArrow(batches: Iterator[ColumnarBatch], schema: StructType,
     true
   }
 
-  private def copying(vectors: Seq[FieldVector]): Array[ColumnCopy] = schema.zip(vectors).map { case (field, vector) =>
-    ColumnCopy.of(field.dataType, vector, field.nullable)
-      .getOrElse(throw new IllegalStateException(s"columns of ${field.dataType} are not copied to $vector"))
-  }.toArray
+  private def copying(vectors: Seq[FieldVector]): Array[ColumnCopy] = {
+    val ofAnyLength = vectors.count(_.isInstanceOf[BaseVariableWidthVector])
+    val each = math.min(MostBytesOfText, MostBytesOfTexts / math.max(1, ofAnyLength))
+    schema.zip(vectors).map { case (field, vector) =>
+      ColumnCopy.of(field.dataType, vector, field.nullable, each)
+        .getOrElse(throw new IllegalStateException(s"columns of ${field.dataType} are not copied to $vector"))
+    }.toArray
+  }
 }
 
 object ColumnsToArrow {
   private val MostRows = 65536
   private val MostBytes = 32 << 20
+
+  /** Of values of any length, a column and all of them together, however many there are. */
+  private val MostBytesOfText = 16L << 20
+  private val MostBytesOfTexts = 64L << 20
 }

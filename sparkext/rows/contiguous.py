@@ -1,0 +1,48 @@
+"""Columns as one array each, also where their strings are more bytes than 32-bit offsets reach."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from sparkext.errors import BuildSideTooLargeError
+from sparkext.kernels.gather import MAX_VAR_BYTES
+
+
+def contiguous(column: pa.Array | pa.ChunkedArray, name: str = "") -> pa.Array:
+    """Return a column as one array, strings with 64-bit offsets where 32 bits do not reach.
+
+    Raises:
+        BuildSideTooLargeError: it has more nested elements, or bytes of nested text, than one array can hold.
+    """
+    if isinstance(column, pa.Array):
+        return column
+    if column.num_chunks == 1:
+        return column.chunk(0)
+    wide = needs_wide_offsets(column)
+    try:
+        return (column.cast(wide_type(column.type)) if wide else column).combine_chunks()
+    except pa.ArrowInvalid as error:  # offsets overflow, of which only those of strings have a wide spelling here
+        raise BuildSideTooLargeError(
+            f"{f'column {name!r}' if name else 'a column'} of type {column.type} holds more than 2^31 nested elements"
+            " or bytes, which one Arrow array cannot. Select fewer columns or filter the build side."
+        ) from error
+
+
+def needs_wide_offsets(column: pa.Array | pa.ChunkedArray) -> bool:
+    """Return whether one array of all rows holds, or would hold, more bytes than 32-bit offsets reach."""
+    if isinstance(column, pa.Array):
+        return bool(pa.types.is_large_string(column.type) or pa.types.is_large_binary(column.type))
+    wide = wide_type(column.type)
+    return wide is not None and sum(_var_bytes(chunk) for chunk in column.chunks) > MAX_VAR_BYTES
+
+
+def wide_type(arrow_type: pa.DataType) -> pa.DataType | None:
+    """Return the type of the same strings with 64-bit offsets, None where these have none of 32 bits."""
+    if pa.types.is_string(arrow_type):
+        return pa.large_string()
+    return pa.large_binary() if pa.types.is_binary(arrow_type) else None
+
+
+def _var_bytes(chunk: pa.Array) -> int:
+    data = chunk.buffers()[2]
+    return 0 if data is None else int(data.size)
