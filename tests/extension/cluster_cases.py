@@ -8,11 +8,14 @@ import re
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import psutil
+import pyarrow as pa
 import pytest
+from py4j.java_gateway import JavaObject
+from pyspark import TaskContext
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.status import SparkStageInfo
@@ -24,13 +27,17 @@ from tests.extension.extension_checks import (
     assert_like_spark,
     assert_pipelined,
     configured,
+    mode,
     open_to_others,
     plan_of,
     rows_of,
+    scans_of,
+    started_with,
 )
 
 FOLDERS = [Path(folder) for folder in os.environ["CLUSTER_FOLDERS"].split(os.pathsep)]
 PARTITIONS = 4
+UNFINISHED = re.compile(r"\.(part|report)$|^_temporary$")
 SETTINGS = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
@@ -43,6 +50,13 @@ SETTINGS = {
     "spark.sql.shuffle.partitions": "2",
     # No task starts before both executors are there, or one might run them all.
     "spark.scheduler.minRegisteredResourcesRatio": "1.0",
+    "spark.locality.wait": "0s",
+    # Spark looks for tasks that are slow next to others that are done: all of them, unless a test says otherwise.
+    "spark.speculation": "true",
+    "spark.speculation.quantile": "1.0",
+    "spark.speculation.minTaskRuntime": "1s",
+    "spark.speculation.multiplier": "0.1",
+    "spark.speculation.efficiency.enabled": "false",
     **ENCRYPTED,
     "spark.sparkext.mode": "hint",
 }
@@ -147,6 +161,112 @@ def test_lost_map_output_is_computed_again(spark: SparkSession, kind: str) -> No
         assert any(stage.currentAttemptId for stage in stages()), "nothing was missed"
 
 
+@pytest.mark.parametrize("checksums", [True, False])
+def test_no_row_is_lost_where_the_order_of_rows_decides(spark: SparkSession, tmp_path: Path, checksums: bool) -> None:
+    """A task that runs again deals its rows out otherwise, as their order is another: none may come twice, or never.
+
+    With checksums, Spark's default from 4.2 on, it runs the lost tasks of the join, sees that their rows go elsewhere,
+    and has all of those run again that have read them. Without, it runs all tasks of both, as the order is any.
+    """
+    lost, shuffled, executors = tmp_path / "lost", FOLDERS[0], len(FOLDERS)
+
+    def turned(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Turn rows round once output is lost. Spark takes what this gives to be in the same order whenever it runs."""
+        for batch in batches:
+            yield batch.take(pa.array(range(batch.num_rows)[::-1])) if lost.exists() else batch
+
+    def losing(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Lose what one executor has shuffled when a task on each has read its rows, and before there is a third."""
+        yield from batches
+        number = TaskContext.get().partitionId()
+        if number < executors and not lost.exists():
+            (tmp_path / f"read by {number}").touch()
+            while not all((tmp_path / f"read by {one}").exists() for one in range(executors)):
+                time.sleep(0.01)
+            if number == 0:
+                for path in shuffled.rglob("shuffle_*"):
+                    path.unlink(missing_ok=True)
+                lost.touch()
+            while not lost.exists():
+                time.sleep(0.01)
+
+    with mode(spark, "off"):
+        expected = rows_of(chain(spark))
+    unsorted = configured(
+        spark,
+        spark_sql_adaptive_enabled=False,
+        spark_sql_execution_sortBeforeRepartition=False,
+        spark_sql_shuffle_orderIndependentChecksum_enabled=checksums,
+        spark_sql_shuffle_orderIndependentChecksum_enableFullRetryOnMismatch=checksums,
+    )
+    with unsorted, jobs_of(spark, f"dealt out, {checksums}") as stages:
+        probe = facts(spark)
+        joined = chain(spark, probe.mapInArrow(turned, probe.schema))
+        dealt = joined.repartition(3)
+        out = dealt.mapInArrow(losing, dealt.schema).repartition(2, "id")
+        got = rows_of(out)
+        assert got == expected, f"missing {expected - got}, surplus {got - expected}"
+        assert_pipelined(out, 3)
+        assert lost.exists()
+        first, again = attempts(spark, stages, PARTITIONS)
+        assert sorted(partitions(first)) == list(range(PARTITIONS))
+        assert 0 < len(again) < PARTITIONS if checksums else sorted(partitions(again)) == list(range(PARTITIONS))
+        failed, *_, whole = attempts(spark, stages, 3)
+        assert "FAILED" in statuses(failed) and statuses(failed).count("SUCCESS") == 2
+        assert sorted(partitions(whole)) == [0, 1, 2] and set(statuses(whole)) == {"SUCCESS"}
+
+
+@pytest.mark.parametrize("probe", ["rows", "files"])
+def test_a_copy_of_a_slow_task_is_done_first(spark: SparkSession, tmp_path: Path, probe: str) -> None:
+    """Both run the join at the same time and write what it gives; the slow one is killed, and leaves nothing."""
+    begun = tmp_path / "begun"
+
+    @F.udf("long")
+    def slow(number: int) -> int:
+        if number == 3901:
+            with suppress(FileExistsError), begun.open("x") as stream:
+                stream.write(str(os.getpid()))
+                stream.flush()
+                time.sleep(120)  # until it is killed
+        return number
+
+    def query() -> DataFrame:
+        if probe == "rows":
+            return chain(spark, facts(spark).withColumn("id", slow("id")))
+        one = spark.read.parquet(str(tmp_path / "facts"))
+        other = spark.read.parquet(str(tmp_path / "dim")).hint("pipelined_join")
+        return one.join(other, one.a == other.d).withColumn("id", slow("id"))
+
+    facts(spark).write.parquet(str(tmp_path / "facts"))
+    dim(spark, "id", 40, per_key=2).write.parquet(str(tmp_path / "dim"))
+    before = [indexes(folder, "*") for folder in FOLDERS]
+    others = unfinished(*FOLDERS)
+    a_file_a_task = configured(spark, spark_sql_files_maxPartitionBytes="64k")
+    small_batches = configured(
+        spark, spark_sql_execution_arrow_maxRecordsPerBatch=100, spark_sparkext_morsel_maxRows=100
+    )
+    hurried = started_with(spark, "spark.speculation.quantile", "0.75")
+    with a_file_a_task, small_batches, hurried, jobs_of(spark, f"slow, {probe}") as stages:
+        out = query()
+        out.write.parquet(str(tmp_path / "out"))
+        slow_task = int(begun.read_text())
+        wait_for(lambda: not psutil.pid_exists(slow_task), "the slow task goes on")
+        wait_for(lambda: "RUNNING" not in statuses(attempts(spark, stages, PARTITIONS)[0]), "the slow task goes on")
+        (ran,) = attempts(spark, stages, PARTITIONS)
+    assert scans_of(out)[0][:2] == ((0, False) if probe == "rows" else (1, True)), plan_of(out)
+    assert_all_tasks_reported(out)
+    (killed,) = [task for task in ran if task.status() == "KILLED"]
+    (other,) = [task for task in ran if task.index() == killed.index() and task.status() == "SUCCESS"]
+    assert other.speculative() != killed.speculative() and other.host() != killed.host()
+    assert sorted(partitions(ran)) == sorted([*range(PARTITIONS), killed.index()])
+    with mode(spark, "off"):
+        expected = rows_of(query())
+    assert rows_of(spark.read.parquet(str(tmp_path / "out"))) == expected
+    for folder, known in zip(FOLDERS, before, strict=True):
+        assert len(indexes(folder, "*") - known) == (3 if probe == "rows" else 1)
+    assert unfinished(*FOLDERS, tmp_path / "out") == others
+
+
 def test_an_executor_is_lost_while_it_probes(spark: SparkSession, tmp_path: Path) -> None:
     """Spark starts another in its place, which builds its indexes anew, and runs the tasks again."""
     killed = tmp_path / "killed"
@@ -197,6 +317,38 @@ def jobs_of(spark: SparkSession, group: str) -> Iterator[Callable[[], list[Spark
         context.setLocalProperty("spark.jobGroup.id", None)
 
 
+def attempts(spark: SparkSession, stages: Callable[[], list[SparkStageInfo]], size: int) -> list[list[JavaObject]]:
+    """The tasks that Spark started for the one stage of so many partitions, for each time that it ran the stage."""
+    context = spark.sparkContext._jsc.sc()
+    context.listenerBus().waitUntilEmpty()
+
+    def tasks(stage: int, run: int) -> list[JavaObject]:
+        found = context.statusStore().taskList(stage, run, 100)
+        return [found.apply(number) for number in range(found.size())]
+
+    runs = [[tasks(stage.stageId, run) for run in range(stage.currentAttemptId + 1)] for stage in stages()]
+    (wanted,) = [of_stage for of_stage in runs if len({task.index() for task in of_stage[0]}) == size]
+    return wanted
+
+
+def partitions(tasks: list[JavaObject]) -> list[int]:
+    """The partitions that tasks compute."""
+    return [task.index() for task in tasks]
+
+
+def statuses(tasks: list[JavaObject]) -> list[str]:
+    """What became of tasks, in words of Spark's."""
+    return [task.status() for task in tasks]
+
+
+def wait_for(condition: Callable[[], bool], otherwise: str) -> None:
+    """Wait until something holds."""
+    deadline = time.monotonic() + 30
+    while not condition():
+        assert time.monotonic() < deadline, otherwise
+        time.sleep(0.1)
+
+
 def lose_map_output(*folders: Path) -> None:
     """Delete what tasks of executors, of all if none is named, have shuffled."""
     lost = [path for folder in folders or FOLDERS for path in folder.rglob("shuffle_*") if path.is_file()]
@@ -212,9 +364,14 @@ def assert_all_tasks_reported(out: DataFrame) -> None:
     assert told.joins[-1].rows_out > 0
 
 
-def indexes(folder: Path) -> set[Path]:
-    """The index files of the executors of a worker."""
-    return set(folder.rglob("broadcast_*.index"))
+def indexes(folder: Path, made_from: str = "broadcast_*") -> set[Path]:
+    """The index files of the executors of a worker, by what they are made from; Spark's own are those of shuffles."""
+    return {path for path in folder.rglob(f"{made_from}.index") if not path.name.startswith("shuffle_")}
+
+
+def unfinished(*folders: Path) -> set[Path]:
+    """What workers and writers put on disks for the time of a task."""
+    return {path for folder in folders for path in folder.rglob("*") if UNFINISHED.search(path.name)}
 
 
 def orphans(folder: Path) -> set[Path]:

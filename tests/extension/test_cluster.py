@@ -24,7 +24,7 @@ HERE = Path(__file__).parent
 PYSPARK = Path(pyspark.__file__).parent
 PACKAGE = Path(sparkext.__file__).parent.parent
 WORKERS = 2
-CASES = 12  # so that a case that is not collected any more is noticed
+CASES = 16  # so that a case that is not collected any more is noticed
 
 
 @pytest.mark.timeout(540)
@@ -85,22 +85,24 @@ def cluster(folder: Path, settings: Mapping[str, str] | None = None) -> Iterator
     java = " ".join([QUICK_START, *(f"-D{key}={value}" for key, value in (settings or {}).items())])
     with ExitStack() as processes:
         log = folder / "master.log"
-        processes.enter_context(daemon("master.Master", folder / "master", log, java))
+        processes.enter_context(daemon("master.Master", "127.0.0.1", folder / "master", log, java))
         (address,) = awaited(log, r"Starting Spark master at (\S+)", 1)
         for number in range(WORKERS):
-            place = folder / f"worker{number}"
+            # Each is a host of its own: Spark starts no copy of a task on the host where the task runs already.
+            host, place = f"127.0.0.{number + 2}", folder / f"worker{number}"
             options = ["--cores", "1", "--memory", "600m", "--work-dir", str(place / "work"), address]
-            processes.enter_context(daemon("worker.Worker", place, folder / f"worker{number}.log", java, *options))
+            log_of_worker = folder / f"worker{number}.log"
+            processes.enter_context(daemon("worker.Worker", host, place, log_of_worker, java, *options))
             local_folders.append(str(place))
         awaited(log, r"(Registering worker)", WORKERS)
         yield address, local_folders
 
 
 @contextmanager
-def daemon(name: str, place: Path, log: Path, java: str, *options: str) -> Iterator[None]:
+def daemon(name: str, host: str, place: Path, log: Path, java: str, *options: str) -> Iterator[None]:
     """Run a process of the cluster; a worker takes its executors along when it ends."""
     command = [str(PYSPARK / "bin" / "spark-class"), f"org.apache.spark.deploy.{name}"]
-    command += ["--host", "127.0.0.1", "--port", "0", "--webui-port", "0", *options]
+    command += ["--host", host, "--port", "0", "--webui-port", "0", *options]
     with log.open("wb") as output:
         process = subprocess.Popen(
             command,

@@ -7,7 +7,7 @@ import org.apache.spark.rdd.{DeterministicLevel, RDD}
 
 /** What a pipeline gives: the same elements whenever it is computed, but not in the same order, as sizes of outputs follow the
   * free memory. Where the order decides which task an element goes to, Spark then runs all tasks of a stage again, not only
-  * those whose output was lost.
+  * those whose output was lost, unless it compares checksums of shuffled rows, its default from 4.2 on.
   */
 class UnorderedRDD[T: ClassTag](ordered: RDD[T]) extends RDD[T](ordered) {
   override protected def getPartitions: Array[Partition] = firstParent[T].partitions
