@@ -12,6 +12,7 @@ import sysconfig
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark import InheritableThread, TaskContext
@@ -149,6 +150,16 @@ def sleeping(started: Path) -> Callable[..., F.Column]:
         return value
 
     return function
+
+
+def test_no_report_of_a_task_that_is_cut_short_stays(spark: SparkSession) -> None:
+    """Its worker may write one after the task in the JVM has looked for it."""
+    disks: Any = spark.sparkContext._jsc.sc().env().blockManager().diskBlockManager()  # type: ignore[union-attr]
+    folder = Path(disks.localDirsString()[0], "sparkext")
+    large = spark.range(0, 1_000_000, 1, 2).selectExpr("id", "id % 5 AS k")
+    for _ in range(5):
+        assert len(joined(spark, probe=large).limit(1).collect()) == 1
+    wait_until(lambda: not [*folder.glob("*.report")], "no report is left")
 
 
 @pytest.mark.parametrize("side", ["build", "probe"])

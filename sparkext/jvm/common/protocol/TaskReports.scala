@@ -1,21 +1,24 @@
 package org.apache.spark.sql.sparkext
 
 import java.io.File
-import java.nio.file.{Files, NoSuchFileException}
+import java.nio.file.{Files, NoSuchFileException, Path}
 import java.util.{Collections, LinkedHashMap}
+import java.util.concurrent.TimeUnit.SECONDS
+
+import scala.util.Try
 
 import org.json4s._
 import org.json4s.jackson.JsonMethods.parse
 
 import org.apache.spark.{SparkEnv, TaskContext}
 import org.apache.spark.sql.execution.metric.SQLMetric
-import org.apache.spark.util.CollectionAccumulator
+import org.apache.spark.util.{CollectionAccumulator, ThreadUtils}
 
 /** Carries what workers tell of their tasks to the operator's metrics and to `sparkext.report`.
   *
   * A worker leaves its report as a file in the executor's local folder, which both processes know; the task picks it up
-  * when it completes. A task that is cut short may end before its report is there: it counts without it. `run` names this
-  * run of the operator, `scanned` the joins whose build sides workers read.
+  * when it completes. A task that is cut short may end before its report is there: it counts without it, and what is written
+  * later is removed. `run` names this run of the operator, `scanned` the joins whose build sides workers read.
   */
 class TaskReports(
     val run: String,
@@ -33,7 +36,7 @@ class TaskReports(
         Files.delete(path)
         record(report, task)
       } catch {
-        case _: NoSuchFileException => ()
+        case _: NoSuchFileException => TaskReports.removeLater(path)
       }
     }
   }
@@ -84,6 +87,13 @@ private object TaskReports {
       override def removeEldestEntry(eldest: java.util.Map.Entry[(String, Int), java.lang.Boolean]): Boolean = size > Remembered
     }))
   private val Remembered = 10000
+
+  /** Longer than Spark lets a worker live whose task was cut short. */
+  private val LateSeconds = 10L
+  private lazy val remover = ThreadUtils.newDaemonSingleThreadScheduledExecutor("sparkext-late-reports")
+
+  private def removeLater(report: Path): Unit =
+    remover.schedule((() => Try(Files.deleteIfExists(report))): Runnable, LateSeconds, SECONDS)
 }
 
 // The fields of Python's `TaskMetrics` that are shown, under its names.
