@@ -7,7 +7,6 @@ columns as well. So does that of a build side with many rows a key: a copy of it
 from __future__ import annotations
 
 import re
-from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -26,6 +25,7 @@ from sparkext.kernels.nearest import NearestKeys, nearest
 from sparkext.kernels.range_index import Candidates, RangeIndex, RangeKeys
 from sparkext.rows.contiguous import contiguous
 from sparkext.storage.container import TEMPORARY_SUFFIX, FileIdentity, atomic_file, file_identity, map_checked
+from sparkext.storage.last_used import LastUsed
 from sparkext.storage.publication import LOCK_SUFFIX, publish_once, published
 
 INDEX_SUFFIX = ".index"
@@ -101,28 +101,24 @@ def open_kept_index(path: Path, build: Callable[[], BuiltIndex]) -> BuildSide:
 
 
 class _OpenBuildSides:
-    """The build sides that this process has mapped, least recently used first."""
+    """The build sides that this process has mapped."""
 
     def __init__(self) -> None:
-        self._entries: OrderedDict[tuple[str, str], tuple[FileIdentity, BuildSide]] = OrderedDict()
+        self._entries: LastUsed[tuple[str, str], tuple[FileIdentity, BuildSide]] = LastUsed(_OPEN_BUILD_SIDES)
 
     def get(self, path: Path, name: str, load: Callable[[], BuildSide]) -> BuildSide:
         """Return what `load` has made of the file under this name, as long as it is that file."""
         self._drop_vanished()
         key = (str(path), name)
         identity = file_identity(path)
-        entry = self._entries.get(key)
-        if entry is None or entry[0] != identity:
-            entry = (identity, load())
-            self._entries[key] = entry
-        self._entries.move_to_end(key)
-        while len(self._entries) > _OPEN_BUILD_SIDES:
-            self._entries.popitem(last=False)
-        return entry[1]
+        if key not in self._entries or self._entries[key][0] != identity:
+            self._entries[key] = (identity, load())
+        return self._entries[key][1]
 
     def _drop_vanished(self) -> None:
-        for key in [key for key in self._entries if not Path(key[0]).exists()]:
-            del self._entries[key]
+        for key in self._entries:
+            if not Path(key[0]).exists():
+                del self._entries[key]
 
 
 _opened = _OpenBuildSides()

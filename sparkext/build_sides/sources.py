@@ -7,7 +7,6 @@ import hashlib
 import json
 import warnings
 import zlib
-from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -40,6 +39,7 @@ from sparkext.plans.scan import Split
 from sparkext.rows.collected import CollectedRows, mapped, unnamed_file
 from sparkext.rows.contiguous import contiguous
 from sparkext.storage.container import FORMAT_VERSION, atomic_file, checked, file_identity, map_checked, map_file
+from sparkext.storage.last_used import LastUsed
 from sparkext.storage.local_folder import local_folder
 from sparkext.storage.publication import published
 
@@ -305,7 +305,7 @@ _DISK_PROBLEMS = (
 )
 
 _PRIVATE_BUILD_SIDES = 8
-_private: OrderedDict[tuple[str, str], BuildSide] = OrderedDict()
+_private: LastUsed[tuple[str, str], BuildSide] = LastUsed(_PRIVATE_BUILD_SIDES)
 
 
 def _private_build_side(name: str, load: Callable[[], tuple[int, list[pa.Array]]], recipe: IndexRecipe) -> BuildSide:
@@ -313,7 +313,4 @@ def _private_build_side(name: str, load: Callable[[], tuple[int, list[pa.Array]]
     key = (name, recipe.digest)
     if key not in _private:
         _private[key] = index_in_memory(*load(), recipe)
-    _private.move_to_end(key)
-    while len(_private) > _PRIVATE_BUILD_SIDES:
-        _private.popitem(last=False)
     return _private[key]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import json
 import pickle
-from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from functools import cached_property, reduce
 from typing import Protocol
@@ -26,6 +25,7 @@ from sparkext.plans.key_types import parse_key_type
 from sparkext.plans.spec import PROBE, ColumnRef
 from sparkext.rows.row_set import RowSet
 from sparkext.rows.types import arrow_key_type
+from sparkext.storage.last_used import LastUsed
 from sparkext.worker.formula_code import Place, code_of
 from sparkext.worker.python_predicate import functions_of_predicate
 
@@ -74,7 +74,7 @@ class FormulaCondition:
         for _, _, key in self._probe:
             kinds += [number_type(parse_key_type(key)), None]
         code = code_of(formula, self._places, kinds)
-        self._test = _tests.get(code.text, code.functions).bound(code.constants, self._failure)
+        self._test = _test(code.text, code.functions).bound(code.constants, self._failure)
 
     def loop(self, rows: RowSet) -> NestedLoop:
         """Return what tries all pairs of these rows and build rows."""
@@ -132,7 +132,7 @@ class _PythonCondition:
         columns = [_values(build.columns[c.column].take(None, missing=False), c.key) for c in predicate.right]
         self._build_rows, self._build_arrays = _without_nulls(columns, build.rows)
         self._rows = build.rows
-        self._test = _tests.get(json.dumps(render_theta(predicate)), self._functions)
+        self._test = _test(json.dumps(render_theta(predicate)), self._functions)
 
     def _functions(self) -> Functions:
         function = pickle.loads(base64.b64decode(self._predicate.pickled))
@@ -212,19 +212,11 @@ def _without_nulls(values: Sequence[_Values], length: int) -> tuple[RowIds | Non
     return frozen(rows), tuple(frozen(array[rows]) for array in arrays)
 
 
-class _Tests:
-    """The tests that this process has compiled, least recently used first."""
-
-    def __init__(self) -> None:
-        self._tests: OrderedDict[str, PairTest] = OrderedDict()
-
-    def get(self, key: str, functions: Callable[[], Functions]) -> PairTest:
-        if key not in self._tests:
-            self._tests[key] = PairTest(*functions())
-        self._tests.move_to_end(key)
-        while len(self._tests) > _KEPT_TESTS:
-            self._tests.popitem(last=False)
-        return self._tests[key]
+_compiled: LastUsed[str, PairTest] = LastUsed(_KEPT_TESTS)
 
 
-_tests = _Tests()
+def _test(key: str, functions: Callable[[], Functions]) -> PairTest:
+    """Return the test of this name, compiled once by this process."""
+    if key not in _compiled:
+        _compiled[key] = PairTest(*functions())
+    return _compiled[key]

@@ -37,6 +37,7 @@ from sparkext.plans.scan import DataFile, ScanColumn, ScanSpec
 from sparkext.rows.collected import CollectedRows
 from sparkext.storage import container
 from sparkext.storage.container import atomic_file, file_identity, map_checked, private_file
+from sparkext.storage.last_used import LastUsed
 from sparkext.storage.local_folder import local_folder
 from sparkext.storage.publication import LOCK_SUFFIX, lock_of, locked, locked_if_free, private_folder
 from sparkext.worker.formula_code import code_of
@@ -55,9 +56,9 @@ def new_process(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
     """Forget all files, as a process that has just started; call it to do so once more."""
 
     def forget() -> None:
-        monkeypatch.setattr(container, "_checked_files", container._CheckedFiles())
+        monkeypatch.setattr(container, "_checked_files", LastUsed(container._REMEMBERED_FILES))
         monkeypatch.setattr(index_store, "_opened", index_store._OpenBuildSides())
-        monkeypatch.setattr(sources, "_private", type(sources._private)())
+        monkeypatch.setattr(sources, "_private", LastUsed(sources._PRIVATE_BUILD_SIDES))
 
     forget()
     return forget

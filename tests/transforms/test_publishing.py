@@ -36,6 +36,7 @@ from sparkext.build_sides.index_store import INDEX_SUFFIX, LOCK_SUFFIX
 from sparkext.errors import BuildSideTooLargeError
 from sparkext.kernels.keys import encode_keys
 from sparkext.storage.container import atomic_file
+from sparkext.storage.last_used import LastUsed
 from sparkext.transforms import publishing
 from sparkext.transforms.lineage import remembered
 from tests.transforms.spark_checks import assert_like_spark, assert_pipelined, frame
@@ -445,7 +446,7 @@ def matches_of(side: Any, keys: list[int]) -> list[list[int]]:
 def test_an_index_that_does_not_fit_the_disk_is_private(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = published_file(tmp_path, [10, 5, 10])
     monkeypatch.setattr(sources, "open_build_side", no_space)
-    monkeypatch.setattr(sources, "_private", type(sources._private)())
+    monkeypatch.setattr(sources, "_private", LastUsed(sources._PRIVATE_BUILD_SIDES))
     source = LocalFile(path)
     with pytest.warns(UserWarning, match=r"(?s)No space left on device.*copy of its own in memory"):
         side = source.open(RECIPE)
@@ -462,7 +463,7 @@ def test_an_index_that_does_not_fit_the_disk_is_private(tmp_path: Path, monkeypa
 def test_a_private_index_does_not_outlive_its_build_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The path is the same, the rows are not."""
     monkeypatch.setattr(sources, "open_build_side", no_space)
-    monkeypatch.setattr(sources, "_private", type(sources._private)())
+    monkeypatch.setattr(sources, "_private", LastUsed(sources._PRIVATE_BUILD_SIDES))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         assert matches_of(LocalFile(published_file(tmp_path, [10, 5, 10])).open(RECIPE), [10, 5]) == [[0, 2], [1]]
@@ -471,7 +472,7 @@ def test_a_private_index_does_not_outlive_its_build_file(tmp_path: Path, monkeyp
 
 def test_private_indexes_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sources, "open_build_side", no_space)
-    monkeypatch.setattr(sources, "_private", type(sources._private)())
+    monkeypatch.setattr(sources, "_private", LastUsed(sources._PRIVATE_BUILD_SIDES))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         for number in range(2 * sources._PRIVATE_BUILD_SIDES):
@@ -500,7 +501,7 @@ class FakeBroadcast:
 
 def test_encrypted_build_sides_are_not_confused(monkeypatch: pytest.MonkeyPatch) -> None:
     """Workers let broadcasts go between tasks: the next may take the same place in memory, and is another one."""
-    monkeypatch.setattr(sources, "_private", type(sources._private)())
+    monkeypatch.setattr(sources, "_private", LastUsed(sources._PRIVATE_BUILD_SIDES))
     for number in range(20):
         sink = pa.BufferOutputStream()
         write_build_file(pa.table({"key": pa.array([number, 100], pa.int64())}), sink)
