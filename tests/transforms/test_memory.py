@@ -359,9 +359,9 @@ def test_describe_names_every_limit_and_its_file(machine: Machine) -> None:
     assert machine.probe().describe() == [
         (
             f"cgroup v2 {cgroup / 'job'}",
-            "limit 1000.0 MiB, used 400.0 MiB, 100.0 MiB of it reclaimable (probes.current, probes.stat)",
+            "limit 1000.0 MiB, used 400.0 MiB, 100.0 MiB of it reclaimable (memory.current, memory.stat)",
         ),
-        (f"cgroup v2 {cgroup}", "no limit (probes.max, probes.high)"),
+        (f"cgroup v2 {cgroup}", "no limit (memory.max, memory.high)"),
         (
             "address space (RLIMIT_AS)",
             f"limit 2.0 GiB, used 100.0 MiB ({proc}/self/limits, {proc}/self/statm)",
