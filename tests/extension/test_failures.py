@@ -12,7 +12,6 @@ import sysconfig
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 from pyspark import InheritableThread, TaskContext
@@ -23,6 +22,7 @@ from pyspark.sql import functions as F
 import sparkext
 from sparkext.errors import EnvironmentProblemError
 from sparkext.spark import bridge, jar
+from sparkext.storage.local_folder import local_folder
 from sparkext.worker import work_order
 from tests.extension.extension_checks import (
     assert_declined,
@@ -154,8 +154,7 @@ def sleeping(started: Path) -> Callable[..., F.Column]:
 
 def test_no_report_of_a_task_that_is_cut_short_stays(spark: SparkSession) -> None:
     """Its worker may write one after the task in the JVM has looked for it."""
-    disks: Any = spark.sparkContext._jsc.sc().env().blockManager().diskBlockManager()  # type: ignore[union-attr]
-    folder = Path(disks.localDirsString()[0], "sparkext")
+    [folder] = spark.sparkContext.parallelize([0], 1).map(lambda _: local_folder()).collect()
     large = spark.range(0, 1_000_000, 1, 2).selectExpr("id", "id % 5 AS k")
     for _ in range(5):
         assert len(joined(spark, probe=large).limit(1).collect()) == 1
