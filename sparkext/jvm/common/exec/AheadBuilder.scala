@@ -1,8 +1,6 @@
 package org.apache.spark.sql.sparkext
 
-import java.util.UUID
-
-import org.apache.spark.{SparkContext, SparkException, TaskContext}
+import org.apache.spark.{SparkContext, TaskContext}
 import org.apache.spark.api.python.ChainedPythonFunctions
 import org.apache.spark.rdd.RDD
 import org.apache.spark.sql.catalyst.InternalRow
@@ -21,28 +19,15 @@ class AheadBuilder(
     runnerConf: Map[String, String],
     timeZone: String,
     label: String)
-    extends BuildSidePreparation {
+    extends BuildSidePreparation(context, label) {
   import AheadBuilder._
 
-  private val tag = s"sparkext-build-${UUID.randomUUID()}"
-
-  @volatile private var cancelled = false
-
-  override def cancel(): Unit = {
-    cancelled = true
-    context.cancelJobsWithTag(tag)
-  }
-
-  override def prepare(): Option[PublishedBuildSide] = {
-    context.addJobTag(tag)
-    context.setJobDescription(s"build side of the join on $label")
-    try {
-      if (cancelled) throw new SparkException(s"the build side of the join on $label was cancelled")
-      answers.collect().find(_.nonEmpty).foreach { problem =>
-        throw new BuildSideTooLargeException(s"the build side of the join on $label cannot be used: $problem", 0)
-      }
-      None
-    } finally context.removeJobTag(tag)
+  override def prepare(): Option[PublishedBuildSide] = asJob {
+    failIfCancelled()
+    answers.collect().find(_.nonEmpty).foreach { problem =>
+      throw new BuildSideTooLargeException(s"the build side of the join on $label cannot be used: $problem", 0)
+    }
+    None
   }
 
   /** What one task says, in one worker. */

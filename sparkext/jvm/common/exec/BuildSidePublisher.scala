@@ -36,14 +36,35 @@ case class PublishedBuildSide(broadcast: Broadcast[PythonBroadcast], rows: Long,
   }
 }
 
-/** What has to be done for a build side before any task of the join begins. */
-trait BuildSidePreparation {
+/** What has to be done for a build side before any task of the join begins, in jobs that can be cancelled. */
+abstract class BuildSidePreparation(context: SparkContext, label: String) {
+  private val tag = s"sparkext-build-${UUID.randomUUID()}"
+  @volatile private var cancelled = false
 
   /** What tasks have to be told of, if anything. Raises a [[BuildSideTooLargeException]] where the build side does not fit. */
   def prepare(): Option[PublishedBuildSide]
 
   /** Called where nobody needs the build side any more. */
-  def cancel(): Unit
+  def cancel(): Unit = {
+    cancelled = true
+    context.cancelJobsWithTag(tag)
+  }
+
+  /** Runs what starts jobs: they are cancelled with the preparation, and with whatever fails here. */
+  protected def asJob[T](body: => T): T = {
+    context.addJobTag(tag)
+    context.setJobDescription(s"build side of the join on $label")
+    try body
+    catch {
+      case failure: Throwable =>
+        context.cancelJobsWithTag(tag)
+        throw failure
+    } finally context.removeJobTag(tag)
+  }
+
+  /** To be asked right before a job starts: none runs yet that could have been cancelled. */
+  protected def failIfCancelled(): Unit =
+    if (cancelled) throw new SparkException(s"the build side of the join on $label was cancelled")
 }
 
 /** Runs a build side as an ordinary Spark job whose results stream, partition by partition, to a file on the driver.
@@ -60,16 +81,8 @@ class BuildSidePublisher(
     maxBytes: Long,
     timeZone: String,
     ordered: Boolean)
-    extends BuildSidePreparation {
+    extends BuildSidePreparation(context, label) {
   import BuildSidePublisher._
-
-  private val tag = s"sparkext-build-${UUID.randomUUID()}"
-  @volatile private var cancelled = false
-
-  override def cancel(): Unit = {
-    cancelled = true
-    context.cancelJobsWithTag(tag)
-  }
 
   override def prepare(): Option[PublishedBuildSide] =
     try Some(published())
@@ -109,25 +122,19 @@ class BuildSidePublisher(
         batches.foreach(stream.write)
         written += partition -> size
       }
-      context.addJobTag(tag)
       context.setLocalProperty(SparkShim.Uncompressed._1, SparkShim.Uncompressed._2)
-      context.setJobDescription(s"build side of the join on $label")
-      try {
+      asJob {
         val sent = columns match {
           case Some(input) => input.execute().mapPartitionsInternal(new ColumnarParts(schema, timeZone))
           case None => child.execute().mapPartitionsInternal(new ToArrow(schema, timeZone))
         }
-        if (cancelled) throw new SparkException(s"the build side of the join on $label was cancelled")
+        failIfCancelled()
         context.runJob(
           sent,
           (_: TaskContext, parts: Iterator[ArrowPart]) => parts.next(),
           sent.partitions.indices,
           receive(_: Int, _: ArrowPart))
-      } catch {
-        case failure: Throwable =>
-          context.cancelJobsWithTag(tag)
-          throw failure
-      } finally context.removeJobTag(tag)
+      }
     } finally stream.close()
     val moved = ordered && BuildSidePublisher.sort(file, empty.length.toLong, written.toSeq)
     (rows, bytes, if (moved) crcOf(file) else sum.getValue)
