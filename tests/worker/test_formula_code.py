@@ -26,6 +26,7 @@ from sparkext.plans.formula_range import Interval, may_fail
 from sparkext.plans.key_types import parse_key_type
 from sparkext.plans.predicate import COMPARISONS
 from sparkext.rows.row_set import RowSet
+from sparkext.storage.last_used import LastUsed
 from sparkext.worker import theta_condition
 from sparkext.worker.formula_code import FormulaCode, Place, code_of
 from sparkext.worker.theta_condition import bind_theta
@@ -398,7 +399,7 @@ def test_formulas_that_differ_in_their_literals_are_compiled_once(monkeypatch: p
     compiled: list[FormulaCode] = []
     functions = FormulaCode.functions
     monkeypatch.setattr(FormulaCode, "functions", lambda code: compiled.append(code) or functions(code))
-    monkeypatch.setattr(theta_condition, "_tests", theta_condition._Tests())
+    monkeypatch.setattr(theta_condition, "_compiled", LastUsed(theta_condition._KEPT_TESTS))
     probe, build = Side("probe", KEYS, 40), Side("build", KEYS, 40)
     far = [further_than(*texts) for texts in (("-5", "7"), ("5", "7"), ("5", "3"), ("-9223372036854775808",) * 2)]
     lists = [listed(call("-", "int64", a("int64"), b("int64")), *map(str, range(count))) for count in (3, 300)]
