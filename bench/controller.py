@@ -123,7 +123,7 @@ def _share(bench: Bench, run: Callable[[], Iterator[pa.RecordBatch]]) -> None:
 @contextmanager
 def _timed_controller() -> Iterator[dict[str, Any]]:
     """Add up the time within the controller's methods, what it takes to do so included."""
-    from sparkext.plans.morsel import OutputSizeController
+    from sparkext.plans.output_size import OutputSizeController
 
     spent: dict[str, Any] = {"seconds": 0.0, "calls": 0}
 

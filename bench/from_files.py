@@ -11,6 +11,7 @@ import pyarrow as pa
 from bench.in_memory import bench_settings, pipeline_spec
 from bench.workloads import Workload
 from sparkext.build_sides.file import contiguous
+from sparkext.build_sides.index_recipe import index_recipe
 from sparkext.build_sides.index_store import BuildSide, index_in_memory
 from sparkext.config import Settings
 from sparkext.memory.probes import MemoryProbe
@@ -18,7 +19,9 @@ from sparkext.parquet.metrics import ScanMetrics
 from sparkext.parquet.reader import ParquetScan
 from sparkext.plans.scan import DataFile, ScanColumn, ScanSpec, plan_splits
 from sparkext.plans.spec import PipelineSpec
-from sparkext.worker.pipeline import Pipeline, index_recipe, probe_bounds
+from sparkext.worker.join_pipeline import join_pipeline
+from sparkext.worker.pipeline import Resources
+from sparkext.worker.sources.scanned_splits import ScannedSplits
 
 _SPLIT_BYTES = 4 << 20
 
@@ -29,10 +32,10 @@ def run(workload: Workload, folder: Path, threads: int) -> Iterator[pa.RecordBat
     spec = pipeline_spec(workload)
     builds = _build_sides(workload, folder, spec, settings, threads)
     scan = _scan(workload.tables[workload.probe].schema, settings.morsel_max_rows)
-    scan.bounds = probe_bounds(spec, builds)
-    pipeline = Pipeline(spec, builds, workload.schema, settings, MemoryProbe().headroom, cores=threads)
+    resources = Resources(MemoryProbe().headroom, cores=threads)
+    pipeline = join_pipeline(spec, builds, workload.schema, settings, resources)
     parts = plan_splits([_file(folder, workload.probe)], 1, _SPLIT_BYTES, 0)
-    return pipeline.run_scanned(scan, [split for part in parts for split in part])
+    return pipeline.run(ScannedSplits(scan, [split for part in parts for split in part], spec, builds))
 
 
 def _build_sides(

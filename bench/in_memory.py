@@ -13,11 +13,14 @@ from dataclasses import replace
 import pyarrow as pa
 
 from bench.workloads import Workload
+from sparkext.build_sides.index_recipe import index_recipe
 from sparkext.build_sides.index_store import BuildSide, index_in_memory
 from sparkext.config import Settings, read_settings
 from sparkext.memory.probes import MemoryProbe
 from sparkext.plans.spec import PROBE, ColumnRef, JoinSpec, KeyPair, PipelineSpec
-from sparkext.worker.pipeline import Pipeline, index_recipe
+from sparkext.worker.join_pipeline import join_pipeline
+from sparkext.worker.pipeline import Resources
+from sparkext.worker.sources.row_batches import RowBatches
 
 _KEY_TYPES = {pa.int64(): "int64", pa.int32(): "int32", pa.string(): "string"}
 
@@ -46,8 +49,10 @@ def run(workload: Workload, threads: int, algorithm: str = "auto") -> Iterator[p
     settings = bench_settings()
     spec = pipeline_spec(workload, algorithm)
     builds = build_sides(workload, spec, settings, threads)
-    pipeline = Pipeline(spec, builds, workload.schema, settings, MemoryProbe().headroom, cores=threads)
-    return pipeline.run(workload.tables[workload.probe].to_batches())
+    resources = Resources(MemoryProbe().headroom, cores=threads)
+    pipeline = join_pipeline(spec, builds, workload.schema, settings, resources)
+    batches = workload.tables[workload.probe].to_batches()
+    return pipeline.run(RowBatches(batches, spec, settings.morsel_max_rows))
 
 
 def bench_settings() -> Settings:

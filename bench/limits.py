@@ -38,6 +38,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from bench.spark_session import assert_pipelined
+from sparkext.build_sides.index_recipe import index_recipe
 from sparkext.build_sides.index_store import BuildSide, index_in_memory
 from sparkext.build_sides.sources import ScannedFiles
 from sparkext.config import read_settings
@@ -45,12 +46,16 @@ from sparkext.memory.probes import process_probe
 from sparkext.parquet.reader import ParquetScan
 from sparkext.plans.scan import DataFile, ScanColumn, ScanSpec, Split
 from sparkext.plans.spec import PROBE, ColumnRef, JoinSpec, KeyPair, PipelineSpec
-from sparkext.worker.pipeline import Pipeline, index_recipe
+from sparkext.worker.join_pipeline import join_pipeline
+from sparkext.worker.pipeline import Resources
+from sparkext.worker.sources.row_batches import RowBatches
+from sparkext.worker.sources.scanned_splits import ScannedSplits
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 SETTINGS = read_settings(lambda key: None, {})
+RESOURCES = Resources(process_probe().headroom)
 MANY = 46_400
 """Rows of one key on either side: their pairs are just more than 2^31."""
 FILES = 33
@@ -96,8 +101,11 @@ def pairs(folder: Path) -> str:
     """Join rows of one key with rows of one key."""
     keys = pa.array(np.zeros(MANY, dtype=np.int64))
     spec = PipelineSpec(1, (equal("int64"),), (), 0)
-    pipeline = Pipeline(spec, [indexed(spec, [keys])], pa.schema([]), SETTINGS, process_probe().headroom)
-    rows = sum(batch.num_rows for batch in pipeline.run([pa.record_batch([keys], ["k"])]))
+    pipeline = join_pipeline(spec, [indexed(spec, [keys])], pa.schema([]), SETTINGS, RESOURCES)
+    rows = sum(
+        batch.num_rows
+        for batch in pipeline.run(RowBatches([pa.record_batch([keys], ["k"])], spec, SETTINGS.morsel_max_rows))
+    )
     expect(MANY * MANY, rows, pipeline.metrics.operators[0]["rows_out"], pipeline.metrics.operators[1]["rows_out"])
     return f"{rows:,} rows"
 
@@ -108,8 +116,8 @@ def rows(folder: Path) -> str:
     spec = PipelineSpec(1, (equal("int8", "semi"),), (ColumnRef(PROBE, 0),), 0)
     builds = [indexed(spec, [pa.array([1], pa.int8())])]
     schema = pa.schema([("k", pa.int8())])
-    pipeline = Pipeline(spec, builds, schema, SETTINGS, process_probe().headroom)
-    found = sum(batch.num_rows for batch in pipeline.run_scanned(scan_of(schema), splits))
+    pipeline = join_pipeline(spec, builds, schema, SETTINGS, RESOURCES)
+    found = sum(batch.num_rows for batch in pipeline.run(ScannedSplits(scan_of(schema), splits, spec, builds)))
     expect(SEVENS, found)
     assert pipeline.metrics.scan is not None
     expect(ROWS, pipeline.metrics.rows_in, pipeline.metrics.scan.rows, pipeline.metrics.operators[0]["rows_in"])
@@ -130,8 +138,9 @@ def build_text(folder: Path) -> str:
         )
         source = ScannedFiles(scan_of(schema), (whole(path),), 1 << 40, 1 << 40, 2)
         side = source.open(index_recipe(spec, 0, (1 << 64) - 1))
-        pipeline = Pipeline(spec, [side], schema, SETTINGS, process_probe().headroom)
-        got = [row for batch in pipeline.run([looked_up]) for row in batch.to_pylist()]
+        pipeline = join_pipeline(spec, [side], schema, SETTINGS, RESOURCES)
+        source = RowBatches([looked_up], spec, SETTINGS.morsel_max_rows)
+        got = [row for batch in pipeline.run(source) for row in batch.to_pylist()]
         expect([TEXT_ROWS - 1, 5, 0, None], [row["k"] for row in got])
         expect([text(TEXT_ROWS - 1), text(5), text(0), None], [row["t"] for row in got])
     every = pa.record_batch([pa.array(np.arange(TEXT_ROWS))], ["k"])
@@ -141,7 +150,8 @@ def build_text(folder: Path) -> str:
     sizes = []
     for limit in (64 << 20, 1 << 30):
         settings = replace(SETTINGS, morsel_max_bytes=limit)
-        total, largest = gathered(Pipeline(spec, [side], schema, settings, process_probe().headroom).run([every]))
+        pipeline = join_pipeline(spec, [side], schema, settings, RESOURCES)
+        total, largest = gathered(pipeline.run(RowBatches([every], spec, settings.morsel_max_rows)))
         expect(TEXT_ROWS * TEXT_BYTES, total)
         expect(True, largest <= limit)
         sizes.append(largest)
@@ -160,8 +170,8 @@ def probe_text(folder: Path) -> str:
         "late": late_text_file(folder),
     }
     for name, path in files.items():
-        pipeline = Pipeline(spec, builds, schema, SETTINGS, process_probe().headroom)
-        total, largest = gathered(pipeline.run_scanned(scan_of(schema), [whole(path)]))
+        pipeline = join_pipeline(spec, builds, schema, SETTINGS, RESOURCES)
+        total, largest = gathered(pipeline.run(ScannedSplits(scan_of(schema), [whole(path)], spec, builds)))
         expect(TEXT_ROWS * TEXT_BYTES, total)
         told.append(f"{name}: batches of at most {largest:,} bytes")
     return "; ".join(told)

@@ -41,13 +41,16 @@ def prepare(folder: Path, rows: int, fan_out: int) -> None:
 
 def run(folder: Path, configuration: dict[str, Any]) -> dict[str, Any]:
     """Join; return seconds, rows, the sum of an output column, budgets, cache misses and the process's peak."""
+    from sparkext.build_sides.index_recipe import index_recipe
     from sparkext.build_sides.index_store import open_build_side
     from sparkext.config import read_settings
     from sparkext.memory import freed
     from sparkext.memory.probes import process_probe
     from sparkext.memory.register import task_entered
     from sparkext.plans.spec import PROBE, ColumnRef, JoinSpec, KeyPair, PipelineSpec
-    from sparkext.worker.pipeline import Pipeline, index_recipe
+    from sparkext.worker.join_pipeline import join_pipeline
+    from sparkext.worker.pipeline import Resources
+    from sparkext.worker.sources.row_batches import RowBatches
 
     keys, fan_out = configuration["build_rows"], configuration["fan_out"]
     # The first join multiplies the rows; those after it find one match for each.
@@ -78,18 +81,16 @@ def run(folder: Path, configuration: dict[str, Any]) -> dict[str, Any]:
     sink = pa.ipc.new_stream(pa.MockOutputStream(), schema)  # which forgets, as the socket to the JVM does
     with task_entered(1) as tasks:
         probe = process_probe()
-        pipeline = Pipeline(
-            spec,
-            builds,
-            schema,
-            settings,
+        resources = Resources(
             lambda: probe.headroom(tasks),
             lambda limit: tasks(limit, probe.binding_group),
             freed.reclaim,
             configuration["cores"],
         )
+        pipeline = join_pipeline(spec, builds, schema, settings, resources)
+        source = RowBatches(_probe_side(configuration["probe_rows"], keys, fan_out), spec, settings.morsel_max_rows)
         started, before = time.perf_counter(), misses()
-        for batch in pipeline.run(_probe_side(configuration["probe_rows"], keys, fan_out)):
+        for batch in pipeline.run(source):
             sink.write_batch(batch)
             rows += batch.num_rows
             total += int(np.sum(batch.column(1).to_numpy(), dtype=np.int64))

@@ -1,7 +1,7 @@
 """How operators of a chain hand on their rows: the ways of Kawashima & Tatebe's table, as orders of calls.
 
-An operator is a *stage*: called with an item (rows), it yields items, one for each time it is asked for more, and how
-large those are is its own matter. What differs between the ways is who is asked when:
+An operator is a *stage*: given an item (rows) to process, it yields items, one for each time it is asked for more, and
+how large those are is its own matter. What differs between the ways is who is asked when:
 
     depth first       what a stage yields goes all the way down before the stage is asked again: one item a stage
                       exists at any time (tuple, block, morsel and adaptive, which differ in the size of items)
@@ -12,6 +12,9 @@ and, where a task owns several cores, on what its threads work:
     cooperative       all on parts of the same item, at the same stage; each of them yields one item at a time, and
                       all of these go down before any thread is asked again
     independent       each on an item of its own, through all stages
+
+Whichever way it is, a stage finishes when all that it will ever be given has been processed: what it yields then goes
+through the stages behind it, before these finish (`to_the_end`).
 
 Source: Kawashima & Tatebe, "Data delivery between operators in parallel databases", table and conclusion 2.
 """
@@ -24,10 +27,25 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from itertools import chain
+from typing import Any, Generic, Protocol, TypeVar
 
 T = TypeVar("T")
-Stage = Callable[[Any], Iterator[Any]]
+
+
+class Stage(Protocol):
+    """An operator, as far as the order of calls goes."""
+
+    def process(self, item: Any) -> Iterator[Any]:
+        """Yield what it makes of an item."""
+        ...
+
+    def finish(self) -> Iterator[Any]:
+        """Yield what it makes of its input as a whole, now that all of it has been processed."""
+        ...
+
+
+Way = Callable[[Sequence[Stage], Iterable[Any]], Iterator[Any]]
 Divide = Callable[[Any, int], Sequence[Any]]
 
 _QUEUED_PER_THREAD = 2
@@ -62,13 +80,22 @@ How large the pieces of a set are does not matter: all of them are kept until th
 """
 
 
+def to_the_end(way: Way, stages: Sequence[Stage], items: Iterable[Any]) -> Iterator[Any]:
+    """Yield what the stages make of the items, and of what each stage yields when it finishes, in order."""
+    yield from way(stages, items)
+    for number, stage in enumerate(stages, 1):
+        last = stage.finish()
+        for item in last:  # most have nothing left, for which no way need be prepared
+            yield from way(stages[number:], chain([item], last))
+
+
 def depth_first(stages: Sequence[Stage], items: Iterable[Any]) -> Iterator[Any]:
     """Yield what the last stage makes of the items, one item at a time under way at every stage."""
     if not stages:
         yield from items
         return
     for item in items:
-        yield from depth_first(stages[1:], stages[0](item))
+        yield from depth_first(stages[1:], stages[0].process(item))
 
 
 def cooperative(
@@ -79,11 +106,11 @@ def cooperative(
         yield from items
         return
     for item in items:
-        active = [stages[0](part) for part in divide(item, threads)]
+        active = [stages[0].process(part) for part in divide(item, threads)]
         while active:
             given = list(pool.map(_next, active))
             yield from cooperative(stages[1:], (one for some in given for one in some), divide, pool, threads)
-            active = [stage for stage, some in zip(active, given, strict=True) if some]
+            active = [outputs for outputs, some in zip(active, given, strict=True) if some]
 
 
 def independent(stages: Sequence[Stage], items: Iterable[Any], threads: int) -> Iterator[Any]:
@@ -101,15 +128,15 @@ def set_at_a_time(stages: Sequence[Stage], items: Iterable[Any], pool: Executor 
     yield from held
 
 
-def _next(stage: Iterator[T]) -> list[T]:
-    """Return the next item of a stage, if there is one."""
-    for item in stage:
+def _next(outputs: Iterator[T]) -> list[T]:
+    """Return the next output of a stage, if there is one."""
+    for item in outputs:
         return [item]
     return []
 
 
 def _all_of(stage: Stage) -> Callable[[Any], list[Any]]:
-    return lambda item: list(stage(item))
+    return lambda item: list(stage.process(item))
 
 
 class _Shared(Generic[T]):

@@ -132,12 +132,22 @@ class JoinSpec:
         if self.how not in JOIN_KINDS:
             raise ValueError(f"not a join kind: {self.how!r}")
         conditional = self.condition is not None or self.theta is not None
-        if conditional and self.how in BUILD_PRESERVING:
+        if conditional and self.preserves_build:
             raise ValueError(f"a {self.how} join takes no condition beside its keys")
         if len(self.compared) > MOST_COMPARED:
             raise ValueError(f"a range join compares at most {MOST_COMPARED} columns of its build side")
         if self.as_of is not None and (self.ranges or conditional or self.how not in ("inner", "left")):
             raise ValueError("an as-of join is an inner or a left join, without further comparisons")
+
+    @property
+    def preserves_build(self) -> bool:
+        """Whether build rows come out that no probe row matches."""
+        return self.how in BUILD_PRESERVING
+
+    @property
+    def drops_unmatched(self) -> bool:
+        """Whether probe rows without a match are dropped."""
+        return self.how in ("inner", "semi")
 
     @property
     def nested(self) -> bool:

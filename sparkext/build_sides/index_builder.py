@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -12,9 +10,9 @@ from functools import partial
 import numpy as np
 import pyarrow as pa
 
-from sparkext import __version__
 from sparkext.build_sides.file import WAYS_OUT
 from sparkext.build_sides.index_file import AnyIndex, IndexInfo
+from sparkext.build_sides.index_recipe import IndexRecipe
 from sparkext.errors import BuildSideTooLargeError
 from sparkext.kernels.all_rows_index import AllRowsIndex
 from sparkext.kernels.bounds import is_ranked
@@ -41,54 +39,6 @@ from sparkext.plans.algorithm import (
     worth_clustering,
 )
 from sparkext.rows.contiguous import contiguous, needs_wide_offsets
-from sparkext.storage.container import FORMAT_VERSION
-
-
-@dataclass(frozen=True)
-class IndexRecipe:
-    """Everything that determines an index of a given build file.
-
-    `key_columns` are positions in the build file, `key_types` the Arrow types in which keys are compared.
-    `may_cluster`: the join gathers payload and does not ask which build rows it comes from.
-    `bounds`: position and type of the columns that a range or as-of join compares, the one to order by first;
-    `inverted`: the second of them is bounded from above only. `probe_ordered`: see `plans.algorithm.choose_index`.
-    `gathered`: the columns that are fetched by row, and so are kept with an index that holds columns.
-    """
-
-    key_columns: tuple[int, ...]
-    key_types: tuple[pa.DataType, ...]
-    null_safe: tuple[bool, ...]
-    algorithm: str
-    hash_mask: int
-    may_cluster: bool = False
-    bounds: tuple[tuple[int, pa.DataType], ...] = ()
-    inverted: bool = False
-    probe_ordered: bool = False
-    gathered: tuple[int, ...] = ()
-
-    @property
-    def indexed(self) -> list[int]:
-        """The columns that the index is made from, which have to be contiguous."""
-        return sorted({*self.key_columns, *(number for number, _ in self.bounds)})
-
-    @property
-    def digest(self) -> str:
-        """Name of the index among those of its build file. It changes with the package: no other version's is read."""
-        parts = [
-            __version__,
-            FORMAT_VERSION,
-            self.key_columns,
-            [str(key_type) for key_type in self.key_types],
-            self.null_safe,
-            self.algorithm,
-            self.hash_mask,
-            self.may_cluster,
-            [(column, str(bound_type)) for column, bound_type in self.bounds],
-            self.inverted,
-            self.probe_ordered,
-            self.gathered,
-        ]
-        return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]
 
 
 @dataclass(frozen=True)

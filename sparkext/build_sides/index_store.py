@@ -16,8 +16,9 @@ from typing import TypeVar
 import pyarrow as pa
 
 from sparkext.build_sides.file import read_build_file
-from sparkext.build_sides.index_builder import BuiltIndex, IndexRecipe, index_columns
+from sparkext.build_sides.index_builder import BuiltIndex, index_columns
 from sparkext.build_sides.index_file import AnyIndex, IndexInfo, read_index_file, write_index_file
+from sparkext.build_sides.index_recipe import IndexRecipe
 from sparkext.kernels.gather import Column
 from sparkext.kernels.keys import EncodedKeys
 from sparkext.kernels.matches import Matches

@@ -22,8 +22,9 @@ from sparkext.build_sides.file import (
     streamed_table,
     write_build_file,
 )
-from sparkext.build_sides.index_builder import BuiltIndex, IndexRecipe, index_columns
+from sparkext.build_sides.index_builder import BuiltIndex, index_columns
 from sparkext.build_sides.index_cache import evict, touch
+from sparkext.build_sides.index_recipe import IndexRecipe
 from sparkext.build_sides.index_store import (
     INDEX_SUFFIX,
     BuildSide,

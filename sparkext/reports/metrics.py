@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from sparkext.parquet.metrics import ScanMetrics
-from sparkext.plans.morsel import OperatorSummary, merge_summaries
+from sparkext.plans.operator_summary import OperatorSummary, merge_summaries
 
 
 @dataclass(frozen=True)

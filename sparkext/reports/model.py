@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from sparkext.parquet.metrics import ScanMetrics, merged_scans
-from sparkext.plans.morsel import OperatorSummary
+from sparkext.plans.operator_summary import OperatorSummary
 from sparkext.reports.metrics import TaskMetrics, merged_operators
 
 if TYPE_CHECKING:

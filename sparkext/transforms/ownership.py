@@ -17,7 +17,7 @@ from sparkext.build_sides.sources import BuildSource
 from sparkext.plans.key_types import KeyType
 from sparkext.spark import bridge
 from sparkext.transforms.join_shape import JoinShape
-from sparkext.worker.pipeline_task import BuildRowsTask
+from sparkext.worker.build_rows_task import BuildRowsTask
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -9,11 +9,14 @@ import pyarrow as pa
 
 import sparkext.worker.work_order  # noqa: F401  what a work order's first call would import
 from sparkext.build_sides.file import write_build_file
+from sparkext.build_sides.index_recipe import index_recipe
 from sparkext.build_sides.index_store import index_in_memory
 from sparkext.config import read_settings
 from sparkext.plans.spec import ColumnRef, JoinSpec, KeyPair, PipelineSpec
 from sparkext.storage.container import checked
-from sparkext.worker.pipeline import Pipeline, index_recipe
+from sparkext.worker.join_pipeline import join_pipeline
+from sparkext.worker.pipeline import Resources
+from sparkext.worker.sources.row_batches import RowBatches
 
 _KEYS = (
     (pa.array([1, 2, 3], pa.int64()), "int64"),  # dense
@@ -37,8 +40,9 @@ def warm_up() -> None:
             columns = [keys, pa.array(["x", "y", "z"])]
             build = index_in_memory(len(keys), columns, index_recipe(spec, 0, settings.debug_hash_mask))
             schema = pa.schema(list(zip("abcd", 2 * [column.type for column in columns], strict=True)))
-            pipeline = Pipeline(spec, [build], schema, settings, lambda: None)
-            for _ in pipeline.run([pa.record_batch(columns, names=["key", "payload"])]):
+            pipeline = join_pipeline(spec, [build], schema, settings, Resources(lambda: None))
+            batch = pa.record_batch(columns, names=["key", "payload"])
+            for _ in pipeline.run(RowBatches([batch], spec, batch.num_rows)):
                 pass
     sink = pa.BufferOutputStream()
     write_build_file(pa.table({"key": pa.array([1], pa.int64())}), sink)

@@ -18,7 +18,9 @@ from sparkext.parquet.rules import Calendars
 from sparkext.plans.scan import ScanSpec, Split
 from sparkext.reports.reporters import FileReporter
 from sparkext.spark import bridge
-from sparkext.worker.pipeline_task import BuildSideTask, PipelineTask, check_version
+from sparkext.worker.build_side_task import BuildSideTask
+from sparkext.worker.pipeline_task import PipelineTask
+from sparkext.worker.task_start import check_version
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType

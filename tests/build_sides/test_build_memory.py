@@ -21,7 +21,7 @@ READ = """
 import json, sys, threading
 from pathlib import Path
 import numpy as np, pyarrow as pa
-from sparkext.build_sides.index_builder import IndexRecipe
+from sparkext.build_sides.index_recipe import IndexRecipe
 from sparkext.kernels.keys import encode_keys
 from sparkext.memory.probes import process_probe
 from sparkext.parquet.reader import ParquetScan

@@ -24,8 +24,9 @@ from hypothesis import strategies as st
 
 from sparkext.build_sides import index_builder, index_store
 from sparkext.build_sides.file import collect_batches, read_build_file, write_build_file
-from sparkext.build_sides.index_builder import IndexRecipe, build_index
+from sparkext.build_sides.index_builder import build_index
 from sparkext.build_sides.index_file import IndexInfo, read_index_file, write_index_file
+from sparkext.build_sides.index_recipe import IndexRecipe
 from sparkext.build_sides.index_store import (
     INDEX_SUFFIX,
     LOCK_SUFFIX,

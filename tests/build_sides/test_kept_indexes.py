@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from sparkext.build_sides import sources
-from sparkext.build_sides.index_builder import IndexRecipe
+from sparkext.build_sides.index_recipe import IndexRecipe
 from sparkext.build_sides.index_store import INDEX_SUFFIX, BuildSide
 from sparkext.build_sides.sources import ScannedFiles, make_room
 from sparkext.kernels.bounds import Bound

@@ -13,8 +13,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sparkext.build_sides.index_builder import IndexRecipe, build_index
+from sparkext.build_sides.index_builder import build_index
 from sparkext.build_sides.index_file import IndexInfo, read_index_file, write_index_file
+from sparkext.build_sides.index_recipe import IndexRecipe
 from sparkext.kernels import hash_index, ordered_index
 from sparkext.kernels.all_rows_index import AllRowsIndex
 from sparkext.kernels.dense_index import DenseIndex, build_dense_index, key_range

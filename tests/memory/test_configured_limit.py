@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from sparkext.build_sides.file import write_build_file
-from sparkext.build_sides.index_builder import IndexRecipe
+from sparkext.build_sides.index_recipe import IndexRecipe
 from sparkext.build_sides.index_store import BuildSide, open_build_side
 from sparkext.config import read_settings
 from sparkext.errors import BuildSideTooLargeError

@@ -26,7 +26,9 @@ from sparkext.parquet.s3_settings import bucket_of
 from sparkext.plans.predicate import parse_predicate
 from sparkext.plans.scan import ScanColumn, ScanSpec, Split
 from sparkext.plans.spec import PROBE, ColumnRef, PipelineSpec
-from sparkext.worker.pipeline import Pipeline
+from sparkext.worker.join_pipeline import join_pipeline
+from sparkext.worker.pipeline import Resources
+from sparkext.worker.sources.scanned_splits import ScannedSplits
 
 NAME = "shelf"
 TABLE = pa.table(
@@ -199,8 +201,8 @@ def test_what_is_replaced_is_not_given_out_beside_what_was_read_before(store: Bu
 
     split = put(store, "limited.parquet", table(1))
     spec, schema = PipelineSpec(3, (), (ColumnRef(PROBE, 2),)), pa.schema([("v", pa.float64())])
-    pipeline = Pipeline(spec, [], schema, read_settings(lambda key: None, {}), lambda: None)
-    batches = pipeline.run_scanned(scan_of(store), [split])
+    pipeline = join_pipeline(spec, [], schema, read_settings(lambda key: None, {}), Resources(lambda: None))
+    batches = pipeline.run(ScannedSplits(scan_of(store), [split], spec, []))
     assert set(next(batches).column(0).to_pylist()) == {1.0}
     put(store, "limited.parquet", table(2))
     with pytest.raises(FileReadError, match=r"limited\.parquet': it was replaced while it was read"):

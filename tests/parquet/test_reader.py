@@ -21,6 +21,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sparkext.build_sides.index_recipe import index_recipe
 from sparkext.build_sides.index_store import index_in_memory
 from sparkext.config import read_settings
 from sparkext.errors import FileReadError, SchemaMismatchError
@@ -32,7 +33,9 @@ from sparkext.plans.predicate import Predicate, parse_predicate
 from sparkext.plans.scan import ScanColumn, ScanSpec, Split
 from sparkext.plans.spec import PROBE, ColumnRef, JoinSpec, KeyPair, PipelineSpec
 from sparkext.rows import contiguous
-from sparkext.worker.pipeline import Pipeline, index_recipe
+from sparkext.worker.join_pipeline import join_pipeline
+from sparkext.worker.pipeline import Resources
+from sparkext.worker.sources.scanned_splits import ScannedSplits
 
 WHOLE = 1 << 62
 UTC = pa.timestamp("us", tz="UTC")
@@ -399,8 +402,8 @@ def test_more_text_than_one_array_holds_is_copied_in_parts(
             spec = PipelineSpec(2, (join,) * bool(keys), (ColumnRef(PROBE, 0), ColumnRef(PROBE, 1)), 0)
             builds = [index_in_memory(2, [pa.array(keys)], index_recipe(spec, 0, FULL_MASK)) for _ in spec.joins]
             limits = read_settings({"spark.sparkext.morsel.maxBytes": "512k"}.get, {})
-            pipeline = Pipeline(spec, builds, scan.schema, limits, lambda: None)
-            batches = list(pipeline.run_scanned(scan, [whole(path)]))
+            pipeline = join_pipeline(spec, builds, scan.schema, limits, Resources(lambda: None))
+            batches = list(pipeline.run(ScannedSplits(scan, [whole(path)], spec, builds)))
             assert pa.Table.from_batches(batches).to_pylist() == [
                 row for row in wanted if not keys or row["c1"] in keys
             ]
@@ -451,16 +454,23 @@ def test_nothing_of_a_replaced_file_is_given_out(
     if streams:
         monkeypatch.setattr(reader, "MAX_GROUP_ROWS", 0)
     spec, schema = PipelineSpec(1, (), (ColumnRef(PROBE, 0),)), pa.schema([("v", pa.int64())])
-    pipeline = Pipeline(spec, [], schema, read_settings(lambda key: None, {}), lambda: None)
-    scan = scan_of([("v", pa.int64())])
-    batches = pipeline.run_scanned(scan, [whole(path)])
+    pipeline = join_pipeline(spec, [], schema, read_settings(lambda key: None, {}), Resources(lambda: None))
+    source = ScannedSplits(scan_of([("v", pa.int64())]), [whole(path)], spec, [])
+    batches = pipeline.run(source)
     assert next(batches).column(0).unique().to_pylist() == [1]
     overwritten(path, pa.table({"v": np.full(rows, 2)}), **options)
     with pytest.raises(FileReadError, match=r"f\.parquet': it was replaced while it was read"):
         next(batches)
+
+
+def test_a_file_that_is_gone_was_not_replaced(tmp_path: Path) -> None:
+    path = tmp_path / "f.parquet"
+    pq.write_table(pa.table({"k": [1]}), path)
+    scan = scan_of([("k", pa.int64())])
+    assert [rows.length for rows in scan.row_sets([whole(path)])] == [1]
+    assert scan.unchecked == {str(path)}
     path.unlink()
-    scan.unchecked.add(str(path))
-    scan.check_unchanged()  # nothing has come in its place
+    scan.check_unchanged()
 
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:

@@ -3,14 +3,25 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from sparkext.plans.delivery import Stage, cooperative, depth_first, independent, set_at_a_time
+from sparkext.plans.delivery import Stage, cooperative, depth_first, independent, set_at_a_time, to_the_end
 
 ITEMS = ["a", "b"]
+
+
+class Calls:
+    """A stage made of a function."""
+
+    def __init__(self, process: Callable[[str], Iterator[str]], last: tuple[str, ...] = ()) -> None:
+        self.process = process
+        self.last = last
+
+    def finish(self) -> Iterator[str]:
+        return iter(self.last)
 
 
 class Recorded:
@@ -26,7 +37,7 @@ class Recorded:
                 self.asked.append(f"{number}:{item}")
                 yield f"{item}{made}"
 
-        return stage
+        return Calls(stage)
 
 
 def halves(item: str, threads: int) -> list[str]:
@@ -80,7 +91,7 @@ def meeting() -> Stage:
         both.wait()
         yield item
 
-    return stage
+    return Calls(stage)
 
 
 def test_cooperating_threads_work_on_parts_of_an_item_at_the_same_time() -> None:
@@ -100,16 +111,16 @@ def test_an_error_in_a_thread_is_the_callers(way: str) -> None:
 
     with ThreadPoolExecutor(2) as pool, pytest.raises(ValueError, match=r"[ab]"):
         ways = {
-            "cooperative": lambda: cooperative([failing], ITEMS, halves, pool, 2),
-            "independent": lambda: independent([failing], ITEMS, 2),
-            "materialize_parallel": lambda: set_at_a_time([failing], ITEMS, pool),
+            "cooperative": lambda: cooperative([Calls(failing)], ITEMS, halves, pool, 2),
+            "independent": lambda: independent([Calls(failing)], ITEMS, 2),
+            "materialize_parallel": lambda: set_at_a_time([Calls(failing)], ITEMS, pool),
         }
         list(ways[way]())
 
 
 def test_threads_end_when_nobody_takes_their_items_any_more() -> None:
     before = threading.active_count()
-    given = independent([lambda item: iter(range(10_000))], ITEMS, 2)
+    given = independent([Calls(lambda item: iter([item] * 10_000))], ITEMS, 2)
     next(given)
     given.close()  # type: ignore[attr-defined]
     assert threading.active_count() == before
@@ -125,3 +136,31 @@ def test_no_items_and_no_stages(stages: int) -> None:
             assert list(set_at_a_time(some, items, None)) == expected
             assert sorted(independent(some, items, 2)) == expected
             assert list(cooperative(some, items, lambda item, threads: [item], pool, 2)) == expected
+
+
+@pytest.mark.parametrize("way", ["depth first", "cooperative", "independent", "set at a time"])
+def test_what_a_stage_yields_when_it_finishes_goes_through_those_behind_it(way: str) -> None:
+    """And these finish after it: the second one still processes what the first one yields last."""
+    order: list[str] = []
+
+    def stage(name: str, *last: str) -> Calls:
+        def process(item: str) -> Iterator[str]:
+            order.append(f"{name} processes")
+            yield f"{item}{name}"
+
+        return Calls(process, last)
+
+    stages = [stage("x", "p", "q"), stage("y", "r"), stage("z")]
+    with ThreadPoolExecutor(2) as pool:
+        ways = {
+            "depth first": depth_first,
+            "cooperative": lambda some, items: cooperative(some, items, lambda item, threads: [item], pool, 2),
+            "independent": lambda some, items: independent(some, items, 2),
+            "set at a time": lambda some, items: set_at_a_time(some, items, None),
+        }
+        given = list(to_the_end(ways[way], stages, iter(ITEMS)))
+        assert sorted(given[:2]) == ["axyz", "bxyz"]
+        assert sorted(given[2:4]) == ["pyz", "qyz"]
+        assert given[4:] == ["rz"]
+        assert [order.count(f"{name} processes") for name in "xyz"] == [2, 4, 5]
+        assert sorted(to_the_end(ways[way], [], ITEMS)) == ITEMS

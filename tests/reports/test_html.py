@@ -10,7 +10,7 @@ from xml.etree import ElementTree
 import pytest
 
 from sparkext.parquet.metrics import ScanMetrics
-from sparkext.plans.morsel import BudgetLimits, OutputSizeController
+from sparkext.plans.output_size import BudgetLimits, OutputSizeController
 from sparkext.reports.metrics import TaskId, TaskMetrics
 from sparkext.reports.model import Report, summarise
 from sparkext.reports.timeline import COLORS

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from sparkext.build_sides.file import write_build_file
 from sparkext.build_sides.sources import BroadcastBytes
 from sparkext.rows.morsels import within_bytes
-from sparkext.worker import pipeline_task
-from sparkext.worker.pipeline_task import BuildRowsTask
+from sparkext.worker import build_rows_task
+from sparkext.worker.build_rows_task import BuildRowsTask
 from tests.kernels.support import examples
 
 
@@ -34,7 +34,7 @@ class Broadcast:
 
 def test_long_keys_of_a_build_side_go_out_in_batches_by_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     """65,536 keys of 32 KB would be 2 GiB, which a vector of Spark's cannot hold."""
-    monkeypatch.setattr(pipeline_task, "MAX_MORSEL_BYTES", 2_000)
+    monkeypatch.setattr(build_rows_task, "MAX_MORSEL_BYTES", 2_000)
     table = pa.table({"payload": range(100), "key": ["k" * (90 * (row % 7)) + str(row) for row in range(100)]})
     sink = io.BytesIO()
     write_build_file(table, sink)

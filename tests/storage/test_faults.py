@@ -23,8 +23,8 @@ import pytest
 
 from sparkext.build_sides import index_store, sources
 from sparkext.build_sides.file import write_build_file
-from sparkext.build_sides.index_builder import IndexRecipe
 from sparkext.build_sides.index_cache import evict, touch
+from sparkext.build_sides.index_recipe import IndexRecipe
 from sparkext.build_sides.index_store import INDEX_SUFFIX, BuildSide, open_build_side
 from sparkext.build_sides.sources import BroadcastBytes, ScannedFiles, StreamedBroadcast, make_room
 from sparkext.errors import BuildFileError, BuildSideTooLargeError

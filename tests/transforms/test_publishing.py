@@ -31,7 +31,7 @@ from pyspark.sql import functions as F
 from sparkext import pipelined_join, report
 from sparkext.build_sides import sources
 from sparkext.build_sides.file import write_build_file
-from sparkext.build_sides.index_builder import IndexRecipe
+from sparkext.build_sides.index_recipe import IndexRecipe
 from sparkext.build_sides.index_store import INDEX_SUFFIX, LOCK_SUFFIX
 from sparkext.errors import BuildSideTooLargeError
 from sparkext.kernels.keys import encode_keys

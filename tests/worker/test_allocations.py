@@ -16,6 +16,7 @@ import pytest
 
 from sparkext.build_sides import index_store, sources
 from sparkext.build_sides.file import write_build_file
+from sparkext.build_sides.index_recipe import index_recipe
 from sparkext.build_sides.index_store import INDEX_SUFFIX, open_build_side
 from sparkext.build_sides.sources import ScannedFiles
 from sparkext.config import read_settings
@@ -26,7 +27,9 @@ from sparkext.plans.scan import DataFile, ScanColumn, ScanSpec
 from sparkext.plans.spec import ColumnRef, JoinSpec, KeyPair, PipelineSpec, RangePair
 from sparkext.storage.container import TEMPORARY_SUFFIX, atomic_file
 from sparkext.storage.publication import LOCK_SUFFIX, locked_if_free
-from sparkext.worker.pipeline import Pipeline, index_recipe
+from sparkext.worker.join_pipeline import join_pipeline
+from sparkext.worker.pipeline import Resources
+from sparkext.worker.sources.row_batches import RowBatches
 
 ALLOCATE = [(pa, "allocate_buffer"), *((np, name) for name in ("empty", "zeros", "full", "empty_like", "arange"))]
 PROBE = pa.record_batch({"k": [7, 1 << 40, None, 8, 7], "s": ["x", None, "y", "z", "x"], "n": [1, 2, 3, 4, 5]})
@@ -78,8 +81,9 @@ def files_of(path: Path) -> ScannedFiles:
 def run(spec: PipelineSpec, path: Path, files: ScannedFiles | None) -> list[dict[str, Any]]:
     recipe = index_recipe(spec, 0, SETTINGS.debug_hash_mask)
     build = open_build_side(path, recipe) if files is None else files.open(recipe)
-    pipeline = Pipeline(spec, [build], SCHEMA, SETTINGS, lambda: None)
-    return [row for batch in pipeline.run([PROBE]) for row in batch.to_pylist()]
+    pipeline = join_pipeline(spec, [build], SCHEMA, SETTINGS, Resources(lambda: None))
+    source = RowBatches([PROBE], spec, SETTINGS.morsel_max_rows)
+    return [row for batch in pipeline.run(source) for row in batch.to_pylist()]
 
 
 @pytest.mark.parametrize("kind", ["word", "text", "sorted", "range", "files", "spilled files"])

@@ -14,7 +14,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sparkext.build_sides.index_builder import IndexRecipe, build_index
+from sparkext.build_sides.index_builder import build_index
+from sparkext.build_sides.index_recipe import IndexRecipe
 from sparkext.build_sides.index_store import BuildSide
 from sparkext.kernels.buffers import validity
 from sparkext.kernels.gather import Column

@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from sparkext.build_sides.index_recipe import index_recipe
 from sparkext.build_sides.index_store import BuildSide, index_in_memory
 from sparkext.config import read_settings
 from sparkext.errors import ConditionError
@@ -15,9 +16,14 @@ from sparkext.kernels.gather import Column
 from sparkext.kernels.nested_loop import NestedLoop
 from sparkext.kernels.range_index import Candidates
 from sparkext.plans.formula import Formula
-from sparkext.plans.spec import ColumnRef, JoinSpec, KeyPair, PipelineSpec, RangePair
+from sparkext.plans.spec import BUILD_PRESERVING, ColumnRef, JoinSpec, KeyPair, PipelineSpec, RangePair
 from sparkext.rows.row_set import RowSet
-from sparkext.worker.pipeline import Pipeline, _Join, index_recipe, probe_bounds
+from sparkext.worker.join_pipeline import join_pipeline
+from sparkext.worker.operators.join_matches import JoinMatches
+from sparkext.worker.pipeline import Resources
+from sparkext.worker.sources.row_batches import RowBatches
+from sparkext.worker.sources.scanned_splits import probe_bounds
+from sparkext.worker.theta_condition import FormulaCondition
 from tests.kernels.support import FULL_MASK
 
 MOST = 2**31 - 1
@@ -44,9 +50,10 @@ RANGES = (
 
 
 def spec_of(how: str) -> PipelineSpec:
-    gives_build = how in ("inner", "left")
+    gives_build = how not in ("semi", "anti")
     outputs = (ColumnRef(0, 0), *([ColumnRef(1, 0)] if gives_build else []))
-    return PipelineSpec(2, (JoinSpec(how, (), "auto", "", ranges=RANGES, guard=GUARD),), outputs)
+    owner_columns = int(how in BUILD_PRESERVING)
+    return PipelineSpec(2, (JoinSpec(how, (), "auto", "", ranges=RANGES, guard=GUARD),), outputs, owner_columns)
 
 
 def build_of(spec: PipelineSpec, spans: Spans) -> BuildSide:
@@ -65,8 +72,15 @@ def expected(values: Sequence[int | None], how: str, spans: Spans) -> list[tuple
     pairs = [(x, low) for x, low, high in known if x >= low and x + 10 <= high]
     matched = {x for x, _ in pairs}
     rest = [x for x in values if x not in matched]
+    unmatched = [
+        (None, low)
+        for low, high in spans
+        if not any(low is not None and x >= low and x + 10 <= high for x, *_ in known)
+    ]
     return {
         "inner": pairs,
+        "right": [*pairs, *unmatched],
+        "full": [*pairs, *((x, None) for x in rest), *unmatched],
         "left": [*pairs, *((x, None) for x in rest)],
         "semi": [(x,) for x in values if x in matched],
         "anti": [(x,) for x in rest],
@@ -76,16 +90,24 @@ def expected(values: Sequence[int | None], how: str, spans: Spans) -> list[tuple
 def run(how: str, values: Sequence[int | None], spans: Spans) -> list[tuple[int | None, ...]]:
     spec = spec_of(how)
     schema = pa.schema([(f"c{number}", pa.int32()) for number in range(len(spec.outputs))])
-    pipeline = Pipeline(spec, [build_of(spec, spans)], schema, read_settings(lambda _: None, {}), lambda: None)
-    batch = pa.RecordBatch.from_arrays(probe_of(values), names=["x", "more"])
-    return [row for out in pipeline.run([batch]) for row in zip(*(c.to_pylist() for c in out.columns), strict=True)]
+    settings = read_settings(lambda _: None, {})
+    pipeline = join_pipeline(spec, [build_of(spec, spans)], schema, settings, Resources(lambda: None))
+    arrays, names = probe_of(values), ["x", "more"]
+    if how in BUILD_PRESERVING:  # this task owns all rows of the build side
+        nulls = [pa.nulls(len(spans), array.type) for array in arrays]
+        arrays = [pa.concat_arrays(pair) for pair in zip(arrays, nulls, strict=True)]
+        arrays.insert(0, pa.array([None] * len(values) + list(range(len(spans))), pa.int64()))
+        names.insert(0, "owner")
+    batch = pa.RecordBatch.from_arrays(arrays, names=names)
+    found = pipeline.run(RowBatches([batch], spec, settings.morsel_max_rows))
+    return [row for out in found for row in zip(*(c.to_pylist() for c in out.columns), strict=True)]
 
 
 def order(row: tuple[int | None, ...]) -> list[tuple[bool, int]]:
     return [(value is None, value or 0) for value in row]
 
 
-HOW = ["inner", "left", "semi", "anti"]
+HOW = ["inner", "left", "semi", "anti", "right", "full"]
 
 
 @pytest.mark.parametrize("how", HOW)
@@ -102,10 +124,12 @@ HOW = ["inner", "left", "semi", "anti"]
 def test_rows(how: str, values: list[int | None], spans: Spans, by_index: bool) -> None:
     spec = spec_of(how)
     rows = RowSet.of_morsel([Column.of(array) for array in probe_of(values)], len(values))
-    join = _Join(spec.joins[0], build_of(spec, spans), 1)
-    assert join.guard is not None and join.guard.may_fail(rows) is not by_index
+    build = build_of(spec, spans)
+    guard = spec.joins[0].guard
+    assert guard is not None and FormulaCondition(guard, 1, build).may_fail(rows) is not by_index
     if how in ("inner", "left"):
-        assert isinstance(join.lookup(rows), Candidates if by_index else NestedLoop)
+        found = JoinMatches(spec.joins[0], how, build, 1).lookup(rows)
+        assert isinstance(found, Candidates if by_index else NestedLoop)
     assert sorted(run(how, values, spans), key=order) == sorted(expected(values, how, spans), key=order)
 
 

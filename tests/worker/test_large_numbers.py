@@ -12,7 +12,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pytest
 
-from sparkext.build_sides.index_builder import IndexRecipe, build_index
+from sparkext.build_sides.index_builder import build_index
+from sparkext.build_sides.index_recipe import IndexRecipe
 from sparkext.kernels.all_rows_index import AllRowsIndex
 from sparkext.kernels.bounds import Bound
 from sparkext.kernels.gather import MAX_VAR_BYTES, Column, VarBytesOverflowError
@@ -22,7 +23,8 @@ from sparkext.kernels.keys import EncodedKeys, encode_keys
 from sparkext.kernels.matches import Cursor, Matches, probe
 from sparkext.kernels.range_index import RangeIndex, RangeKeys
 from sparkext.kernels.row_ids import NARROW_ROWS, row_id_dtype
-from sparkext.plans.morsel import BudgetLimits, OutputSizeController, merge_summaries
+from sparkext.plans.operator_summary import merge_summaries
+from sparkext.plans.output_size import BudgetLimits, OutputSizeController
 from sparkext.reports.metrics import TaskId, TaskMetrics
 
 pytestmark = pytest.mark.skipif(not JIT_ENABLED, reason="as slow as it is long")

@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sparkext.build_sides.index_recipe import index_recipe
 from sparkext.build_sides.index_store import BuildSide, index_in_memory
 from sparkext.config import Settings, read_settings
 from sparkext.errors import SchemaMismatchError
@@ -21,11 +22,14 @@ from sparkext.kernels import gather, row_ids
 from sparkext.kernels.jit import JIT_ENABLED
 from sparkext.kernels.matches import Pairs
 from sparkext.plans import algorithm as plans_algorithm
-from sparkext.plans import morsel
+from sparkext.plans import output_size
 from sparkext.plans.delivery import DELIVERIES
 from sparkext.plans.spec import RANGE_OPERATORS, ColumnRef, JoinSpec, KeyPair, PipelineSpec, RangePair
 from sparkext.worker import pipeline as pipeline_module
-from sparkext.worker.pipeline import Pipeline, index_recipe
+from sparkext.worker.join_pipeline import join_pipeline
+from sparkext.worker.operators import join as join_module
+from sparkext.worker.pipeline import Pipeline, Resources
+from sparkext.worker.sources.row_batches import RowBatches
 from tests.kernels.support import FULL_MASK, examples
 from tests.oracle import pipelines as oracle
 from tests.oracle.pipelines import Reference, Step
@@ -153,6 +157,11 @@ class Case:
     def expected(self) -> list[list[Any]]:
         return [[output.value(self.tables, row) for output in self.outputs] for row in self.stages[-1]]
 
+    def source(
+        self, cuts: Sequence[int] = (), owned: Sequence[int] | None = None, with_settings: Settings = DEFAULTS
+    ) -> RowBatches:
+        return RowBatches(self.input(cuts, owned), self.spec, with_settings.morsel_max_rows)
+
     def input(self, cuts: Sequence[int] = (), owned: Sequence[int] | None = None) -> Iterator[pa.RecordBatch]:
         """The probe side; before a right or full join, build rows are strewn in among the probe rows."""
         arrays = arrays_of(self.tables[0])
@@ -172,7 +181,7 @@ class Case:
 
     def pipeline(self, with_settings: Settings = DEFAULTS, headroom: Headroom = HEADROOMS["unknown"]) -> Pipeline:
         spec = PipelineSpec.from_json(self.spec.to_json())
-        return Pipeline(spec, self.builds, self.schema, with_settings, headroom)
+        return join_pipeline(spec, self.builds, self.schema, with_settings, Resources(headroom))
 
     def check(
         self,
@@ -183,7 +192,11 @@ class Case:
     ) -> Pipeline:
         """Rows are the oracle's, without ranges in its order too, and every batch keeps to its schema and its bound."""
         pipeline = self.pipeline(with_settings, headroom)
-        rows = rows_in_order(pipeline.run(self.input(cuts)), self.schema, bound or with_settings.morsel_max_rows)
+        rows = rows_in_order(
+            pipeline.run(self.source(cuts, with_settings=with_settings)),
+            self.schema,
+            bound or with_settings.morsel_max_rows,
+        )
         got, expected = canonical_rows(rows), canonical_rows(self.arrow_values(self.expected))
         ranged = any(step.ranges for step in self.steps)
         assert sorted(got) == sorted(expected) if ranged else got == expected
@@ -308,7 +321,7 @@ def test_empty_sides(how: str, probe_rows: int, build_rows: int) -> None:
 
 def test_no_batches_at_all() -> None:
     case = three_joins()
-    assert list(case.pipeline().run(iter([]))) == []
+    assert list(case.pipeline().run(RowBatches([], case.spec, 1000))) == []
 
 
 def three_joins(rows: int = 12) -> Case:
@@ -343,7 +356,7 @@ def test_a_headroom_that_changes_during_the_run() -> None:
 def test_no_operator_produces_more_than_its_budget(monkeypatch: pytest.MonkeyPatch, budget: int) -> None:
     case = three_joins(rows=20 if JIT_ENABLED else 8)
     produced: list[int] = []
-    probe = pipeline_module.probe
+    probe = join_module.probe
 
     def spy(*args: Any) -> Any:
         pairs, cursor = probe(*args)
@@ -351,7 +364,7 @@ def test_no_operator_produces_more_than_its_budget(monkeypatch: pytest.MonkeyPat
         produced.append(pairs.length)
         return pairs, cursor
 
-    monkeypatch.setattr(pipeline_module, "probe", spy)
+    monkeypatch.setattr(join_module, "probe", spy)
     case.check(rows_bound(budget))
     assert max(produced) <= budget
     assert len(produced) >= sum(len(stage) for stage in case.stages[1:]) / budget
@@ -365,8 +378,9 @@ def test_output_is_lazy_and_small_whatever_the_fan_out() -> None:
     column = pa.array(np.arange(rows))
     builds = [build_side([column], rows, join, FULL_MASK) for _ in range(2)]
     schema = pa.schema([("a", pa.int64()), ("b", pa.int64())])
-    batches = Pipeline(spec, builds, schema, settings(morsel_max_rows=1000, morsel_min_rows=1), lambda: None).run(
-        iter([pa.record_batch({"k": column})])
+    thousand = settings(morsel_max_rows=1000, morsel_min_rows=1)
+    batches = join_pipeline(spec, builds, schema, thousand, Resources(lambda: None)).run(
+        RowBatches([pa.record_batch({"k": column})], spec, 1000)
     )
     for number in range(3):
         batch = next(batches)
@@ -382,8 +396,9 @@ def test_one_key_with_many_matches() -> None:
     arrays = [pa.array(np.full(many, 7)), pa.array(np.arange(many))]
     builds = [build_side(arrays, many, join, FULL_MASK)]
     schema = pa.schema([("k", pa.int64()), ("row", pa.int64())])
-    pipeline = Pipeline(spec, builds, schema, settings(morsel_max_rows=1000, morsel_min_rows=1), lambda: None)
-    found = list(pipeline.run([pa.record_batch({"k": [3, 7, None]})]))
+    thousand = settings(morsel_max_rows=1000, morsel_min_rows=1)
+    pipeline = join_pipeline(spec, builds, schema, thousand, Resources(lambda: None))
+    found = list(pipeline.run(RowBatches([pa.record_batch({"k": [3, 7, None]})], spec, 1000)))
     assert {batch.num_rows for batch in found} == {1000}
     table = pa.Table.from_batches(found)
     assert table.column(0).unique().to_pylist() == [7]
@@ -426,7 +441,7 @@ def test_only_owned_build_rows_come_unmatched(how: str) -> None:
     matched = [row for row in case.expected if row[0] is not None]
     assert len(unmatched) > 4
     for owned in ([], [row[1] for row in unmatched[::2]], [29, 0, 13]):
-        got = rows_in_order(case.pipeline().run(case.input(owned=owned)), case.schema, 1 << 20)
+        got = rows_in_order(case.pipeline().run(case.source(owned=owned)), case.schema, 1 << 20)
         assert got[: len(matched)] == matched
         absent = {row[1] for row in unmatched}
         assert got[len(matched) :] == [[None, row] for row in owned if row in absent]
@@ -451,7 +466,9 @@ def test_tasks_that_share_the_keys_give_each_build_row_once(how: str, tasks: int
         mine = [row for row in range(40) if task_of(probe[1][row]) == task]
         case = Case([[[column[row] for row in mine] for column in probe], build, build], [step, follow], outputs)
         owned = [row for row in range(30) if task_of(build[1][row]) == task]
-        got += rows_in_order(case.pipeline(rows_bound(7)).run(case.input([5, 20], owned)), case.schema, 7)
+        got += rows_in_order(
+            case.pipeline(rows_bound(7)).run(case.source([5, 20], owned, rows_bound(7))), case.schema, 7
+        )
     assert sorted(canonical_rows(got)) == sorted(canonical_rows(whole.arrow_values(whole.expected)))
 
 
@@ -482,13 +499,22 @@ def test_the_key_of_a_full_join_with_using_is_whichever_side_has_it(left: str, r
     batch = pa.record_batch(
         {"owner": pa.array([None] * 3 + [0, 1, 2], pa.int64()), "k": pa.array([*probe, None, None, None], types[left])}
     )
-    got = rows_in_order(Pipeline(spec, builds, schema, DEFAULTS, lambda: None).run([batch]), schema, 10)
+    pipeline = join_pipeline(spec, builds, schema, DEFAULTS, Resources(lambda: None))
+    got = rows_in_order(pipeline.run(RowBatches([batch], spec, 1000)), schema, 10)
     assert sorted(got, key=repr) == sorted(
         [[1, 1], [far[left]] * 2, [None, None], [far[right] - 5] * 2, [None, None]], key=repr
     )
 
 
 # Types, and what does not fit.
+
+
+TYPED_JOIN = JoinSpec("inner", (KeyPair(ColumnRef(0, 0), 0, "int64", False),), "auto", "typed")
+TYPED = PipelineSpec(1, (TYPED_JOIN,), (ColumnRef(0, 0), ColumnRef(1, 1)))
+
+
+def typed_rows(*batches: pa.RecordBatch) -> RowBatches:
+    return RowBatches(batches, TYPED, DEFAULTS.morsel_max_rows)
 
 
 def one_join(
@@ -499,12 +525,11 @@ def one_join(
     headroom: Headroom = HEADROOMS["unknown"],
 ) -> tuple[Pipeline, pa.RecordBatch]:
     """A pipeline whose output `name` is declared as `output` and made from `payload`."""
-    join = JoinSpec("inner", (KeyPair(ColumnRef(0, 0), 0, "int64", False),), "auto", "typed")
-    spec = PipelineSpec(1, (join,), (ColumnRef(0, 0), ColumnRef(1, 1)))
     keys = pa.array(range(len(payload)), pa.int64())
-    builds = [build_side([keys, payload], len(payload), join, FULL_MASK)]
+    builds = [build_side([keys, payload], len(payload), TYPED_JOIN, FULL_MASK)]
     schema = pa.schema([("key", pa.int64()), (name, output)])
-    return Pipeline(spec, builds, schema, with_settings, headroom), pa.record_batch({"key": keys})
+    pipeline = join_pipeline(TYPED, builds, schema, with_settings, Resources(headroom))
+    return pipeline, pa.record_batch({"key": keys})
 
 
 @pytest.mark.parametrize(
@@ -523,12 +548,12 @@ def one_join(
 def test_a_type_that_does_not_fit_names_its_column(declared: pa.DataType, produced: pa.Array) -> None:
     pipeline, batch = one_join(declared, produced)
     with pytest.raises(SchemaMismatchError, match="'price'"):
-        list(pipeline.run([batch]))
+        list(pipeline.run(typed_rows(batch)))
 
 
 def test_large_strings_come_out_as_declared() -> None:
     pipeline, batch = one_join(pa.string(), pa.array(["a", None, "c"], pa.large_string()))
-    (output,) = pipeline.run([batch])
+    (output,) = pipeline.run(typed_rows(batch))
     assert output.schema.field("price").type == pa.string()
     assert output.column("price").to_pylist() == ["a", None, "c"]
 
@@ -536,19 +561,19 @@ def test_large_strings_come_out_as_declared() -> None:
 def test_a_probe_side_of_another_width_is_refused() -> None:
     pipeline, _ = one_join(pa.string(), pa.array(["a"]))
     with pytest.raises(SchemaMismatchError, match="2 columns, the pipeline was planned for 1"):
-        list(pipeline.run([pa.record_batch({"a": [1], "b": [2]})]))
+        list(pipeline.run(typed_rows(pa.record_batch({"a": [1], "b": [2]}))))
 
 
 def test_every_join_needs_its_build_side() -> None:
     case = three_joins()
     with pytest.raises(ValueError, match="3 joins need as many build sides, got 2"):
-        Pipeline(case.spec, case.builds[:2], case.schema, DEFAULTS, lambda: None)
+        join_pipeline(case.spec, case.builds[:2], case.schema, DEFAULTS, Resources(lambda: None))
 
 
 def test_batches_hold_as_many_strings_as_they_may() -> None:
     payload = ["x" * size for size in (30, 30, 30, 30, 0, 90, 10, 1, 100, 99, 500, 3)]
     pipeline, batch = one_join(pa.string(), pa.array(payload), with_settings=settings(morsel_max_bytes=300))
-    found = list(pipeline.run([batch, batch]))
+    found = list(pipeline.run(typed_rows(batch, batch)))
     assert [value for output in found for value in output.column("price").to_pylist()] == payload * 2
     for output in found:
         assert output.num_rows == 1 or sum(len(value) + 4 for value in output.column("price").to_pylist()) <= 300
@@ -563,7 +588,7 @@ def test_wide_rows_stay_within_what_memory_allows(free: int) -> None:
     pipeline, batch = one_join(pa.string(), pa.array(payload), headroom=lambda: (free, "cgroup"))
     most = max(1 << 20, free // 6)
     count = 0
-    for output in pipeline.run([batch]):
+    for output in pipeline.run(typed_rows(batch)):
         assert output.num_rows == 1 or output.nbytes <= most
         count += output.num_rows
     assert count == len(payload)
@@ -584,7 +609,7 @@ def test_a_nested_value_of_100_mb_stays_within_what_memory_allows(kind: str) -> 
     payload = pa.concat_arrays([payload, pa.array([made(b"x" * 100_000_000)], arrow_type), payload])
     pipeline, batch = one_join(arrow_type, payload, headroom=lambda: (0, "cgroup"))
     rows = []
-    for output in pipeline.run([batch]):
+    for output in pipeline.run(typed_rows(batch)):
         assert output.num_rows == 1 or output.nbytes <= 1 << 20
         rows.append(output.num_rows)
     assert sum(rows) == len(payload) and 1 in rows
@@ -593,9 +618,9 @@ def test_a_nested_value_of_100_mb_stays_within_what_memory_allows(kind: str) -> 
 def test_fixed_morsels_of_nested_values_stay_below_two_gibibytes(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody asks for the memory there, but offsets end: with 30 values of 100 MB each, after 21 of them."""
     payload = pa.array([[b""]] * 98 + [[b"x" * 1_000_000]] * 2, pa.list_(pa.binary()))
-    monkeypatch.setattr(morsel, "ARRAY_BYTES", morsel.ARRAY_BYTES // 100)
+    monkeypatch.setattr(output_size, "ARRAY_BYTES", output_size.ARRAY_BYTES // 100)
     pipeline, _ = one_join(payload.type, payload, with_settings=settings(delivery="morsel"))
-    rows = [output.num_rows for output in pipeline.run([pa.record_batch({"key": [98, 99] * 15})])]
+    rows = [output.num_rows for output in pipeline.run(typed_rows(pa.record_batch({"key": [98, 99] * 15})))]
     assert rows == [21, 9]
 
 
@@ -605,7 +630,7 @@ def test_a_row_that_no_batch_can_hold_is_an_error(monkeypatch: pytest.MonkeyPatc
     payload = pa.array(["short", "x" * 101])
     pipeline, batch = one_join(pa.string(), payload, with_settings=settings(morsel_max_bytes=100))
     with pytest.raises(SchemaMismatchError, match="more than 2 GiB"):
-        list(pipeline.run([batch]))
+        list(pipeline.run(typed_rows(batch)))
 
 
 def test_string_keys_of_later_joins_are_copied_by_the_budget(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -635,8 +660,8 @@ def test_every_way_of_delivery_gives_the_same_rows(
         steps = [Step(how, [(Reference(0, 1), 1)], [False]), Step("left", [(Reference(1, 3), 3)], [True])]
         case = Case(tables, steps, [Reference(source, 0) for source in range(3)])
         way = settings(delivery=delivery, threads=threads, morsel_max_rows=8, morsel_min_rows=1)
-        pipeline = Pipeline(case.spec, case.builds, case.schema, way, lambda: None, cores=cores)
-        got = rows_in_order(pipeline.run(case.input([10, 30])), case.schema, 200_000)
+        pipeline = join_pipeline(case.spec, case.builds, case.schema, way, Resources(lambda: None, cores=cores))
+        got = rows_in_order(pipeline.run(case.source([10, 30], with_settings=way)), case.schema, 200_000)
         expected = canonical_rows(case.arrow_values(case.expected))
         if cores > 1:
             assert sorted(canonical_rows(got)) == sorted(expected)

@@ -14,6 +14,7 @@ import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from sparkext.build_sides.index_recipe import index_recipe
 from sparkext.build_sides.index_store import BuildSide, index_in_memory
 from sparkext.config import read_settings
 from sparkext.kernels import row_ids
@@ -24,7 +25,9 @@ from sparkext.plans.key_types import parse_key_type
 from sparkext.plans.predicate import Operand, Predicate
 from sparkext.plans.spec import BUILD_PRESERVING, AsOf, ColumnRef, JoinSpec, KeyPair, PipelineSpec, RangePair
 from sparkext.worker import pipeline as pipeline_module
-from sparkext.worker.pipeline import Pipeline, index_recipe
+from sparkext.worker.join_pipeline import join_pipeline
+from sparkext.worker.pipeline import Resources
+from sparkext.worker.sources.row_batches import RowBatches
 from tests.fuzz.chains.cases import Case, Column, Comparison, Join, duckdb_sql, found_name
 from tests.fuzz.chains.formulas import with_columns
 
@@ -101,15 +104,11 @@ class _Segment:
         spec = PipelineSpec.from_json(self.spec.to_json())
         builds = [self._build_side(spec, number) for number in range(len(self.joins))]
         headroom = self.case.switches["headroom"]
-        pipeline = Pipeline(
-            spec,
-            builds,
-            self.schema,
-            self.settings,
-            lambda: None if headroom is None else (headroom, "cgroup"),
-            cores=self.case.switches["cores"],
+        resources = Resources(
+            lambda: None if headroom is None else (headroom, "cgroup"), cores=self.case.switches["cores"]
         )
-        batches = list(pipeline.run(self._input()))
+        pipeline = join_pipeline(spec, builds, self.schema, self.settings, resources)
+        batches = list(pipeline.run(RowBatches(self._input(), spec, self.settings.morsel_max_rows)))
         for batch in batches:
             self._check(batch)
         if pipeline.metrics.rows_in != self.probe.num_rows or pipeline.metrics.batches_out != len(batches):

@@ -10,16 +10,19 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from threading import Lock
-from typing import NamedTuple, TypedDict
+from typing import NamedTuple
+
+from sparkext.plans.operator_summary import Decision, OperatorRecord, OperatorSummary
 
 ARRAY_BYTES = 2**31 - 2**20
 """Bytes that the strings of one Arrow array can hold, less some: its offsets are 32 bits wide."""
 
-# The result leaves the pipeline as an Arrow batch, its serialised copy, and what the JVM reads of that, all at once.
-_FINAL_OUTPUT_COPIES = 3
+FINAL_OUTPUT_COPIES = 3
+"""Rows leave for the JVM as an Arrow batch, its serialised copy, and what the JVM reads of that, all at once."""
+
 # Rows that an estimate is worth before anything was observed: outweighed by the first full morsel.
 _PRIOR_ROWS = 1024.0
 # What remains of older observations after each new one: the estimate follows the last eight or so calls.
@@ -31,8 +34,6 @@ _LEAST_OUTPUT_BYTES = 1 << 20
 # A budget that memory has cut grows back in steps: what one operator frees is not the next one's at once, and what
 # another process frees for a moment is gone in the next. It falls as fast as the headroom does.
 _GROWTH = 2
-# Budgets are counted by their four leading bits: the median is within 1/8, exact for powers of two.
-_LEADING_BITS = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,37 +72,6 @@ class Budget(NamedTuple):
     bytes: int
 
 
-class Decision(NamedTuple):
-    """One budget decision and what came of it. Times are the controller's clock, in seconds."""
-
-    time: float
-    operator: int
-    headroom: int | None
-    limit: str | None
-    budget: int
-    produced: int
-
-
-class OperatorSummary(TypedDict):
-    """What one operator did, in one task or merged over many; JSON-serialisable.
-
-    Budgets are in rows, `headroom_min` in bytes and `headroom_limit` names the limit that left so little.
-    They are None where nothing was decided or the headroom was unknown. `budget_counts` are pairs of a
-    budget, rounded down to four leading bits, and how often it was given: medians merge through it.
-    """
-
-    operator: int
-    calls: int
-    budget_min: int | None
-    budget_median: int | None
-    budget_max: int | None
-    headroom_min: int | None
-    headroom_limit: str | None
-    rows_in: int
-    rows_out: int
-    budget_counts: list[list[int]]
-
-
 class _Estimate:
     """A ratio, smoothed exponentially and weighted by rows, so that tiny calls sway it little."""
 
@@ -120,106 +90,6 @@ class _Estimate:
             # More from rows that were counted before: nothing ages, or the divisor would shrink to nothing.
             self._amount += amount
         return self._amount / self._rows
-
-
-class _OperatorRecord:
-    """Aggregates of one operator, and a sample of its decisions that covers the whole task evenly.
-
-    The sample doubles its stride whenever it is full, dropping every other decision: the last few hundred
-    calls alone would show only the last fraction of a second. It is kept by operator because calls of a
-    chain alternate regularly, and a stride over all of them could miss some operators altogether.
-    """
-
-    __slots__ = (
-        "_counts",
-        "_keep",
-        "_last",
-        "_operator",
-        "_pending",
-        "_repeats",
-        "_sample",
-        "_stride",
-        "budget_max",
-        "budget_min",
-        "calls",
-        "headroom_limit",
-        "headroom_min",
-        "rows_in",
-        "rows_out",
-    )
-
-    def __init__(self, operator: int, keep: int) -> None:
-        self._operator = operator
-        self._keep = keep
-        self._stride = 1
-        self._sample: list[Decision] = []
-        self._pending: tuple[float, tuple[int, str] | None, int] | None = None
-        self._counts: dict[int, int] = {}
-        self._last: int | None = None
-        self._repeats = 0
-        self.calls = self.rows_in = self.rows_out = 0
-        self.budget_min: int | None = None
-        self.budget_max: int | None = None
-        self.headroom_min: int | None = None
-        self.headroom_limit: str | None = None
-
-    def decided(self, now: float, headroom: tuple[int, str] | None, budget: int) -> None:
-        """Count a budget that was just given."""
-        if headroom is not None and (self.headroom_min is None or headroom[0] < self.headroom_min):
-            self.headroom_min, self.headroom_limit = headroom
-        if budget != self._last:
-            self._count_last()
-            self._last = budget
-        self._repeats += 1
-        if self._keep and self.calls % self._stride == 0:
-            self._pending = (now, headroom, budget)
-        self.calls += 1
-
-    def _count_last(self) -> None:
-        """Count the budget that was given last, as often as it was given in a row."""
-        budget, self._repeats, repeats = self._last, 0, self._repeats
-        if budget is None or not repeats:
-            return
-        if self.budget_min is None or budget < self.budget_min:
-            self.budget_min = budget
-        if self.budget_max is None or budget > self.budget_max:
-            self.budget_max = budget
-        shift = max(budget.bit_length() - _LEADING_BITS, 0)
-        rounded = budget >> shift << shift
-        self._counts[rounded] = self._counts.get(rounded, 0) + repeats
-
-    def produced(self, rows_in: int, rows_out: int) -> None:
-        """Count what the operator made of its last budget."""
-        self.rows_in += rows_in
-        self.rows_out += rows_out
-        if self._pending is not None:
-            now, headroom, budget = self._pending
-            free, limit = headroom or (None, None)
-            self._pending = None
-            self._sample.append(Decision(now, self._operator, free, limit, budget, rows_out))
-            if len(self._sample) > self._keep:
-                del self._sample[1::2]
-                self._stride *= 2
-
-    def decisions(self) -> list[Decision]:
-        """The sampled decisions in order of time."""
-        return list(self._sample)
-
-    def summary(self) -> OperatorSummary:
-        """The aggregates as a plain dictionary."""
-        self._count_last()
-        return {
-            "operator": self._operator,
-            "calls": self.calls,
-            "budget_min": self.budget_min,
-            "budget_median": _median(self._counts, self.budget_min, self.budget_max),
-            "budget_max": self.budget_max,
-            "headroom_min": self.headroom_min,
-            "headroom_limit": self.headroom_limit,
-            "rows_in": self.rows_in,
-            "rows_out": self.rows_out,
-            "budget_counts": [[budget, count] for budget, count in sorted(self._counts.items())],
-        }
 
 
 class OutputSizeController:
@@ -266,6 +136,7 @@ class OutputSizeController:
         reclaim: Callable[[], bool] = lambda: False,
         clock: Callable[[], float] = time.monotonic,
         keep_decisions: int = 256,
+        final_copies: int = FINAL_OUTPUT_COPIES,
     ) -> None:
         """Start with estimates only.
 
@@ -286,6 +157,8 @@ class OutputSizeController:
             Seconds, for the record of decisions.
         keep_decisions:
             Most decisions to keep, over all operators together.
+        final_copies:
+            How often an output of the last operator lies in memory at a time.
         """
         if not row_bytes:
             raise ValueError("expected the row size of at least one operator, got none")
@@ -295,7 +168,7 @@ class OutputSizeController:
         self._tasks = tasks
         self._reclaim = reclaim
         self._clock = clock
-        self._copies = [1] * (len(row_bytes) - 1) + [_FINAL_OUTPUT_COPIES]
+        self._copies = [1] * (len(row_bytes) - 1) + [final_copies]
         self._sizes = [_Estimate(size) for size in row_bytes]
         self._costs = [
             max(size, _LEAST_ROW_BYTES) * copies for size, copies in zip(row_bytes, self._copies, strict=True)
@@ -309,7 +182,7 @@ class OutputSizeController:
         self._adapts = limits.fixed_rows is None
         self._largest = [self._largest_budget(operator) for operator in range(len(row_bytes))]
         keep_each = keep_decisions // len(row_bytes)
-        self._records = [_OperatorRecord(operator, keep_each) for operator in range(len(row_bytes))]
+        self._records = [OperatorRecord(operator, keep_each) for operator in range(len(row_bytes))]
 
     def budget(self, operator: int) -> Budget:
         """What `operator` may produce in the call about to run: at least one row, at most the bounds."""
@@ -423,52 +296,3 @@ class OutputSizeController:
             later.append((fanout / most, fanout, most, self._costs[number]))
         later.sort()
         return later
-
-
-def merge_summaries(tasks: Iterable[Sequence[OperatorSummary]]) -> list[OperatorSummary]:
-    """One summary per operator from the summaries of many tasks, in any order; associative."""
-    grouped: dict[int, list[OperatorSummary]] = {}
-    for summaries in tasks:
-        for summary in summaries:
-            grouped.setdefault(summary["operator"], []).append(summary)
-    return [_merge_operator(operator, grouped[operator]) for operator in sorted(grouped)]
-
-
-def _merge_operator(operator: int, parts: list[OperatorSummary]) -> OperatorSummary:
-    counts: dict[int, int] = {}
-    for part in parts:
-        for budget, count in part["budget_counts"]:
-            counts[budget] = counts.get(budget, 0) + count
-    budget_min = min((part["budget_min"] for part in parts if part["budget_min"] is not None), default=None)
-    budget_max = max((part["budget_max"] for part in parts if part["budget_max"] is not None), default=None)
-    tightest = min(parts, key=_headroom_order)
-    return {
-        "operator": operator,
-        "calls": sum(part["calls"] for part in parts),
-        "budget_min": budget_min,
-        "budget_median": _median(counts, budget_min, budget_max),
-        "budget_max": budget_max,
-        "headroom_min": tightest["headroom_min"],
-        "headroom_limit": tightest["headroom_limit"],
-        "rows_in": sum(part["rows_in"] for part in parts),
-        "rows_out": sum(part["rows_out"] for part in parts),
-        "budget_counts": [[budget, count] for budget, count in sorted(counts.items())],
-    }
-
-
-def _headroom_order(part: OperatorSummary) -> tuple[float, str]:
-    """Least headroom first, unknown last; the limit's name settles ties, so that order of tasks does not."""
-    headroom = part["headroom_min"]
-    return (math.inf if headroom is None else headroom, part["headroom_limit"] or "")
-
-
-def _median(counts: dict[int, int], lowest: int | None, highest: int | None) -> int | None:
-    """The lower median of rounded budgets, kept within the exact extremes; None without any."""
-    if lowest is None or highest is None:
-        return None
-    below_middle = (sum(counts.values()) + 1) // 2
-    for budget in sorted(counts):
-        below_middle -= counts[budget]
-        if below_middle <= 0:
-            return min(max(budget, lowest), highest)
-    return highest

@@ -1,0 +1,85 @@
+"""What the index of a build side is made from."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from sparkext import __version__
+from sparkext.plans.key_types import parse_key_type
+from sparkext.plans.spec import JoinSpec, PipelineSpec
+from sparkext.rows.types import arrow_key_type
+from sparkext.storage.container import FORMAT_VERSION
+
+
+@dataclass(frozen=True)
+class IndexRecipe:
+    """Everything that determines an index of a given build file.
+
+    `key_columns` are positions in the build file, `key_types` the Arrow types in which keys are compared.
+    `may_cluster`: the join gathers payload and does not ask which build rows it comes from.
+    `bounds`: position and type of the columns that a range or as-of join compares, the one to order by first;
+    `inverted`: the second of them is bounded from above only. `probe_ordered`: see `plans.algorithm.choose_index`.
+    `gathered`: the columns that are fetched by row, and so are kept with an index that holds columns.
+    """
+
+    key_columns: tuple[int, ...]
+    key_types: tuple[pa.DataType, ...]
+    null_safe: tuple[bool, ...]
+    algorithm: str
+    hash_mask: int
+    may_cluster: bool = False
+    bounds: tuple[tuple[int, pa.DataType], ...] = ()
+    inverted: bool = False
+    probe_ordered: bool = False
+    gathered: tuple[int, ...] = ()
+
+    @property
+    def indexed(self) -> list[int]:
+        """The columns that the index is made from, which have to be contiguous."""
+        return sorted({*self.key_columns, *(number for number, _ in self.bounds)})
+
+    @property
+    def digest(self) -> str:
+        """Name of the index among those of its build file. It changes with the package: no other version's is read."""
+        parts = [
+            __version__,
+            FORMAT_VERSION,
+            self.key_columns,
+            [str(key_type) for key_type in self.key_types],
+            self.null_safe,
+            self.algorithm,
+            self.hash_mask,
+            self.may_cluster,
+            [(column, str(bound_type)) for column, bound_type in self.bounds],
+            self.inverted,
+            self.probe_ordered,
+            self.gathered,
+        ]
+        return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]
+
+
+def index_recipe(spec: PipelineSpec, number: int, hash_mask: int) -> IndexRecipe:
+    """Return what the index of join number `number` is made from, and which columns are kept with it."""
+    join = spec.joins[number]
+    return IndexRecipe(
+        key_columns=tuple(key.build for key in join.keys),
+        key_types=tuple(arrow_key_type(parse_key_type(key.type)) for key in join.keys),
+        null_safe=tuple(key.null_safe for key in join.keys),
+        algorithm=join.algorithm,
+        hash_mask=hash_mask,
+        may_cluster=join.how in ("inner", "left"),
+        bounds=tuple((column, arrow_key_type(parse_key_type(name))) for column, name in join.compared),
+        inverted=_is_bounded_above_only(join),
+        probe_ordered=join.probe_ordered,
+        gathered=spec.gathered(number + 1),
+    )
+
+
+def _is_bounded_above_only(join: JoinSpec) -> bool:
+    """Return whether the second compared column is never asked to be at least something."""
+    second = join.compared[1:]
+    return bool(second) and all(pair.op[0] == ">" for pair in join.ranges if (pair.build, pair.type) == second[0])

@@ -1,0 +1,55 @@
+"""The function that builds the index of a build side before the join that asks for it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from sparkext import __version__
+from sparkext.build_sides.index_recipe import IndexRecipe, index_recipe
+from sparkext.build_sides.sources import BuildSource
+from sparkext.config import Settings
+from sparkext.errors import BuildSideTooLargeError
+from sparkext.memory import freed
+from sparkext.memory.probes import process_probe
+from sparkext.memory.register import task_entered
+from sparkext.plans.spec import PipelineSpec
+from sparkext.worker.task_start import check_version, settle
+
+
+@dataclass(frozen=True)
+class BuildSideTask:
+    """Has a build side read and indexed before the join that asks for it begins, and says what keeps it from that.
+
+    For each batch that it is given it emits one of one text: empty, or why the build side of join number `number`
+    does not fit. `tasks_sharing` and `made_by` are as in `PipelineTask`.
+    """
+
+    spec_json: str
+    number: int
+    source: BuildSource
+    settings: Settings
+    tasks_sharing: int | None
+    made_by: str = __version__
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Build the index, on this node."""
+        check_version(self.made_by)
+        settle()
+        recipe = index_recipe(PipelineSpec.from_json(self.spec_json), self.number, self.settings.debug_hash_mask)
+        otherwise = self.tasks_sharing or len(os.sched_getaffinity(0))
+        with process_probe().limited(self.settings.memory_max_bytes), task_entered(otherwise):
+            for _ in batches:
+                yield pa.RecordBatch.from_arrays([pa.array([self._problem(recipe)], pa.string())], names=["c0"])
+
+    def _problem(self, recipe: IndexRecipe) -> str:
+        try:
+            self.source.open(recipe)
+        except BuildSideTooLargeError as error:
+            return str(error)
+        finally:
+            freed.release_unless_ample()
+        return ""

@@ -1,0 +1,1 @@
+"""What makes rows of rows: one operator a file (see `sparkext.worker.nodes`)."""

@@ -1,0 +1,167 @@
+"""A join: looks rows up in a build side and emits pairs of row ids.
+
+    rows ─▶ pieces whose keys fit a budget ─▶ matches ─▶ pairs, a budget at a time ─▶ rows of one source more
+
+Without a condition beside the keys, a row's matches are what it gets. With one, which rows have a match is known only
+when all their pairs have been tried: what depends on that (unmatched rows of a left join, semi, anti, existence) comes
+after the pairs.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from sparkext.build_sides.index_store import BuildSide
+from sparkext.kernels.gather import Column
+from sparkext.kernels.jit import frozen
+from sparkext.kernels.matches import START, Matches, Pairs, probe
+from sparkext.kernels.nested_loop import NestedLoop
+from sparkext.kernels.range_index import Candidates
+from sparkext.kernels.row_ids import row_id_dtype
+from sparkext.plans.operator_budget import OperatorBudget
+from sparkext.plans.spec import ColumnRef, JoinSpec
+from sparkext.rows.row_set import RowSet, SourceColumns
+from sparkext.worker.operators.join_matches import Found, JoinMatches
+
+_ROW_ID_BYTES = 8
+_LOOKUP_BYTES = 16  # first and count of every probe row
+_PROBE_KIND = {"right": "inner", "full": "left"}
+
+
+class Join:
+    """A join of a kind that looks at probe rows alone: inner, left, semi, anti or existence.
+
+    `source` is the number of the build side among the sources of the pipeline.
+    """
+
+    def __init__(self, spec: JoinSpec, build: BuildSide, source: int) -> None:
+        """Bind a join to its build side."""
+        self._kind = _PROBE_KIND.get(spec.how, spec.how)
+        self._outer = self._kind == "left"
+        self._build = build
+        self._matches = JoinMatches(spec, self._kind, build, source)
+        self.row_bytes = float(_ROW_ID_BYTES * (source + 1) + _LOOKUP_BYTES)
+
+    @property
+    def columns(self) -> Mapping[int, Column]:
+        """The columns of its build side that those after it may refer to."""
+        return {} if self._kind == "existence" else self._build.columns
+
+    def process(self, rows: RowSet, budget: OperatorBudget) -> Iterator[RowSet]:
+        """Emit what the join makes of these rows."""
+        # Of keys that are copied to be looked up, no more than a budget at a time.
+        for piece in _pieces(rows, self._matches.looked_up, budget):
+            started = time.perf_counter()
+            found = self._matches.lookup(piece)
+            budget.spent_since(started)
+            if self._matches.is_conditional(found):
+                yield from self._conditional(piece, found, budget)
+            else:
+                yield from self._unconditional(piece, found, budget)
+
+    def finish(self, budget: OperatorBudget) -> Iterator[RowSet]:
+        """Emit nothing: each row was decided when it came."""
+        return iter(())
+
+    def _unconditional(self, rows: RowSet, found: Found, budget: OperatorBudget) -> Iterator[RowSet]:
+        """Emit what the join makes of these rows, a budget at a time."""
+        columns: SourceColumns = self.columns
+        if self._kind == "existence":
+            assert isinstance(found, Matches), "one match a row is all that is asked"
+            columns = _existence(found.first >= 0)
+        for pairs in self._pairs(rows.length, found, self._kind, budget):
+            yield rows.joined(pairs, columns, self._outer)
+
+    def _conditional(self, rows: RowSet, found: Found, budget: OperatorBudget) -> Iterator[RowSet]:
+        """The same for a join with a condition beside its keys: which rows match is known when all pairs were tried."""
+        matched = np.zeros(rows.length, dtype=np.bool_)
+        emits_pairs = self._kind in ("inner", "left")
+        for pairs in self._pairs(rows.length, found, "inner", budget):
+            probe_rows = np.arange(pairs.length) if pairs.probe_rows is None else pairs.probe_rows
+            tried = 0
+            candidates = rows.joined(pairs, self._build.columns, outer=False)
+            for piece in _pieces(candidates, self._matches.tested, budget):
+                started = time.perf_counter()
+                of_piece = probe_rows[tried : tried + piece.length]
+                # What comes behind the first match of a row is not looked at, where that match is all that counts.
+                kept = self._matches.kept(piece, None if emits_pairs else np.where(matched[of_piece], -1, of_piece))
+                matched[of_piece if kept is None else of_piece[kept]] = True
+                tried += piece.length
+                passed = piece if kept is None else piece.picked(kept)
+                budget.spent_since(started)
+                if passed.length and emits_pairs:
+                    yield passed
+        yield from self._decided(rows, matched, budget)
+
+    def _decided(self, rows: RowSet, matched: npt.NDArray[np.bool_], budget: OperatorBudget) -> Iterator[RowSet]:
+        """Emit what the join makes of each of these rows once, now that it is known which have a match."""
+        kind = self._kind
+        if kind == "inner":
+            return
+        wanted = np.arange(rows.length) if kind == "existence" else np.flatnonzero(matched == (kind == "semi"))
+        ids = frozen(wanted.astype(row_id_dtype(rows.length)))
+        columns: SourceColumns = _existence(matched) if kind == "existence" else self.columns
+        start = 0
+        while start < ids.size:
+            piece = ids[start : start + budget.next().rows]
+            build_rows = {"left": np.full_like(piece, -1), "existence": piece}.get(kind)
+            yield rows.joined(Pairs(piece.size, piece, build_rows), columns, self._outer)
+            budget.observe(0, piece.size)
+            start += piece.size
+
+    def _pairs(self, rows_in: int, found: Found, kind: str, budget: OperatorBudget) -> Iterator[Pairs]:
+        """Expand matches, a budget at a time. Budgets are decided when the next pairs are asked for."""
+        if isinstance(found, Matches):
+            return _expanded(rows_in, found, kind, budget)
+        return _tried(found, kind, budget)
+
+
+def _expanded(rows_in: int, matches: Matches, kind: str, budget: OperatorBudget) -> Iterator[Pairs]:
+    """Yield the pairs that ranges of matches stand for."""
+    remaining = matches.output_rows(kind)
+    cursor = START
+    while remaining:
+        started = time.perf_counter()
+        most = budget.next().rows
+        before = cursor.row
+        pairs, cursor = probe(matches, kind, cursor, most, remaining)
+        remaining -= pairs.length
+        used = cursor.row - before if remaining else rows_in
+        rows_in -= used
+        budget.observe(used, pairs.length)
+        budget.spent_since(started)
+        yield pairs
+    if rows_in:
+        budget.observe(rows_in, 0)
+
+
+def _tried(candidates: Candidates | NestedLoop, kind: str, budget: OperatorBudget) -> Iterator[Pairs]:
+    """Yield pairs that are found by trying candidates."""
+    cursor, ended = START, False
+    while not ended:
+        started = time.perf_counter()
+        most = budget.next().rows
+        before = cursor.row
+        pairs, cursor, ended = candidates.probe(kind, cursor, most)
+        budget.observe(cursor.row - before, pairs.length)
+        budget.spent_since(started)
+        if pairs.length:
+            yield pairs
+
+
+def _pieces(rows: RowSet, references: Sequence[ColumnRef], budget: OperatorBudget) -> Iterator[RowSet]:
+    """Part rows of which columns have to be copied to be looked at."""
+    if not rows.copies(references):
+        yield rows
+        return
+    yield from rows.pieces(references, budget.most_bytes())
+
+
+def _existence(found: npt.NDArray[np.bool_]) -> Sequence[Column]:
+    """Return the column that an existence join adds to a morsel's rows. `found` tells which have a match."""
+    return [Column.of(pa.array(found))]

@@ -1,0 +1,29 @@
+"""The keys that rows of a pipeline are looked up by."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sparkext.build_sides.index_store import BuildSide
+from sparkext.kernels.keys import EncodedKeys, cast_key, encode_keys
+from sparkext.plans.key_types import parse_key_type
+from sparkext.plans.spec import KeyPair
+from sparkext.rows.row_set import RowSet
+from sparkext.rows.types import arrow_key_type
+
+
+class ProbeKeys:
+    """The probe side of a join's equalities, bound to the build side that they are looked up in."""
+
+    def __init__(self, pairs: Sequence[KeyPair], build: BuildSide) -> None:
+        """Remember as what the keys are compared."""
+        self._columns = [(pair.probe, arrow_key_type(parse_key_type(pair.type))) for pair in pairs]
+        self._null_safe = [pair.null_safe for pair in pairs]
+        self._ranges = build.info.key_ranges
+
+    def of(self, rows: RowSet) -> EncodedKeys:
+        """Fetch and normalise the keys of these rows."""
+        if not self._columns:
+            return EncodedKeys(rows.length, None, None, None)
+        columns = [cast_key(rows.gather(place), key_type) for place, key_type in self._columns]
+        return encode_keys(columns, self._null_safe, self._ranges)

@@ -1,0 +1,1 @@
+"""Where a pipeline ends: one sink a file (see `sparkext.worker.nodes`)."""

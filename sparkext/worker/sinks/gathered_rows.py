@@ -1,0 +1,81 @@
+"""Rows for the JVM: their payload is gathered here, once, for those that are left."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+
+import pyarrow as pa
+
+from sparkext.errors import SchemaMismatchError
+from sparkext.kernels.gather import Column
+from sparkext.plans.operator_budget import OperatorBudget
+from sparkext.plans.output_size import FINAL_OUTPUT_COPIES
+from sparkext.plans.spec import PROBE, ColumnRef
+from sparkext.rows.row_set import RowSet
+from sparkext.rows.types import conform
+
+_VALUE_BYTES = 8.0  # of columns that have not come yet: those of the probe side, and what joins add
+
+
+class GatheredRows:
+    """Emits record batches of columns `outputs`, which `schema` declares.
+
+    `build_columns`: the columns of each build side, by number.
+
+    Raises
+    ------
+    SchemaMismatchError
+        A column is not what was declared.
+    """
+
+    copies = FINAL_OUTPUT_COPIES
+
+    def __init__(
+        self, outputs: Sequence[ColumnRef], schema: pa.Schema, build_columns: Sequence[Mapping[int, Column]]
+    ) -> None:
+        """Bind it to the columns that are asked for."""
+        self._outputs = outputs
+        self._schema = schema
+        known = dict(enumerate(build_columns, PROBE + 1))
+        values = [known.get(output.source, {}).get(output.column) for output in outputs]
+        self.row_bytes = sum(_VALUE_BYTES if column is None else column.value_bytes for column in values)
+
+    def process(self, rows: RowSet, budget: OperatorBudget) -> Iterator[pa.RecordBatch]:
+        """Emit the payload of these rows, in as many batches as the budget asks for."""
+        start = 0
+        while start < rows.length:
+            most = budget.next()
+            started = time.perf_counter()
+            piece = rows.slice(start, min(most.rows, rows.length - start))
+            piece = piece.slice(0, next(piece.within(self._outputs, most.bytes)))
+            batch = self._batch(piece)
+            budget.spent_since(started)
+            budget.observe(piece.length, piece.length, batch.nbytes)
+            start += piece.length
+            yield batch
+
+    def finish(self, budget: OperatorBudget) -> Iterator[pa.RecordBatch]:
+        """Emit nothing: all rows have left."""
+        return iter(())
+
+    def _batch(self, rows: RowSet) -> pa.RecordBatch:
+        """Gather all output columns."""
+        arrays = [self._array(rows, number, reference) for number, reference in enumerate(self._outputs)]
+        # Rows without columns are as many nulls where a column is declared, else structs of no field.
+        if not arrays and len(self._schema):
+            arrays = [pa.nulls(rows.length, self._schema.field(0).type)]
+        if arrays:
+            return pa.RecordBatch.from_arrays(arrays, names=self._schema.names)
+        return pa.RecordBatch.from_struct_array(pa.Array.from_buffers(pa.struct([]), rows.length, [None]))
+
+    def _array(self, rows: RowSet, number: int, reference: ColumnRef) -> pa.Array:
+        """Gather one output column and hold it against the declared type."""
+        array = rows.gather(reference)
+        field = self._schema.field(number)
+        try:
+            return conform(array, field.type)
+        except pa.ArrowException as error:
+            raise SchemaMismatchError(
+                f"output column {field.name!r} is declared as {field.type}, the pipeline produced {array.type}: {error}"
+            ) from error

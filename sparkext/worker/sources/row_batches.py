@@ -1,0 +1,49 @@
+"""Rows that the JVM sends."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import pyarrow as pa
+
+from sparkext.errors import SchemaMismatchError
+from sparkext.kernels.gather import Column
+from sparkext.plans.spec import PipelineSpec
+from sparkext.reports.metrics import TaskMetrics
+from sparkext.rows.morsels import morsels
+from sparkext.rows.row_set import RowSet
+
+
+class RowBatches:
+    """Record batches of the probe side, coalesced and split into morsels of at most `max_rows` rows.
+
+    Raises
+    ------
+    SchemaMismatchError
+        A batch has another number of columns than the pipeline was planned for.
+    """
+
+    def __init__(self, batches: Iterable[pa.RecordBatch], spec: PipelineSpec, max_rows: int) -> None:
+        """Take batches as Spark cuts them."""
+        self._batches = batches
+        self._width = spec.owner_columns + spec.probe_columns
+        self._max_rows = max_rows
+
+    def row_sets(self, metrics: TaskMetrics) -> Iterator[RowSet]:
+        """Yield the rows of each morsel."""
+        for morsel in morsels(self._counted(metrics), self._max_rows):
+            metrics.morsels += 1
+            yield RowSet.of_morsel([Column.of(column) for column in morsel.columns], morsel.num_rows)
+
+    def confirm(self) -> None:
+        """Do nothing: what has arrived does not change."""
+
+    def _counted(self, metrics: TaskMetrics) -> Iterator[pa.RecordBatch]:
+        for batch in self._batches:
+            if batch.num_columns != self._width:
+                raise SchemaMismatchError(
+                    f"the probe side arrived with {batch.num_columns} columns, the pipeline was planned for"
+                    f" {self._width}"
+                )
+            metrics.batches_in += 1
+            yield batch

@@ -1,0 +1,57 @@
+"""What every task does first, and what it may know of itself."""
+
+from __future__ import annotations
+
+import gc
+import sys
+from functools import lru_cache
+
+from sparkext import __version__
+from sparkext.errors import EnvironmentProblemError
+from sparkext.memory import address_space
+from sparkext.reports.metrics import NO_TASK, TaskId
+
+
+def check_version(made_by: str) -> None:
+    """Refuse what another version of sparkext has made, on the driver or in its jar: it may mean something else.
+
+    Raises
+    ------
+    EnvironmentProblemError
+        Names both versions.
+    """
+    if made_by != __version__:
+        raise EnvironmentProblemError(
+            f"the driver, or the jar that it has loaded, is of sparkext {made_by}, this worker ({sys.executable}) has"
+            f" {__version__}: install one version on the driver and on all nodes, and load the jar that"
+            " `python -m sparkext jar` prints there"
+        )
+
+
+@lru_cache(maxsize=1)
+def settle() -> None:
+    """Take what this process has loaded for what it is, no garbage: Spark has it all looked at after every task.
+
+    Without the extension's daemon, which has done so before it forked, that takes 60 ms with numba loaded. And reserve
+    no address space from then on, where it is short.
+    """
+    gc.freeze()
+    address_space.spare()
+
+
+def owned_cores() -> int:
+    """Return how many cores this task owns."""
+    from pyspark import TaskContext
+
+    context = TaskContext.get()
+    return 1 if context is None else max(1, context.cpus())
+
+
+def task_id() -> TaskId:
+    """Return which task attempt this is."""
+    from pyspark import TaskContext
+
+    context = TaskContext.get()
+    if context is None:
+        return NO_TASK
+    return TaskId(context.stageId(), context.partitionId(), context.attemptNumber())

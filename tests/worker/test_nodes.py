@@ -1,0 +1,102 @@
+"""Operators and sinks that the package does not have run in its pipeline, in every way of delivery."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from threading import Lock
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from sparkext.config import read_settings
+from sparkext.plans.delivery import DELIVERIES
+from sparkext.plans.operator_budget import OperatorBudget
+from sparkext.plans.spec import ColumnRef, PipelineSpec
+from sparkext.reports.metrics import NO_TASK, TaskMetrics
+from sparkext.rows.row_set import RowSet
+from sparkext.worker.pipeline import Pipeline, Resources
+from sparkext.worker.sinks.gathered_rows import GatheredRows
+from sparkext.worker.sources.row_batches import RowBatches
+
+SPEC = PipelineSpec(1, (), (ColumnRef(0, 0),))
+SCHEMA = pa.schema([("n", pa.int64())])
+CORES = {"cooperative": 1, "independent": 3}
+WAYS = [(delivery, threads, cores) for delivery in DELIVERIES for threads, cores in CORES.items()]
+
+
+class EvenThenOdd:
+    """Emits even numbers as they come, and odd ones when it finishes."""
+
+    row_bytes = 8.0
+
+    def __init__(self) -> None:
+        self._odd: list[RowSet] = []
+
+    def process(self, rows: RowSet, budget: OperatorBudget) -> Iterator[RowSet]:
+        is_odd = rows.gather(ColumnRef(0, 0)).to_numpy() % 2 == 1
+        self._odd.append(rows.picked(np.flatnonzero(is_odd)))
+        yield from within(rows.picked(np.flatnonzero(~is_odd)), budget)
+
+    def finish(self, budget: OperatorBudget) -> Iterator[RowSet]:
+        for rows in self._odd:
+            yield from within(rows, budget)
+
+
+def within(rows: RowSet, budget: OperatorBudget) -> Iterator[RowSet]:
+    start = 0
+    while start < rows.length:
+        piece = rows.slice(start, min(budget.next().rows, rows.length - start))
+        budget.observe(piece.length, piece.length)
+        start += piece.length
+        yield piece
+
+
+class Summed:
+    """Keeps the sum of a column, and emits it when it finishes."""
+
+    row_bytes = 8.0
+    copies = 1
+
+    def __init__(self) -> None:
+        self.total = 0
+        self.largest = 0
+        self._turn = Lock()
+
+    def process(self, rows: RowSet, budget: OperatorBudget) -> Iterator[pa.RecordBatch]:
+        with self._turn:
+            self.total += int(rows.gather(ColumnRef(0, 0)).to_numpy().sum())
+            self.largest = max(self.largest, rows.length)
+        budget.observe(rows.length, 0)
+        return iter(())
+
+    def finish(self, budget: OperatorBudget) -> Iterator[pa.RecordBatch]:
+        yield pa.record_batch({"n": [self.total]})
+
+
+def run(sink: Summed | GatheredRows, way: tuple[str, str, int]) -> tuple[list[int], TaskMetrics]:
+    delivery, threads, cores = way
+    given = {"delivery": delivery, "threads": threads, "morsel.maxRows": "7", "morsel.minRows": "1"}
+    settings = read_settings({f"spark.sparkext.{key}": value for key, value in given.items()}.get, {})
+    pipeline = Pipeline([EvenThenOdd()], sink, settings, Resources(lambda: None, cores=cores), TaskMetrics(NO_TASK))
+    batches = [pa.record_batch({"n": np.arange(start, start + 25)}) for start in range(0, 100, 25)]
+    found = pipeline.run(RowBatches(batches, SPEC, 20))
+    return [number for batch in found for number in batch.column(0).to_pylist()], pipeline.metrics
+
+
+@pytest.mark.parametrize("way", WAYS, ids=str)
+def test_a_sink_that_emits_when_it_finishes(way: tuple[str, str, int]) -> None:
+    sink = Summed()
+    found, metrics = run(sink, way)
+    assert found == [sum(range(100))]
+    assert sink.largest <= max(7, DELIVERIES[way[0]].rows or 0)
+    assert [summary["rows_in"] for summary in metrics.operators] == [100, 100]
+    assert (metrics.rows_in, metrics.batches_in, metrics.batches_out) == (100, 4, 1)
+
+
+@pytest.mark.parametrize("way", WAYS, ids=str)
+def test_what_an_operator_holds_back_comes_last(way: tuple[str, str, int]) -> None:
+    found, metrics = run(GatheredRows(SPEC.outputs, SCHEMA, []), way)
+    assert sorted(found) == list(range(100))
+    assert {number % 2 for number in found[:50]} == {0}
+    assert [summary["rows_out"] for summary in metrics.operators] == [100, 100]
