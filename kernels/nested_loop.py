@@ -8,8 +8,8 @@
 
 A test comes as two functions that are compiled together with the loop around them: `load(probe, i)` fetches what it
 needs of probe row i, `holds(row, constants, build, j)` tells whether that matches build row j. Probe and build are
-tuples of flat arrays, constants a tuple of numbers, and of sorted arrays
-for lists. Resuming in the middle of a tile's pairs tests that tile once more.
+tuples of flat arrays, constants a tuple of numbers, and of sorted arrays for lists. Resuming in the middle of a tile's
+pairs tests that tile once more.
 """
 
 from __future__ import annotations
@@ -17,9 +17,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NoReturn
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from sparkext.kernels.buffers import Int64Array, UInt8Array, bits_view, values_view
@@ -128,24 +130,54 @@ class PairTest:
         start: int,
         verdicts: UInt8Array,
         counts: Int64Array,
-        until_hit: bool = False,
     ) -> None:
         """Test `counts.size` probe rows from `first` on against the build rows of a tile, from `start` on.
 
         `verdicts`: uint8[BLOCK * TILE], a row of `TILE` for each probe row. `counts`: int64[k], its hits.
-        Raises `PairArithmeticError`; `until_hit`: unless all rows that a test fails on have a hit before.
+        Raises `PairArithmeticError`.
         """
-        width = min(TILE, build[0].size - start)
-        if self._block(self._constants, probe, first, build, start, width, verdicts, counts) & FAILED:
-            tested = verdicts.reshape(BLOCK, TILE)[: counts.size, :width]
+        if self._try_block(probe, first, build, start, verdicts, counts):
+            rows, build_rows = np.nonzero(_tested(verdicts, build, start, counts.size) & FAILED)
+            self._fail(probe, first + int(rows[0]), build, start + int(build_rows[0]))
+
+    def block_until_hit(
+        self,
+        probe: Columns,
+        first: int,
+        build: Columns,
+        start: int,
+        verdicts: UInt8Array,
+        counts: Int64Array,
+        is_hit: Callable[[RowIds, RowIds], npt.NDArray[np.bool_]] | None = None,
+    ) -> None:
+        """The same for rows of which nothing is looked at behind their first hit; `counts` tell whether there is any.
+
+        `is_hit`: tests what the hits of a block have to fulfil beside, by their numbers (RowIds[k] of either side).
+        Raises `PairArithmeticError`, unless all rows that the test fails on have a hit before.
+        """
+        failed = self._try_block(probe, first, build, start, verdicts, counts)
+        if not failed and (is_hit is None or not counts.any()):
+            return
+        tested = _tested(verdicts, build, start, counts.size)
+        hits = tested == HIT
+        if is_hit is not None:
+            rows, build_rows = np.nonzero(hits)
+            hits[rows, build_rows] = is_hit(first + rows, start + build_rows)
+            counts[:] = hits.sum(axis=1)
+        if failed:
             rows, build_rows = np.nonzero(tested & FAILED)
-            if until_hit:
-                hits = tested == HIT
-                first_hits = np.where(hits.any(axis=1), hits.argmax(axis=1), width)
-                looked_at = build_rows < first_hits[rows]
-                rows, build_rows = rows[looked_at], build_rows[looked_at]
+            first_hits = np.where(hits.any(axis=1), hits.argmax(axis=1), hits.shape[1])
+            looked_at = build_rows < first_hits[rows]
+            rows, build_rows = rows[looked_at], build_rows[looked_at]
             if rows.size:
                 self._fail(probe, first + int(rows[0]), build, start + int(build_rows[0]))
+
+    def _try_block(
+        self, probe: Columns, first: int, build: Columns, start: int, verdicts: UInt8Array, counts: Int64Array
+    ) -> bool:
+        """Test a block, and return whether any test failed."""
+        width = min(TILE, build[0].size - start)
+        return bool(self._block(self._constants, probe, first, build, start, width, verdicts, counts) & FAILED)
 
     def each(self, probe: Columns, build: Columns, length: int, until_hit: Int64Array | None = None) -> UInt8Array:
         """Test row i of one side against row i of the other; return uint8[length].
@@ -187,18 +219,22 @@ class NestedLoop:
     probe_rows: RowIds | None = None
     build_rows: RowIds | None = None
 
-    def any(self) -> Matches:
-        """Return one match per probe row that has any: rows that have found theirs are not tried any further."""
+    def any(self, is_match: Callable[[Pairs], npt.NDArray[np.bool_]] | None = None) -> Matches:
+        """Return one match per probe row that has any: rows that have found theirs are not tried any further.
+
+        `is_match` tests what pairs have to fulfil beside what is compiled: bool[pairs.length].
+        """
         first = np.full(self.morsel_rows, -1, dtype=row_id_dtype(self.build_side_rows))
         remaining = np.arange(self.probe_columns[0].size)
         columns = self.probe_columns
         verdicts, counts = _scratch()
         for start in range(0, self.build_columns[0].size, TILE):
+            is_hit = None if is_match is None else partial(self._is_match, is_match, remaining)
             hits = np.empty(remaining.size, dtype=np.int64)
             for block in range(0, remaining.size, BLOCK):
                 rows = hits[block : block + BLOCK]
-                self.test.block(
-                    columns, block, self.build_columns, start, verdicts, counts[: rows.size], until_hit=True
+                self.test.block_until_hit(
+                    columns, block, self.build_columns, start, verdicts, counts[: rows.size], is_hit
                 )
                 rows[:] = counts[: rows.size]
             found = hits > 0
@@ -208,6 +244,17 @@ class NestedLoop:
             columns = tuple(frozen(column[~found]) for column in columns)
         matched_rows = int(np.count_nonzero(first == 0))
         return Matches(frozen(first), None, None, matched_rows, matched_rows)
+
+    def _is_match(
+        self,
+        is_match: Callable[[Pairs], npt.NDArray[np.bool_]],
+        remaining: npt.NDArray[np.intp],
+        rows: RowIds,
+        build_rows: RowIds,
+    ) -> npt.NDArray[np.bool_]:
+        """Ask about rows of what remains, by their numbers in the morsel."""
+        probe_rows = remaining[rows].astype(row_id_dtype(self.morsel_rows))
+        return is_match(self._pairs(probe_rows, build_rows.astype(row_id_dtype(self.build_side_rows)), rows.size))
 
     def probe(self, how: str, cursor: Cursor, budget: int) -> tuple[Pairs, Cursor, bool]:
         """Emit at most `budget` pairs from `cursor` on, and whether there are no more. `how`: inner, nothing else.
@@ -263,6 +310,11 @@ def numbers(column: pa.Array) -> AnyArray:
         return frozen(decimal_halves(column)[:, 0].copy())
     kind = "f" if pa.types.is_floating(arrow_type) else "i"
     return values_view(column, f"{kind}{arrow_type.bit_width // 8}")
+
+
+def _tested(verdicts: UInt8Array, build: Columns, start: int, rows: int) -> npt.NDArray[np.uint8]:
+    """Return the verdicts of a block, [rows, build rows of the tile]."""
+    return verdicts.reshape(BLOCK, TILE)[:rows, : min(TILE, build[0].size - start)]
 
 
 def _scratch() -> tuple[UInt8Array, Int64Array]:

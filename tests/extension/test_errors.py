@@ -153,6 +153,16 @@ CHAINS = {
         [1],
         None,
     ),
+    "the first match in a band comes before what fails": (
+        f"SELECT {HINT} a.id FROM (SELECT * FROM a WHERE z < 3) a LEFT SEMI JOIN b ON abs(a.z - b.far) <= 1",
+        [1],
+        None,
+    ),
+    "what fails comes before the first match in a band": (
+        f"SELECT {HINT} a.id FROM a LEFT ANTI JOIN b ON abs(a.z - b.far) <= 1",
+        [1],
+        OVERFLOW,
+    ),
     "what fails comes before the first match": (
         f"SELECT {HINT} a.id FROM a LEFT SEMI JOIN b ON b.id > 1 AND a.x / b.z > 1000",
         [1],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -16,6 +17,9 @@ from sparkext.kernels.gather import Column
 from sparkext.kernels.nested_loop import NestedLoop
 from sparkext.kernels.range_index import Candidates
 from sparkext.plans.formula import Formula
+from sparkext.plans.operator_budget import OperatorBudget
+from sparkext.plans.output_size import BudgetLimits, OutputSizeController
+from sparkext.plans.predicate import Operand, Predicate
 from sparkext.plans.spec import BUILD_PRESERVING, ColumnRef, JoinSpec, KeyPair, PipelineSpec, RangePair
 from sparkext.rows.row_set import RowSet
 from sparkext.worker.join_pipeline import join_pipeline
@@ -128,7 +132,8 @@ def test_rows(how: str, values: list[int | None], spans: Spans, by_index: bool) 
     guard = spec.joins[0].guard
     assert guard is not None and FormulaCondition(guard, 1, build).may_fail(rows) is not by_index
     if how in ("inner", "left"):
-        found = JoinMatches(spec.joins[0], how, build, 1).lookup(rows)
+        budget = OperatorBudget(OutputSizeController([1.0], BudgetLimits(1, 1, 1, 1.0), lambda: None), 0)
+        found = JoinMatches(spec.joins[0], how, build, 1).lookup(rows, budget).pairs
         assert isinstance(found, Candidates if by_index else NestedLoop)
     assert sorted(run(how, values, spans), key=order) == sorted(expected(values, how, spans), key=order)
 
@@ -150,3 +155,46 @@ def test_row_groups_are_read_for_what_may_fail() -> None:
             for number in range(2)
         ]
         assert [bound.keys for bound in probe_bounds(spec, builds)] == ([] if first.may_fail else [(1, 2)])
+
+
+FAILS_LATER = Formula(
+    "<=",
+    "bool",
+    (Formula("+", "int32", (column(0, 0), column(1, 0)), checked=True), column(1, 1)),
+)
+"""x + low <= high, which fails on the last of these spans only."""
+MATCHES_FIRST: Spans = [(8, 0), (1, 9), (MOST, MOST)]
+ODD = Predicate("in", operands=(Operand(0, 0),), type="int32", texts=("1", "3", "5", "7"))
+"""x is one of these numbers: a test beside the formula, which Arrow evaluates."""
+
+
+@pytest.mark.parametrize("how", ["semi", "anti", "existence"])
+@pytest.mark.parametrize("form", ["guarded", "guarded, and more", "nested", "nested, and more"])
+@pytest.mark.parametrize("rows", [1, 3, 5_000])
+def test_nothing_is_tried_behind_the_first_match_of_a_row(how: str, form: str, rows: int) -> None:
+    """Neither where all conditions are compiled, nor where Arrow tests one of them: Spark does not look there."""
+    condition = ODD if "more" in form else None
+    if "guarded" in form:
+        ranges = (RangePair(ColumnRef(0, 0), "<=", 1, "int32"),)
+        join = JoinSpec(how, (), "auto", "", condition, ranges, theta=FAILS_LATER, guard=FAILS_LATER)
+    else:
+        join = JoinSpec(how, (), "auto", "", condition, theta=FAILS_LATER)
+    outputs = (ColumnRef(0, 0), *([ColumnRef(1, 0)] if how == "existence" else []))
+    spec = PipelineSpec(1, (join,), outputs)
+    schema = pa.schema([("x", pa.int32()), ("found", pa.bool_())][: len(outputs)])
+    settings = read_settings(lambda _: None, {})
+
+    def found(values: Sequence[int]) -> list[tuple[Any, ...]]:
+        spans = [MATCHES_FIRST[0]] * 2_500 + MATCHES_FIRST
+        pipeline = join_pipeline(spec, [build_of(spec, spans)], schema, settings, Resources(lambda: None))
+        batch = pa.record_batch([pa.array(values, pa.int32())], ["x"])
+        batches = list(pipeline.run(RowBatches([batch], spec, 10_000)))
+        return [row for out in batches for row in zip(*(c.to_pylist() for c in out.columns), strict=True)]
+
+    values = [1, 3, 5][:rows] * max(1, rows // 3)
+    every = {"semi": [(x,) for x in values], "anti": [], "existence": [(x, True) for x in values]}
+    assert found(values) == every[how]
+    # The formula does not hold for 9, and the test beside it not for 4.
+    for unmatched in ([9], [*values, 9] if condition is None else [*values, 4]):
+        with pytest.raises(ConditionError, match="the condition of join 1 fails"):
+            found(unmatched)

@@ -24,7 +24,7 @@ from sparkext.plans.operator_budget import OperatorBudget
 from sparkext.plans.spec import PROBE, ColumnRef, PipelineSpec
 from sparkext.rows.row_set import RowSet, SourceRows
 from sparkext.worker.operators.join import Join
-from sparkext.worker.operators.join_matches import Found
+from sparkext.worker.operators.join_matches import Lookup
 
 _OWNER = ColumnRef(PROBE, 0)
 _NO_ROWS = frozen(np.empty(0, dtype=np.int64))
@@ -68,7 +68,7 @@ class BuildPreservingJoin(Join):
             yield RowSet(length, (self._no_probe, self.columns), (missing, build_rows))
             start += length
 
-    def _pairs(self, rows_in: int, found: Found, kind: str, budget: OperatorBudget) -> Iterator[Pairs]:
+    def _pairs(self, rows_in: int, found: Lookup, kind: str, budget: OperatorBudget) -> Iterator[Pairs]:
         """Remember which build rows are emitted: all pairs are, as such a join has no condition beside its keys."""
         for pairs in super()._pairs(rows_in, found, kind, budget):
             if pairs.build_rows is not None:

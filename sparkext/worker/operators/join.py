@@ -24,9 +24,9 @@ from sparkext.kernels.nested_loop import NestedLoop
 from sparkext.kernels.range_index import Candidates
 from sparkext.kernels.row_ids import row_id_dtype
 from sparkext.plans.operator_budget import OperatorBudget
-from sparkext.plans.spec import ColumnRef, JoinSpec
+from sparkext.plans.spec import JoinSpec
 from sparkext.rows.row_set import RowSet, SourceColumns
-from sparkext.worker.operators.join_matches import Found, JoinMatches
+from sparkext.worker.operators.join_matches import JoinMatches, Lookup, pieces
 
 _ROW_ID_BYTES = 8
 _LOOKUP_BYTES = 16  # first and count of every probe row
@@ -55,20 +55,18 @@ class Join:
     def process(self, rows: RowSet, budget: OperatorBudget) -> Iterator[RowSet]:
         """Emit what the join makes of these rows."""
         # Of keys that are copied to be looked up, no more than a budget at a time.
-        for piece in _pieces(rows, self._matches.looked_up, budget):
+        for piece in pieces(rows, self._matches.looked_up, budget):
             started = time.perf_counter()
-            found = self._matches.lookup(piece)
+            found = self._matches.lookup(piece, budget)
             budget.spent_since(started)
-            if self._matches.is_conditional(found):
-                yield from self._conditional(piece, found, budget)
-            else:
-                yield from self._unconditional(piece, found, budget)
+            emitted = self._conditional if found.conditional else self._unconditional
+            yield from emitted(piece, found.pairs, budget)
 
     def finish(self, budget: OperatorBudget) -> Iterator[RowSet]:
         """Emit nothing: each row was decided when it came."""
         return iter(())
 
-    def _unconditional(self, rows: RowSet, found: Found, budget: OperatorBudget) -> Iterator[RowSet]:
+    def _unconditional(self, rows: RowSet, found: Lookup, budget: OperatorBudget) -> Iterator[RowSet]:
         """Emit what the join makes of these rows, a budget at a time."""
         columns: SourceColumns = self.columns
         if self._kind == "existence":
@@ -77,7 +75,7 @@ class Join:
         for pairs in self._pairs(rows.length, found, self._kind, budget):
             yield rows.joined(pairs, columns, self._outer)
 
-    def _conditional(self, rows: RowSet, found: Found, budget: OperatorBudget) -> Iterator[RowSet]:
+    def _conditional(self, rows: RowSet, found: Lookup, budget: OperatorBudget) -> Iterator[RowSet]:
         """The same for a join with a condition beside its keys: which rows match is known when all pairs were tried."""
         matched = np.zeros(rows.length, dtype=np.bool_)
         emits_pairs = self._kind in ("inner", "left")
@@ -85,7 +83,7 @@ class Join:
             probe_rows = np.arange(pairs.length) if pairs.probe_rows is None else pairs.probe_rows
             tried = 0
             candidates = rows.joined(pairs, self._build.columns, outer=False)
-            for piece in _pieces(candidates, self._matches.tested, budget):
+            for piece in pieces(candidates, self._matches.tested, budget):
                 started = time.perf_counter()
                 of_piece = probe_rows[tried : tried + piece.length]
                 # What comes behind the first match of a row is not looked at, where that match is all that counts.
@@ -114,7 +112,7 @@ class Join:
             budget.observe(0, piece.size)
             start += piece.size
 
-    def _pairs(self, rows_in: int, found: Found, kind: str, budget: OperatorBudget) -> Iterator[Pairs]:
+    def _pairs(self, rows_in: int, found: Lookup, kind: str, budget: OperatorBudget) -> Iterator[Pairs]:
         """Expand matches, a budget at a time. Budgets are decided when the next pairs are asked for."""
         if isinstance(found, Matches):
             return _expanded(rows_in, found, kind, budget)
@@ -152,14 +150,6 @@ def _tried(candidates: Candidates | NestedLoop, kind: str, budget: OperatorBudge
         budget.spent_since(started)
         if pairs.length:
             yield pairs
-
-
-def _pieces(rows: RowSet, references: Sequence[ColumnRef], budget: OperatorBudget) -> Iterator[RowSet]:
-    """Part rows of which columns have to be copied to be looked at."""
-    if not rows.copies(references):
-        yield rows
-        return
-    yield from rows.pieces(references, budget.most_bytes())
 
 
 def _existence(found: npt.NDArray[np.bool_]) -> Sequence[Column]:

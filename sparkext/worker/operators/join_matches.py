@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -11,11 +12,12 @@ from sparkext.build_sides.index_store import BuildSide
 from sparkext.kernels.bounds import Bound
 from sparkext.kernels.buffers import Int64Array
 from sparkext.kernels.keys import cast_key
-from sparkext.kernels.matches import Matches
+from sparkext.kernels.matches import Matches, Pairs
 from sparkext.kernels.nearest import NearestKeys
 from sparkext.kernels.nested_loop import NestedLoop
 from sparkext.kernels.range_index import Candidates, RangeKeys
 from sparkext.plans.key_types import parse_key_type
+from sparkext.plans.operator_budget import OperatorBudget
 from sparkext.plans.spec import ColumnRef, JoinSpec
 from sparkext.rows.conditions import holds
 from sparkext.rows.row_set import RowSet
@@ -25,8 +27,19 @@ from sparkext.worker.theta_condition import FormulaCondition, bind_theta
 
 _MIRRORED = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
 
-Found = Matches | Candidates | NestedLoop
-"""What a lookup gives: ranges of matches, or something that finds them as they are asked for."""
+Lookup = Matches | Candidates | NestedLoop
+"""Ranges of matches, or something that finds them as they are asked for."""
+
+
+@dataclass(frozen=True)
+class Found:
+    """What some rows match.
+
+    `conditional`: it takes the pairs of a row, or a look at each, to tell what the join makes of the row.
+    """
+
+    pairs: Lookup
+    conditional: bool = False
 
 
 class JoinMatches:
@@ -49,28 +62,42 @@ class JoinMatches:
         self.tested = [] if spec.condition is None else [ColumnRef(*place) for place in spec.condition.columns()]
         """The columns that are gathered to test pairs."""
 
-    def lookup(self, rows: RowSet) -> Found:
+    def lookup(self, rows: RowSet, budget: OperatorBudget) -> Found:
         """Find what these rows match, one match a row where nothing more is asked."""
         as_of = self._spec.as_of
         if as_of is not None:
             values = cast_key(rows.gather(as_of.probe), arrow_key_type(parse_key_type(as_of.type)))
             sought = NearestKeys(self._keys.of(rows), values, as_of.direction, as_of.exact, as_of.tolerance)
-            return self._build.lookup_nearest(sought)
+            return Found(self._build.lookup_nearest(sought))
         if self._spec.nested:
             assert self._theta is not None, "or there is nothing to try pairs by"
-            found: Found = self._theta.loop(rows)
-        elif self._guard is not None and self._guard.may_fail(rows):
-            found = self._guard.loop(rows)
-        elif self._spec.ranges:
-            found = self._build.lookup_ranges(RangeKeys(self._keys.of(rows), self._bounds(rows)))
-        else:
-            return self._build.lookup(self._keys.of(rows))
-        pairs_count = self._tests_pairs or self._kind in ("inner", "left")
-        return found if isinstance(found, Matches) or pairs_count else found.any()
+            return self._tried(rows, self._theta.loop(rows), budget)
+        if self._guard is not None and self._guard.may_fail(rows):
+            return self._tried(rows, self._guard.loop(rows), budget)
+        if not self._spec.ranges:
+            return Found(self._build.lookup(self._keys.of(rows)), self._tests_pairs)
+        found = self._build.lookup_ranges(RangeKeys(self._keys.of(rows), self._bounds(rows)))
+        if isinstance(found, Candidates) and not self._tests_pairs and not self._emits_pairs:
+            found = found.any()
+        return Found(found, self._tests_pairs)
 
-    def is_conditional(self, found: Found) -> bool:
-        """Whether it takes the pairs of a row, or a look at each, to tell what the join makes of it."""
-        return self._tests_pairs or (self._kind == "left" and isinstance(found, NestedLoop))
+    def _tried(self, rows: RowSet, loop: NestedLoop, budget: OperatorBudget) -> Found:
+        """Find what these rows match among all pairs.
+
+        A test may fail on pairs behind the first match of a row: they are not looked at, as in Spark, where that match
+        is all that counts.
+        """
+        if self._emits_pairs:
+            return Found(loop, self._tests_pairs or self._kind == "left")
+        if not self._tests_pairs:
+            return Found(loop.any())
+
+        def is_match(pairs: Pairs) -> npt.NDArray[np.bool_]:
+            candidates = rows.joined(pairs, self._build.columns, outer=False)
+            verdicts = [self._holds(piece) for piece in pieces(candidates, self.tested, budget)]
+            return np.concatenate(verdicts)
+
+        return Found(loop.any(is_match))
 
     def kept(self, pairs: RowSet, until_hit: Int64Array | None) -> npt.NDArray[np.intp] | None:
         """Return which of these pairs fulfil the condition; None for all of them. `until_hit`: see `PairTest.each`."""
@@ -84,6 +111,19 @@ class JoinMatches:
             passed = np.flatnonzero(self._theta.holds(left, rows))
             kept = passed if kept is None else kept[passed]
         return kept
+
+    def _holds(self, pairs: RowSet) -> npt.NDArray[np.bool_]:
+        kept = self.kept(pairs, None)
+        if kept is None:
+            return np.ones(pairs.length, dtype=np.bool_)
+        verdicts = np.zeros(pairs.length, dtype=np.bool_)
+        verdicts[kept] = True
+        return verdicts
+
+    @property
+    def _emits_pairs(self) -> bool:
+        """Whether all pairs of a row come out, not the row alone."""
+        return self._kind in ("inner", "left")
 
     @property
     def _tests_pairs(self) -> bool:
@@ -105,3 +145,11 @@ class JoinMatches:
             ]
             for column in self._spec.compared
         ]
+
+
+def pieces(rows: RowSet, references: Sequence[ColumnRef], budget: OperatorBudget) -> Iterator[RowSet]:
+    """Part rows of which columns have to be copied to be looked at."""
+    if not rows.copies(references):
+        yield rows
+        return
+    yield from rows.pieces(references, budget.most_bytes())
