@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 OURS = {"spark.sparkext.mode": "auto", "spark.sparkext.debug.force": "true"}
 OWN = {"spark.sparkext.mode": "off"}
 _CONDITION = re.compile(r"\[([A-Z][A-Z0-9_]+(?:\.[A-Z0-9_]+)?)\]")
+_SAY_NOTHING = (None, "_LEGACY_ERROR_TEMP_0000", "STAGE_MATERIALIZATION_MULTIPLE_FAILURES")
+"""Conditions of errors that only wrap others."""
 _SPARK_JOIN = re.compile(
     r"^[ :+\-*()\d]*(BroadcastHashJoin|SortMergeJoin|ShuffledHashJoin|BroadcastNestedLoopJoin|CartesianProduct)"
     r"(?:.*?\b(Inner|Cross|LeftOuter|RightOuter|FullOuter|LeftSemi|LeftAnti|ExistenceJoin|LeftSingle)\b)?"
@@ -187,9 +189,9 @@ def _outcome(session: SparkSession, sql: str) -> Outcome:
 
 def _condition(error: Exception) -> str:
     condition = getattr(error, "getCondition", lambda: None)()
-    if condition is None or condition == "_LEGACY_ERROR_TEMP_0000":
-        found = _CONDITION.search(str(error))
-        condition = found[1] if found else type(error).__name__
+    if condition in _SAY_NOTHING:
+        found = [text for text in _CONDITION.findall(str(error)) if text not in _SAY_NOTHING]
+        condition = found[0] if found else type(error).__name__
     return str(condition)
 
 
