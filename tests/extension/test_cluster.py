@@ -8,8 +8,9 @@ import subprocess
 import sys
 import time
 import xml.etree.ElementTree as ElementTree
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 import pyspark
@@ -26,63 +27,23 @@ PACKAGE = Path(sparkext.__file__).parent.parent
 WORKERS = 2
 CASES = 16  # so that a case that is not collected any more is noticed
 
-
-@pytest.mark.timeout(540)
-def test_the_cases_pass_on_a_cluster(tmp_path: Path) -> None:
-    told = tmp_path / "cases.xml"
-    options = ["-q", "-p", "no:cacheprovider", "--timeout=240", f"--junitxml={told}", str(HERE / "cluster_cases.py")]
-    with cluster(tmp_path, ENCRYPTED) as (master, local_folders):
-        ran = subprocess.run(
-            [sys.executable, "-m", "pytest", *options],
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=480,
-            umask=0,
-            cwd=HERE.parent.parent,
-            env=environment(tmp_path / "driver", CLUSTER_MASTER=master, CLUSTER_FOLDERS=os.pathsep.join(local_folders)),
-        )
-    assert ran.returncode == 0, ran.stdout + ran.stderr
-    suite = ElementTree.parse(told).getroot().find("testsuite")
-    assert suite is not None
-    counts = {name: int(suite.attrib[name]) for name in ("tests", "failures", "errors", "skipped")}
-    assert counts == {"tests": CASES, "failures": 0, "errors": 0, "skipped": 0}, ran.stdout
+pytestmark = [pytest.mark.timeout(540), pytest.mark.xdist_group("cluster")]
 
 
-@pytest.mark.timeout(540)
-def test_doctor_as_a_job(tmp_path: Path) -> None:
-    """It looks at the session of its command line, and at workers of the cluster."""
-    job = tmp_path / "check.py"
-    job.write_text("from sparkext.cli.doctor import run; raise SystemExit(run())\n")
-    with cluster(tmp_path) as (master, _):
-        options = ["--master", master, "--jars", str(jar_path()), "--executor-memory", "512m"]
-        settings = {
-            "spark.sql.extensions": EXTENSION,
-            "spark.driver.host": "127.0.0.1",
-            "spark.ui.enabled": "false",
-            "spark.executor.extraJavaOptions": QUICK_START,
-        }
-        options += [part for key, value in settings.items() for part in ("--conf", f"{key}={value}")]
-        ran = subprocess.run(
-            [str(PYSPARK / "bin" / "spark-submit"), *options, str(job)],
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=480,
-            env=environment(tmp_path / "driver", PYSPARK_PYTHON=sys.executable),
-        )
-    assert ran.returncode == 0, ran.stdout + ran.stderr
-    found = dict(re.findall(r"^ok    (session|worker imports|a join) +(.*)$", ran.stdout, re.MULTILINE))
-    assert f"({master})" in found["session"], ran.stdout
-    assert f"sparkext {sparkext.__version__}" in found["worker imports"]
-    assert found["a join"].endswith(", planned by the extension")
+@dataclass(frozen=True)
+class Cluster:
+    """Where its master listens, and per worker the folder of its executors' files."""
+
+    master: str
+    local_folders: Sequence[str]
 
 
-@contextmanager
-def cluster(folder: Path, settings: Mapping[str, str] | None = None) -> Iterator[tuple[str, list[str]]]:
-    """Start a master and its workers; emit its address and, per worker, the folder of its executors' files."""
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """A master and its workers, which talk to each other in secret."""
+    folder = tmp_path_factory.mktemp("cluster")
     local_folders = []
-    java = " ".join([QUICK_START, *(f"-D{key}={value}" for key, value in (settings or {}).items())])
+    java = " ".join([QUICK_START, *(f"-D{key}={value}" for key, value in ENCRYPTED.items())])
     with ExitStack() as processes:
         log = folder / "master.log"
         processes.enter_context(daemon("master.Master", "127.0.0.1", folder / "master", log, java))
@@ -95,7 +56,56 @@ def cluster(folder: Path, settings: Mapping[str, str] | None = None) -> Iterator
             processes.enter_context(daemon("worker.Worker", host, place, log_of_worker, java, *options))
             local_folders.append(str(place))
         awaited(log, r"(Registering worker)", WORKERS)
-        yield address, local_folders
+        yield Cluster(address, local_folders)
+
+
+def test_the_cases_pass_on_a_cluster(cluster: Cluster, tmp_path: Path) -> None:
+    told = tmp_path / "cases.xml"
+    options = ["-q", "-p", "no:cacheprovider", "--timeout=240", f"--junitxml={told}", str(HERE / "cluster_cases.py")]
+    where = {"CLUSTER_MASTER": cluster.master, "CLUSTER_FOLDERS": os.pathsep.join(cluster.local_folders)}
+    ran = subprocess.run(
+        [sys.executable, "-m", "pytest", *options],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=480,
+        umask=0,
+        cwd=HERE.parent.parent,
+        env=environment(tmp_path / "driver", **where),
+    )
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    suite = ElementTree.parse(told).getroot().find("testsuite")
+    assert suite is not None
+    counts = {name: int(suite.attrib[name]) for name in ("tests", "failures", "errors", "skipped")}
+    assert counts == {"tests": CASES, "failures": 0, "errors": 0, "skipped": 0}, ran.stdout
+
+
+def test_doctor_as_a_job(cluster: Cluster, tmp_path: Path) -> None:
+    """It looks at the session of its command line, and at workers of the cluster."""
+    job = tmp_path / "check.py"
+    job.write_text("from sparkext.cli.doctor import run; raise SystemExit(run())\n")
+    options = ["--master", cluster.master, "--jars", str(jar_path()), "--executor-memory", "512m"]
+    settings = {
+        "spark.sql.extensions": EXTENSION,
+        "spark.driver.host": "127.0.0.1",
+        "spark.ui.enabled": "false",
+        "spark.executor.extraJavaOptions": QUICK_START,
+        **ENCRYPTED,
+    }
+    options += [part for key, value in settings.items() for part in ("--conf", f"{key}={value}")]
+    ran = subprocess.run(
+        [str(PYSPARK / "bin" / "spark-submit"), *options, str(job)],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=480,
+        env=environment(tmp_path / "driver", PYSPARK_PYTHON=sys.executable),
+    )
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    found = dict(re.findall(r"^ok    (session|worker imports|a join) +(.*)$", ran.stdout, re.MULTILINE))
+    assert f"({cluster.master})" in found["session"], ran.stdout
+    assert f"sparkext {sparkext.__version__}" in found["worker imports"]
+    assert found["a join"].endswith(", planned by the extension")
 
 
 @contextmanager
