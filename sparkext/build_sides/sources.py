@@ -34,7 +34,7 @@ from sparkext.build_sides.index_store import (
 from sparkext.errors import BuildFileError, BuildSideTooLargeError
 from sparkext.memory.freed import headroom_for, release
 from sparkext.memory.probes import process_probe
-from sparkext.parquet.reader import ParquetScan
+from sparkext.parquet.scan import ParquetScan
 from sparkext.plans.scan import Split
 from sparkext.rows.collected import CollectedRows, mapped, unnamed_file
 from sparkext.rows.contiguous import contiguous

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from sparkext.parquet.file_stores import Bucket
-from sparkext.parquet.reader import ParquetScan
 from sparkext.parquet.rules import Calendars
+from sparkext.parquet.scan import ParquetScan
 from sparkext.plans.scan import DataFile, ScanColumn, ScanSpec, Split
 from sparkext.spark import bridge
 from sparkext.transforms.scan_filter import Alternatives, as_predicate

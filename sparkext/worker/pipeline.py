@@ -35,7 +35,8 @@ from sparkext.kernels.nested_loop import NestedLoop, PairArithmeticError
 from sparkext.kernels.range_index import Candidates, RangeKeys
 from sparkext.kernels.row_ids import RowIds, row_id_dtype
 from sparkext.kernels.threads import pool
-from sparkext.parquet.reader import KeyBounds, ParquetScan
+from sparkext.parquet.scan import ParquetScan
+from sparkext.parquet.statistics import ProbeBounds
 from sparkext.plans.delivery import DELIVERIES, Stage, cooperative, depth_first, independent, set_at_a_time
 from sparkext.plans.key_types import parse_key_type
 from sparkext.plans.morsel import BudgetLimits, OutputSizeController
@@ -81,14 +82,14 @@ def _is_bounded_above_only(join: JoinSpec) -> bool:
     return bool(second) and all(pair.op[0] == ">" for pair in join.ranges if (pair.build, pair.type) == second[0])
 
 
-def probe_bounds(spec: PipelineSpec, builds: Sequence[BuildSide]) -> list[KeyBounds]:
+def probe_bounds(spec: PipelineSpec, builds: Sequence[BuildSide]) -> list[ProbeBounds]:
     """Return what the build sides ask of columns of the probe side: rows outside lack a match that they need.
 
     A join that may fail has to see all rows that come to it.
     """
     last = next((number for number, join in enumerate(spec.joins, 1) if join.may_fail), len(spec.joins))
     return [
-        KeyBounds(key.probe.column, (bounds[0], bounds[1]) if bounds else None)
+        ProbeBounds(key.probe.column, (bounds[0], bounds[1]) if bounds else None)
         for join, build in [*zip(spec.joins, builds, strict=True)][:last]
         if join.how in ("inner", "semi")
         for key, bounds in zip(join.keys, build.info.key_bounds, strict=True)

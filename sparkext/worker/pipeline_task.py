@@ -24,7 +24,7 @@ from sparkext.memory import address_space, freed
 from sparkext.memory.probes import Tasks, process_probe
 from sparkext.memory.register import task_entered
 from sparkext.parquet.metrics import ScanMetrics
-from sparkext.parquet.reader import ParquetScan
+from sparkext.parquet.scan import ParquetScan
 from sparkext.plans.scan import Split
 from sparkext.plans.spec import PipelineSpec
 from sparkext.reports.metrics import NO_TASK, TaskId

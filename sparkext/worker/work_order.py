@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 from sparkext.build_sides.sources import BuildSource, ScannedFiles, StreamedBroadcast
 from sparkext.config import Settings, read_settings
 from sparkext.parquet.file_stores import Bucket
-from sparkext.parquet.reader import ParquetScan
 from sparkext.parquet.rules import Calendars
+from sparkext.parquet.scan import ParquetScan
 from sparkext.plans.scan import ScanSpec, Split
 from sparkext.reports.reporters import FileReporter
 from sparkext.spark import bridge

@@ -24,7 +24,7 @@ import numpy as np, pyarrow as pa
 from sparkext.build_sides.index_builder import IndexRecipe
 from sparkext.kernels.keys import encode_keys
 from sparkext.memory.probes import process_probe
-from sparkext.parquet.reader import ParquetScan
+from sparkext.parquet.scan import ParquetScan
 from sparkext.plans.scan import DataFile, ScanColumn, ScanSpec
 from sparkext.build_sides.sources import ScannedFiles
 

@@ -22,7 +22,7 @@ from sparkext.kernels.matches import Matches
 from sparkext.kernels.nearest import NearestKeys
 from sparkext.kernels.range_index import RangeKeys
 from sparkext.memory.probes import Headroom
-from sparkext.parquet.reader import ParquetScan
+from sparkext.parquet.scan import ParquetScan
 from sparkext.plans.scan import DataFile, ScanColumn, ScanSpec, plan_splits
 from sparkext.storage.publication import LOCK_SUFFIX
 

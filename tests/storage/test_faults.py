@@ -31,7 +31,7 @@ from sparkext.errors import BuildFileError, BuildSideTooLargeError
 from sparkext.kernels.hashing import FULL_MASK
 from sparkext.kernels.keys import encode_keys
 from sparkext.memory.probes import Headroom
-from sparkext.parquet.reader import ParquetScan
+from sparkext.parquet.scan import ParquetScan
 from sparkext.plans.formula import parse_theta
 from sparkext.plans.scan import DataFile, ScanColumn, ScanSpec
 from sparkext.rows.collected import CollectedRows

@@ -21,7 +21,7 @@ from sparkext.build_sides.sources import ScannedFiles
 from sparkext.config import read_settings
 from sparkext.errors import SparkExtError
 from sparkext.memory.probes import Headroom
-from sparkext.parquet.reader import ParquetScan
+from sparkext.parquet.scan import ParquetScan
 from sparkext.plans.scan import DataFile, ScanColumn, ScanSpec
 from sparkext.plans.spec import ColumnRef, JoinSpec, KeyPair, PipelineSpec, RangePair
 from sparkext.storage.container import TEMPORARY_SUFFIX, atomic_file
