@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from sparkext.config import BUILD_SIDE_MAX_BYTES
 from sparkext.errors import InvalidJoinError
-from sparkext.spark import bridge
+from sparkext.spark.extension import plans_joins
+from sparkext.spark.frames import is_dataframe
 from sparkext.transforms import planned
 from sparkext.transforms.arguments import check_travel, read_or_default, refuse
 from sparkext.transforms.asof_shape import AsOfArguments, shape_as_of
@@ -88,7 +89,7 @@ def asof_join(
 
 
 def _apply(frame: DataFrame, other: Any, arguments: AsOfArguments, overrides: dict[str, object]) -> DataFrame:
-    if not bridge.is_dataframe(frame):
+    if not is_dataframe(frame):
         raise InvalidJoinError([f"asof_join transforms a Spark DataFrame, got {type(frame).__name__}"])
     session = frame.sparkSession
     problems: list[str] = []
@@ -118,7 +119,7 @@ def _apply(frame: DataFrame, other: Any, arguments: AsOfArguments, overrides: di
     shape = shaped(Lineage.starting_at(frame))
     refuse(problems, misconfigured)
     assert shape is not None and build is not None, "or there is a problem"
-    if bridge.plans_joins(session) and planned.plans_as_of(shape, session.conf.get):
+    if plans_joins(session) and planned.plans_as_of(shape, session.conf.get):
         return planned.join_as_of(frame, build, shape, overrides)
     lineage = lineage_of(frame)
     shape = shaped(lineage)

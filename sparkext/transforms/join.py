@@ -10,7 +10,8 @@ from sparkext.config import ALGORITHM, BUILD_SIDE_MAX_BYTES
 from sparkext.errors import InvalidJoinError
 from sparkext.plans.join_names import join_kind, join_names
 from sparkext.plans.spec import BUILD_PRESERVING
-from sparkext.spark import bridge
+from sparkext.spark.extension import plans_joins
+from sparkext.spark.frames import is_dataframe
 from sparkext.transforms import planned
 from sparkext.transforms.arguments import check_travel, read_or_default, refuse
 from sparkext.transforms.build_side import build_side, publish
@@ -84,7 +85,7 @@ def pipelined_join(
 
 
 def _apply(frame: DataFrame, other: Any, on: Any, how: Any, overrides: dict[str, object]) -> DataFrame:
-    if not bridge.is_dataframe(frame):
+    if not is_dataframe(frame):
         raise InvalidJoinError([f"pipelined_join transforms a Spark DataFrame, got {type(frame).__name__}"])
     session = frame.sparkSession
     problems: list[str] = []
@@ -92,7 +93,7 @@ def _apply(frame: DataFrame, other: Any, on: Any, how: Any, overrides: dict[str,
     kind = join_kind(how) if isinstance(how, str) else None
     if kind is None:
         problems.append(f"how={how!r} is no join type; expected one of {join_names()}")
-    is_planned = bridge.plans_joins(session)
+    is_planned = plans_joins(session)
     if is_planned and kind is not None and planned.holds_columns(on):
         build = build_side(session, other, problems)
         if build is None or misconfigured is not None:

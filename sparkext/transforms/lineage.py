@@ -17,7 +17,9 @@ from sparkext.config import Settings
 from sparkext.memory import address_space
 from sparkext.plans.spec import PROBE, ColumnRef, PipelineSpec
 from sparkext.reports.reporters import AccumulatorReporter, Reporter, SpoolReporter
-from sparkext.spark import bridge
+from sparkext.spark.arrow import arrow_schema
+from sparkext.spark.frames import is_cached, map_in_arrow
+from sparkext.spark.session_settings import is_connect, tasks_per_executor
 from sparkext.transforms.join_shape import JoinShape, OutputField
 from sparkext.transforms.scanned_table import ProbeScan
 from sparkext.worker.pipeline_task import PipelineTask
@@ -46,7 +48,7 @@ class Lineage:
     def starting_at(cls, frame: DataFrame) -> Lineage:
         """Begin a pipeline that reads `frame`."""
         outputs = tuple(OutputField(f, ColumnRef(PROBE, i)) for i, f in enumerate(frame.schema.fields))
-        # An input without columns is given one on its way into Python, see `bridge.map_in_arrow`.
+        # An input without columns is given one on its way into Python, see `map_in_arrow`.
         return cls(frame, PipelineSpec(max(len(outputs), 1), (), tuple(out.ref for out in outputs)), outputs)
 
     @classmethod
@@ -91,27 +93,27 @@ class Lineage:
         task = PipelineTask(
             self.spec.to_json(),
             self.sources,
-            bridge.arrow_schema(schema),
+            arrow_schema(schema),
             settings,
-            bridge.tasks_per_executor(self.input.sparkSession),
+            tasks_per_executor(self.input.sparkSession),
             self.reporter,
             None if self.scan is None else self.scan.table.scan(self.scan.columns, settings.morsel_max_rows),
             None if self.scan is None else self.scan.parts,
         )
-        frame = bridge.map_in_arrow(self.input, task, schema)
+        frame = map_in_arrow(self.input, task, schema)
         setattr(frame, _ATTRIBUTE, self)
         return frame
 
 
 def new_reporter(session: SparkSession) -> Reporter:
     """Return the channel for task metrics that this kind of session has."""
-    return SpoolReporter() if bridge.is_connect(session) else AccumulatorReporter(session)
+    return SpoolReporter() if is_connect(session) else AccumulatorReporter(session)
 
 
 def lineage_of(frame: DataFrame) -> Lineage:
     """Return the pipeline to extend: the one that makes `frame`, or a new one that reads it."""
     made_by = remembered(frame)
-    if made_by is None or bridge.is_cached(frame):
+    if made_by is None or is_cached(frame):
         return Lineage.starting_at(frame)
     return made_by
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from sparkext.build_sides.sources import BuildSource
 from sparkext.plans.key_types import KeyType
-from sparkext.spark import bridge
+from sparkext.spark.arrow import arrow_schema
 from sparkext.transforms.join_shape import JoinShape
 from sparkext.worker.pipeline_task import BuildRowsTask
 
@@ -80,7 +80,7 @@ def _build_keys(frame: DataFrame, shape: JoinShape, source: BuildSource, build: 
     for number, column in enumerate(shape.build_key_fields):
         fields.append(StructField(_KEY.format(number), column.dataType))
     schema = StructType(fields)
-    task = BuildRowsTask(source, tuple(key.build for key in shape.spec.keys), parts, bridge.arrow_schema(schema))
+    task = BuildRowsTask(source, tuple(key.build for key in shape.spec.keys), parts, arrow_schema(schema))
     return frame.sparkSession.range(0, parts, 1, parts).mapInArrow(task, schema)
 
 

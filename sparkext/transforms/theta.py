@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from sparkext.config import BUILD_SIDE_MAX_BYTES
 from sparkext.errors import InvalidJoinError
-from sparkext.spark import bridge
+from sparkext.spark.frames import is_dataframe
 from sparkext.transforms.arguments import check_travel, read_or_default, refuse
 from sparkext.transforms.build_side import build_side
 from sparkext.transforms.lineage import lineage_of
@@ -71,7 +71,7 @@ def theta_join(
 
 
 def _apply(frame: DataFrame, other: Any, predicate: Any, how: Any, overrides: dict[str, object]) -> DataFrame:
-    if not bridge.is_dataframe(frame):
+    if not is_dataframe(frame):
         raise InvalidJoinError([f"theta_join transforms a Spark DataFrame, got {type(frame).__name__}"])
     session = frame.sparkSession
     problems: list[str] = []

@@ -15,7 +15,7 @@ from sparkext.plans.formula import NamedColumn, PythonPredicate, number_type
 from sparkext.plans.join_names import join_kind
 from sparkext.plans.spec import ColumnRef, JoinSpec
 from sparkext.rows.types import spark_key_type
-from sparkext.spark import bridge
+from sparkext.spark.internals import pickled
 from sparkext.transforms.join_shape import JoinShape, OutputField, as_nullable, check_names
 from sparkext.worker.python_predicate import fields_read, is_function, why_not_compiled
 from sparkext.worker.theta_condition import record_fields
@@ -74,12 +74,12 @@ def shape_theta(
     check_names(outputs, case_sensitive, problems)
     if len(problems) > before:
         return None
-    pickled = base64.b64encode(bridge.pickled(predicate)).decode()
+    code = base64.b64encode(pickled(predicate)).decode()
     published = tuple(range(len(right)))
     if kind in ("semi", "anti"):
         published = tuple(column.column for column in records[1])
         records[1] = [replace(column, column=number) for number, column in enumerate(records[1])]
-    theta = PythonPredicate(pickled, tuple(records[0]), tuple(records[1]))
+    theta = PythonPredicate(code, tuple(records[0]), tuple(records[1]))
     spec = JoinSpec(str(kind), (), "auto", f"{kind} by {_name(predicate)}", theta=theta)
     return JoinShape(spec, published, tuple(outputs), (), ())
 

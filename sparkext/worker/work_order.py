@@ -17,7 +17,7 @@ from sparkext.parquet.rules import Calendars
 from sparkext.parquet.scan import ParquetScan
 from sparkext.plans.scan import ScanSpec, Split
 from sparkext.reports.reporters import FileReporter
-from sparkext.spark import bridge
+from sparkext.spark.arrow import arrow_schema
 from sparkext.worker.pipeline_task import BuildSideTask, PipelineTask, check_version
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def make(order_json: str) -> tuple[PipelineTask, StructType]:
     task = PipelineTask(
         json.dumps(order["spec"]),
         tuple(_source(build, settings, sharing) for build in order["builds"]),
-        bridge.arrow_schema(output),
+        arrow_schema(output),
         settings,
         sharing,
         FileReporter(order["run"]),
@@ -79,7 +79,7 @@ def _read(order_json: str) -> dict[str, Any]:
 
 def _source(build: dict[str, Any], settings: Settings, tasks_sharing: int | None) -> BuildSource:
     if "scan" not in build:
-        schema = bridge.arrow_schema(_schema(build["schema"]))
+        schema = arrow_schema(_schema(build["schema"]))
         return StreamedBroadcast(build["broadcast"], schema, build["crc"])
     return ScannedFiles(
         _scan(build["scan"], settings),
@@ -91,7 +91,7 @@ def _source(build: dict[str, Any], settings: Settings, tasks_sharing: int | None
 
 
 def _scan(scan: dict[str, Any], settings: Settings) -> ParquetScan:
-    schema = bridge.arrow_schema(_schema(scan["schema"]))
+    schema = arrow_schema(_schema(scan["schema"]))
     buckets = tuple(map(Bucket.from_data, scan["buckets"]))
     return ParquetScan(
         ScanSpec.from_data(scan["spec"]),

@@ -25,7 +25,7 @@ from pyspark.sql import functions as F
 from sparkext.parquet.file_stores import LocalFiles
 from sparkext.parquet.opened_file import OpenedFile
 from sparkext.parquet.rules import Calendars, misread
-from sparkext.spark.bridge import arrow_schema
+from sparkext.spark.arrow import arrow_schema
 from tests.extension.extension_checks import assert_like_spark, configured, mode, plan_of, scans_of
 
 ROWS = 3
