@@ -39,7 +39,7 @@ import pyarrow.parquet as pq
 
 from bench.spark_session import assert_pipelined
 from sparkext.build_sides.index_store import BuildSide, index_in_memory
-from sparkext.build_sides.sources import ScannedFiles
+from sparkext.build_sides.scanned_files import ScannedFiles
 from sparkext.config import read_settings
 from sparkext.memory.probes import process_probe
 from sparkext.parquet.scan import ParquetScan

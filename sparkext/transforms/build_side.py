@@ -10,7 +10,8 @@ from typing import IO, TYPE_CHECKING, Any, cast
 import pyarrow as pa
 
 from sparkext.build_sides.file import check_build_size, collect_batches, write_build_file
-from sparkext.build_sides.sources import BuildSource, ScannedFiles
+from sparkext.build_sides.scanned_files import ScannedFiles
+from sparkext.build_sides.sources import BuildSource
 from sparkext.config import Settings
 from sparkext.reports.progress import CountingStream, counted_rows, on_terminal, progress
 from sparkext.spark.arrow import arrow_schema, local_table, takes_tables, unconvertible_columns

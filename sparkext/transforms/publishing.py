@@ -16,7 +16,8 @@ from typing import IO, TYPE_CHECKING, Any
 import pyarrow as pa
 
 from sparkext.build_sides.index_store import remove_with_indexes
-from sparkext.build_sides.sources import ArtifactFile, BroadcastBytes, BroadcastFile, BuildSource
+from sparkext.build_sides.published_files import ArtifactFile, BroadcastBytes, BroadcastFile
+from sparkext.build_sides.sources import BuildSource
 from sparkext.spark.internals import of_either
 from sparkext.spark.session_settings import is_connect
 

@@ -16,7 +16,8 @@ import pyarrow as pa
 from sparkext import __version__
 from sparkext.build_sides.index_builder import IndexRecipe
 from sparkext.build_sides.index_store import BuildSide
-from sparkext.build_sides.sources import BuildSource, make_room
+from sparkext.build_sides.scanned_files import make_room
+from sparkext.build_sides.sources import BuildSource
 from sparkext.config import Settings
 from sparkext.errors import BuildSideTooLargeError, EnvironmentProblemError
 from sparkext.kernels.threads import may_begin

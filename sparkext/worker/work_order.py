@@ -10,7 +10,9 @@ import json
 import os
 from typing import TYPE_CHECKING, Any
 
-from sparkext.build_sides.sources import BuildSource, ScannedFiles, StreamedBroadcast
+from sparkext.build_sides.published_files import StreamedBroadcast
+from sparkext.build_sides.scanned_files import ScannedFiles
+from sparkext.build_sides.sources import BuildSource
 from sparkext.config import Settings, read_settings
 from sparkext.parquet.file_stores import Bucket
 from sparkext.parquet.rules import Calendars

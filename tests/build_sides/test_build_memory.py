@@ -26,7 +26,7 @@ from sparkext.kernels.keys import encode_keys
 from sparkext.memory.probes import process_probe
 from sparkext.parquet.scan import ParquetScan
 from sparkext.plans.scan import DataFile, ScanColumn, ScanSpec
-from sparkext.build_sides.sources import ScannedFiles
+from sparkext.build_sides.scanned_files import ScannedFiles
 
 path, own_limit = Path(sys.argv[1]), int(sys.argv[2])
 spec = ScanSpec((ScanColumn("k"), ScanColumn("t")), 2, None, case_sensitive=False)

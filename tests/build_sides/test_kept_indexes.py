@@ -11,10 +11,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from sparkext.build_sides import sources
+from sparkext.build_sides import scanned_files
 from sparkext.build_sides.index_builder import IndexRecipe
 from sparkext.build_sides.index_store import INDEX_SUFFIX, BuildSide
-from sparkext.build_sides.sources import ScannedFiles, make_room
+from sparkext.build_sides.scanned_files import ScannedFiles, make_room
 from sparkext.kernels.bounds import Bound
 from sparkext.kernels.hashing import FULL_MASK
 from sparkext.kernels.keys import encode_keys
@@ -40,7 +40,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture(params=[None, 10**12, 1], ids=["unknown", "ample", "scarce"])
 def headroom(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int | None:
     reading = None if request.param is None else Headroom(request.param, "available")
-    monkeypatch.setattr(sources, "process_probe", lambda: SimpleNamespace(headroom=lambda: reading))
+    monkeypatch.setattr(scanned_files, "process_probe", lambda: SimpleNamespace(headroom=lambda: reading))
     size: int | None = request.param
     return size
 

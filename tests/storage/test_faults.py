@@ -21,12 +21,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from sparkext.build_sides import index_store, sources
+from sparkext.build_sides import file as build_file
+from sparkext.build_sides import index_store, published_files, scanned_files, sources
 from sparkext.build_sides.file import write_build_file
 from sparkext.build_sides.index_builder import IndexRecipe
 from sparkext.build_sides.index_cache import evict, touch
 from sparkext.build_sides.index_store import INDEX_SUFFIX, BuildSide, open_build_side
-from sparkext.build_sides.sources import BroadcastBytes, ScannedFiles, StreamedBroadcast, make_room
+from sparkext.build_sides.published_files import BroadcastBytes, StreamedBroadcast
+from sparkext.build_sides.scanned_files import ScannedFiles, make_room
 from sparkext.errors import BuildFileError, BuildSideTooLargeError
 from sparkext.kernels.hashing import FULL_MASK
 from sparkext.kernels.keys import encode_keys
@@ -71,7 +73,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @dataclass(frozen=True)
-class LocalFile(sources._MappedFile):
+class LocalFile(published_files.MappedFile):
     """A build file that no Spark has placed."""
 
     where: Path
@@ -380,8 +382,8 @@ def wide_rows(rows: int) -> pa.Table:
 
 def scarce(monkeypatch: pytest.MonkeyPatch, size: int) -> None:
     reading = Headroom(size, "cgroup")
-    monkeypatch.setattr(sources, "process_probe", lambda: SimpleNamespace(headroom=lambda: reading))
-    monkeypatch.setattr(sources, "headroom_for", lambda needed: size)
+    monkeypatch.setattr(scanned_files, "process_probe", lambda: SimpleNamespace(headroom=lambda: reading))
+    monkeypatch.setattr(build_file, "headroom_for", lambda needed: size)
 
 
 @pytest.mark.parametrize("headroom", [1 << 40, 1 << 24], ids=["ample", "scarce"])

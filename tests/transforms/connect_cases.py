@@ -16,7 +16,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from sparkext import pipelined_join, report, scan_parquet
-from sparkext.build_sides.sources import ArtifactFile, ScannedFiles
+from sparkext.build_sides.published_files import ArtifactFile
+from sparkext.build_sides.scanned_files import ScannedFiles
 from sparkext.errors import BuildSideTooLargeError, InvalidJoinError, ReportUnavailableError
 from sparkext.reports.reporters import SpoolReporter
 from sparkext.spark.session_settings import encrypts_files, is_connect
