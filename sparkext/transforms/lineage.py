@@ -20,7 +20,8 @@ from sparkext.reports.reporters import AccumulatorReporter, Reporter, SpoolRepor
 from sparkext.spark.arrow import arrow_schema
 from sparkext.spark.frames import is_cached, map_in_arrow
 from sparkext.spark.session_settings import is_connect, tasks_per_executor
-from sparkext.transforms.join_shape import JoinShape, OutputField
+from sparkext.transforms.columns import OutputField
+from sparkext.transforms.resolved_join import ResolvedJoin
 from sparkext.transforms.scanned_table import ProbeScan
 from sparkext.worker.pipeline_task import PipelineTask
 
@@ -70,14 +71,14 @@ class Lineage:
         """Return the same pipeline over `frame`, which has `owner_columns` more columns in front."""
         return replace(self, input=frame, spec=replace(self.spec, owner_columns=owner_columns))
 
-    def then(self, shape: JoinShape, source: BuildSource, settings: Settings) -> DataFrame:
+    def then(self, resolved: ResolvedJoin, source: BuildSource, settings: Settings) -> DataFrame:
         """Append a join and return the DataFrame of the whole pipeline."""
         session = self.input.sparkSession
-        spec = self.spec.then(shape.spec, tuple(output.ref for output in shape.outputs))
+        spec = self.spec.then(resolved.spec, tuple(output.ref for output in resolved.outputs))
         extended = replace(
             self,
             spec=spec,
-            outputs=shape.outputs,
+            outputs=resolved.outputs,
             sources=(*self.sources, source),
             reporter=new_reporter(session),
         )
