@@ -26,7 +26,7 @@ from sparkext.kernels.range_index import Candidates, RangeIndex, RangeKeys
 from sparkext.rows.contiguous import contiguous
 from sparkext.storage.container import TEMPORARY_SUFFIX, FileIdentity, atomic_file, file_identity, map_checked
 from sparkext.storage.last_used import LastUsed
-from sparkext.storage.publication import LOCK_SUFFIX, publish_once, published
+from sparkext.storage.publication import LOCK_SUFFIX, published
 
 INDEX_SUFFIX = ".index"
 _OPEN_BUILD_SIDES = 16
@@ -153,11 +153,6 @@ def _map_kept(path: Path) -> BuildSide:
 
 def _read_index(path: Path) -> tuple[AnyIndex, IndexInfo, dict[int, pa.Array] | None]:
     return read_index_file(map_checked(path), str(path))
-
-
-def publish_index(index_path: Path, build: Callable[[], BuiltIndex]) -> bool:
-    """Make sure that `index_path` exists, whole. Return whether this process built it (see `publish_once`)."""
-    return publish_once(index_path, partial(_write, index_path, build))
 
 
 def _write(index_path: Path, build: Callable[[], BuiltIndex]) -> None:

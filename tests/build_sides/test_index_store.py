@@ -32,7 +32,6 @@ from sparkext.build_sides.index_store import (
     BuildSide,
     index_in_memory,
     open_build_side,
-    publish_index,
     remove_with_indexes,
 )
 from sparkext.errors import BuildFileError, BuildSideTooLargeError
@@ -41,7 +40,7 @@ from sparkext.kernels.keys import encode_keys
 from sparkext.rows import contiguous
 from sparkext.storage.container import ContainerWriter, atomic_file, checked, map_file
 from tests.build_sides import publishers
-from tests.build_sides.publishers import KEYS, small_index
+from tests.build_sides.publishers import KEYS, publish_index, small_index
 from tests.kernels.support import FULL_MASK, PAYLOADS, examples, match_lists, with_nulls
 from tests.oracle.joins import matches
 from tests.oracle.rows import canonical
