@@ -19,7 +19,7 @@ from sparkext.build_sides.file import read_build_file
 from sparkext.build_sides.index_builder import BuiltIndex, IndexRecipe, index_columns
 from sparkext.build_sides.index_file import AnyIndex, IndexInfo, read_index_file, write_index_file
 from sparkext.kernels.gather import Column
-from sparkext.kernels.keys import EncodedKeys
+from sparkext.kernels.keys import NormalisedKeys
 from sparkext.kernels.matches import Matches
 from sparkext.kernels.nearest import NearestKeys, nearest
 from sparkext.kernels.range_index import Candidates, RangeIndex, RangeKeys
@@ -54,7 +54,7 @@ class BuildSide:
         """Prepare the columns for gathers, once for all tasks of this process."""
         return cls(rows, {number: Column.of(column) for number, column in columns.items()}, index, info)
 
-    def lookup(self, keys: EncodedKeys) -> Matches:
+    def lookup(self, keys: NormalisedKeys) -> Matches:
         """Return the match range of every probe key, in terms of `columns`."""
         assert not isinstance(self.index, RangeIndex)
         return self._in_columns(self.index.lookup(keys))

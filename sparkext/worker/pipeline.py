@@ -28,7 +28,7 @@ from sparkext.kernels.bounds import Bound
 from sparkext.kernels.buffers import Int64Array
 from sparkext.kernels.gather import Column, VarBytesOverflowError
 from sparkext.kernels.jit import frozen
-from sparkext.kernels.keys import EncodedKeys, cast_key, encode_keys
+from sparkext.kernels.keys import NormalisedKeys, cast_key, normalise_keys
 from sparkext.kernels.matches import START, Matches, Pairs, probe
 from sparkext.kernels.nearest import NearestKeys
 from sparkext.kernels.nested_loop import NestedLoop, PairArithmeticError
@@ -118,15 +118,15 @@ class _Join:
         preserves_build = spec.how in BUILD_PRESERVING
         self.matched = np.zeros(build.rows, dtype=np.uint8) if preserves_build else None
 
-    def keys(self, rows: RowSet) -> EncodedKeys:
+    def keys(self, rows: RowSet) -> NormalisedKeys:
         """Fetch and normalise the probe keys of these rows."""
         if not self.spec.keys:
-            return EncodedKeys(rows.length, None, None, None)
+            return NormalisedKeys(rows.length, None, None, None)
         columns = [
             cast_key(rows.gather(key.probe), key_type)
             for key, key_type in zip(self.spec.keys, self.key_types, strict=True)
         ]
-        return encode_keys(columns, self.null_safe, self.build.info.key_ranges)
+        return normalise_keys(columns, self.null_safe, self.build.info.key_ranges)
 
     @property
     def tests_pairs(self) -> bool:

@@ -15,7 +15,7 @@ import pyarrow as pa
 from sparkext.build_sides import index_store
 from sparkext.build_sides.index_builder import BuiltIndex
 from sparkext.build_sides.index_file import AnyIndex, IndexInfo, write_index_file
-from sparkext.kernels.keys import encode_keys
+from sparkext.kernels.keys import normalise_keys
 from sparkext.kernels.ordered_index import build_ordered_index
 from sparkext.storage.publication import publish_once
 
@@ -24,7 +24,7 @@ KEYS = [30, 10, 20, 10]
 
 def small_index() -> BuiltIndex:
     """An index over `KEYS`, whoever builds it."""
-    index = build_ordered_index(encode_keys([pa.array(KEYS)], [False]))
+    index = build_ordered_index(normalise_keys([pa.array(KEYS)], [False]))
     return BuiltIndex(index, IndexInfo(index.kind, f"process {os.getpid()}", 0, len(KEYS), 0.0))
 
 

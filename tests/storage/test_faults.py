@@ -31,7 +31,7 @@ from sparkext.build_sides.published_files import BroadcastBytes, StreamedBroadca
 from sparkext.build_sides.scanned_files import ScannedFiles, make_room
 from sparkext.errors import BuildFileError, BuildSideTooLargeError
 from sparkext.kernels.hashing import FULL_MASK
-from sparkext.kernels.keys import encode_keys
+from sparkext.kernels.keys import normalise_keys
 from sparkext.memory.probes import Headroom
 from sparkext.parquet.scan import ParquetScan
 from sparkext.plans.formula import parse_theta
@@ -115,7 +115,7 @@ def scanned(path: Path) -> ScannedFiles:
 
 
 def assert_right(side: BuildSide) -> None:
-    found = match_lists(side.lookup(encode_keys([pa.array([1 << 40, 7, 6, 5])], [False])))
+    found = match_lists(side.lookup(normalise_keys([pa.array([1 << 40, 7, 6, 5])], [False])))
     names = side.columns[1].array.to_pylist()
     assert [sorted(names[row] or "" for row in rows) for rows in found] == [["", "a"], ["d"], [], ["b"]]
 
@@ -492,7 +492,9 @@ def test_a_file_replaced_with_its_times_kept_is_another_build_side(folder: Path,
     assert (after.st_ino, after.st_size, after.st_mtime_ns) == (before.st_ino, before.st_size, before.st_mtime_ns)
     side = source.open(RECIPE)
     assert not side.reused
-    assert match_lists(side.lookup(encode_keys([pa.array([1 << 40, 2 << 40])], [False], side.info.key_ranges)))[0] == []
+    assert (
+        match_lists(side.lookup(normalise_keys([pa.array([1 << 40, 2 << 40])], [False], side.info.key_ranges)))[0] == []
+    )
 
 
 def test_what_is_used_stays_the_file_that_it_is(folder: Path, tmp_path: Path) -> None:

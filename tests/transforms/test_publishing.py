@@ -34,7 +34,7 @@ from sparkext.build_sides.file import write_build_file
 from sparkext.build_sides.index_builder import IndexRecipe
 from sparkext.build_sides.index_store import INDEX_SUFFIX, LOCK_SUFFIX
 from sparkext.errors import BuildSideTooLargeError
-from sparkext.kernels.keys import encode_keys
+from sparkext.kernels.keys import normalise_keys
 from sparkext.storage.container import atomic_file
 from sparkext.storage.last_used import LastUsed
 from sparkext.transforms import publishing
@@ -437,7 +437,7 @@ def no_space(path: Path, recipe: IndexRecipe) -> Any:
 
 
 def matches_of(side: Any, keys: list[int]) -> list[list[int]]:
-    matches = side.index.lookup(encode_keys([pa.array(keys, pa.int64())], [False]))
+    matches = side.index.lookup(normalise_keys([pa.array(keys, pa.int64())], [False]))
     from tests.kernels.support import match_lists
 
     return match_lists(matches)
