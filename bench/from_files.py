@@ -16,7 +16,7 @@ from sparkext.build_sides.index_store import BuildSide, index_in_memory
 from sparkext.config import Settings
 from sparkext.memory.probes import MemoryProbe
 from sparkext.parquet.metrics import ScanMetrics
-from sparkext.parquet.reader import ParquetScan
+from sparkext.parquet.scan import ParquetScan
 from sparkext.plans.scan import DataFile, ScanColumn, ScanSpec, plan_splits
 from sparkext.plans.spec import PipelineSpec
 from sparkext.worker.join_pipeline import join_pipeline

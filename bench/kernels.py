@@ -16,7 +16,7 @@ from bench.workloads import BATCH_ROWS, load_table
 
 if TYPE_CHECKING:
     from sparkext.kernels.index import JoinIndex
-    from sparkext.kernels.keys import EncodedKeys
+    from sparkext.kernels.keys import NormalisedKeys
 
 NOTES = f"""\
 Measured: lookup and probe, from encoded int64 keys in morsels of {BATCH_ROWS:,} to pairs of row ids, one core; and the
@@ -87,10 +87,10 @@ def _builders(build_keys: np.ndarray) -> dict[str, Callable[[], JoinIndex]]:
     return {"hash": lambda: build_hash_index(keys), "dense": dense, "ordered": lambda: build_ordered_index(keys)}
 
 
-def _encoded(keys: np.ndarray) -> EncodedKeys:
-    from sparkext.kernels.keys import encode_keys
+def _encoded(keys: np.ndarray) -> NormalisedKeys:
+    from sparkext.kernels.keys import normalise_keys
 
-    return encode_keys([pa.array(keys)], [False])
+    return normalise_keys([pa.array(keys)], [False])
 
 
 def _built(make: Callable[[], JoinIndex]) -> bool:
@@ -114,7 +114,7 @@ def _probe(
     return measure(bench, contestants)
 
 
-def _run_probes(index: JoinIndex, morsels: list[EncodedKeys]) -> None:
+def _run_probes(index: JoinIndex, morsels: list[NormalisedKeys]) -> None:
     from sparkext.kernels.matches import START, probe
 
     for morsel in morsels:
@@ -122,7 +122,7 @@ def _run_probes(index: JoinIndex, morsels: list[EncodedKeys]) -> None:
         probe(matches, "inner", START, BATCH_ROWS, matches.output_rows("inner"))
 
 
-def _check_probes(index: JoinIndex, morsels: list[EncodedKeys], build_keys: np.ndarray) -> int:
+def _check_probes(index: JoinIndex, morsels: list[NormalisedKeys], build_keys: np.ndarray) -> int:
     """Return the number of pairs, -1 if any of them joins different keys."""
     from sparkext.kernels.matches import START, probe
 

@@ -40,10 +40,10 @@ import pyarrow.parquet as pq
 from bench.spark_session import assert_pipelined
 from sparkext.build_sides.index_recipe import index_recipe
 from sparkext.build_sides.index_store import BuildSide, index_in_memory
-from sparkext.build_sides.sources import ScannedFiles
+from sparkext.build_sides.scanned_files import ScannedFiles
 from sparkext.config import read_settings
 from sparkext.memory.probes import process_probe
-from sparkext.parquet.reader import ParquetScan
+from sparkext.parquet.scan import ParquetScan
 from sparkext.plans.scan import DataFile, ScanColumn, ScanSpec, Split
 from sparkext.plans.spec import PROBE, ColumnRef, JoinSpec, KeyPair, PipelineSpec
 from sparkext.worker.join_pipeline import join_pipeline

@@ -22,7 +22,7 @@ from bench.text_table import mib, text_table
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from sparkext.kernels.keys import EncodedKeys
+    from sparkext.kernels.keys import NormalisedKeys
 
 NOTES = """\
 Measured: resident and proportional set sizes from /proc/<pid>/smaps of the live Python workers; sizes of index arrays;
@@ -170,10 +170,10 @@ def _key_sets(numbers: np.ndarray) -> dict[str, pa.Array]:
     }
 
 
-def _encoded(keys: pa.Array) -> EncodedKeys:
-    from sparkext.kernels.keys import encode_keys
+def _encoded(keys: pa.Array) -> NormalisedKeys:
+    from sparkext.kernels.keys import normalise_keys
 
-    return encode_keys([keys], [False])
+    return normalise_keys([keys], [False])
 
 
 def _fan_out(bench: Bench) -> None:

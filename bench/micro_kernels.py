@@ -17,7 +17,7 @@ from sparkext.kernels.dense_index import build_dense_index, key_range
 from sparkext.kernels.gather import Column
 from sparkext.kernels.hash_index import build_hash_index
 from sparkext.kernels.index import JoinIndex
-from sparkext.kernels.keys import EncodedKeys, encode_keys
+from sparkext.kernels.keys import NormalisedKeys, normalise_keys
 from sparkext.kernels.matches import START, probe
 from sparkext.kernels.ordered_index import build_ordered_index
 
@@ -76,25 +76,25 @@ def _text(numbers: pa.Array) -> pa.Array:
 
 
 def _encoding(keys: pa.Array) -> Callable[[], object]:
-    return lambda: encode_keys([keys], [False])
+    return lambda: normalise_keys([keys], [False])
 
 
-def _dense(keys: EncodedKeys) -> JoinIndex:
+def _dense(keys: NormalisedKeys) -> JoinIndex:
     bounds = key_range(keys)
     assert bounds is not None
     return build_dense_index(keys, bounds[0], bounds[1])
 
 
-def _building(build: Callable[[EncodedKeys], JoinIndex]) -> Callable[[], object]:
-    keys = encode_keys([_numbers(BUILD)], [False])
+def _building(build: Callable[[NormalisedKeys], JoinIndex]) -> Callable[[], object]:
+    keys = normalise_keys([_numbers(BUILD)], [False])
     return lambda: build(keys)
 
 
-def _probing(build: Callable[[EncodedKeys], JoinIndex], matches_each: int) -> Callable[[], object]:
+def _probing(build: Callable[[NormalisedKeys], JoinIndex], matches_each: int) -> Callable[[], object]:
     build_keys = np.random.default_rng(1).permutation(np.arange(BUILD) // matches_each)
     probe_keys = np.random.default_rng(2).integers(0, BUILD // matches_each, MORSEL // matches_each)
-    index = build(encode_keys([pa.array(build_keys)], [False]))
-    morsel = encode_keys([pa.array(probe_keys)], [False])
+    index = build(normalise_keys([pa.array(build_keys)], [False]))
+    morsel = normalise_keys([pa.array(probe_keys)], [False])
 
     def run() -> object:
         matches = index.lookup(morsel)

@@ -76,11 +76,11 @@ class SparkQueries:
 
     def planned_joins(self, text: str) -> list[int]:
         """The number of joins in each pipeline that auto mode plans."""
-        from sparkext.spark import bridge
+        from sparkext.spark.extension import planned_runs
 
         self._look_at_files(text)
         with self._set({"spark.sparkext.mode": "auto"}):
-            return [len(joins) for joins, _ in bridge.planned_runs(self._spark.sql(text))]
+            return [len(joins) for joins, *_ in planned_runs(self._spark.sql(text))]
 
     def _rows(
         self, text: str, cold: bool = False, mode: str = "auto", settings: Mapping[str, str] | None = None

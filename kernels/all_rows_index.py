@@ -8,7 +8,7 @@ from typing import ClassVar
 import numpy as np
 
 from sparkext.kernels.jit import AnyArray, frozen
-from sparkext.kernels.keys import EncodedKeys
+from sparkext.kernels.keys import NormalisedKeys
 from sparkext.kernels.matches import Matches
 from sparkext.kernels.row_ids import RowIds, row_id_dtype
 
@@ -47,7 +47,7 @@ class AllRowsIndex:
         """All rows count as one key."""
         return 1
 
-    def lookup(self, keys: EncodedKeys) -> Matches:
+    def lookup(self, keys: NormalisedKeys) -> Matches:
         """Return the full range for each of `keys.length` probe rows."""
         n = keys.length
         found = self.build_rows > 0

@@ -22,7 +22,7 @@ from sparkext.kernels.buffers import Int64Array, UInt8Array, allocate
 from sparkext.kernels.index import freeze_all
 from sparkext.kernels.intrinsics import prefetch
 from sparkext.kernels.jit import AnyArray, frozen, kernel
-from sparkext.kernels.keys import EncodedKeys, word_range
+from sparkext.kernels.keys import NormalisedKeys, word_range
 from sparkext.kernels.matches import Matches
 from sparkext.kernels.row_ids import RowIds, row_id_dtype
 
@@ -68,7 +68,7 @@ class DenseIndex:
         """The number of distinct keys."""
         return int(np.count_nonzero(self.slots >= 0 if self.rows is None else np.diff(self.slots)))
 
-    def lookup(self, keys: EncodedKeys) -> Matches:
+    def lookup(self, keys: NormalisedKeys) -> Matches:
         """Return the match range of every probe key; a key that `keys.valid` rules out matches nothing."""
         assert keys.words is not None, "only keys that fit a word are indexed densely"
         first = np.empty(keys.length, dtype=self.slots.dtype)
@@ -81,14 +81,14 @@ class DenseIndex:
         return Matches(frozen(first), frozen(counts), self.rows, matched, pairs)
 
 
-def key_range(keys: EncodedKeys) -> tuple[int, int, int] | None:
+def key_range(keys: NormalisedKeys) -> tuple[int, int, int] | None:
     """Return (smallest, largest, count) of the valid words, or None if there is no valid word."""
     assert keys.words is not None
     count, low, high = word_range(keys.words, keys.mask)
     return (int(low), int(high), int(count)) if count else None
 
 
-def build_dense_index(keys: EncodedKeys, minimum: int, maximum: int, wide: bool = False) -> DenseIndex:
+def build_dense_index(keys: NormalisedKeys, minimum: int, maximum: int, wide: bool = False) -> DenseIndex:
     """Index valid words, all of which lie in [minimum, maximum]. `wide` forces eight-byte row ids, for tests."""
     assert keys.words is not None
     dtype = row_id_dtype(keys.length, wide)

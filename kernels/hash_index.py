@@ -45,7 +45,7 @@ from sparkext.kernels.hashing import FULL_MASK, hash_rows, mix_word
 from sparkext.kernels.index import freeze_all
 from sparkext.kernels.intrinsics import copy_bytes, prefetch
 from sparkext.kernels.jit import AnyArray, frozen, inlined, kernel
-from sparkext.kernels.keys import EncodedKeys
+from sparkext.kernels.keys import NormalisedKeys
 from sparkext.kernels.matches import Matches
 from sparkext.kernels.row_ids import RowIds, row_id_dtype
 
@@ -118,7 +118,7 @@ class HashIndex:
         """The number of distinct keys."""
         return int(np.count_nonzero(self.table[1::2] & _OCCUPIED))
 
-    def lookup(self, keys: EncodedKeys) -> Matches:
+    def lookup(self, keys: NormalisedKeys) -> Matches:
         """Return the match range of every probe key; a key that `keys.valid` rules out matches nothing."""
         unique = self.rows is None
         first = np.empty(keys.length, dtype=f"i{self.row_bytes}")
@@ -136,12 +136,12 @@ class HashIndex:
         return Matches(frozen(first), None if unique else frozen(counts), self.rows, matched, pairs)
 
 
-def _rows_of(keys: EncodedKeys) -> VarBytes:
+def _rows_of(keys: NormalisedKeys) -> VarBytes:
     assert keys.rows is not None
     return keys.rows
 
 
-def build_hash_index(keys: EncodedKeys, hash_mask: int = FULL_MASK, wide: bool = False) -> HashIndex:
+def build_hash_index(keys: NormalisedKeys, hash_mask: int = FULL_MASK, wide: bool = False) -> HashIndex:
     """Index the valid keys of a build side: a counting sort by home slot, then one pass that places the keys.
 
     Keys are first partitioned by the top bits of their hash, so that all later passes work within the caches: 1.6 times

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, ClassVar, Protocol
 
 from sparkext.kernels.jit import AnyArray, frozen
-from sparkext.kernels.keys import EncodedKeys
+from sparkext.kernels.keys import NormalisedKeys
 from sparkext.kernels.matches import Matches
 from sparkext.kernels.row_ids import RowIds
 
@@ -56,7 +56,7 @@ class JoinIndex(StoredIndex, Protocol):
         """
         ...
 
-    def lookup(self, keys: EncodedKeys) -> Matches:
+    def lookup(self, keys: NormalisedKeys) -> Matches:
         """Return the match range of every probe key; a key that `keys.valid` rules out matches nothing."""
         ...
 

@@ -18,7 +18,7 @@ are often dense enough to be addressed directly.
 
 Everything else (strings, binary, longer decimals, composites of wide ranges) becomes a byte string whose equality is
 the equality of the keys. A null-safe column (`<=>`) carries one more bit, code or byte, that says whether it is null; a
-null in any other column means that the row matches nothing, which `EncodedKeys.valid` records.
+null in any other column means that the row matches nothing, which `NormalisedKeys.valid` records.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ KeyBounds = Sequence[Sequence[int] | None]
 
 
 @dataclass(frozen=True)
-class EncodedKeys:
+class NormalisedKeys:
     """The keys of one batch or of one build side.
 
     `words` is int64[n] for the word layout and None for the byte layout, where `rows` holds the byte strings.
@@ -101,7 +101,7 @@ def uses_words(key_types: Sequence[pa.DataType], null_safe: Sequence[bool]) -> b
 
 
 def key_ranges(columns: Sequence[pa.Array], null_safe: Sequence[bool]) -> KeyRanges | None:
-    """Return the ranges to pack the keys of a build side by, or None where they are encoded otherwise.
+    """Return the ranges to pack the keys of a build side by, or None where they are normalised otherwise.
 
     That is a single column without null flag, columns that are no words, and ranges whose keys exceed 63 bits.
     """
@@ -142,10 +142,12 @@ def _radix(bounds: tuple[int, int], null_safe: bool) -> int:
     return high - low + 1 + null_safe
 
 
-def encode_keys(columns: Sequence[pa.Array], null_safe: Sequence[bool], ranges: KeyRanges | None = None) -> EncodedKeys:
-    """Normalise key columns (equal lengths, already of the common type of both sides) to `EncodedKeys`.
+def normalise_keys(
+    columns: Sequence[pa.Array], null_safe: Sequence[bool], ranges: KeyRanges | None = None
+) -> NormalisedKeys:
+    """Normalise key columns (equal lengths, already of the common type of both sides) to `NormalisedKeys`.
 
-    Both sides of a join are encoded with the same `ranges`, those of its build side.
+    Both sides of a join are normalised with the same `ranges`, those of its build side.
     """
     if not columns:
         raise ValueError("a key needs at least one column")
@@ -154,8 +156,8 @@ def encode_keys(columns: Sequence[pa.Array], null_safe: Sequence[bool], ranges: 
         return _pack_by_ranges(columns, null_safe, ranges)
     valid = _all_valid(columns, null_safe)
     if uses_words([column.type for column in columns], null_safe):
-        return EncodedKeys(length, _to_words(columns, null_safe), None, valid)
-    return EncodedKeys(length, None, _to_rows(columns, null_safe), valid)
+        return NormalisedKeys(length, _to_words(columns, null_safe), None, valid)
+    return NormalisedKeys(length, None, _to_rows(columns, null_safe), valid)
 
 
 def _all_valid(columns: Sequence[pa.Array], null_safe: Sequence[bool]) -> UInt8Array | None:
@@ -220,7 +222,7 @@ def _to_words(columns: Sequence[pa.Array], null_safe: Sequence[bool]) -> Int64Ar
     return frozen(packed)
 
 
-def _pack_by_ranges(columns: Sequence[pa.Array], null_safe: Sequence[bool], ranges: KeyRanges) -> EncodedKeys:
+def _pack_by_ranges(columns: Sequence[pa.Array], null_safe: Sequence[bool], ranges: KeyRanges) -> NormalisedKeys:
     length = len(columns[0])
     packed = np.zeros(length, dtype=np.int64)
     valid = np.ones(length, dtype=np.uint8)
@@ -229,7 +231,7 @@ def _pack_by_ranges(columns: Sequence[pa.Array], null_safe: Sequence[bool], rang
         present = NO_MASK if mask is None else mask
         low, high = bounds
         _pack_codes(column_words(column), present, np.int64(low), np.int64(high), safe, packed, valid)
-    return EncodedKeys(length, frozen(packed), None, None if valid.all() else frozen(valid))
+    return NormalisedKeys(length, frozen(packed), None, None if valid.all() else frozen(valid))
 
 
 def _is_signed(key_type: pa.DataType) -> bool:
@@ -282,7 +284,7 @@ def _var_sizes(column: pa.Array) -> Int64Array:
 def cast_key(column: pa.Array, target: pa.DataType) -> pa.Array:
     """Bring a key column to the common type of both sides: widenings that lose nothing, or Spark's own int → double."""
     if column.type == target or is_var(target):
-        return column  # strings of either offset width encode alike, and 2 GiB of them would not fit the narrow one
+        return column  # strings of either offset width are alike then, and 2 GiB of them would not fit the narrow one
     return pc.cast(column, target, safe=not pa.types.is_floating(target))
 
 

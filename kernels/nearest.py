@@ -20,7 +20,7 @@ import pyarrow as pa
 from sparkext.kernels.bounds import Bound
 from sparkext.kernels.buffers import Int64Array
 from sparkext.kernels.jit import frozen, inlined, kernel
-from sparkext.kernels.keys import EncodedKeys, column_words
+from sparkext.kernels.keys import NormalisedKeys, column_words
 from sparkext.kernels.matches import Matches
 from sparkext.kernels.range_index import RangeIndex, RangeKeys
 from sparkext.kernels.row_ids import RowIds
@@ -33,7 +33,7 @@ class NearestKeys:
     `exact`: an equal value is near. `tolerance`: the largest distance in units of the type's words, or None.
     """
 
-    equal: EncodedKeys
+    equal: NormalisedKeys
     values: pa.Array
     direction: str
     exact: bool

@@ -28,7 +28,7 @@ from sparkext.kernels.bytes_equal import compare_spans
 from sparkext.kernels.index import freeze_all
 from sparkext.kernels.intrinsics import prefetch
 from sparkext.kernels.jit import AnyArray, frozen, kernel
-from sparkext.kernels.keys import EncodedKeys
+from sparkext.kernels.keys import NormalisedKeys
 from sparkext.kernels.matches import Matches
 from sparkext.kernels.radix_sort import is_sorted, sort_words
 from sparkext.kernels.row_ids import RowIds, row_id_dtype
@@ -84,7 +84,7 @@ class OrderedIndex:
         keys = self.key_bytes.offsets[1:] if self.words is None and self.key_bytes is not None else self.words
         return 0 if keys is None else keys.size
 
-    def lookup(self, keys: EncodedKeys) -> Matches:
+    def lookup(self, keys: NormalisedKeys) -> Matches:
         """Return the match range of every probe key; a key that `keys.valid` rules out matches nothing."""
         group = np.empty(keys.length, dtype=f"i{self.row_bytes}")
         if self.words is not None:
@@ -109,7 +109,7 @@ class OrderedIndex:
         return Matches(frozen(first), frozen(counts), self.rows, matched, pairs)
 
 
-def build_ordered_index(keys: EncodedKeys, wide: bool = False, threads: int = 1) -> OrderedIndex:
+def build_ordered_index(keys: NormalisedKeys, wide: bool = False, threads: int = 1) -> OrderedIndex:
     """Sort the valid keys of a build side. `wide` forces eight-byte row ids, for tests."""
     valid_rows = (
         np.arange(keys.length, dtype=np.int64) if keys.valid is None else np.flatnonzero(keys.valid).astype(np.int64)

@@ -38,7 +38,7 @@ from sparkext.kernels.hash_index import HashIndex
 from sparkext.kernels.index import JoinIndex, freeze_all
 from sparkext.kernels.intrinsics import prefetch
 from sparkext.kernels.jit import NO_MASK, AnyArray, frozen, kernel
-from sparkext.kernels.keys import EncodedKeys
+from sparkext.kernels.keys import NormalisedKeys
 from sparkext.kernels.matches import Cursor, Matches, Pairs
 from sparkext.kernels.ordered_index import OrderedIndex
 from sparkext.kernels.radix_sort import is_sorted, sort_segments, sort_words
@@ -53,7 +53,7 @@ _GROUPS: tuple[type[JoinIndex], ...] = (AllRowsIndex, DenseIndex, HashIndex, Ord
 class RangeKeys:
     """What `length` probe rows ask for: equal keys, and per compared column what it is bounded by (maybe nothing)."""
 
-    equal: EncodedKeys
+    equal: NormalisedKeys
     bounds: Sequence[Sequence[Bound]]
 
 
@@ -206,7 +206,7 @@ class RangeIndex:
         bounded = wanted[1].lower if self.inverted else wanted[1].upper
         return Candidates(frozen(first), frozen(counts), self.rows, least, most, bounded, self.maxima, order)
 
-    def _ranges(self, equal: EncodedKeys) -> tuple[RowIds, RowIds]:
+    def _ranges(self, equal: NormalisedKeys) -> tuple[RowIds, RowIds]:
         """Return the group of each probe row as a range of entries, in arrays of the caller's own."""
         found = self.groups.lookup(equal)
         counts = found.first >= 0 if found.counts is None else found.counts
@@ -227,8 +227,8 @@ class RangeIndex:
 
 def build_range_index(
     columns: Sequence[pa.Array],
-    equal: EncodedKeys,
-    build_groups: Callable[[EncodedKeys], JoinIndex],
+    equal: NormalisedKeys,
+    build_groups: Callable[[NormalisedKeys], JoinIndex],
     inverted: bool = False,
     wide: bool = False,
     threads: int = 1,
@@ -318,10 +318,10 @@ def _is_identity(rows: RowIds) -> bool:
     return True
 
 
-def _taken(keys: EncodedKeys, rows: RowIds) -> EncodedKeys:
+def _taken(keys: NormalisedKeys, rows: RowIds) -> NormalisedKeys:
     words = None if keys.words is None else frozen(keys.words[rows])
     texts = None if keys.rows is None else var_bytes(as_binary(keys.rows).take(pa.array(rows)))
-    return EncodedKeys(rows.size, words, texts, None if keys.valid is None else frozen(keys.valid[rows]))
+    return NormalisedKeys(rows.size, words, texts, None if keys.valid is None else frozen(keys.valid[rows]))
 
 
 def _below(prefix: str, values: dict[str, Any]) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from typing import Any
 from sparkext.plans.key_types import parse_key_type
 from sparkext.plans.predicate import Operand, Predicate, parse_predicate
 
-Bound = int | bytes | Decimal
+BoundValue = int | bytes | Decimal
 """A value as bounds compare it: integers, days, microseconds, decimals, strings as UTF-8 bytes."""
 
 
@@ -113,8 +113,8 @@ class ColumnBounds:
     None where they say nothing.
     """
 
-    low: Bound | None = None
-    high: Bound | None = None
+    low: BoundValue | None = None
+    high: BoundValue | None = None
     nulls: int | None = None
 
 
@@ -194,7 +194,7 @@ def _less(one: Any, other: Any) -> bool:
     return bool(one < other)
 
 
-def _bound(text: str, type_text: str) -> Bound | None:
+def _bound(text: str, type_text: str) -> BoundValue | None:
     """Return a literal as bounds compare it, None for types that they do not cover."""
     name = parse_key_type(type_text).name
     if name in ("int8", "int16", "int32", "int64", "date", "timestamp", "timestamp_ntz"):

@@ -17,7 +17,7 @@ _COLLECTED_IN = {"scan.py": "InvalidScanError", "scan_filter.py": "InvalidScanEr
 # What has been said elsewhere.
 _PASSED_ON = ("problems", "'\\n'.join(problems)", "str(error)", "misconfigured", "str(misconfigured).splitlines()")
 # Collects pairs of names and types, which the caller makes messages of.
-_SILENT = ("bridge.py",)
+_SILENT = ("arrow.py",)
 
 
 def messages() -> dict[str, list[str]]:

@@ -19,6 +19,7 @@ from sparkext.config import BUILD_SIDE_MAX_BYTES
 from sparkext.errors import BuildSideTooLargeError
 from sparkext.kernels.buffers import is_var, raw_var_bytes
 from sparkext.kernels.jit import AnyArray
+from sparkext.memory.freed import headroom_for
 from sparkext.rows.contiguous import contiguous, needs_wide_offsets, wide_type
 from sparkext.rows.types import conform
 from sparkext.storage.container import ContainerWriter, read_footer
@@ -78,6 +79,20 @@ def check_build_size(rows: int, size: int, max_bytes: int) -> None:
             f"the build side does not fit: its first {rows:,} rows take {size:,} bytes, the limit is {max_bytes:,}."
             " Select fewer columns or filter it, join the other way round, raise"
             f" {BUILD_SIDE_MAX_BYTES.name} (or max_build_bytes=), or use Spark's own join."
+        )
+
+
+def check_memory(rows: int, size: int) -> None:
+    """Hold rows that cannot be kept on disk against the memory that making them contiguous takes.
+
+    Raises:
+        BuildSideTooLargeError: there is less.
+    """
+    free = headroom_for(size)
+    if free is not None and size > free:
+        raise BuildSideTooLargeError(
+            f"the build side does not fit the memory: its first {rows:,} rows take {size:,} bytes,"
+            f" {free:,} are free to make them contiguous, and they cannot be kept on disk. {WAYS_OUT}"
         )
 
 

@@ -21,7 +21,7 @@ from sparkext.kernels.gather import Column
 from sparkext.kernels.hash_index import build_hash_index
 from sparkext.kernels.index import JoinIndex, index_bytes
 from sparkext.kernels.jit import frozen
-from sparkext.kernels.keys import EncodedKeys, cast_key, encode_keys, key_bounds, key_ranges, uses_words
+from sparkext.kernels.keys import NormalisedKeys, cast_key, key_bounds, key_ranges, normalise_keys, uses_words
 from sparkext.kernels.ordered_index import build_ordered_index
 from sparkext.kernels.range_index import RangeIndex, build_range_index
 from sparkext.kernels.row_ids import RowIds, count_runs
@@ -119,7 +119,9 @@ def build_index(
         index: AnyIndex = build_range_index(
             compared,
             # Passed on and not kept here: they are let go as soon as there are groups.
-            encode_keys(key_columns, recipe.null_safe, ranges) if key_columns else EncodedKeys(rows, None, None, None),
+            normalise_keys(key_columns, recipe.null_safe, ranges)
+            if key_columns
+            else NormalisedKeys(rows, None, None, None),
             lambda kept: _equality_index(kept, recipe, threads)[0],
             recipe.inverted,
             threads=threads,
@@ -128,7 +130,7 @@ def build_index(
         if key_columns:
             reason += f" in {index.distinct:,} groups of equal keys"
     else:
-        index, reason = _equality_index(encode_keys(key_columns, recipe.null_safe, ranges), recipe, threads)
+        index, reason = _equality_index(normalise_keys(key_columns, recipe.null_safe, ranges), recipe, threads)
     clustered = recipe.may_cluster and _worth_clustering(index, columns)
     if clustered:
         reason = f"{reason}; many rows a key: payload copied in the order of keys"
@@ -137,7 +139,7 @@ def build_index(
     return index, replace(info, key_ranges=ranges, key_bounds=bounds, build_bytes=size, clustered=clustered)
 
 
-def _equality_index(keys: EncodedKeys, recipe: IndexRecipe, threads: int) -> tuple[JoinIndex, str]:
+def _equality_index(keys: NormalisedKeys, recipe: IndexRecipe, threads: int) -> tuple[JoinIndex, str]:
     """Choose and build an index of these keys; return it and the reason for the choice."""
     facts = _facts(keys)
     free = headroom_for(HASH_BUILD_BYTES_PER_ROW * keys.length)
@@ -176,7 +178,7 @@ def _require(needed: int, rows: int, purpose: str) -> None:
         )
 
 
-def _facts(keys: EncodedKeys) -> BuildKeys:
+def _facts(keys: NormalisedKeys) -> BuildKeys:
     valid = keys.length if keys.valid is None else int(keys.valid.sum())
     if keys.words is None:
         assert keys.rows is not None

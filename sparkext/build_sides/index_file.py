@@ -33,7 +33,7 @@ _KINDS: Mapping[str, type[AnyIndex]] = {
 class IndexInfo:
     """What the report says of an index: its kind and why, its size, and the seconds that its builder took.
 
-    And what its users have to know. `key_ranges`: how keys are packed (see `keys.encode_keys`).
+    And what its users have to know. `key_ranges`: how keys are packed (see `keys.normalise_keys`).
     `key_bounds`: the smallest and the largest value of each key column, see `keys.key_bounds`.
     `clustered`: the columns beside the index are copies in the order of keys (`index.rows`).
     """

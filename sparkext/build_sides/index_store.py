@@ -20,14 +20,14 @@ from sparkext.build_sides.index_builder import BuiltIndex, index_columns
 from sparkext.build_sides.index_file import AnyIndex, IndexInfo, read_index_file, write_index_file
 from sparkext.build_sides.index_recipe import IndexRecipe
 from sparkext.kernels.gather import Column
-from sparkext.kernels.keys import EncodedKeys
+from sparkext.kernels.keys import NormalisedKeys
 from sparkext.kernels.matches import Matches
 from sparkext.kernels.nearest import NearestKeys, nearest
 from sparkext.kernels.range_index import Candidates, RangeIndex, RangeKeys
 from sparkext.rows.contiguous import contiguous
 from sparkext.storage.container import TEMPORARY_SUFFIX, FileIdentity, atomic_file, file_identity, map_checked
 from sparkext.storage.last_used import LastUsed
-from sparkext.storage.publication import LOCK_SUFFIX, publish_once, published
+from sparkext.storage.publication import LOCK_SUFFIX, published
 
 INDEX_SUFFIX = ".index"
 _OPEN_BUILD_SIDES = 16
@@ -55,7 +55,7 @@ class BuildSide:
         """Prepare the columns for gathers, once for all tasks of this process."""
         return cls(rows, {number: Column.of(column) for number, column in columns.items()}, index, info)
 
-    def lookup(self, keys: EncodedKeys) -> Matches:
+    def lookup(self, keys: NormalisedKeys) -> Matches:
         """Return the match range of every probe key, in terms of `columns`."""
         assert not isinstance(self.index, RangeIndex)
         return self._in_columns(self.index.lookup(keys))
@@ -154,11 +154,6 @@ def _map_kept(path: Path) -> BuildSide:
 
 def _read_index(path: Path) -> tuple[AnyIndex, IndexInfo, dict[int, pa.Array] | None]:
     return read_index_file(map_checked(path), str(path))
-
-
-def publish_index(index_path: Path, build: Callable[[], BuiltIndex]) -> bool:
-    """Make sure that `index_path` exists, whole. Return whether this process built it (see `publish_once`)."""
-    return publish_once(index_path, partial(_write, index_path, build))
 
 
 def _write(index_path: Path, build: Callable[[], BuiltIndex]) -> None:

@@ -19,9 +19,11 @@ from sparkext import __version__
 from sparkext.cli.finding import Finding, Status, dotted, guarded, release
 from sparkext.cli.local_session import first_line, local_session
 from sparkext.errors import EnvironmentProblemError
-from sparkext.spark import bridge
+from sparkext.spark.extension import declined_joins, plans_joins
 from sparkext.spark.jar import jar_path
+from sparkext.spark.jvm import started_by_spark_submit
 from sparkext.spark.session import configure
+from sparkext.spark.session_settings import is_local
 from sparkext.wording import LIMITS, size
 
 if TYPE_CHECKING:
@@ -40,7 +42,7 @@ def session_findings() -> Iterator[Finding]:
         yield guarded("session", lambda: check_session(spark.version, str(spark.sparkContext.master), seconds))
         yield from (Finding(Status.WARN, "extension", f"not loaded: {refusal}") for refusal in refusals)
         yield guarded("io encryption", lambda: check_io_encryption(spark))
-        if bridge.is_local(spark):
+        if is_local(spark):
             yield guarded("local dirs", lambda: check_local_dirs(spark))
         try:
             facts = worker_facts(spark)
@@ -68,7 +70,7 @@ def _session(refusals: list[EnvironmentProblemError]) -> Iterator[SparkSession]:
                 refusals.append(refusal)
             return builder
 
-    if not bridge.started_by_spark_submit():
+    if not started_by_spark_submit():
         with local_session("sparkext doctor", {"spark.master": "local[1]"}, with_extension) as spark:
             yield spark
         return
@@ -256,9 +258,9 @@ def check_join(spark: SparkSession) -> Finding:
         advice = "this is a fault in sparkext: report it"
         return Finding(Status.FAIL, "a join", f"gave {rows} rows instead of 500", advice)
     took = f"500 of 1,000 rows in {time.perf_counter() - started:.1f} s"
-    if not bridge.plans_joins(spark):
+    if not plans_joins(spark):
         return Finding(Status.OK, "a join", f"{took}, through mapInArrow: no extension plans joins in this session")
-    if reasons := bridge.declined_joins(joined):
+    if reasons := declined_joins(joined):
         return Finding(Status.WARN, "a join", f"{took}, by Spark: the extension declined it", f"mend: {reasons[0]}")
     return Finding(Status.OK, "a join", f"{took}, planned by the extension")
 

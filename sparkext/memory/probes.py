@@ -12,23 +12,21 @@ import contextlib
 import os
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Literal, NamedTuple
 
+from sparkext.memory import address_space
+from sparkext.memory.control_groups import ControlGroup, control_groups
+from sparkext.memory.kernel_file import KernelFile, field, number
 from sparkext.wording import size
 
 LimitName = Literal["cgroup", "rlimit_as", "available", "configured"]
+
 Tasks = Callable[[str, int], int]
 """Counts the tasks that share what a limit leaves, by its name and the number of its control group, if it has one."""
 
-# Larger than any file read here (memory.stat and meminfo stay below 4 KiB): one read gets a file whole.
-_READ_BYTES = 16_384
-# Version 1 has no word for "unlimited" but a huge number, which depends on the page size.
-_UNLIMITED = 1 << 60
-
 # What a read costs, measured on Linux 6.18 (version 1, idle machine), in microseconds:
-# memory.usage_in_bytes 0.6, memory.limit_in_bytes 0.8, statm 1.2, limits 3, meminfo 5, memory.stat 7.
+# memory.usage_in_bytes 0.6, memory.limit_in_bytes 0.8, statm 1.2, getrlimit 0.5, meminfo 5, memory.stat 7.
 # So usage and statm are read more often, the rest at most every _FRESH_SECONDS. Version 2 (not measured) gathers the
 # counters of all cores before it answers memory.stat: the pause grows with the cost until these reads take
 # 1/_PAUSE_FACTOR of the time, yet not beyond _STALE_SECONDS. headroom() takes 1.3 without a limit, 6 with RLIMIT_AS and
@@ -41,6 +39,7 @@ _STALE_SECONDS = 0.050
 _PAUSE_FACTOR = 400
 _TAKEN_PER_SECOND = (os.cpu_count() or 1) << 32
 """Bytes of new pages that the processes of a machine touch at most: a core gets 0.5 to 4 GB."""
+
 _UNNOTICED = 1 / 100
 
 
@@ -67,118 +66,6 @@ class _Belief(NamedTuple):
 _NO_BELIEF = _Belief(float("-inf"), None, None, 0)
 
 
-class _File:
-    """A small kernel file that is opened once and read again and again. A missing one reads as empty."""
-
-    __slots__ = ("_descriptor", "path")
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self._descriptor: int | None = None
-        with contextlib.suppress(OSError):
-            self._descriptor = os.open(path, os.O_RDONLY)
-
-    def read(self) -> bytes:
-        """The whole content as of now."""
-        if self._descriptor is None:
-            return b""
-        try:
-            return os.pread(self._descriptor, _READ_BYTES, 0)
-        except OSError:  # The control group was removed meanwhile.
-            return b""
-
-    def number(self) -> int | None:
-        """The content as an integer; None for `max`, for garbage and for nothing."""
-        return _number(self.read())
-
-    def close(self) -> None:
-        if self._descriptor is not None:
-            os.close(self._descriptor)
-            self._descriptor = None
-
-
-@dataclass(frozen=True)
-class _Layout:
-    """Where a version of control groups keeps what the probe needs.
-
-    Memory that the kernel can take back at once is not used up: file pages on both LRU lists. The active
-    list is included, unlike in what Kubernetes calls the working set, since pages get there by being read
-    twice and are dropped all the same; neither list holds tmpfs pages, which only swap could free. Pages that
-    are dirty or being written are excluded: to free them takes disk writes that an allocation would have to
-    wait for. Mapped pages, such as an index over a build side, are included: an output that displaces a few
-    of them costs some reads, but without them a build side near the limit would leave no headroom at all.
-    """
-
-    name: str
-    limits: tuple[str, ...]
-    usage: str
-    file_pages: tuple[str, ...]
-    unwritten_pages: tuple[str, ...]
-
-
-_V1 = _Layout(
-    name="cgroup v1",
-    limits=("memory.limit_in_bytes",),
-    usage="memory.usage_in_bytes",
-    file_pages=("total_inactive_file", "total_active_file"),
-    unwritten_pages=("total_dirty", "total_writeback"),
-)
-# Above memory.high nobody is killed, but the kernel stalls the processes: as good as the end.
-_V2 = _Layout(
-    name="cgroup v2",
-    limits=("memory.max", "memory.high"),
-    usage="memory.current",
-    file_pages=("inactive_file", "active_file"),
-    unwritten_pages=("file_dirty", "file_writeback"),
-)
-
-
-class _Level:
-    """One control group on the way from the process up to the root."""
-
-    def __init__(self, folder: Path, layout: _Layout) -> None:
-        self.folder = folder
-        self.number = folder.stat().st_ino if folder.is_dir() else 0
-        self.name = layout.name
-        self.limit: int | None = None
-        self.reclaimable = 0
-        self._limits = [_File(folder / name) for name in layout.limits]
-        self._usage = _File(folder / layout.usage)
-        self._stat = _File(folder / "memory.stat")
-        self._file_pages = [_needle(name) for name in layout.file_pages]
-        self._unwritten_pages = [_needle(name) for name in layout.unwritten_pages]
-
-    def refresh(self) -> None:
-        """Read again what changes slowly or costs much. Without a limit nothing else is needed."""
-        limits = [limit for file in self._limits if (limit := file.number()) is not None]
-        self.limit = min((limit for limit in limits if limit < _UNLIMITED), default=None)
-        if self.limit is not None:
-            stat = b"\n" + self._stat.read()
-            pages = sum(_field(stat, needle) or 0 for needle in self._file_pages)
-            self.reclaimable = max(0, pages - sum(_field(stat, needle) or 0 for needle in self._unwritten_pages))
-
-    def free(self) -> int | None:
-        """Bytes that the group may still take; None if it has no limit or does not say what it uses."""
-        if self.limit is None or (usage := self._usage.number()) is None:
-            return None
-        return self.limit - max(0, usage - self.reclaimable)
-
-    def describe(self) -> tuple[str, str]:
-        label = f"{self.name} {self.folder}"
-        if self.limit is None:
-            return label, f"no limit ({', '.join(file.path.name for file in self._limits)})"
-        usage = self._usage.number()
-        used = "unknown" if usage is None else f"{size(usage)}, {size(self.reclaimable)} of it reclaimable"
-        return (
-            label,
-            f"limit {size(self.limit)}, used {used} ({self._usage.path.name}, {self._stat.path.name})",
-        )
-
-    def close(self) -> None:
-        for file in (*self._limits, self._usage, self._stat):
-            file.close()
-
-
 class MemoryProbe:
     """Measures the headroom of the process that creates it, cheaply enough to ask before every operator call.
 
@@ -194,18 +81,19 @@ class MemoryProbe:
         proc: Path = Path("/proc"),
         cgroup: Path = Path("/sys/fs/cgroup"),
         clock: Callable[[], float] = time.monotonic,
+        address_space_limit: Callable[[], int | None] = address_space.limit,
     ) -> None:
         """Open what there is below the mount points `proc` and `cgroup`. `clock` gives seconds."""
         self._clock = clock
+        self._address_space_limit = address_space_limit
         self._due = float("-inf")
         self._belief = _NO_BELIEF
         self._expired = 0
         self._page_bytes = os.sysconf("SC_PAGE_SIZE")
-        self._limits = _File(proc / "self" / "limits")
-        self._statm = _File(proc / "self" / "statm")
-        self._meminfo = _File(proc / "meminfo")
-        self._levels = list(_levels(proc, cgroup))
-        self._limited: list[_Level] = []
+        self._statm = KernelFile(proc / "self" / "statm")
+        self._meminfo = KernelFile(proc / "meminfo")
+        self._groups = list(control_groups(proc, cgroup))
+        self._limited: list[ControlGroup] = []
         self._address_space: int | None = None
         self._available: int | None = None
         self._own_limit = 0
@@ -267,10 +155,10 @@ class MemoryProbe:
         readings: list[tuple[int, LimitName, int]] = []
         if self._available is not None:
             readings.append((self._available, "available", 0))
-        for level in self._limited:
-            free = level.free()
+        for group in self._limited:
+            free = group.free()
             if free is not None:
-                readings.append((free, "cgroup", level.number))
+                readings.append((free, "cgroup", group.number))
         if self._address_space is not None:
             mapped = self._mapped()
             if mapped is not None:
@@ -280,7 +168,7 @@ class MemoryProbe:
     @property
     def groups(self) -> list[int]:
         """Numbers of the control groups that account for this process's memory."""
-        return [level.number for level in self._levels]
+        return [group.number for group in self._groups]
 
     def expire(self) -> None:
         """Read everything again when asked next: memory has just been given back."""
@@ -298,18 +186,18 @@ class MemoryProbe:
         self.expire()
         headroom = self.headroom()
         self._refresh()
-        lines = [level.describe() for level in self._levels] or [("cgroup", "none found")]
+        lines = [group.describe() for group in self._groups] or [("cgroup", "none found")]
         limit, mapped = self._address_space, self._mapped()
         if limit is None:
-            address_space = f"no limit ({self._limits.path})"
+            space = "no limit"
         else:
             used = "unknown" if mapped is None else size(mapped)
-            address_space = f"limit {size(limit)}, used {used} ({self._limits.path}, {self._statm.path})"
+            space = f"limit {size(limit)}, used {used} ({self._statm.path})"
         available = "unknown" if self._available is None else size(self._available)
         result = "unknown" if headroom is None else f"{size(headroom.bytes)}, bound by {headroom.limit}"
         return [
             *lines,
-            ("address space (RLIMIT_AS)", address_space),
+            ("address space (RLIMIT_AS)", space),
             ("available (MemAvailable)", f"{available} ({self._meminfo.path})"),
             ("headroom", result),
         ]
@@ -317,27 +205,27 @@ class MemoryProbe:
     def close(self) -> None:
         """Release the descriptors. The probe knows nothing from then on."""
         self.expire()
-        for file in (self._limits, self._statm, self._meminfo):
+        for file in (self._statm, self._meminfo):
             file.close()
-        for level in self._levels:
-            level.close()
+        for group in self._groups:
+            group.close()
         self._refresh()
 
     def _refresh(self) -> None:
         """Read again what is too costly to read every time, and decide when to do so next."""
         start = self._clock()
-        for level in self._levels:
-            level.refresh()
-        self._limited = [level for level in self._levels if level.limit is not None]
-        self._address_space = _field(self._limits.read(), b"\nMax address space ")
-        available = _field(b"\n" + self._meminfo.read(), b"\nMemAvailable:")
+        for group in self._groups:
+            group.refresh()
+        self._limited = [group for group in self._groups if group.limit is not None]
+        self._address_space = self._address_space_limit()
+        available = field(b"\n" + self._meminfo.read(), b"\nMemAvailable:")
         self._available = None if available is None else available * 1024
         end = self._clock()
         self._due = end + min(max((end - start) * _PAUSE_FACTOR, _FRESH_SECONDS), _STALE_SECONDS)
 
     def _mapped(self) -> int | None:
         """Bytes of address space in use: the first field of statm, in pages."""
-        pages = _number(self._statm.read().partition(b" ")[0])
+        pages = number(self._statm.read().partition(b" ")[0])
         return None if pages is None else pages * self._page_bytes
 
 
@@ -353,77 +241,3 @@ def process_probe() -> MemoryProbe:
             _current[1].close()  # Inherited over a fork: its descriptors describe the parent.
         _current = (pid, MemoryProbe())
     return _current[1]
-
-
-def _levels(proc: Path, cgroup: Path) -> Iterator[_Level]:
-    """The control groups that account for this process's memory, innermost first."""
-    layout, base, path = _membership(proc, cgroup)
-    if layout is None:
-        return
-    folder = _visible_folder(proc, base, path)
-    while True:
-        yield _Level(folder, layout)
-        # In version 1, a parent may have been told not to account for its children.
-        if folder == base or _read(folder.parent / "memory.use_hierarchy").strip() == b"0":
-            return
-        folder = folder.parent
-
-
-def _membership(proc: Path, cgroup: Path) -> tuple[_Layout | None, Path, str]:
-    """Layout, mount point and path of the memory control group, from lines `id:controllers:path`.
-
-    Where version 1 has the memory controller, version 2 may be mounted beside it but cannot have it.
-    """
-    unified: str | None = None
-    for line in os.fsdecode(_read(proc / "self" / "cgroup")).splitlines():
-        _, _, rest = line.partition(":")
-        controllers, _, path = rest.partition(":")
-        if "memory" in controllers.split(","):
-            return _V1, cgroup / "memory", path
-        if line.startswith("0::"):
-            unified = path
-    return (None, cgroup, "/") if unified is None else (_V2, cgroup, unified)
-
-
-def _visible_folder(proc: Path, base: Path, path: str) -> Path:
-    """The folder of control group `path` below the mount point `base`.
-
-    In a container the mount may show only a part of the hierarchy, whose name `mountinfo` tells and the path
-    begins with; with a namespace the path may even lead outside (`/../other`). What is not visible under the
-    mount falls back to the mount's own root, which is then the container's group.
-    """
-    inside = PurePosixPath(path)
-    for line in os.fsdecode(_read(proc / "self" / "mountinfo")).splitlines():
-        fields = line.split(" ", 5)
-        if len(fields) == 6 and fields[4] == str(base) and inside.is_relative_to(fields[3]):
-            inside = inside.relative_to(fields[3])
-    folder = base / str(inside).lstrip("/")
-    return folder if ".." not in inside.parts and folder.is_dir() else base
-
-
-def _read(path: Path) -> bytes:
-    """The content of a file that is read once; empty if it cannot be read."""
-    try:
-        return path.read_bytes()
-    except OSError:
-        return b""
-
-
-def _number(text: bytes) -> int | None:
-    try:
-        return int(text)
-    except ValueError:
-        return None
-
-
-def _needle(name: str) -> bytes:
-    return b"\n%s " % name.encode()
-
-
-def _field(text: bytes, needle: bytes) -> int | None:
-    """The integer after `needle`, found without splitting the file; None if it is not there."""
-    start = text.find(needle)
-    if start < 0:
-        return None
-    words = text[start + len(needle) : start + len(needle) + 48].split(None, 1)
-    return _number(words[0]) if words else None

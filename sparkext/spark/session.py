@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sparkext.errors import EnvironmentProblemError
-from sparkext.spark import bridge
-from sparkext.spark.bridge import EXTENSION
+from sparkext.spark import jvm
+from sparkext.spark.extension import EXTENSION
 from sparkext.spark.jar import comes_with_spark, jar_path
+from sparkext.spark.launch import builder_options, default_conf, listed, submit_arguments
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -45,9 +46,9 @@ def configure(builder: SparkSession.Builder) -> SparkSession.Builder:
         starts before this Python, was started without it; `PYSPARK_SUBMIT_ARGS` names jars without it; or the builder
         is for a Connect server elsewhere.
     """
-    running = bridge.running_conf("spark.sql.extensions")
-    in_jvm = bridge.jvm_finds(EXTENSION)
-    if EXTENSION in bridge.listed(running) and in_jvm:
+    running = jvm.running_conf("spark.sql.extensions")
+    in_jvm = jvm.finds(EXTENSION)
+    if EXTENSION in listed(running) and in_jvm:
         return builder
     if running is not None or in_jvm is False:
         raise EnvironmentProblemError(
@@ -55,7 +56,7 @@ def configure(builder: SparkSession.Builder) -> SparkSession.Builder:
             f" session and start Python anew, or start it with --jars {jar_path()} --conf"
             f" spark.sql.extensions={EXTENSION}"
         )
-    options = {**bridge.default_conf(), **bridge.builder_options(builder)}
+    options = {**default_conf(), **builder_options(builder)}
     remote = options.get("spark.remote", os.environ.get("SPARK_REMOTE", ""))
     if remote.startswith("sc:"):
         raise EnvironmentProblemError(
@@ -65,7 +66,7 @@ def configure(builder: SparkSession.Builder) -> SparkSession.Builder:
         )
     if not in_jvm:
         jar = jar_path()
-        named = bridge.submit_arguments().get("spark.jars")
+        named = submit_arguments().get("spark.jars")
         if named is not None and not _is_loaded(jar.name, named, options.get("spark.driver.extraClassPath", "")):
             raise EnvironmentProblemError(
                 f"PYSPARK_SUBMIT_ARGS names jars ({named}), and Spark then loads no others: name {jar} there, too"
@@ -91,10 +92,10 @@ def _runs_functions() -> bool:
 
 def _is_loaded(jar: str, named: str, class_path: str) -> bool:
     """Return whether a jar of this name, wherever it lies, is among the named ones, on the class path, or Spark's."""
-    places = [*bridge.listed(named), *class_path.split(":")]
+    places = [*listed(named), *class_path.split(":")]
     return any(place.rsplit("/", 1)[-1] in (jar, "*") for place in places) or comes_with_spark(jar)
 
 
 def _appended(existing: str | None, item: str) -> str:
-    items = bridge.listed(existing)
+    items = listed(existing)
     return ",".join(items if item in items else [*items, item])

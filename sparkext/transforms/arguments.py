@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from sparkext.config import Settings, read_settings
 from sparkext.errors import ConfigError, InvalidJoinError
-from sparkext.spark import bridge
+from sparkext.spark.arrow import not_arrow
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -25,7 +25,7 @@ def read_or_default(
 
 def check_travel(schema: StructType, side: str, problems: list[str]) -> None:
     """Add to `problems` what of a schema has no Arrow form."""
-    for name, data_type in bridge.not_arrow(schema):
+    for name, data_type in not_arrow(schema):
         problems.append(
             f"{side} column {name!r} of type {data_type} does not travel between Spark and Python as Arrow:"
             " drop or cast it, or use Spark's own join"

@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 from sparkext.config import BUILD_SIDE_MAX_BYTES
 from sparkext.errors import InvalidJoinError
-from sparkext.spark import bridge
+from sparkext.spark.extension import plans_joins
+from sparkext.spark.frames import is_dataframe
 from sparkext.transforms import planned
 from sparkext.transforms.arguments import check_travel, read_or_default, refuse
-from sparkext.transforms.asof_shape import AsOfArguments, shape_as_of
 from sparkext.transforms.build_side import build_side
-from sparkext.transforms.join_shape import JoinShape
 from sparkext.transforms.lineage import Lineage, lineage_of
+from sparkext.transforms.resolved_as_of import AsOfArguments, resolve_as_of
+from sparkext.transforms.resolved_join import ResolvedJoin
 
 if TYPE_CHECKING:
     import datetime
@@ -88,7 +89,7 @@ def asof_join(
 
 
 def _apply(frame: DataFrame, other: Any, arguments: AsOfArguments, overrides: dict[str, object]) -> DataFrame:
-    if not bridge.is_dataframe(frame):
+    if not is_dataframe(frame):
         raise InvalidJoinError([f"asof_join transforms a Spark DataFrame, got {type(frame).__name__}"])
     session = frame.sparkSession
     problems: list[str] = []
@@ -102,10 +103,10 @@ def _apply(frame: DataFrame, other: Any, arguments: AsOfArguments, overrides: di
     if build is not None:
         check_travel(build.schema, "right", problems)
 
-    def shaped(lineage: Lineage) -> JoinShape | None:
+    def resolved_over(lineage: Lineage) -> ResolvedJoin | None:
         if build is None:
             return None
-        return shape_as_of(
+        return resolve_as_of(
             lineage.outputs,
             build.schema.fields,
             arguments,
@@ -115,12 +116,12 @@ def _apply(frame: DataFrame, other: Any, arguments: AsOfArguments, overrides: di
             problems=problems,
         )
 
-    shape = shaped(Lineage.starting_at(frame))
+    resolved = resolved_over(Lineage.starting_at(frame))
     refuse(problems, misconfigured)
-    assert shape is not None and build is not None, "or there is a problem"
-    if bridge.plans_joins(session) and planned.plans_as_of(shape, session.conf.get):
-        return planned.join_as_of(frame, build, shape, overrides)
+    assert resolved is not None and build is not None, "or there is a problem"
+    if plans_joins(session) and planned.plans_as_of(resolved, session.conf.get):
+        return planned.join_as_of(frame, build, resolved, overrides)
     lineage = lineage_of(frame)
-    shape = shaped(lineage)
-    assert shape is not None, "as of the frame alone"
-    return lineage.then(shape, build.source(session, shape.published, settings), settings)
+    resolved = resolved_over(lineage)
+    assert resolved is not None, "as of the frame alone"
+    return lineage.then(resolved, build.source(session, resolved.published, settings), settings)

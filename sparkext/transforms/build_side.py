@@ -10,10 +10,14 @@ from typing import IO, TYPE_CHECKING, Any, cast
 import pyarrow as pa
 
 from sparkext.build_sides.file import check_build_size, collect_batches, write_build_file
-from sparkext.build_sides.sources import BuildSource, ScannedFiles
+from sparkext.build_sides.scanned_files import ScannedFiles
+from sparkext.build_sides.sources import BuildSource
 from sparkext.config import Settings
 from sparkext.reports.progress import CountingStream, counted_rows, on_terminal, progress
-from sparkext.spark import bridge
+from sparkext.spark.arrow import arrow_schema, local_table, takes_tables, unconvertible_columns
+from sparkext.spark.collecting import collect_as_arrow
+from sparkext.spark.frames import is_cached, is_dataframe, pick
+from sparkext.spark.session_settings import draws_jobs, encrypts_files, is_connect, tasks_per_executor
 from sparkext.transforms.lineage import remembered
 from sparkext.transforms.publishing import publish_file
 from sparkext.transforms.scanned_table import ProbeScan
@@ -38,7 +42,7 @@ class DriverBuildSide:
 
     def source(self, session: SparkSession, positions: tuple[int, ...], settings: Settings) -> BuildSource:
         """Tell where workers find these columns: in the files, or in what this collects and publishes."""
-        if self.scan is None or bridge.encrypts_files(session):
+        if self.scan is None or encrypts_files(session):
             return publish(session, self.collect(positions, settings), settings)
         files = self.scan.table
         columns = [self.scan.columns[position] for position in positions or (0,)]
@@ -47,7 +51,7 @@ class DriverBuildSide:
             files.splits,
             settings.build_side_max_bytes,
             settings.index_cache_max_bytes,
-            bridge.tasks_per_executor(session) or 1,
+            tasks_per_executor(session) or 1,
         )
 
 
@@ -61,17 +65,17 @@ def publish(session: SparkSession, table: pa.Table, settings: Settings) -> Build
 
 def build_side(session: SparkSession, other: Any, problems: list[str]) -> DriverBuildSide | None:
     """Accept a Spark DataFrame, a pandas DataFrame or a pyarrow Table; otherwise add to `problems`."""
-    if bridge.is_connect(session) and bridge.encrypts_files(session):
+    if is_connect(session) and encrypts_files(session):
         problems.append(
             "spark.io.encryption.enabled is true, and through Spark Connect a build side lies in plain files: use a"
             " classic session or Spark's own join"
         )
         return None
-    if bridge.is_dataframe(other):
+    if is_dataframe(other):
         return _from_spark(session, other, problems)
     if _is_pandas(other) and _is_for_spark(session):
         return _through_spark(session, other, problems)
-    if isinstance(other, pa.Table) and not bridge.takes_tables():
+    if isinstance(other, pa.Table) and not takes_tables():
         problems.append("other is a pyarrow Table, which PySpark takes from 4.0 on; give a DataFrame")
         return None
     if isinstance(other, pa.Table) or _is_pandas(other):
@@ -86,7 +90,7 @@ def build_side(session: SparkSession, other: Any, problems: list[str]) -> Driver
 def _is_for_spark(session: SparkSession) -> bool:
     """Only Spark knows which dicts are maps; before 4.0 it has a way of its own with pandas altogether."""
     as_maps = session.conf.get("spark.sql.execution.pandas.inferPandasDictAsMap", "false") == "true"
-    return as_maps or not bridge.takes_tables()
+    return as_maps or not takes_tables()
 
 
 def _through_spark(session: SparkSession, other: Any, problems: list[str]) -> DriverBuildSide | None:
@@ -99,7 +103,7 @@ def _through_spark(session: SparkSession, other: Any, problems: list[str]) -> Dr
 
 
 def _from_spark(session: SparkSession, other: DataFrame, problems: list[str]) -> DriverBuildSide | None:
-    if bridge.is_connect(session) != bridge.is_connect(other.sparkSession):
+    if is_connect(session) != is_connect(other.sparkSession):
         problems.append("one side belongs to a Spark Connect session and the other to a classic one")
         return None
     if other.isStreaming:
@@ -107,26 +111,26 @@ def _from_spark(session: SparkSession, other: DataFrame, problems: list[str]) ->
         return None
 
     def collect(positions: tuple[int, ...], settings: Settings) -> pa.Table:
-        picked = bridge.pick(other, positions)
-        arrow = bridge.arrow_schema(picked.schema)
+        picked = pick(other, positions)
+        arrow = arrow_schema(picked.schema)
         order: list[int] = []
-        shown = settings.progress and not (on_terminal() and bridge.draws_jobs(session))
+        shown = settings.progress and not (on_terminal() and draws_jobs(session))
         with (
             progress("collecting a build side", "rows", shown=shown) as advance,
-            closing(bridge.collect_as_arrow(picked, order)) as arriving,
+            closing(collect_as_arrow(picked, order)) as arriving,
         ):
             return collect_batches(counted_rows(arriving, advance), arrow, settings.build_side_max_bytes, order)
 
     made_by = remembered(other)
-    scan = None if made_by is None or made_by.spec.joins or bridge.is_cached(other) else made_by.scan
+    scan = None if made_by is None or made_by.spec.joins or is_cached(other) else made_by.scan
     return DriverBuildSide(other.schema, collect, lambda: other, scan)
 
 
 def _from_local(session: SparkSession, other: Any, problems: list[str]) -> DriverBuildSide | None:
     try:
-        schema, table = bridge.local_table(session, other)
+        schema, table = local_table(session, other)
     except Exception as error:  # pandas, pyarrow and PySpark each raise their own for types they cannot convert
-        names = bridge.unconvertible_columns(session, other)
+        names = unconvertible_columns(session, other)
         where = f" (column {', '.join(map(repr, names))}: cast or drop it)" if names else ""
         problems.append(f"other cannot be converted to Spark's types{where}: {error}")
         return None

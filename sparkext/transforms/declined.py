@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from sparkext.errors import ExtensionMissingError
-from sparkext.spark import bridge
+from sparkext.spark.extension import declined_joins, has_extension
+from sparkext.spark.session_settings import is_connect
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -24,10 +25,10 @@ def declined(frame: DataFrame) -> list[str]:
     ExtensionMissingError
         The session runs without the extension, or through Spark Connect, whose clients see no plans.
     """
-    if bridge.is_connect(frame.sparkSession):
+    if is_connect(frame.sparkSession):
         raise ExtensionMissingError("plans are out of reach through Spark Connect: explain() shows the same reasons")
-    if not bridge.has_extension(frame.sparkSession):
+    if not has_extension(frame.sparkSession):
         raise ExtensionMissingError(
             "this session has not loaded the extension: build it with sparkext.configure(SparkSession.builder)"
         )
-    return bridge.declined_joins(frame)
+    return declined_joins(frame)

@@ -10,13 +10,15 @@ from sparkext.config import ALGORITHM, BUILD_SIDE_MAX_BYTES
 from sparkext.errors import InvalidJoinError
 from sparkext.plans.join_names import join_kind, join_names
 from sparkext.plans.spec import BUILD_PRESERVING
-from sparkext.spark import bridge
+from sparkext.spark.extension import plans_joins
+from sparkext.spark.frames import is_dataframe
 from sparkext.transforms import planned
 from sparkext.transforms.arguments import check_travel, read_or_default, refuse
 from sparkext.transforms.build_side import build_side, publish
-from sparkext.transforms.join_shape import JoinShape, check_left_names, read_condition, shape_join
+from sparkext.transforms.join_condition import read_condition
 from sparkext.transforms.lineage import Lineage, lineage_of
 from sparkext.transforms.ownership import shuffle_with_build_rows
+from sparkext.transforms.resolved_join import ResolvedJoin, check_left_names, resolve_join
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -84,7 +86,7 @@ def pipelined_join(
 
 
 def _apply(frame: DataFrame, other: Any, on: Any, how: Any, overrides: dict[str, object]) -> DataFrame:
-    if not bridge.is_dataframe(frame):
+    if not is_dataframe(frame):
         raise InvalidJoinError([f"pipelined_join transforms a Spark DataFrame, got {type(frame).__name__}"])
     session = frame.sparkSession
     problems: list[str] = []
@@ -92,7 +94,7 @@ def _apply(frame: DataFrame, other: Any, on: Any, how: Any, overrides: dict[str,
     kind = join_kind(how) if isinstance(how, str) else None
     if kind is None:
         problems.append(f"how={how!r} is no join type; expected one of {join_names()}")
-    is_planned = bridge.plans_joins(session)
+    is_planned = plans_joins(session)
     if is_planned and kind is not None and planned.holds_columns(on):
         build = build_side(session, other, problems)
         if build is None or misconfigured is not None:
@@ -110,12 +112,12 @@ def _apply(frame: DataFrame, other: Any, on: Any, how: Any, overrides: dict[str,
     starts_anew = is_planned or kind in BUILD_PRESERVING
     lineage = Lineage.starting_at(frame) if starts_anew else lineage_of(frame)
     case_sensitive = session.conf.get("spark.sql.caseSensitive", "false") == "true"
-    shape: JoinShape | None = None
+    resolved: ResolvedJoin | None = None
     if build is not None:
         if kind not in ("semi", "anti"):
             check_travel(build.schema, "right", problems)
         if understood:
-            shape = shape_join(
+            resolved = resolve_join(
                 lineage.outputs,
                 build.schema.fields,
                 condition,
@@ -128,11 +130,11 @@ def _apply(frame: DataFrame, other: Any, on: Any, how: Any, overrides: dict[str,
     else:
         check_left_names(lineage.outputs, condition, case_sensitive, problems)
     refuse(problems, misconfigured)
-    assert shape is not None and build is not None, "or there is a problem"
+    assert resolved is not None and build is not None, "or there is a problem"
     if is_planned:
-        return planned.join_by_names(frame, build, condition, shape, overrides)
+        return planned.join_by_names(frame, build, condition, resolved, overrides)
     if kind not in BUILD_PRESERVING:
-        return lineage.then(shape, build.source(session, shape.published, settings), settings)
-    table = build.collect(shape.published, settings)
+        return lineage.then(resolved, build.source(session, resolved.published, settings), settings)
+    table = build.collect(resolved.published, settings)
     source = publish(session, table, settings)
-    return lineage.reading(*shuffle_with_build_rows(frame, shape, source, table)).then(shape, source, settings)
+    return lineage.reading(*shuffle_with_build_rows(frame, resolved, source, table)).then(resolved, source, settings)

@@ -17,8 +17,11 @@ from sparkext.config import Settings
 from sparkext.memory import address_space
 from sparkext.plans.spec import PROBE, ColumnRef, PipelineSpec
 from sparkext.reports.reporters import AccumulatorReporter, Reporter, SpoolReporter
-from sparkext.spark import bridge
-from sparkext.transforms.join_shape import JoinShape, OutputField
+from sparkext.spark.arrow import arrow_schema
+from sparkext.spark.frames import is_cached, map_in_arrow
+from sparkext.spark.session_settings import is_connect, tasks_per_executor
+from sparkext.transforms.columns import OutputField
+from sparkext.transforms.resolved_join import ResolvedJoin
 from sparkext.transforms.scanned_table import ProbeScan
 from sparkext.worker.pipeline_task import PipelineTask
 
@@ -46,7 +49,7 @@ class Lineage:
     def starting_at(cls, frame: DataFrame) -> Lineage:
         """Begin a pipeline that reads `frame`."""
         outputs = tuple(OutputField(f, ColumnRef(PROBE, i)) for i, f in enumerate(frame.schema.fields))
-        # An input without columns is given one on its way into Python, see `bridge.map_in_arrow`.
+        # An input without columns is given one on its way into Python, see `map_in_arrow`.
         return cls(frame, PipelineSpec(max(len(outputs), 1), (), tuple(out.ref for out in outputs)), outputs)
 
     @classmethod
@@ -68,14 +71,14 @@ class Lineage:
         """Return the same pipeline over `frame`, which has `owner_columns` more columns in front."""
         return replace(self, input=frame, spec=replace(self.spec, owner_columns=owner_columns))
 
-    def then(self, shape: JoinShape, source: BuildSource, settings: Settings) -> DataFrame:
+    def then(self, resolved: ResolvedJoin, source: BuildSource, settings: Settings) -> DataFrame:
         """Append a join and return the DataFrame of the whole pipeline."""
         session = self.input.sparkSession
-        spec = self.spec.then(shape.spec, tuple(output.ref for output in shape.outputs))
+        spec = self.spec.then(resolved.spec, tuple(output.ref for output in resolved.outputs))
         extended = replace(
             self,
             spec=spec,
-            outputs=shape.outputs,
+            outputs=resolved.outputs,
             sources=(*self.sources, source),
             reporter=new_reporter(session),
         )
@@ -91,27 +94,27 @@ class Lineage:
         task = PipelineTask(
             self.spec.to_json(),
             self.sources,
-            bridge.arrow_schema(schema),
+            arrow_schema(schema),
             settings,
-            bridge.tasks_per_executor(self.input.sparkSession),
+            tasks_per_executor(self.input.sparkSession),
             self.reporter,
             None if self.scan is None else self.scan.table.scan(self.scan.columns, settings.morsel_max_rows),
             None if self.scan is None else self.scan.parts,
         )
-        frame = bridge.map_in_arrow(self.input, task, schema)
+        frame = map_in_arrow(self.input, task, schema)
         setattr(frame, _ATTRIBUTE, self)
         return frame
 
 
 def new_reporter(session: SparkSession) -> Reporter:
     """Return the channel for task metrics that this kind of session has."""
-    return SpoolReporter() if bridge.is_connect(session) else AccumulatorReporter(session)
+    return SpoolReporter() if is_connect(session) else AccumulatorReporter(session)
 
 
 def lineage_of(frame: DataFrame) -> Lineage:
     """Return the pipeline to extend: the one that makes `frame`, or a new one that reads it."""
     made_by = remembered(frame)
-    if made_by is None or bridge.is_cached(frame):
+    if made_by is None or is_cached(frame):
         return Lineage.starting_at(frame)
     return made_by
 

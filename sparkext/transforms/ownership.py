@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 
 from sparkext.build_sides.sources import BuildSource
 from sparkext.plans.key_types import KeyType
-from sparkext.spark import bridge
-from sparkext.transforms.join_shape import JoinShape
+from sparkext.spark.arrow import arrow_schema
+from sparkext.transforms.resolved_join import ResolvedJoin
 from sparkext.worker.build_rows_task import BuildRowsTask
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ _SQL_TYPES = {
 
 
 def shuffle_with_build_rows(
-    frame: DataFrame, shape: JoinShape, source: BuildSource, build: pa.Table
+    frame: DataFrame, resolved: ResolvedJoin, source: BuildSource, build: pa.Table
 ) -> tuple[DataFrame, int]:
     """Return `frame` and the build rows' ids, shuffled together by key; and how many columns were put in front."""
     from pyspark.sql import functions as F
@@ -52,35 +52,35 @@ def shuffle_with_build_rows(
         F.lit(None).cast("bigint").alias(_OWNER),
         *(
             _shuffle_key(F.col(columns[key.probe.column]), key_type).alias(_KEY.format(number))
-            for number, (key, key_type) in enumerate(zip(shape.spec.keys, shape.key_types, strict=True))
+            for number, (key, key_type) in enumerate(zip(resolved.spec.keys, resolved.key_types, strict=True))
         ),
         *columns,
     )
-    owners = _build_keys(frame, shape, source, build).select(
+    owners = _build_keys(frame, resolved, source, build).select(
         _OWNER,
         *(
             _shuffle_key(F.col(_KEY.format(number)), key_type).alias(_KEY.format(number))
-            for number, key_type in enumerate(shape.key_types)
+            for number, key_type in enumerate(resolved.key_types)
         ),
         *(
             F.lit(None).cast(field.dataType).alias(column)
             for field, column in zip(frame.schema.fields, columns, strict=True)
         ),
     )
-    names = [_KEY.format(number) for number in range(len(shape.key_types))]
+    names = [_KEY.format(number) for number in range(len(resolved.key_types))]
     return probe.unionAll(owners).repartition(*names), 1 + len(names)
 
 
-def _build_keys(frame: DataFrame, shape: JoinShape, source: BuildSource, build: pa.Table) -> DataFrame:
+def _build_keys(frame: DataFrame, resolved: ResolvedJoin, source: BuildSource, build: pa.Table) -> DataFrame:
     """Rows (row id, keys) of the build side, read by the executors from where it is published."""
     from pyspark.sql.types import LongType, StructField, StructType
 
     parts = max(1, build.num_rows // _ROWS_PER_PART)
     fields = [StructField(_OWNER, LongType())]
-    for number, column in enumerate(shape.build_key_fields):
+    for number, column in enumerate(resolved.build_key_fields):
         fields.append(StructField(_KEY.format(number), column.dataType))
     schema = StructType(fields)
-    task = BuildRowsTask(source, tuple(key.build for key in shape.spec.keys), parts, bridge.arrow_schema(schema))
+    task = BuildRowsTask(source, tuple(key.build for key in resolved.spec.keys), parts, arrow_schema(schema))
     return frame.sparkSession.range(0, parts, 1, parts).mapInArrow(task, schema)
 
 

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 from sparkext.config import ALGORITHM, BUILD_SIDE_MAX_BYTES
 from sparkext.plans.spec import AsOf
 from sparkext.transforms.build_side import DriverBuildSide
-from sparkext.transforms.join_shape import JoinCondition, JoinShape
+from sparkext.transforms.join_condition import JoinCondition
+from sparkext.transforms.resolved_join import ResolvedJoin
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -31,35 +32,35 @@ def join_by_names(
     frame: DataFrame,
     other: DriverBuildSide,
     condition: JoinCondition,
-    shape: JoinShape,
+    resolved: ResolvedJoin,
     overrides: Mapping[str, object],
 ) -> DataFrame:
-    """Join on columns by name, as `shape` has resolved them."""
+    """Join on columns by name, as `resolved` has found them."""
     from pyspark.sql import functions as F
 
     build = _hinted(other.frame(), overrides)
-    how = shape.spec.how
+    how = resolved.spec.how
     if condition.using:
         return frame.join(build, [pair.left for pair in condition.pairs], how)
     left, right = _numbered(frame, "l"), _numbered(build, "r")
     on = []
-    for key in shape.spec.keys:
-        one, two = F.col(f"l{key.probe.column}"), F.col(f"r{shape.published[key.build]}")
+    for key in resolved.spec.keys:
+        one, two = F.col(f"l{key.probe.column}"), F.col(f"r{resolved.published[key.build]}")
         on.append(one.eqNullSafe(two) if key.null_safe else one == two)
-    for pair in shape.spec.ranges:
+    for pair in resolved.spec.ranges:
         compared = _COMPARE[pair.op]
-        on.append(compared(F.col(f"l{pair.probe.column}"), F.col(f"r{shape.published[pair.build]}")))
-    return left.join(right, on, how).toDF(*(output.field.name for output in shape.outputs))
+        on.append(compared(F.col(f"l{pair.probe.column}"), F.col(f"r{resolved.published[pair.build]}")))
+    return left.join(right, on, how).toDF(*(output.field.name for output in resolved.outputs))
 
 
-def plans_as_of(shape: JoinShape, conf: Callable[[str, str], str | None]) -> bool:
+def plans_as_of(resolved: ResolvedJoin, conf: Callable[[str, str], str | None]) -> bool:
     """Return whether the extension plans an as-of join as it is meant here.
 
     Of floats Spark's meaning differs for infinities, and of integers where differences may wrap around. It counts days
     of a zone's calendar, of which not all have the same length: a tolerance of a day or more is a time here, as in
     pandas.
     """
-    spec = shape.spec.as_of
+    spec = resolved.spec.as_of
     if spec is None or spec.type in ("float32", "float64"):
         return False
     if spec.type.startswith("int") and conf("spark.sql.ansi.enabled", "true") != "true":
@@ -69,27 +70,27 @@ def plans_as_of(shape: JoinShape, conf: Callable[[str, str], str | None]) -> boo
 
 
 def join_as_of(
-    frame: DataFrame, other: DriverBuildSide, shape: JoinShape, overrides: Mapping[str, object]
+    frame: DataFrame, other: DriverBuildSide, resolved: ResolvedJoin, overrides: Mapping[str, object]
 ) -> DataFrame:
-    """Join with the nearest row, as `shape` has resolved it."""
+    """Join with the nearest row, as `resolved` has found it."""
     from pyspark.sql import functions as F
 
-    as_of = shape.spec.as_of
-    assert as_of is not None, "the shape of an as-of join"
+    as_of = resolved.spec.as_of
+    assert as_of is not None, "it is an as-of join"
     left, right = _numbered(frame, "l"), _numbered(_hinted(other.frame(), overrides), "r")
-    on = [F.col(f"l{key.probe.column}") == F.col(f"r{key.build}") for key in shape.spec.keys]
+    on = [F.col(f"l{key.probe.column}") == F.col(f"r{key.build}") for key in resolved.spec.keys]
     joined = left._joinAsOf(
         right,
         leftAsOfColumn=F.col(f"l{as_of.probe.column}"),
         rightAsOfColumn=F.col(f"r{as_of.build}"),
         on=on or None,
-        how=shape.spec.how,
+        how=resolved.spec.how,
         tolerance=_tolerance(as_of),
         allowExactMatches=as_of.exact,
         direction=as_of.direction,
     )
-    wanted = [f"{'lr'[output.ref.source]}{output.ref.column}" for output in shape.outputs]
-    return joined.select(*wanted).toDF(*(output.field.name for output in shape.outputs))
+    wanted = [f"{'lr'[output.ref.source]}{output.ref.column}" for output in resolved.outputs]
+    return joined.select(*wanted).toDF(*(output.field.name for output in resolved.outputs))
 
 
 def _tolerance(as_of: AsOf) -> Any:

@@ -16,8 +16,10 @@ from typing import IO, TYPE_CHECKING, Any
 import pyarrow as pa
 
 from sparkext.build_sides.index_store import remove_with_indexes
-from sparkext.build_sides.sources import ArtifactFile, BroadcastBytes, BroadcastFile, BuildSource
-from sparkext.spark.bridge import is_connect, of_either
+from sparkext.build_sides.published_files import ArtifactFile, BroadcastBytes, BroadcastFile
+from sparkext.build_sides.sources import BuildSource
+from sparkext.spark.internals import of_either
+from sparkext.spark.session_settings import is_connect
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING
 from sparkext.errors import ReportUnavailableError
 from sparkext.reports.metrics import TaskMetrics, last_run
 from sparkext.reports.model import Report, summarise
-from sparkext.spark import bridge
+from sparkext.spark.extension import has_extension, planned_runs
+from sparkext.spark.frames import is_dataframe
+from sparkext.spark.session_settings import is_connect
 from sparkext.transforms.lineage import remembered
 
 if TYPE_CHECKING:
@@ -30,15 +32,15 @@ def report(frame: DataFrame) -> Report:
     lineage = remembered(frame)
     if lineage is not None and lineage.reporter is not None:
         labels = [join.label for join in lineage.spec.joins]
-        notes = (_SPOOLED,) if bridge.is_connect(frame.sparkSession) else ()
+        notes = (_SPOOLED,) if is_connect(frame.sparkSession) else ()
         return _told(labels, lineage.reporter.collect(frame.sparkSession), notes)
-    if not bridge.is_dataframe(frame):
+    if not is_dataframe(frame):
         raise ReportUnavailableError(f"{_NOT_OURS}; got {type(frame).__name__}")
-    if bridge.is_connect(frame.sparkSession):
+    if is_connect(frame.sparkSession):
         raise ReportUnavailableError(f"{_NOT_OURS}. {_BEHIND_CONNECT}")
-    if not bridge.has_extension(frame.sparkSession):
+    if not has_extension(frame.sparkSession):
         raise ReportUnavailableError(_NOT_OURS)
-    runs = bridge.planned_runs(frame)
+    runs = planned_runs(frame)
     if not runs:
         raise ReportUnavailableError(
             "the plan of this DataFrame has no pipelined join; sparkext.declined(df) tells why"

@@ -14,7 +14,9 @@ from sparkext.parquet.s3_settings import bucket_of
 from sparkext.plans.key_types import KeyType
 from sparkext.plans.scan import DataFile, plan_splits
 from sparkext.rows.types import spark_key_type
-from sparkext.spark import bridge
+from sparkext.spark.extension import has_extension
+from sparkext.spark.frames import quoted
+from sparkext.spark.session_settings import byte_setting, hadoop_settings, is_connect, parallelism
 from sparkext.transforms.arguments import read_or_default
 from sparkext.transforms.lineage import Lineage
 from sparkext.transforms.scan_filter import as_column, read_filters
@@ -95,10 +97,10 @@ def scan_parquet(
     tests = read_filters(filters, {field.name: _compared_type(field) for field in fields}, find, problems)
     if problems:
         raise InvalidScanError(problems)
-    if bridge.has_extension(spark):
+    if has_extension(spark):
         condition = as_column(tests)
         kept = whole if condition is None else whole.where(condition)
-        return kept.select(*map(bridge.quoted, picked))
+        return kept.select(*map(quoted, picked))
     settings, misconfigured = read_or_default(lambda key: spark.conf.get(key, None), {})
     if misconfigured is not None:
         raise misconfigured
@@ -121,9 +123,9 @@ def scan_parquet(
     )
     parts = plan_splits(
         files,
-        bridge.parallelism(spark),
-        bridge.byte_setting(spark, "spark.sql.files.maxPartitionBytes"),
-        bridge.byte_setting(spark, "spark.sql.files.openCostInBytes"),
+        parallelism(spark),
+        byte_setting(spark, "spark.sql.files.maxPartitionBytes"),
+        byte_setting(spark, "spark.sql.files.openCostInBytes"),
     )
     scan = ProbeScan(table, tuple(read.index(str(find(name))) for name in picked), tuple(parts))
     return Lineage.scanning(spark, scan, picked).frame(settings)
@@ -213,13 +215,13 @@ def _files(
 
 def _buckets(spark: SparkSession, files: Sequence[DataFile], problems: list[str]) -> tuple[Bucket, ...]:
     """Return the buckets that files lie in which are not local."""
-    hadoop = bridge.hadoop_settings(spark)
+    hadoop = hadoop_settings(spark)
     found: list[Bucket] = []
     for scheme, name in dict.fromkeys(remote_of(file.path) for file in files if not is_local(file.path)):
         bucket = bucket_of(name, hadoop) if scheme == _S3A or hadoop(f"fs.{scheme}.impl") == _CONNECTOR else scheme
         if isinstance(bucket, str):
             problems.append(f"files that workers do not read: {bucket}. Use spark.read.parquet")
-        elif bridge.is_connect(spark) and bucket.endpoint is None and bucket.region is None:
+        elif is_connect(spark) and bucket.endpoint is None and bucket.region is None:
             problems.append(
                 f"bucket {name}: Connect does not tell how the server reaches it. Set spark.hadoop.fs.s3a.endpoint or"
                 " spark.hadoop.fs.s3a.endpoint.region on the server, or use spark.read.parquet"
@@ -239,6 +241,6 @@ def _as_text(field: StructField) -> Column:
     """Return a partition column as predicates write its values."""
     from pyspark.sql import functions as F
 
-    column = F.col(bridge.quoted(field.name)).cast(field.dataType)
+    column = F.col(quoted(field.name)).cast(field.dataType)
     units = {"date": F.unix_date, "timestamp": F.unix_micros}.get(field.dataType.typeName())
     return (column if units is None else units(column)).cast("string")

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from sparkext.plans.key_types import KeyType
 from sparkext.plans.predicate import Operand, Predicate
-from sparkext.spark import bridge
+from sparkext.spark.frames import quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
@@ -192,7 +192,7 @@ def as_column(alternatives: Alternatives) -> Column | None:
 def _column(test: Test) -> Column:
     from pyspark.sql import functions as F
 
-    column = F.col(bridge.quoted(test.name))
+    column = F.col(quoted(test.name))
     if test.op in _NULLS:
         return column.isNull() if test.op == "is null" else column.isNotNull()
     # As a Python value, a time without a zone would become one in this process's zone.

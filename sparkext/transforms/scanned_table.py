@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from sparkext.parquet.file_stores import Bucket
-from sparkext.parquet.reader import ParquetScan
 from sparkext.parquet.rules import Calendars
+from sparkext.parquet.scan import ParquetScan
 from sparkext.plans.scan import DataFile, ScanColumn, ScanSpec, Split
-from sparkext.spark import bridge
+from sparkext.spark.arrow import arrow_schema
 from sparkext.transforms.scan_filter import Alternatives, as_predicate
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ class ScannedTable:
             as_predicate(self.filters, {self.fields[number].name: place for place, number in enumerate(read)}),
             self.case_sensitive,
         )
-        schema = bridge.arrow_schema(StructType([self.fields[number] for number in read]))
+        schema = arrow_schema(StructType([self.fields[number] for number in read]))
         return ParquetScan(spec, schema, max_rows, calendars=self.calendars, buckets=self.buckets)
 
     @property

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 from sparkext.config import BUILD_SIDE_MAX_BYTES
 from sparkext.errors import InvalidJoinError
-from sparkext.spark import bridge
+from sparkext.spark.frames import is_dataframe
 from sparkext.transforms.arguments import check_travel, read_or_default, refuse
 from sparkext.transforms.build_side import build_side
 from sparkext.transforms.lineage import lineage_of
-from sparkext.transforms.theta_shape import shape_theta
+from sparkext.transforms.resolved_theta import resolve_theta
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -71,7 +71,7 @@ def theta_join(
 
 
 def _apply(frame: DataFrame, other: Any, predicate: Any, how: Any, overrides: dict[str, object]) -> DataFrame:
-    if not bridge.is_dataframe(frame):
+    if not is_dataframe(frame):
         raise InvalidJoinError([f"theta_join transforms a Spark DataFrame, got {type(frame).__name__}"])
     session = frame.sparkSession
     problems: list[str] = []
@@ -81,10 +81,10 @@ def _apply(frame: DataFrame, other: Any, predicate: Any, how: Any, overrides: di
     check_travel(frame.schema, "left", problems)
     build = build_side(session, other, problems)
     lineage = lineage_of(frame)
-    shape = None
+    resolved = None
     if build is not None:
         check_travel(build.schema, "right", problems)
-        shape = shape_theta(
+        resolved = resolve_theta(
             lineage.outputs,
             build.schema.fields,
             predicate,
@@ -94,5 +94,5 @@ def _apply(frame: DataFrame, other: Any, predicate: Any, how: Any, overrides: di
             problems=problems,
         )
     refuse(problems, misconfigured)
-    assert shape is not None and build is not None, "or there is a problem"
-    return lineage.then(shape, build.source(session, shape.published, settings), settings)
+    assert resolved is not None and build is not None, "or there is a problem"
+    return lineage.then(resolved, build.source(session, resolved.published, settings), settings)

@@ -13,13 +13,14 @@ import pyarrow as pa
 from sparkext import __version__
 from sparkext.build_sides.index_recipe import index_recipe
 from sparkext.build_sides.index_store import BuildSide
-from sparkext.build_sides.sources import BuildSource, make_room
+from sparkext.build_sides.scanned_files import make_room
+from sparkext.build_sides.sources import BuildSource
 from sparkext.config import Settings
 from sparkext.kernels.threads import may_begin
 from sparkext.memory import address_space, freed
 from sparkext.memory.probes import Tasks, process_probe
 from sparkext.memory.register import task_entered
-from sparkext.parquet.reader import ParquetScan
+from sparkext.parquet.scan import ParquetScan
 from sparkext.plans.scan import Split
 from sparkext.plans.spec import PipelineSpec
 from sparkext.reports.reporters import TaskReporter

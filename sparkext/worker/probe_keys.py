@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from sparkext.build_sides.index_store import BuildSide
-from sparkext.kernels.keys import EncodedKeys, cast_key, encode_keys
+from sparkext.kernels.keys import NormalisedKeys, cast_key, normalise_keys
 from sparkext.plans.key_types import parse_key_type
 from sparkext.plans.spec import KeyPair
 from sparkext.rows.row_set import RowSet
@@ -21,9 +21,9 @@ class ProbeKeys:
         self._null_safe = [pair.null_safe for pair in pairs]
         self._ranges = build.info.key_ranges
 
-    def of(self, rows: RowSet) -> EncodedKeys:
+    def of(self, rows: RowSet) -> NormalisedKeys:
         """Fetch and normalise the keys of these rows."""
         if not self._columns:
-            return EncodedKeys(rows.length, None, None, None)
+            return NormalisedKeys(rows.length, None, None, None)
         columns = [cast_key(rows.gather(place), key_type) for place, key_type in self._columns]
-        return encode_keys(columns, self._null_safe, self._ranges)
+        return normalise_keys(columns, self._null_safe, self._ranges)

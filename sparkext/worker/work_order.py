@@ -10,14 +10,16 @@ import json
 import os
 from typing import TYPE_CHECKING, Any
 
-from sparkext.build_sides.sources import BuildSource, ScannedFiles, StreamedBroadcast
+from sparkext.build_sides.published_files import StreamedBroadcast
+from sparkext.build_sides.scanned_files import ScannedFiles
+from sparkext.build_sides.sources import BuildSource
 from sparkext.config import Settings, read_settings
 from sparkext.parquet.file_stores import Bucket
-from sparkext.parquet.reader import ParquetScan
 from sparkext.parquet.rules import Calendars
+from sparkext.parquet.scan import ParquetScan
 from sparkext.plans.scan import ScanSpec, Split
 from sparkext.reports.reporters import FileReporter
-from sparkext.spark import bridge
+from sparkext.spark.arrow import arrow_schema
 from sparkext.worker.build_side_task import BuildSideTask
 from sparkext.worker.pipeline_task import PipelineTask
 from sparkext.worker.task_start import check_version
@@ -46,7 +48,7 @@ def make(order_json: str) -> tuple[PipelineTask, StructType]:
     task = PipelineTask(
         json.dumps(order["spec"]),
         tuple(_source(build, settings, sharing) for build in order["builds"]),
-        bridge.arrow_schema(output),
+        arrow_schema(output),
         settings,
         sharing,
         FileReporter(order["run"]),
@@ -81,7 +83,7 @@ def _read(order_json: str) -> dict[str, Any]:
 
 def _source(build: dict[str, Any], settings: Settings, tasks_sharing: int | None) -> BuildSource:
     if "scan" not in build:
-        schema = bridge.arrow_schema(_schema(build["schema"]))
+        schema = arrow_schema(_schema(build["schema"]))
         return StreamedBroadcast(build["broadcast"], schema, build["crc"])
     return ScannedFiles(
         _scan(build["scan"], settings),
@@ -93,7 +95,7 @@ def _source(build: dict[str, Any], settings: Settings, tasks_sharing: int | None
 
 
 def _scan(scan: dict[str, Any], settings: Settings) -> ParquetScan:
-    schema = bridge.arrow_schema(_schema(scan["schema"]))
+    schema = arrow_schema(_schema(scan["schema"]))
     buckets = tuple(map(Bucket.from_data, scan["buckets"]))
     return ParquetScan(
         ScanSpec.from_data(scan["spec"]),

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Callable
+from functools import partial
 from multiprocessing.synchronize import Barrier, Event
 from pathlib import Path
 from typing import IO
@@ -13,17 +15,22 @@ import pyarrow as pa
 from sparkext.build_sides import index_store
 from sparkext.build_sides.index_builder import BuiltIndex
 from sparkext.build_sides.index_file import AnyIndex, IndexInfo, write_index_file
-from sparkext.build_sides.index_store import publish_index
-from sparkext.kernels.keys import encode_keys
+from sparkext.kernels.keys import normalise_keys
 from sparkext.kernels.ordered_index import build_ordered_index
+from sparkext.storage.publication import publish_once
 
 KEYS = [30, 10, 20, 10]
 
 
 def small_index() -> BuiltIndex:
     """An index over `KEYS`, whoever builds it."""
-    index = build_ordered_index(encode_keys([pa.array(KEYS)], [False]))
+    index = build_ordered_index(normalise_keys([pa.array(KEYS)], [False]))
     return BuiltIndex(index, IndexInfo(index.kind, f"process {os.getpid()}", 0, len(KEYS), 0.0))
+
+
+def publish_index(index_path: Path, build: Callable[[], BuiltIndex]) -> bool:
+    """Make sure that `index_path` exists, whole. Return whether this process built it (see `publish_once`)."""
+    return publish_once(index_path, partial(index_store._write, index_path, build))
 
 
 def build_slowly_and_log(path: Path, barrier: Barrier, log: Path) -> None:

@@ -22,11 +22,11 @@ import json, sys, threading
 from pathlib import Path
 import numpy as np, pyarrow as pa
 from sparkext.build_sides.index_recipe import IndexRecipe
-from sparkext.kernels.keys import encode_keys
+from sparkext.kernels.keys import normalise_keys
 from sparkext.memory.probes import process_probe
-from sparkext.parquet.reader import ParquetScan
+from sparkext.parquet.scan import ParquetScan
 from sparkext.plans.scan import DataFile, ScanColumn, ScanSpec
-from sparkext.build_sides.sources import ScannedFiles
+from sparkext.build_sides.scanned_files import ScannedFiles
 
 path, own_limit = Path(sys.argv[1]), int(sys.argv[2])
 spec = ScanSpec((ScanColumn("k"), ScanColumn("t")), 2, None, case_sensitive=False)
@@ -47,7 +47,7 @@ with process_probe().limited(own_limit):
 ended.set()
 watcher.join()
 wanted = np.arange(0, side.rows, 99_730)
-found = side.lookup(encode_keys([pa.array(wanted * 1000003)], [False], side.info.key_ranges))
+found = side.lookup(normalise_keys([pa.array(wanted * 1000003)], [False], side.info.key_ranges))
 rows = found.first if found.rows is None or found.counts is None else found.rows[found.first]
 texts = side.columns[1].take(rows, missing=False).to_pylist()
 print(json.dumps({

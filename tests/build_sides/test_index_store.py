@@ -33,16 +33,15 @@ from sparkext.build_sides.index_store import (
     BuildSide,
     index_in_memory,
     open_build_side,
-    publish_index,
     remove_with_indexes,
 )
 from sparkext.errors import BuildFileError, BuildSideTooLargeError
 from sparkext.kernels.index import JoinIndex
-from sparkext.kernels.keys import encode_keys
+from sparkext.kernels.keys import normalise_keys
 from sparkext.rows import contiguous
 from sparkext.storage.container import ContainerWriter, atomic_file, checked, map_file
 from tests.build_sides import publishers
-from tests.build_sides.publishers import KEYS, small_index
+from tests.build_sides.publishers import KEYS, publish_index, small_index
 from tests.kernels.support import FULL_MASK, PAYLOADS, examples, match_lists, with_nulls
 from tests.oracle.joins import matches
 from tests.oracle.rows import canonical
@@ -54,7 +53,7 @@ PATIENCE = 60
 
 
 def answers(index: JoinIndex, keys: list[Any]) -> list[list[int]]:
-    return match_lists(index.lookup(encode_keys([pa.array(keys, pa.int64())], [False])))
+    return match_lists(index.lookup(normalise_keys([pa.array(keys, pa.int64())], [False])))
 
 
 def assert_published(path: Path) -> None:
@@ -484,7 +483,7 @@ def test_the_digest_depends_on_every_part_of_a_recipe() -> None:
 
 def gathered(side: BuildSide, keys: list[int]) -> list[list[int]]:
     """Payload ("row", the number of the build row) of every key's matches."""
-    found = match_lists(side.lookup(encode_keys([pa.array(keys, pa.int64())], [False])))
+    found = match_lists(side.lookup(normalise_keys([pa.array(keys, pa.int64())], [False])))
     return [[side.columns[1].array[row].as_py() for row in rows] for rows in found]
 
 
@@ -502,7 +501,7 @@ def test_many_rows_a_key_get_a_copy_in_their_order(tmp_path: Path, monkeypatch: 
     for each in (side, index_store._map_build_side(path, CLUSTERING)):
         assert each.rows == len(MANY)
         assert each.columns[1].array.to_pylist() == [0, 2, 4, 6, 8, 1, 3, 5, 7]
-        assert each.lookup(encode_keys([pa.array([7])], [False])).rows is None
+        assert each.lookup(normalise_keys([pa.array([7])], [False])).rows is None
         assert gathered(each, [7, 6, 5]) == [[1, 3, 5, 7], [], [0, 2, 4, 6, 8]]
     remove_with_indexes(path)
     assert list(tmp_path.iterdir()) == []
@@ -522,7 +521,7 @@ def test_the_ranges_of_packed_keys_come_with_the_index(tmp_path: Path, algorithm
     assert side.index.kind == kind
     probe = [(7, -1), (7, None), (8, 5), (9, -1), (6, 5), (10, 5), (None, 5), (7, 6), (7, -2)]
     probe_columns = [pa.array(column, pa.int64()) for column in zip(*probe, strict=True)]
-    found = side.lookup(encode_keys(probe_columns, [False, True], side.info.key_ranges))
+    found = side.lookup(normalise_keys(probe_columns, [False, True], side.info.key_ranges))
     assert match_lists(found) == matches(probe, keys, [False, True])
 
 

@@ -11,18 +11,18 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from sparkext.build_sides import sources
+from sparkext.build_sides import scanned_files
 from sparkext.build_sides.index_recipe import IndexRecipe
 from sparkext.build_sides.index_store import INDEX_SUFFIX, BuildSide
-from sparkext.build_sides.sources import ScannedFiles, make_room
+from sparkext.build_sides.scanned_files import ScannedFiles, make_room
 from sparkext.kernels.bounds import Bound
 from sparkext.kernels.hashing import FULL_MASK
-from sparkext.kernels.keys import encode_keys
+from sparkext.kernels.keys import normalise_keys
 from sparkext.kernels.matches import Matches
 from sparkext.kernels.nearest import NearestKeys
 from sparkext.kernels.range_index import RangeKeys
 from sparkext.memory.probes import Headroom
-from sparkext.parquet.reader import ParquetScan
+from sparkext.parquet.scan import ParquetScan
 from sparkext.plans.scan import DataFile, ScanColumn, ScanSpec, plan_splits
 from sparkext.storage.publication import LOCK_SUFFIX
 
@@ -40,7 +40,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture(params=[None, 10**12, 1], ids=["unknown", "ample", "scarce"])
 def headroom(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int | None:
     reading = None if request.param is None else Headroom(request.param, "available")
-    monkeypatch.setattr(sources, "process_probe", lambda: SimpleNamespace(headroom=lambda: reading))
+    monkeypatch.setattr(scanned_files, "process_probe", lambda: SimpleNamespace(headroom=lambda: reading))
     size: int | None = request.param
     return size
 
@@ -66,7 +66,7 @@ def test_many_rows_a_key(folder: Path, tmp_path: Path, headroom: int | None, thr
     side = source.open(HASHED)
     assert side.info.clustered and not side.reused
     assert sorted(side.columns) == [1], "the key is in the index, and nothing else is asked for"
-    found = side.lookup(encode_keys([pa.array([3, 77])], [False], side.info.key_ranges))
+    found = side.lookup(normalise_keys([pa.array([3, 77])], [False], side.info.key_ranges))
     assert found.counts is not None and found.rows is None and found.counts.tolist() == [50, 0]
     start = int(found.first[0])
     assert names(side, range(start, start + 50)) == [f"row {number}" for number in range(3, 500, 10)]
@@ -79,7 +79,7 @@ def test_many_rows_a_key(folder: Path, tmp_path: Path, headroom: int | None, thr
 def test_groups_in_an_order_of_their_own(folder: Path, tmp_path: Path, headroom: int | None) -> None:
     side = source_of(tmp_path / "file.parquet", 500, 2).open(AS_OF)
     assert side.info.clustered and side.info.kind == "range"
-    equal = encode_keys([pa.array([3, 4, 5])], [False], side.info.key_ranges)
+    equal = normalise_keys([pa.array([3, 4, 5])], [False], side.info.key_ranges)
     near = side.lookup_nearest(NearestKeys(equal, pa.array([400, 0, 6]), "backward", True, None))
     # Row r of 500 is at 500 - r: of key 3 the last one at or before 400 is row 103, at 397.
     assert near.first.tolist()[1] == -1

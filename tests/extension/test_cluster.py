@@ -17,7 +17,7 @@ import pyspark
 import pytest
 
 import sparkext
-from sparkext.spark.bridge import EXTENSION
+from sparkext.spark.extension import EXTENSION
 from sparkext.spark.jar import jar_path
 from tests.extension.extension_checks import ENCRYPTED, QUICK_START
 

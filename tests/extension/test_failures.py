@@ -21,7 +21,8 @@ from pyspark.sql import functions as F
 
 import sparkext
 from sparkext.errors import EnvironmentProblemError
-from sparkext.spark import bridge, jar
+from sparkext.spark import jar, jvm
+from sparkext.spark.launch import builder_options
 from sparkext.storage.local_folder import local_folder
 from sparkext.worker import work_order
 from tests.extension.extension_checks import (
@@ -367,8 +368,8 @@ def test_a_worker_of_another_version() -> None:
 @pytest.fixture
 def no_jvm(monkeypatch: pytest.MonkeyPatch) -> None:
     """As before the first session."""
-    monkeypatch.setattr(bridge, "running_conf", lambda key: None)
-    monkeypatch.setattr(bridge, "_jvm", lambda: None)
+    monkeypatch.setattr(jvm, "running_conf", lambda key: None)
+    monkeypatch.setattr(jvm, "current", lambda: None)
     monkeypatch.delenv("SPARK_HOME", raising=False)
     monkeypatch.delenv("SPARK_CONF_DIR", raising=False)
 
@@ -380,7 +381,7 @@ def test_configure_keeps_what_is_set() -> None:
     builder.config("spark.python.daemon.module", "their.daemon").config("spark.sparkext.python", "their-python")
     for _ in range(2):
         assert sparkext.configure(builder) is builder
-        options = bridge.builder_options(builder)
+        options = builder_options(builder)
         assert options["spark.jars"] == f"a.jar,b.jar,{jar.jar_path()}"
         assert options["spark.sql.extensions"] == "org.example.Other,io.sparkext.SparkExtensions"
         assert options["spark.python.daemon.module"] == "their.daemon"
@@ -392,7 +393,7 @@ def test_configure_keeps_what_the_command_line_sets(monkeypatch: pytest.MonkeyPa
     """That is of the JVM that PySpark starts: jars of the command line are the only ones that it loads."""
     line = "--conf spark.sql.extensions=org.example.Other --conf=spark.python.daemon.module=theirs {} pyspark-shell"
     monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", line.format("--driver-memory 2g"))
-    options = bridge.builder_options(sparkext.configure(SparkSession.Builder()))
+    options = builder_options(sparkext.configure(SparkSession.Builder()))
     assert options["spark.sql.extensions"] == "org.example.Other,io.sparkext.SparkExtensions"
     assert options["spark.python.daemon.module"] == "theirs"
     assert options["spark.jars"] == str(jar.jar_path())
@@ -401,7 +402,7 @@ def test_configure_keeps_what_the_command_line_sets(monkeypatch: pytest.MonkeyPa
         with pytest.raises(EnvironmentProblemError, match=r"PYSPARK_SUBMIT_ARGS names jars \(a\.jar\).*sparkext_"):
             sparkext.configure(SparkSession.Builder())
     monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", line.format(f"--jars a.jar,{jar.jar_path()}"))
-    options = bridge.builder_options(sparkext.configure(SparkSession.Builder()))
+    options = builder_options(sparkext.configure(SparkSession.Builder()))
     assert options["spark.jars"] == f"a.jar,{jar.jar_path()}"
     name = jar.jar_path().name
     for given in (f"--jars 'a.jar, hdfs:/jars/{name}'", f"--jars a.jar --driver-class-path /b.jar:/opt/{name}"):
@@ -418,7 +419,7 @@ def test_configure_keeps_what_a_file_of_the_command_line_sets(monkeypatch: pytes
     own.write_text("# mine\nspark.jars=own.jar\nspark.sql.extensions: org.example.Other\n")
     for given, daemon in (("", "sparkext.daemon"), ("--load-spark-defaults", "theirs")):
         monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", f"--properties-file {own} {given} pyspark-shell")
-        options = bridge.builder_options(sparkext.configure(SparkSession.Builder()))
+        options = builder_options(sparkext.configure(SparkSession.Builder()))
         assert options["spark.jars"] == f"own.jar,{jar.jar_path()}"
         assert options["spark.sql.extensions"] == "org.example.Other,io.sparkext.SparkExtensions"
         assert options["spark.python.daemon.module"] == daemon
@@ -427,7 +428,7 @@ def test_configure_keeps_what_a_file_of_the_command_line_sets(monkeypatch: pytes
 def test_configure_where_the_extension_runs(spark: SparkSession) -> None:
     builder = SparkSession.Builder()
     assert sparkext.configure(builder) is builder
-    assert "spark.jars" not in bridge.builder_options(builder)
+    assert "spark.jars" not in builder_options(builder)
     assert builder.getOrCreate().sparkContext is spark.sparkContext
 
 

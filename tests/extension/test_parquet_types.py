@@ -23,9 +23,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from sparkext.parquet.file_stores import LocalFiles
-from sparkext.parquet.reader import _File
+from sparkext.parquet.opened_file import OpenedFile
 from sparkext.parquet.rules import Calendars, misread
-from sparkext.spark.bridge import arrow_schema
+from sparkext.spark.arrow import arrow_schema
 from tests.extension.extension_checks import assert_like_spark, configured, mode, plan_of, scans_of
 
 ROWS = 3
@@ -289,7 +289,7 @@ def test_scan_parquet_has_the_same_rules(spark: SparkSession, folder: Path, tabl
         if case.settings or "collate" in case.declared:
             continue
         declared = arrow_schema(spark.read.schema(f"`{name}` {case.declared}").parquet(str(path)).schema)
-        file = _File(str(path), LocalFiles(), [name], False)
+        file = OpenedFile(str(path), LocalFiles(), [name], False)
         problem = misread(file.metadata, file.called(0), name, file.leaf(0), declared.field(0).type, calendars)
         assert (problem is None) is (case.left is None), (name, problem)
 

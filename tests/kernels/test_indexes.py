@@ -23,7 +23,7 @@ from sparkext.kernels.hash_index import HashIndex, build_hash_index
 from sparkext.kernels.hashing import mix_word
 from sparkext.kernels.index import JoinIndex, index_bytes
 from sparkext.kernels.jit import JIT_ENABLED
-from sparkext.kernels.keys import EncodedKeys, encode_keys
+from sparkext.kernels.keys import NormalisedKeys, normalise_keys
 from sparkext.kernels.ordered_index import OrderedIndex, build_ordered_index
 from tests.kernels.support import FULL_MASK, examples, match_lists, seeded, with_nulls
 from tests.oracle.joins import matches
@@ -33,25 +33,25 @@ MIN, MAX = -(2**63), 2**63 - 1
 MASKS = [FULL_MASK, 0, 0xFF, 0xF << 60, 1, 1 << 63]
 SIZES = [0, 1, 2, 15, 16, 17, 31, 32, 33, 63, 64, 65, 127, 129]
 
-Build = Callable[[EncodedKeys, bool], JoinIndex]
+Build = Callable[[NormalisedKeys, bool], JoinIndex]
 
 
 def hash_build(mask: int) -> Build:
     return lambda keys, wide: build_hash_index(keys, mask, wide)
 
 
-def partitioned_build(keys: EncodedKeys, wide: bool) -> HashIndex:
+def partitioned_build(keys: NormalisedKeys, wide: bool) -> HashIndex:
     """As for a build side of millions of rows: keys are partitioned before they are placed."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(hash_index, "_PARTITION_ROWS", 2)
         return build_hash_index(keys, FULL_MASK, wide)
 
 
-def ordered_build(keys: EncodedKeys, wide: bool) -> OrderedIndex:
+def ordered_build(keys: NormalisedKeys, wide: bool) -> OrderedIndex:
     return build_ordered_index(keys, wide)
 
 
-def dense_build(keys: EncodedKeys, wide: bool) -> DenseIndex:
+def dense_build(keys: NormalisedKeys, wide: bool) -> DenseIndex:
     bounds = key_range(keys)
     assert bounds is not None
     return build_dense_index(keys, bounds[0], bounds[1], wide)
@@ -64,14 +64,16 @@ BUILDS: dict[str, Build] = {
 }
 
 
-def encoded(values: Sequence[Any], arrow_type: pa.DataType, null_safe: bool = False, before: int = 0) -> EncodedKeys:
+def normalised(
+    values: Sequence[Any], arrow_type: pa.DataType, null_safe: bool = False, before: int = 0
+) -> NormalisedKeys:
     """Keys of one column. Nulls lie over the neighbouring value, so that a null that is looked at gives a wrong row."""
     present = [value for value in values if value is not None] or [arrow_type_default(arrow_type)]
     filled = [present[row % len(present)] if value is None else value for row, value in enumerate(values)]
     padding = present[:1] * before
     array = pa.array([*padding, *filled], arrow_type)
     array = with_nulls(array, [*[True] * before, *(value is not None for value in values)]).slice(before)
-    return encode_keys([array], [null_safe])
+    return normalise_keys([array], [null_safe])
 
 
 def arrow_type_default(arrow_type: pa.DataType) -> Any:
@@ -102,8 +104,8 @@ def check(
     wide: bool = False,
 ) -> JoinIndex:
     """The index and its mapped twin both answer as the oracle does."""
-    index = build(encoded(build_keys, arrow_type, null_safe, before=3), wide)
-    probe = encoded(probe_keys, arrow_type, null_safe, before=5)
+    index = build(normalised(build_keys, arrow_type, null_safe, before=3), wide)
+    probe = normalised(probe_keys, arrow_type, null_safe, before=5)
     assert (probe.words is not None) == (pa.types.is_integer(arrow_type) and not null_safe)
     expected = matches([(key,) for key in probe_keys], [(key,) for key in build_keys], [null_safe])
     matchable = [key for key in build_keys if null_safe or key is not None]
@@ -218,8 +220,8 @@ def test_null_rates(name: str, rate: float) -> None:
 @pytest.mark.parametrize("name", [*BUILDS, "dense"])
 def test_probes_that_never_match(name: str) -> None:
     build = BUILDS.get(name, dense_build)
-    index = build(encoded(range(0, 200, 2), pa.int64()), False)
-    found = index.lookup(encoded([*range(1, 200, 2), -5, 1000, MIN, MAX], pa.int64()))
+    index = build(normalised(range(0, 200, 2), pa.int64()), False)
+    found = index.lookup(normalised([*range(1, 200, 2), -5, 1000, MIN, MAX], pa.int64()))
     assert (found.first == -1).all()
     assert found.matched == found.pairs == 0
 
@@ -238,7 +240,7 @@ def test_row_ids_are_as_wide_as_asked(name: str, wide: bool, unique: bool) -> No
     keys = [9, 3, 6] if unique else [9, 3, 9]
     index = check(BUILDS.get(name, dense_build), keys, [3, 6, 9], pa.int64(), wide=wide)
     expected = np.int64 if wide else np.int32
-    assert index.lookup(encoded([9], pa.int64())).first.dtype == expected
+    assert index.lookup(normalised([9], pa.int64())).first.dtype == expected
     if "rows" in index.arrays:
         assert index.arrays["rows"].dtype == expected
     assert ("rows" in index.arrays) == (not unique or name == "ordered")
@@ -269,20 +271,20 @@ def test_hash_index_tells_colliding_strings_apart() -> None:
 
 
 def test_hash_index_keeps_its_mask() -> None:
-    index = build_hash_index(encoded([1, 2], pa.int64()), 0xFF)
+    index = build_hash_index(normalised([1, 2], pa.int64()), 0xFF)
     assert index.attributes["hash_mask"] == 0xFF
     again = HashIndex.from_arrays(index.arrays, index.attributes)
-    assert match_lists(again.lookup(encoded([2, 3], pa.int64()))) == [[1], []]
+    assert match_lists(again.lookup(normalised([2, 3], pa.int64()))) == [[1], []]
 
 
 def test_hash_table_follows_the_distinct_keys_and_not_the_rows() -> None:
     many = 40_000 if JIT_ENABLED else 4_000
-    few = build_hash_index(encode_keys([pa.array(np.arange(many) % 10)], [False]))
+    few = build_hash_index(normalise_keys([pa.array(np.arange(many) % 10)], [False]))
     assert few.table.nbytes < 2_000
 
 
 def test_partitions_hold_every_valid_key_once_in_row_order(monkeypatch: pytest.MonkeyPatch) -> None:
-    keys = encoded([None if row % 7 == 0 else row % 50 for row in range(200)], pa.int64())
+    keys = normalised([None if row % 7 == 0 else row % 50 for row in range(200)], pa.int64())
     assert keys.words is not None
     for rows, prefix_bits in ((1 << 20, 0), (50, 2), (2, 7)):
         monkeypatch.setattr(hash_index, "_PARTITION_ROWS", rows)
@@ -300,11 +302,11 @@ def test_hash_index_ring_is_not_smaller_than_its_lead() -> None:
 
 def test_hash_probes_at_the_ends_of_the_rolling_pipeline() -> None:
     """The last `_AHEAD` rows are compared after the last slot was prefetched."""
-    index = build_hash_index(encoded(range(100), pa.int64()))
+    index = build_hash_index(normalised(range(100), pa.int64()))
     for size in range(2 * hash_index._RING + 2):
         probe = [(number * 37) % 130 for number in range(size)]
         expected = [[key] if key < 100 else [] for key in probe]
-        assert match_lists(index.lookup(encoded(probe, pa.int64()))) == expected
+        assert match_lists(index.lookup(normalised(probe, pa.int64()))) == expected
 
 
 # The merge and the search of the ordered index.
@@ -325,13 +327,13 @@ def path(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return taken
 
 
-def words_of(values: Sequence[int], valid: Sequence[int] | None = None) -> EncodedKeys:
+def words_of(values: Sequence[int], valid: Sequence[int] | None = None) -> NormalisedKeys:
     """Keys with exactly these words, also where they are not valid."""
     mask = None if valid is None else np.array(valid, dtype=np.uint8)
     for array in (words := np.array(values, dtype=np.int64), mask):
         if array is not None:
             array.flags.writeable = False
-    return EncodedKeys(len(values), words, None, mask)
+    return NormalisedKeys(len(values), words, None, mask)
 
 
 @given(
@@ -368,8 +370,8 @@ def test_a_sorted_morsel_is_merged_and_any_other_searched(path: list[str]) -> No
     assert match_lists(index.lookup(words_of([]))) == []
     assert path == ["_merge_words", "_search_words", "_merge_words"]
     path.clear()
-    strings = build_ordered_index(encoded(["b", "a"], pa.string()))
-    assert match_lists(strings.lookup(encoded(["a", "b", "c"], pa.string()))) == [[1], [0], []]
+    strings = build_ordered_index(normalised(["b", "a"], pa.string()))
+    assert match_lists(strings.lookup(normalised(["a", "b", "c"], pa.string()))) == [[1], [0], []]
     assert path == ["_search_bytes"]
 
 
@@ -441,7 +443,7 @@ def test_all_rows(build_rows: int, probe_rows: int) -> None:
     index = AllRowsIndex(build_rows)
     for candidate in (index, through_file(index)):
         assert candidate.distinct == 1
-        found = candidate.lookup(EncodedKeys(probe_rows, None, None, None))
+        found = candidate.lookup(NormalisedKeys(probe_rows, None, None, None))
         assert match_lists(found) == matches([()] * probe_rows, [()] * build_rows, [])
 
 
@@ -476,17 +478,17 @@ def test_the_chosen_index_answers_right(keys: list[Any], algorithm: str, kind: s
     assert info.bytes == index_bytes(index)
     assert info.reason
     probe = [*keys, *(["zz", ""] if arrow_type == pa.string() else [MIN, -1, 0, 1, 4, 8, MAX]), None]
-    found = index.lookup(encode_keys([pa.array(probe, arrow_type)], [False]))
+    found = index.lookup(normalise_keys([pa.array(probe, arrow_type)], [False]))
     assert match_lists(found) == matches([(key,) for key in probe], [(key,) for key in keys], [False])
 
 
 def test_an_index_reports_its_whole_state() -> None:
     """What `arrays` leaves out would be lost on the way through a file."""
     for index in (
-        build_hash_index(encoded(["a", "b", "a"], pa.string())),
-        build_ordered_index(encoded(["b", "a", "b"], pa.string())),
-        build_ordered_index(encoded([2, 1, 2], pa.int64())),
-        dense_build(encoded([2, 1, 2], pa.int64()), False),
+        build_hash_index(normalised(["a", "b", "a"], pa.string())),
+        build_ordered_index(normalised(["b", "a", "b"], pa.string())),
+        build_ordered_index(normalised([2, 1, 2], pa.int64())),
+        dense_build(normalised([2, 1, 2], pa.int64()), False),
     ):
         arrays = [value for value in vars(index).values() if isinstance(value, np.ndarray)]
         arrays += [part for value in vars(index).values() if isinstance(value, tuple) for part in value]

@@ -11,44 +11,46 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sparkext.kernels.keys import EncodedKeys, cast_key, encode_keys, key_ranges, uses_words
+from sparkext.kernels.keys import NormalisedKeys, cast_key, key_ranges, normalise_keys, uses_words
 from tests.kernels.support import SAMPLES, KeySample, examples, with_nulls
 from tests.oracle.joins import join_key, matches
 
 OFFSETS = [(0, 0), (3, 2), (8, 0), (13, 5)]
 
 
-def tokens(encoded: EncodedKeys) -> list[int | bytes | None]:
+def tokens(normalised: NormalisedKeys) -> list[int | bytes | None]:
     """Each key's word or bytes, None where it matches nothing: what an index compares."""
-    if encoded.words is not None:
-        assert encoded.rows is None
-        assert encoded.words.dtype == np.int64
-        plain: list[int | bytes] = encoded.words.tolist()
+    if normalised.words is not None:
+        assert normalised.rows is None
+        assert normalised.words.dtype == np.int64
+        plain: list[int | bytes] = normalised.words.tolist()
     else:
-        assert encoded.rows is not None
-        offsets, data = encoded.rows
+        assert normalised.rows is not None
+        offsets, data = normalised.rows
         assert offsets.dtype == np.int64
-        plain = [data[offsets[i] : offsets[i + 1]].tobytes() for i in range(encoded.length)]
-    assert len(plain) == encoded.length
-    if encoded.valid is None:
+        plain = [data[offsets[i] : offsets[i + 1]].tobytes() for i in range(normalised.length)]
+    assert len(plain) == normalised.length
+    if normalised.valid is None:
         return list(plain)
-    return [token if valid else None for token, valid in zip(plain, encoded.valid.tolist(), strict=True)]
+    return [token if valid else None for token, valid in zip(plain, normalised.valid.tolist(), strict=True)]
 
 
-def check(samples: list[KeySample], arrays: list[pa.Array], columns: list[list[Any]], safe: list[bool]) -> EncodedKeys:
+def check(
+    samples: list[KeySample], arrays: list[pa.Array], columns: list[list[Any]], safe: list[bool]
+) -> NormalisedKeys:
     """Encodings are equal exactly where the oracle's keys are; the layout is the one that the widths call for."""
-    encoded = encode_keys(arrays, safe)
+    normalised = normalise_keys(arrays, safe)
     bits = [None if sample.bits is None else sample.bits + flag for sample, flag in zip(samples, safe, strict=True)]
     fits = None not in bits and sum(width for width in bits if width is not None) <= 64
-    assert (encoded.words is not None) == fits
+    assert (normalised.words is not None) == fits
     assert uses_words([array.type for array in arrays], safe) == fits
     expected = [join_key(key, safe) for key in zip(*columns, strict=True)]
-    got = tokens(encoded)
+    got = tokens(normalised)
     assert [token is None for token in got] == [key is None for key in expected]
     pairs = {(token, key) for token, key in zip(got, expected, strict=True) if key is not None}
     assert len({token for token, _ in pairs}) == len(pairs), "two different keys share an encoding"
     assert len({key for _, key in pairs}) == len(pairs), "one key has two encodings"
-    return encoded
+    return normalised
 
 
 @pytest.mark.parametrize("before, after", OFFSETS)
@@ -132,9 +134,9 @@ def test_every_combination_of_values(names: tuple[str, ...], null_safe: bool) ->
 )
 def test_null_safe_keys_that_look_alike(types: tuple[pa.DataType, ...], rows: list[tuple[Any, ...]]) -> None:
     arrays = [pa.array(column, kind) for column, kind in zip(zip(*rows, strict=True), types, strict=True)]
-    encoded = encode_keys(arrays, [True] * len(types))
-    assert encoded.valid is None
-    assert len(set(tokens(encoded))) == len(rows)
+    normalised = normalise_keys(arrays, [True] * len(types))
+    assert normalised.valid is None
+    assert len(set(tokens(normalised))) == len(rows)
 
 
 @pytest.mark.parametrize(
@@ -146,11 +148,12 @@ def test_a_key_is_encoded_alike_in_every_batch(names: tuple[str, ...], null_safe
     samples = [SAMPLES[name] for name in names]
     count = min(len(sample.raw) for sample in samples)
     safe = [null_safe] * len(names)
-    whole = tokens(encode_keys([s.array(range(count), [True] * count) for s in samples], safe))
+    whole = tokens(normalise_keys([s.array(range(count), [True] * count) for s in samples], safe))
     valid = [number % 2 == 0 for number in range(count)]
-    holes = tokens(encode_keys([s.array(range(count), valid, before=9, after=3) for s in samples], safe))
+    holes = tokens(normalise_keys([s.array(range(count), valid, before=9, after=3) for s in samples], safe))
     alone = [
-        tokens(encode_keys([s.array([number], [True], before=1) for s in samples], safe))[0] for number in range(count)
+        tokens(normalise_keys([s.array([number], [True], before=1) for s in samples], safe))[0]
+        for number in range(count)
     ]
     assert alone == whole
     assert holes[::2] == whole[::2]
@@ -160,7 +163,7 @@ def test_a_key_is_encoded_alike_in_every_batch(names: tuple[str, ...], null_safe
 def test_words_keep_the_order_of_one_column(name: str) -> None:
     sample = SAMPLES[name]
     array = sample.array(range(len(sample.raw)), [True] * len(sample.raw), before=2)
-    words = encode_keys([array], [False]).words
+    words = normalise_keys([array], [False]).words
     assert words is not None
     for a, b in itertools.product(range(len(sample.raw)), repeat=2):
         x, y = sample.values[a], sample.values[b]
@@ -187,37 +190,37 @@ def test_words_keep_the_order_of_composites(data: st.DataObject) -> None:
         valid = [not flag or data.draw(st.booleans()) for _ in range(length)]
         arrays.append(sample.array(picks, valid, before=data.draw(st.integers(0, 9))))
         columns.append([(value is not None, value or 0) for value in sample.keys(picks, valid)])
-    encoded = encode_keys(arrays, safe)
-    assert encoded.words is not None
-    assert encoded.valid is None
+    normalised = normalise_keys(arrays, safe)
+    assert normalised.words is not None
+    assert normalised.valid is None
     rows = list(zip(*columns, strict=True))
     for a, b in itertools.product(range(length), repeat=2):
-        assert (encoded.words[a] < encoded.words[b]) == (rows[a] < rows[b]), (rows[a], rows[b])
+        assert (normalised.words[a] < normalised.words[b]) == (rows[a] < rows[b]), (rows[a], rows[b])
 
 
 def test_composite_of_exactly_64_bits_is_a_word_and_keeps_the_order() -> None:
     low, high = -(2**31), 2**31 - 1
     rows = [(low, low), (low, high), (-1, high), (0, low), (0, 0), (high, low), (high, high)]
-    encoded = encode_keys([pa.array(column, pa.int32()) for column in zip(*rows, strict=True)], [False, False])
-    assert encoded.words is not None
-    assert encoded.words.tolist() == sorted(encoded.words.tolist())
-    assert len(set(encoded.words.tolist())) == len(rows)
+    normalised = normalise_keys([pa.array(column, pa.int32()) for column in zip(*rows, strict=True)], [False, False])
+    assert normalised.words is not None
+    assert normalised.words.tolist() == sorted(normalised.words.tolist())
+    assert len(set(normalised.words.tolist())) == len(rows)
 
 
 def test_nulls_of_any_plain_column_rule_the_row_out() -> None:
     columns = [pa.array([1, None, 3, None]), pa.array(["a", "b", None, None]), pa.array([None, None, None, 1.0])]
-    encoded = encode_keys(columns, [False, False, True])
-    assert encoded.valid is not None
-    assert encoded.valid.tolist() == [1, 0, 0, 0]
-    assert encode_keys(columns[2:], [True]).valid is None
-    assert encode_keys([columns[0].drop_null()], [False]).valid is None
+    normalised = normalise_keys(columns, [False, False, True])
+    assert normalised.valid is not None
+    assert normalised.valid.tolist() == [1, 0, 0, 0]
+    assert normalise_keys(columns[2:], [True]).valid is None
+    assert normalise_keys([columns[0].drop_null()], [False]).valid is None
 
 
 def test_garbage_beneath_a_null_does_not_reach_the_bytes() -> None:
     """Two null-safe nulls are one key, whatever their slots hold, also where slots have an extent in the text."""
     texts = with_nulls(pa.array(["long garbage", "other", "x"]), [False, False, True])
     numbers = with_nulls(pa.array([17, 42, 17]), [False, False, True])
-    first, second, third = tokens(encode_keys([texts, numbers], [True, True]))
+    first, second, third = tokens(normalise_keys([texts, numbers], [True, True]))
     assert first == second != third
 
 
@@ -225,21 +228,21 @@ def test_garbage_beneath_a_null_does_not_reach_the_bytes() -> None:
 def test_empty_batches_have_empty_keys(name: str) -> None:
     sample = SAMPLES[name]
     for array in (pa.array([], sample.type), sample.array([], [], before=4)):
-        assert encode_keys([array], [False]).length == 0
-        assert tokens(encode_keys([array, array], [False, True])) == []
+        assert normalise_keys([array], [False]).length == 0
+        assert tokens(normalise_keys([array, array], [False, True])) == []
 
 
 def test_all_null_arrays_without_a_data_buffer() -> None:
     for arrow_type in (pa.string(), pa.large_binary(), pa.int64(), pa.bool_(), pa.decimal128(30, 2)):
         array = pa.nulls(5, arrow_type)
-        assert tokens(encode_keys([array], [False])) == [None] * 5
-        assert len(set(tokens(encode_keys([array], [True])))) == 1
-        assert len(set(tokens(encode_keys([array, pa.array([1, 1, 2, 2, 2])], [True, False])))) == 2
+        assert tokens(normalise_keys([array], [False])) == [None] * 5
+        assert len(set(tokens(normalise_keys([array], [True])))) == 1
+        assert len(set(tokens(normalise_keys([array, pa.array([1, 1, 2, 2, 2])], [True, False])))) == 2
 
 
 def test_a_key_needs_a_column() -> None:
     with pytest.raises(ValueError, match="at least one column"):
-        encode_keys([], [])
+        normalise_keys([], [])
 
 
 @pytest.mark.parametrize(
@@ -262,7 +265,7 @@ def test_decimals_of_two_scales_meet_in_the_common_type() -> None:
     wide = pa.decimal128(14, 4)
     short = cast_key(pa.array([150, -25], pa.int64()).cast(pa.decimal128(19, 0)), pa.decimal128(23, 4))
     long = cast_key(pa.array(["150.0000", "-25.0001"]).cast(wide), pa.decimal128(23, 4))
-    a, b = tokens(encode_keys([short], [False])), tokens(encode_keys([long], [False]))
+    a, b = tokens(normalise_keys([short], [False])), tokens(normalise_keys([long], [False]))
     assert a[0] == b[0]
     assert a[1] != b[1]
 
@@ -297,7 +300,7 @@ def check_packed(build: list[pa.Array], probe: list[pa.Array], keys: list[list[A
     ranges = key_ranges(build, safe)
     if ranges is None:
         return False
-    built, probed = (tokens(encode_keys(side, safe, ranges)) for side in (build, probe))
+    built, probed = (tokens(normalise_keys(side, safe, ranges)) for side in (build, probe))
     assert all(token is None or 0 <= int(token) < LIMIT for token in [*built, *probed])
     found = [[row for row, key in enumerate(built) if key == wanted is not None] for wanted in probed]
     build_keys, probe_keys = keys
@@ -360,7 +363,7 @@ def test_ranges_at_the_ends_of_int64(base: int, safe: list[bool]) -> None:
     ],
 )
 def test_ranges_of_63_bits_are_packed(sizes: tuple[int, ...], safe: tuple[bool, ...], fits: bool) -> None:
-    """One value more, or a code for null more, and keys are encoded as without ranges."""
+    """One value more, or a code for null more, and keys are normalised as without ranges."""
     lows = [MIN if size > LIMIT else -(size // 2) for size in sizes]
     corners = list(itertools.product(*((low, low + size - 1) for low, size in zip(lows, sizes, strict=True))))
     columns = [int64(list(column)) for column in zip(*corners, strict=True)]

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from sparkext.kernels.bounds import HIGHEST, LOWEST
 from sparkext.kernels.hash_index import build_hash_index
-from sparkext.kernels.keys import EncodedKeys, encode_keys
+from sparkext.kernels.keys import NormalisedKeys, normalise_keys
 from sparkext.kernels.nearest import NearestKeys, nearest
 from sparkext.kernels.range_index import build_range_index
 from tests.kernels.support import examples
@@ -88,10 +88,10 @@ def test_any_lookup(name: str, direction: str, exact: bool, seed: int, rows: int
 
     build, probe = column(rows), column(15)
     keys, probe_keys = ([generator.randrange(2) for _ in range(count)] for count in (rows, 15))
-    index = build_range_index([pa.array(build, arrow_type)], encoded(keys), build_hash_index)
+    index = build_range_index([pa.array(build, arrow_type)], normalised(keys), build_hash_index)
     for tolerance in tolerances:
         asked = {"direction": direction, "exact": exact, "tolerance": tolerance}
-        matches = nearest(index, NearestKeys(encoded(probe_keys), pa.array(probe, arrow_type), **asked))
+        matches = nearest(index, NearestKeys(normalised(probe_keys), pa.array(probe, arrow_type), **asked))
         entries = matches.first.tolist()
         got = [-1 if entry < 0 else entry if matches.rows is None else int(matches.rows[entry]) for entry in entries]
         expected = [
@@ -101,13 +101,13 @@ def test_any_lookup(name: str, direction: str, exact: bool, seed: int, rows: int
         assert matches.counts is None and matches.matched == matches.pairs == sum(row >= 0 for row in expected)
 
 
-def encoded(values: list[int]) -> EncodedKeys:
-    return encode_keys([pa.array(values, pa.int64())], [False])
+def normalised(values: list[int]) -> NormalisedKeys:
+    return normalise_keys([pa.array(values, pa.int64())], [False])
 
 
 @pytest.mark.parametrize("direction", ["backward", "forward", "nearest"])
 def test_without_keys_and_rows(direction: str) -> None:
-    nothing = EncodedKeys(0, None, None, None)
+    nothing = NormalisedKeys(0, None, None, None)
     index = build_range_index([pa.array([], pa.int64())], nothing, build_hash_index)
-    keys = NearestKeys(EncodedKeys(2, None, None, None), pa.array([1, None]), direction, True, 5)
+    keys = NearestKeys(NormalisedKeys(2, None, None, None), pa.array([1, None]), direction, True, 5)
     assert nearest(index, keys).first.tolist() == [-1, -1]

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from sparkext.kernels.all_rows_index import AllRowsIndex
 from sparkext.kernels.jit import JIT_ENABLED, frozen
-from sparkext.kernels.keys import EncodedKeys
+from sparkext.kernels.keys import NormalisedKeys
 from sparkext.kernels.matches import START, Cursor, Matches, Pairs, probe
 from tests.kernels.support import examples
 from tests.oracle.joins import Pair, probe_pairs
@@ -166,7 +166,7 @@ def test_one_row_with_a_million_matches(how: str) -> None:
     """Under a budget of a thousand rows: a thousand pieces, none lost, none twice."""
     many = 1_000_000 if JIT_ENABLED else 5_000
     budget = 1_000
-    matches = AllRowsIndex(many).lookup(EncodedKeys(1, None, None, None))
+    matches = AllRowsIndex(many).lookup(NormalisedKeys(1, None, None, None))
     remaining, cursor, calls = matches.output_rows(how), START, 0
     while remaining:
         pairs, cursor = probe(matches, how, cursor, budget, remaining)

@@ -22,7 +22,7 @@ from sparkext.kernels.dense_index import build_dense_index
 from sparkext.kernels.hash_index import build_hash_index
 from sparkext.kernels.index import JoinIndex
 from sparkext.kernels.jit import frozen, kernel
-from sparkext.kernels.keys import EncodedKeys, encode_keys
+from sparkext.kernels.keys import NormalisedKeys, normalise_keys
 from sparkext.kernels.matches import START, Matches, probe
 from sparkext.kernels.ordered_index import build_ordered_index
 from sparkext.kernels.range_index import Candidates, RangeIndex, RangeKeys, build_range_index
@@ -44,16 +44,16 @@ OPS = ("<", "<=", ">", ">=")
 
 
 def groups_builder(kind: str) -> Any:
-    def dense(keys: EncodedKeys) -> JoinIndex:
+    def dense(keys: NormalisedKeys) -> JoinIndex:
         return build_dense_index(keys, -1, 3)
 
     return {"hash": build_hash_index, "ordered": build_ordered_index, "dense": dense}[kind]
 
 
-def equal_keys(values: Sequence[Any] | None, length: int) -> EncodedKeys:
+def equal_keys(values: Sequence[Any] | None, length: int) -> NormalisedKeys:
     if values is None:
-        return EncodedKeys(length, None, None, None)
-    return encode_keys([pa.array(values, pa.int64())], [False])
+        return NormalisedKeys(length, None, None, None)
+    return normalise_keys([pa.array(values, pa.int64())], [False])
 
 
 def found_pairs(index: RangeIndex, keys: RangeKeys, how: str, budget: int) -> list[tuple[int, int]]:

@@ -19,10 +19,11 @@ from werkzeug.serving import make_server
 
 from sparkext.config import read_settings
 from sparkext.errors import FileReadError
-from sparkext.parquet import file_stores, reader
+from sparkext.parquet import decoded_sizes, file_stores, opened_file
+from sparkext.parquet import scan as parquet_scan
 from sparkext.parquet.file_stores import Bucket, LocalFiles, store_of
-from sparkext.parquet.reader import ParquetScan
 from sparkext.parquet.s3_settings import bucket_of
+from sparkext.parquet.scan import ParquetScan
 from sparkext.plans.predicate import parse_predicate
 from sparkext.plans.scan import ScanColumn, ScanSpec, Split
 from sparkext.plans.spec import PROBE, ColumnRef, PipelineSpec
@@ -119,10 +120,10 @@ def test_the_same_rows_however_they_are_read(store: Bucket, key: str, monkeypatc
     split = put(store, key)
     assert rows_of(scan_of(store), split) == TABLE
     assert scan_of(store).table([split, split], 2, lambda rows, size: None) == pa.concat_tables([TABLE, TABLE])
-    monkeypatch.setattr(reader, "_AHEAD_OF_HEADROOM", 0)
+    monkeypatch.setattr(parquet_scan, "_AHEAD_OF_HEADROOM", 0)
     assert rows_of(scan_of(store), split) == TABLE
-    monkeypatch.setattr(reader, "MAX_GROUP_ROWS", 0)
-    monkeypatch.setattr(reader, "_REQUESTED_BYTES", 1000)
+    monkeypatch.setattr(decoded_sizes, "MAX_GROUP_ROWS", 0)
+    monkeypatch.setattr(opened_file, "_REQUESTED_BYTES", 1000)
     assert rows_of(scan_of(store), split) == TABLE
 
 
@@ -130,7 +131,7 @@ def test_columns_are_read_ahead_once_they_were_needed(store: Bucket, monkeypatch
     split = put(store, "ahead.parquet")
     read: list[tuple[int, int]] = []
     ahead: set[tuple[int, int]] = set()
-    read_column, start = ParquetScan.read, reader._UnitColumns.start
+    read_column, start = ParquetScan.read, parquet_scan._UnitColumns.start
 
     def reading(scan: ParquetScan, unit: Any, number: int) -> Any:
         read.append((unit.first, number))
@@ -141,7 +142,7 @@ def test_columns_are_read_ahead_once_they_were_needed(store: Bucket, monkeypatch
         start(columns, numbers, pool)
 
     monkeypatch.setattr(ParquetScan, "read", reading)
-    monkeypatch.setattr(reader._UnitColumns, "start", starting)
+    monkeypatch.setattr(parquet_scan._UnitColumns, "start", starting)
     scan = scan_of(store)
     units = list(scan.units(split))
     for rows in scan.row_sets([split]):

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sparkext.build_sides.file import write_build_file
-from sparkext.build_sides.sources import BroadcastBytes
+from sparkext.build_sides.published_files import BroadcastBytes
 from sparkext.rows.morsels import within_bytes
 from sparkext.worker import build_rows_task
 from sparkext.worker.build_rows_task import BuildRowsTask

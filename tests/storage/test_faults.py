@@ -21,17 +21,19 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from sparkext.build_sides import index_store, sources
+from sparkext.build_sides import file as build_file
+from sparkext.build_sides import index_store, published_files, scanned_files, sources
 from sparkext.build_sides.file import write_build_file
 from sparkext.build_sides.index_cache import evict, touch
 from sparkext.build_sides.index_recipe import IndexRecipe
 from sparkext.build_sides.index_store import INDEX_SUFFIX, BuildSide, open_build_side
-from sparkext.build_sides.sources import BroadcastBytes, ScannedFiles, StreamedBroadcast, make_room
+from sparkext.build_sides.published_files import BroadcastBytes, StreamedBroadcast
+from sparkext.build_sides.scanned_files import ScannedFiles, make_room
 from sparkext.errors import BuildFileError, BuildSideTooLargeError
 from sparkext.kernels.hashing import FULL_MASK
-from sparkext.kernels.keys import encode_keys
+from sparkext.kernels.keys import normalise_keys
 from sparkext.memory.probes import Headroom
-from sparkext.parquet.reader import ParquetScan
+from sparkext.parquet.scan import ParquetScan
 from sparkext.plans.formula import parse_theta
 from sparkext.plans.scan import DataFile, ScanColumn, ScanSpec
 from sparkext.rows.collected import CollectedRows
@@ -71,7 +73,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @dataclass(frozen=True)
-class LocalFile(sources._MappedFile):
+class LocalFile(published_files.MappedFile):
     """A build file that no Spark has placed."""
 
     where: Path
@@ -113,7 +115,7 @@ def scanned(path: Path) -> ScannedFiles:
 
 
 def assert_right(side: BuildSide) -> None:
-    found = match_lists(side.lookup(encode_keys([pa.array([1 << 40, 7, 6, 5])], [False])))
+    found = match_lists(side.lookup(normalise_keys([pa.array([1 << 40, 7, 6, 5])], [False])))
     names = side.columns[1].array.to_pylist()
     assert [sorted(names[row] or "" for row in rows) for rows in found] == [["", "a"], ["d"], [], ["b"]]
 
@@ -380,8 +382,8 @@ def wide_rows(rows: int) -> pa.Table:
 
 def scarce(monkeypatch: pytest.MonkeyPatch, size: int) -> None:
     reading = Headroom(size, "cgroup")
-    monkeypatch.setattr(sources, "process_probe", lambda: SimpleNamespace(headroom=lambda: reading))
-    monkeypatch.setattr(sources, "headroom_for", lambda needed: size)
+    monkeypatch.setattr(scanned_files, "process_probe", lambda: SimpleNamespace(headroom=lambda: reading))
+    monkeypatch.setattr(build_file, "headroom_for", lambda needed: size)
 
 
 @pytest.mark.parametrize("headroom", [1 << 40, 1 << 24], ids=["ample", "scarce"])
@@ -490,7 +492,9 @@ def test_a_file_replaced_with_its_times_kept_is_another_build_side(folder: Path,
     assert (after.st_ino, after.st_size, after.st_mtime_ns) == (before.st_ino, before.st_size, before.st_mtime_ns)
     side = source.open(RECIPE)
     assert not side.reused
-    assert match_lists(side.lookup(encode_keys([pa.array([1 << 40, 2 << 40])], [False], side.info.key_ranges)))[0] == []
+    assert (
+        match_lists(side.lookup(normalise_keys([pa.array([1 << 40, 2 << 40])], [False], side.info.key_ranges)))[0] == []
+    )
 
 
 def test_what_is_used_stays_the_file_that_it_is(folder: Path, tmp_path: Path) -> None:

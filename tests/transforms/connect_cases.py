@@ -16,10 +16,12 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from sparkext import pipelined_join, report, scan_parquet
-from sparkext.build_sides.sources import ArtifactFile, ScannedFiles
+from sparkext.build_sides.published_files import ArtifactFile
+from sparkext.build_sides.scanned_files import ScannedFiles
 from sparkext.errors import BuildSideTooLargeError, InvalidJoinError, ReportUnavailableError
 from sparkext.reports.reporters import SpoolReporter
-from sparkext.spark import bridge
+from sparkext.spark.session_settings import encrypts_files, is_connect
+from sparkext.transforms import build_side
 from sparkext.transforms.lineage import remembered
 from tests.transforms.spark_checks import (
     KINDS,
@@ -41,7 +43,7 @@ def spark(connect_settings: dict[str, str]) -> Iterator[SparkSession]:
     for key, value in connect_settings.items():
         builder = builder.config(key, value)
     session = builder.getOrCreate()
-    assert bridge.is_connect(session)
+    assert is_connect(session)
     yield session
     session.stop()
 
@@ -181,8 +183,8 @@ def test_too_large_a_build_side(spark: SparkSession) -> None:
 
 def test_a_build_side_where_spark_encrypts_its_files(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     """Artifacts are plain files. The setting is of the server; clients see it."""
-    assert not bridge.encrypts_files(spark)
-    monkeypatch.setattr(bridge, "encrypts_files", lambda session: True)
+    assert not encrypts_files(spark)
+    monkeypatch.setattr(build_side, "encrypts_files", lambda session: True)
     with pytest.raises(InvalidJoinError, match=r"spark\.io\.encryption\.enabled is true"):
         left_of(spark).transform(pipelined_join(right_of(spark), "k"))
 

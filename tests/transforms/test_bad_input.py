@@ -18,7 +18,8 @@ from pyspark.sql import functions as F
 
 from sparkext import SparkExtError, pipelined_join
 from sparkext.errors import BuildSideTooLargeError, ConfigError, EnvironmentProblemError, InvalidJoinError
-from sparkext.spark import bridge
+from sparkext.spark.arrow import arrow_schema
+from sparkext.spark.frames import map_in_arrow
 from sparkext.transforms.lineage import remembered
 from sparkext.worker.pipeline_task import PipelineTask
 from tests.transforms.spark_checks import assert_pipelined, configured, frame, jobs_run_by, rows_of, table
@@ -617,7 +618,7 @@ def task(left: DataFrame, right: DataFrame) -> Iterator[tuple[DataFrame, Pipelin
     lineage = remembered(out)
     assert lineage is not None and lineage.reporter is not None
     settings = pytest.importorskip("sparkext.config").read_settings(lambda key: None, {})
-    schema = bridge.arrow_schema(out.schema)
+    schema = arrow_schema(out.schema)
     yield left, PipelineTask(lineage.spec.to_json(), lineage.sources, schema, settings, 2, lineage.reporter)
 
 
@@ -625,11 +626,11 @@ def test_a_task_whose_output_has_another_type(task: tuple[DataFrame, PipelineTas
     """The declared schema does not hold: the error names the column and both types."""
     left, works = task
     types = "k bigint, s string, v double, t string, w boolean"
-    assert bridge.map_in_arrow(left, works, left.sparkSession.range(0).selectExpr().schema.fromDDL(types)).count()
+    assert map_in_arrow(left, works, left.sparkSession.range(0).selectExpr().schema.fromDDL(types)).count()
     fields = [pa.field("t", pa.int32()) if field.name == "t" else field for field in works.output_schema]
     broken = replace(works, output_schema=pa.schema(fields))
     declared = left.schema.fromDDL(types.replace("t string", "t int"))
-    out = bridge.map_in_arrow(left, broken, declared)
+    out = map_in_arrow(left, broken, declared)
     assert_pipelined(out)
     with pytest.raises(PythonException) as info:
         out.collect()
@@ -640,7 +641,7 @@ def test_a_task_whose_output_has_another_type(task: tuple[DataFrame, PipelineTas
 
 def test_a_task_whose_input_has_another_width(task: tuple[DataFrame, PipelineTask]) -> None:
     left, works = task
-    out = bridge.map_in_arrow(left.drop("v"), works, left.schema.fromDDL("k bigint"))
+    out = map_in_arrow(left.drop("v"), works, left.schema.fromDDL("k bigint"))
     with pytest.raises(PythonException) as info:
         out.collect()
     assert "SchemaMismatchError" in str(info.value)
@@ -650,7 +651,7 @@ def test_a_task_whose_input_has_another_width(task: tuple[DataFrame, PipelineTas
 def test_a_task_of_another_version(task: tuple[DataFrame, PipelineTask]) -> None:
     left, works = task
     types = "k bigint, s string, v double, t string, w boolean"
-    out = bridge.map_in_arrow(left, replace(works, made_by="0.0.1"), left.schema.fromDDL(types))
+    out = map_in_arrow(left, replace(works, made_by="0.0.1"), left.schema.fromDDL(types))
     with pytest.raises(PythonException, match=r"EnvironmentProblemError: .* is of sparkext 0\.0\.1, this worker"):
         out.collect()
 

@@ -29,12 +29,12 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from sparkext import pipelined_join, report
-from sparkext.build_sides import sources
+from sparkext.build_sides import published_files, sources
 from sparkext.build_sides.file import write_build_file
 from sparkext.build_sides.index_recipe import IndexRecipe
 from sparkext.build_sides.index_store import INDEX_SUFFIX, LOCK_SUFFIX
 from sparkext.errors import BuildSideTooLargeError
-from sparkext.kernels.keys import encode_keys
+from sparkext.kernels.keys import normalise_keys
 from sparkext.storage.container import atomic_file
 from sparkext.storage.last_used import LastUsed
 from sparkext.transforms import publishing
@@ -161,7 +161,7 @@ def path_of(df: DataFrame, number: int = 0) -> Path:
     lineage = remembered(df)
     assert lineage is not None
     source = lineage.sources[number]
-    assert isinstance(source, sources.BroadcastFile)
+    assert isinstance(source, published_files.BroadcastFile)
     return source.path()
 
 
@@ -423,7 +423,7 @@ def published_file(folder: Path, keys: list[int]) -> Path:
 
 
 @dataclass(frozen=True)
-class LocalFile(sources._MappedFile):
+class LocalFile(published_files.MappedFile):
     """A build file that no Spark has placed."""
 
     where: Path
@@ -437,7 +437,7 @@ def no_space(path: Path, recipe: IndexRecipe) -> Any:
 
 
 def matches_of(side: Any, keys: list[int]) -> list[list[int]]:
-    matches = side.index.lookup(encode_keys([pa.array(keys, pa.int64())], [False]))
+    matches = side.index.lookup(normalise_keys([pa.array(keys, pa.int64())], [False]))
     from tests.kernels.support import match_lists
 
     return match_lists(matches)
@@ -445,7 +445,7 @@ def matches_of(side: Any, keys: list[int]) -> list[list[int]]:
 
 def test_an_index_that_does_not_fit_the_disk_is_private(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = published_file(tmp_path, [10, 5, 10])
-    monkeypatch.setattr(sources, "open_build_side", no_space)
+    monkeypatch.setattr(published_files, "open_build_side", no_space)
     monkeypatch.setattr(sources, "_private", LastUsed(sources._PRIVATE_BUILD_SIDES))
     source = LocalFile(path)
     with pytest.warns(UserWarning, match=r"(?s)No space left on device.*copy of its own in memory"):
@@ -462,7 +462,7 @@ def test_an_index_that_does_not_fit_the_disk_is_private(tmp_path: Path, monkeypa
 
 def test_a_private_index_does_not_outlive_its_build_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The path is the same, the rows are not."""
-    monkeypatch.setattr(sources, "open_build_side", no_space)
+    monkeypatch.setattr(published_files, "open_build_side", no_space)
     monkeypatch.setattr(sources, "_private", LastUsed(sources._PRIVATE_BUILD_SIDES))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -471,7 +471,7 @@ def test_a_private_index_does_not_outlive_its_build_file(tmp_path: Path, monkeyp
 
 
 def test_private_indexes_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sources, "open_build_side", no_space)
+    monkeypatch.setattr(published_files, "open_build_side", no_space)
     monkeypatch.setattr(sources, "_private", LastUsed(sources._PRIVATE_BUILD_SIDES))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -487,7 +487,7 @@ def test_a_build_file_that_is_gone_is_an_error(tmp_path: Path, monkeypatch: pyte
     with pytest.raises(FileNotFoundError), warnings.catch_warnings():
         warnings.simplefilter("error")
         LocalFile(tmp_path / "nowhere").open(RECIPE)
-    monkeypatch.setattr(sources, "open_build_side", no_space)
+    monkeypatch.setattr(published_files, "open_build_side", no_space)
     with pytest.raises(OSError, match="No space left"):
         LocalFile(tmp_path / "nowhere").open(RECIPE)
 
@@ -506,7 +506,7 @@ def test_encrypted_build_sides_are_not_confused(monkeypatch: pytest.MonkeyPatch)
         sink = pa.BufferOutputStream()
         write_build_file(pa.table({"key": pa.array([number, 100], pa.int64())}), sink)
         broadcast = FakeBroadcast(sink.getvalue().to_pybytes())
-        side = sources.BroadcastBytes(str(number), broadcast).open(RECIPE)
+        side = published_files.BroadcastBytes(str(number), broadcast).open(RECIPE)
         assert matches_of(side, [number, number - 1]) == [[0], []]
         del broadcast, side
 
@@ -537,7 +537,6 @@ from pyspark.sql import SparkSession, functions as F
 from tests.transforms.spark_checks import assert_pipelined, frame, rows_of, spark_join
 from sparkext import pipelined_join, report
 from sparkext.transforms import publishing
-from sparkext.build_sides import sources
 from sparkext.transforms.lineage import remembered
 
 def session(master="local[2]", **settings):

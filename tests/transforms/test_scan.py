@@ -20,7 +20,8 @@ from pyspark.sql.types import LongType, StructField, StructType
 
 import sparkext
 from sparkext import asof_join, pipelined_join, report, scan_parquet, theta_join
-from sparkext.build_sides.sources import BroadcastFile, ScannedFiles
+from sparkext.build_sides.published_files import BroadcastFile
+from sparkext.build_sides.scanned_files import ScannedFiles
 from sparkext.errors import InvalidScanError
 from sparkext.transforms.lineage import remembered
 from tests.transforms.spark_checks import EXTENSION

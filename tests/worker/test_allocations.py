@@ -14,15 +14,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from sparkext.build_sides import index_store, sources
+from sparkext.build_sides import index_store, scanned_files
 from sparkext.build_sides.file import write_build_file
 from sparkext.build_sides.index_recipe import index_recipe
 from sparkext.build_sides.index_store import INDEX_SUFFIX, open_build_side
-from sparkext.build_sides.sources import ScannedFiles
+from sparkext.build_sides.scanned_files import ScannedFiles
 from sparkext.config import read_settings
 from sparkext.errors import SparkExtError
 from sparkext.memory.probes import Headroom
-from sparkext.parquet.reader import ParquetScan
+from sparkext.parquet.scan import ParquetScan
 from sparkext.plans.scan import DataFile, ScanColumn, ScanSpec
 from sparkext.plans.spec import ColumnRef, JoinSpec, KeyPair, PipelineSpec, RangePair
 from sparkext.storage.container import TEMPORARY_SUFFIX, atomic_file
@@ -91,7 +91,9 @@ def test_memory_runs_out_at_every_allocation(kind: str, tmp_path: Path, monkeypa
     monkeypatch.setattr(index_store, "_opened", index_store._OpenBuildSides())
     monkeypatch.setenv("SPARK_LOCAL_DIRS", str(tmp_path))
     if kind == "spilled files":
-        monkeypatch.setattr(sources, "process_probe", lambda: SimpleNamespace(headroom=lambda: Headroom(1, "a test")))
+        monkeypatch.setattr(
+            scanned_files, "process_probe", lambda: SimpleNamespace(headroom=lambda: Headroom(1, "a test"))
+        )
     folder = tmp_path / "sparkext"
     folder.mkdir()
     spec, path = spec_of(kind), folder / "side"

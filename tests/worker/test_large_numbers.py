@@ -19,7 +19,7 @@ from sparkext.kernels.bounds import Bound
 from sparkext.kernels.gather import MAX_VAR_BYTES, Column, VarBytesOverflowError
 from sparkext.kernels.hashing import FULL_MASK
 from sparkext.kernels.jit import JIT_ENABLED, frozen
-from sparkext.kernels.keys import EncodedKeys, encode_keys
+from sparkext.kernels.keys import NormalisedKeys, normalise_keys
 from sparkext.kernels.matches import Cursor, Matches, probe
 from sparkext.kernels.range_index import RangeIndex, RangeKeys
 from sparkext.kernels.row_ids import NARROW_ROWS, row_id_dtype
@@ -47,20 +47,20 @@ def recipe(*types: pa.DataType, algorithm: str = "hash", ranges: int = 0) -> Ind
 def equal(kind: str) -> Matches:
     """The matches of `MANY` probe rows, each of which matches `MANY` build rows."""
     if kind == "all rows":
-        return AllRowsIndex(MANY).lookup(encode_keys([pa.array(np.zeros(MANY, dtype=np.int64))], [False]))
+        return AllRowsIndex(MANY).lookup(normalise_keys([pa.array(np.zeros(MANY, dtype=np.int64))], [False]))
     value: Any = b"key" if kind == "bytes" else 1 << 40 if kind == "hash" else 7
     column = pa.array([value] * MANY)
     if kind == "range":
         index, _ = build_index(MANY, [column], recipe(column.type, ranges=1))
         assert isinstance(index, RangeIndex)
-        found = index.lookup(RangeKeys(EncodedKeys(MANY, None, None, None), [[Bound("<=", column)]]))
+        found = index.lookup(RangeKeys(NormalisedKeys(MANY, None, None, None), [[Bound("<=", column)]]))
         assert isinstance(found, Matches)
         return found
     algorithm = "sort_merge" if kind == "ordered" else "auto"
     build = pa.concat_arrays([column, pa.array([-5])]) if kind == "hash" else column
     index, info = build_index(len(build), [build], recipe(column.type, algorithm=algorithm))
     assert index.kind == {"bytes": "hash", "dense": "dense"}.get(kind, kind)
-    return index.lookup(encode_keys([column], [False], info.key_ranges))  # type: ignore[union-attr,arg-type]
+    return index.lookup(normalise_keys([column], [False], info.key_ranges))  # type: ignore[union-attr,arg-type]
 
 
 @pytest.mark.parametrize("kind", ["dense", "hash", "bytes", "ordered", "all rows", "range"])
@@ -88,7 +88,7 @@ def test_row_ids_are_as_wide_as_they_have_to_be(rows: int) -> None:
 
 def test_rows_of_an_index_without_keys() -> None:
     rows = NARROW_ROWS + 5
-    matches = AllRowsIndex(rows).lookup(encode_keys([pa.array([1, 2, 3])], [False]))
+    matches = AllRowsIndex(rows).lookup(normalise_keys([pa.array([1, 2, 3])], [False]))
     assert matches.pairs == 3 * rows
     pairs, cursor = probe(matches, "left", Cursor(1, rows - 1), 2, 2)
     assert pairs.probe_rows is not None and pairs.build_rows is not None

@@ -8,7 +8,8 @@ from dataclasses import replace
 from sparkext.build_sides.index_store import BuildSide
 from sparkext.kernels.gather import Column
 from sparkext.parquet.metrics import ScanMetrics
-from sparkext.parquet.reader import KeyBounds, ParquetScan
+from sparkext.parquet.scan import ParquetScan
+from sparkext.parquet.statistics import ProbeBounds
 from sparkext.plans.scan import Split
 from sparkext.plans.spec import PROBE, ColumnRef, PipelineSpec
 from sparkext.reports.metrics import TaskMetrics
@@ -63,14 +64,14 @@ class ScannedSplits:
         return all(build.lookup(keys.of(rows)).matched for keys, build in self._deciding)
 
 
-def probe_bounds(spec: PipelineSpec, builds: Sequence[BuildSide]) -> list[KeyBounds]:
+def probe_bounds(spec: PipelineSpec, builds: Sequence[BuildSide]) -> list[ProbeBounds]:
     """Return what the build sides ask of columns of the probe side: rows outside lack a match that they need.
 
     A join that may fail has to see all rows that come to it.
     """
     last = next((number for number, join in enumerate(spec.joins, 1) if join.may_fail), len(spec.joins))
     return [
-        KeyBounds(key.probe.column, (bounds[0], bounds[1]) if bounds else None)
+        ProbeBounds(key.probe.column, (bounds[0], bounds[1]) if bounds else None)
         for join, build in [*zip(spec.joins, builds, strict=True)][:last]
         if join.drops_unmatched
         for key, bounds in zip(join.keys, build.info.key_bounds, strict=True)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
+from functools import partial
 from pathlib import Path
 from unittest import mock
 
@@ -19,7 +20,8 @@ from pyspark.sql import DataFrame, SparkSession
 import sparkext
 from sparkext import pipelined_join, scan_parquet
 from sparkext.errors import InvalidScanError
-from sparkext.spark import bridge
+from sparkext.spark import extension
+from sparkext.transforms import scan
 
 # What the connector's bundle of everything (600 MB) is to it.
 PACKAGES = (
@@ -100,7 +102,8 @@ def check(spark: SparkSession) -> None:
 
 def check_without_the_extension(spark: SparkSession) -> None:
     expected = rows_of(joined(spark))
-    with mock.patch.object(bridge, "has_extension", return_value=False):
+    without = partial(mock.patch.object, attribute="has_extension", return_value=False)
+    with without(scan), without(extension):
         facts, dims = scan_parquet(spark, "s3a://shelf/some facts"), scan_parquet(spark, "s3a://shelf/dims")
         by_transform = facts.transform(pipelined_join(dims, on=[("k", "dk")]))
         assert "MapInArrow" in plan_of(by_transform) and "FileScan" not in plan_of(by_transform)

@@ -27,7 +27,7 @@ class Machine:
         self.now = 0.0
         self.probes: list[MemoryProbe] = []
         self.write("proc/meminfo", f"MemTotal: 9000000 kB\nMemFree: 1 kB\nMemAvailable: {8 * 1024 * 1024} kB\n")
-        self.address_space("unlimited")
+        self.address_space: int | None = None
         self.write("proc/self/statm", f"{100 * MIB // PAGE} 435 407 5 0 123 0\n")
         self.cgroup.mkdir()
 
@@ -35,14 +35,6 @@ class Machine:
         file = self.proc.parent / path
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(text)
-
-    def address_space(self, soft: object) -> None:
-        self.write(
-            "proc/self/limits",
-            "Limit                     Soft Limit           Hard Limit           Units     \n"
-            "Max cpu time              unlimited            unlimited            seconds   \n"
-            f"Max address space         {soft!s:<20} unlimited            bytes     \n",
-        )
 
     def v2(self, path: str, maximum: object, current: int, stat: str = "anon 1\n", high: object = "max") -> None:
         for name, value in {
@@ -66,7 +58,7 @@ class Machine:
         self.write("proc/self/cgroup", "".join(f"{line}\n" for line in lines))
 
     def probe(self) -> MemoryProbe:
-        self.probes.append(MemoryProbe(self.proc, self.cgroup, lambda: self.now))
+        self.probes.append(MemoryProbe(self.proc, self.cgroup, lambda: self.now, lambda: self.address_space))
         return self.probes[-1]
 
 
@@ -225,7 +217,7 @@ def test_a_mount_of_a_part_of_the_hierarchy(machine: Machine) -> None:
 
 @pytest.mark.parametrize(("soft", "free"), [(1000 * MIB, 900 * MIB), (100 * MIB, 0), (50 * MIB, 0)])
 def test_address_space(machine: Machine, soft: int, free: int) -> None:
-    machine.address_space(soft)
+    machine.address_space = soft
     assert machine.probe().headroom() == Headroom(free, "rlimit_as")
 
 
@@ -240,7 +232,7 @@ def test_address_space(machine: Machine, soft: int, free: int) -> None:
 def test_the_tightest_limit_binds(machine: Machine, group: int, space: int, available: int, expected: Headroom) -> None:
     machine.member_of("0::/job")
     machine.v2("job", group * MIB + 7, 7)
-    machine.address_space((space + 100) * MIB)
+    machine.address_space = (space + 100) * MIB
     machine.write("proc/meminfo", f"MemAvailable: {available * 1024} kB\n")
     assert machine.probe().headroom() == expected
 
@@ -251,8 +243,6 @@ def test_the_tightest_limit_binds(machine: Machine, group: int, space: int, avai
         ("proc/self/cgroup", "garbage\n::\n\n4:memory\n"),
         ("proc/self/cgroup", ""),
         ("proc/self/mountinfo", "1 2 3\n\n" + "x " * 20),
-        ("proc/self/limits", "Max address space         garbage\n"),
-        ("proc/self/limits", "Max address space "),
         ("proc/self/statm", "garbage\n"),
         ("cgroup/job/memory.max", "garbage\n"),
         ("cgroup/job/memory.max", ""),
@@ -263,7 +253,7 @@ def test_garbage_does_not_bind(machine: Machine, path: str, text: str) -> None:
     """Every limit is far below the available memory, and each file in turn becomes unreadable."""
     machine.member_of("0::/job")
     machine.v2("job", 1000, 400)
-    machine.address_space(200 * MIB)
+    machine.address_space = 200 * MIB
     machine.write(path, text)
     left = {Headroom(600, "cgroup"), Headroom(100 * MIB, "rlimit_as")}
     if path.startswith("cgroup") or path.endswith("self/cgroup"):
@@ -281,7 +271,7 @@ def test_without_statistics_all_usage_counts(machine: Machine, stat: str) -> Non
 def test_garbage_in_meminfo_leaves_the_other_limits(machine: Machine) -> None:
     machine.write("proc/meminfo", "MemAvailable:\n")
     assert machine.probe().headroom() is None
-    machine.address_space(200 * MIB)
+    machine.address_space = 200 * MIB
     assert machine.probe().headroom() == Headroom(100 * MIB, "rlimit_as")
 
 
@@ -343,7 +333,7 @@ def test_a_belief_brings_its_group_back(machine: Machine) -> None:
 
 
 def test_mapped_address_space_is_current(machine: Machine) -> None:
-    machine.address_space(1000 * MIB)
+    machine.address_space = 1000 * MIB
     probe = machine.probe()
     assert probe.headroom() == Headroom(900 * MIB, "rlimit_as")
     machine.write("proc/self/statm", f"{300 * MIB // PAGE} 1 1 1 0 1 0\n")
@@ -354,7 +344,7 @@ def test_describe_names_every_limit_and_its_file(machine: Machine) -> None:
     machine.member_of("0::/job")
     machine.v2("", "max", 0)
     machine.v2("job", 1000 * MIB, 400 * MIB, f"inactive_file {100 * MIB}\n")
-    machine.address_space(2048 * MIB)
+    machine.address_space = 2048 * MIB
     proc, cgroup = machine.proc, machine.cgroup
     assert machine.probe().describe() == [
         (
@@ -364,7 +354,7 @@ def test_describe_names_every_limit_and_its_file(machine: Machine) -> None:
         (f"cgroup v2 {cgroup}", "no limit (memory.max, memory.high)"),
         (
             "address space (RLIMIT_AS)",
-            f"limit 2.0 GiB, used 100.0 MiB ({proc}/self/limits, {proc}/self/statm)",
+            f"limit 2.0 GiB, used 100.0 MiB ({proc}/self/statm)",
         ),
         ("available (MemAvailable)", f"8.0 GiB ({proc}/meminfo)"),
         ("headroom", "700.0 MiB, bound by cgroup"),

@@ -1,4 +1,4 @@
-"""The shape of an as-of join: which columns are near or equal, and what comes out, as in pandas' `merge_asof`."""
+"""A resolved as-of join: which columns are near or equal, and what comes out, as in pandas' `merge_asof`."""
 
 from __future__ import annotations
 
@@ -13,14 +13,8 @@ from sparkext.plans.formula import MOST_DIGITS
 from sparkext.plans.join_names import join_kind
 from sparkext.plans.key_types import KeyType
 from sparkext.plans.spec import DIRECTIONS, AsOf, ColumnRef, JoinSpec, KeyPair
-from sparkext.transforms.join_shape import (
-    JoinShape,
-    OutputField,
-    as_nullable,
-    check_names,
-    common_type,
-    resolve_column,
-)
+from sparkext.transforms.columns import OutputField, as_nullable, check_names, common_type, resolve_column
+from sparkext.transforms.resolved_join import ResolvedJoin
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructField
@@ -43,7 +37,7 @@ class AsOfArguments:
     how: Any
 
 
-def shape_as_of(
+def resolve_as_of(
     left: Sequence[OutputField],
     right: Sequence[StructField],
     arguments: AsOfArguments,
@@ -51,7 +45,7 @@ def shape_as_of(
     algorithm: str,
     case_sensitive: bool,
     problems: list[str],
-) -> JoinShape | None:
+) -> ResolvedJoin | None:
     """Resolve names and types; return None if `problems` got longer. `source` numbers the build side's columns."""
     before = len(problems)
     kind = _checked_kind(arguments, problems)
@@ -96,7 +90,7 @@ def shape_as_of(
     )
     spec = JoinSpec(kind, keys, algorithm, _label(arguments, names), as_of=as_of)
     known = tuple(key_type for key_type in types[1:] if key_type is not None)
-    return JoinShape(spec, tuple(range(len(right))), tuple(outputs), known, tuple(right[b] for _, b in columns[1:]))
+    return ResolvedJoin(spec, tuple(range(len(right))), tuple(outputs), known, tuple(right[b] for _, b in columns[1:]))
 
 
 def _checked_kind(arguments: AsOfArguments, problems: list[str]) -> str:

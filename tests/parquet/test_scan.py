@@ -1,4 +1,4 @@
-"""The reader by itself, without Spark: what it emits is what pyarrow reads, however a file is laid out."""
+"""The scan by itself, without Spark: what it emits is what pyarrow reads, however a file is laid out."""
 
 from __future__ import annotations
 
@@ -27,8 +27,10 @@ from sparkext.config import read_settings
 from sparkext.errors import FileReadError, SchemaMismatchError
 from sparkext.kernels import gather
 from sparkext.kernels.hashing import FULL_MASK
-from sparkext.parquet import reader
-from sparkext.parquet.reader import KeyBounds, ParquetScan
+from sparkext.parquet import decoded_sizes, decoding
+from sparkext.parquet import scan as parquet_scan
+from sparkext.parquet.scan import ParquetScan
+from sparkext.parquet.statistics import ProbeBounds
 from sparkext.plans.predicate import Predicate, parse_predicate
 from sparkext.plans.scan import ScanColumn, ScanSpec, Split
 from sparkext.plans.spec import PROBE, ColumnRef, JoinSpec, KeyPair, PipelineSpec
@@ -46,7 +48,7 @@ def scan_of(
     condition: dict[str, Any] | Predicate | None = None,
     outputs: int | None = None,
     max_rows: int = 1000,
-    bounds: Sequence[KeyBounds] = (),
+    bounds: Sequence[ProbeBounds] = (),
     partitions: dict[str, int] | None = None,
     case_sensitive: bool = False,
 ) -> ParquetScan:
@@ -140,7 +142,7 @@ def test_every_layout_gives_the_same_rows(tmp_path: Path, writer: str, max_rows:
 def test_row_groups_too_large_to_hold_stream(tmp_path: Path, writer: str, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "f.parquet"
     WRITERS[writer](path)
-    monkeypatch.setattr(reader, "MAX_GROUP_ROWS", 0)
+    monkeypatch.setattr(decoded_sizes, "MAX_GROUP_ROWS", 0)
     # The last column is asked for twice, one is missing: a stream gives columns in the order of the file.
     columns = [COLUMNS[5], ("missing", pa.string()), *COLUMNS[:5], COLUMNS[5]]
     scan = scan_of(columns, max_rows=64)
@@ -232,7 +234,7 @@ def test_keys_of_a_join_rule_out_row_groups(tmp_path: Path) -> None:
     path = tmp_path / "f.parquet"
     pq.write_table(pa.table({"k": list(range(1000))}), path, row_group_size=100)
     for keys, groups in (((250, 349), 2), ((1000, 2000), 0), (None, 0), ((-5, 5000), 10)):
-        scan = scan_of([("k", pa.int64())], bounds=[KeyBounds(0, keys)])
+        scan = scan_of([("k", pa.int64())], bounds=[ProbeBounds(0, keys)])
         read(scan, [whole(path)])
         assert scan.metrics.row_groups == groups
         assert scan.metrics.row_groups + scan.metrics.row_groups_pruned == 10
@@ -342,7 +344,7 @@ def test_rows_are_counted_as_what_they_decode_to(tmp_path: Path) -> None:
 
 def test_long_texts_of_dictionaries_stream(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The first rows, of which the others are judged, are short, and the file declares a dictionary."""
-    monkeypatch.setattr(reader, "MAX_GROUP_ROWS", 0)
+    monkeypatch.setattr(decoded_sizes, "MAX_GROUP_ROWS", 0)
     indices = np.where(np.arange(40_000) < 2000, 0, 1).astype(np.int32)
     texts = pa.DictionaryArray.from_arrays(indices, ["a", "b" * 10_000])
     path = tmp_path / "f.parquet"
@@ -376,9 +378,10 @@ def test_more_text_than_one_array_holds_is_copied_in_parts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
     """Where the first rows, of which the others are judged, say nothing of them."""
-    for module in (contiguous, gather, reader):
+    for module in (contiguous, gather, decoding):
         monkeypatch.setattr(module, "MAX_VAR_BYTES", 1 << 20)
-    monkeypatch.setattr(reader, "MAX_MORSEL_BYTES", 1 << 19)
+    for module in (decoding, parquet_scan):
+        monkeypatch.setattr(module, "MAX_MORSEL_BYTES", 1 << 19)
     indices = np.where(np.arange(2000) < 1500, 0, np.arange(2000) % 2 + 1).astype(np.int32)
     texts = pa.DictionaryArray.from_arrays(indices, ["a", "b" * 10_000, "c" * 10_000])
     if kind != "declared dictionary":
@@ -436,10 +439,10 @@ def test_a_file_replaced_with_its_times_kept_is_read_anew(tmp_path: Path) -> Non
     pq.write_table(pa.table({"k": [1] * 5}), path)
     columns = [("k", pa.int64())]
     assert read(scan_of(columns, less(0, 2)), [whole(path)]) == [{"c0": 1}] * 5
-    assert read(scan_of(columns, bounds=[KeyBounds(0, (7, 8))]), [whole(path)]) == []
+    assert read(scan_of(columns, bounds=[ProbeBounds(0, (7, 8))]), [whole(path)]) == []
     overwritten(path, pa.table({"k": [7] * 5}))
     assert read(scan_of(columns, less(0, 2)), [whole(path)]) == []
-    assert read(scan_of(columns, bounds=[KeyBounds(0, (7, 8))]), [whole(path)]) == [{"c0": 7}] * 5
+    assert read(scan_of(columns, bounds=[ProbeBounds(0, (7, 8))]), [whole(path)]) == [{"c0": 7}] * 5
 
 
 @pytest.mark.parametrize("streams", [False, True])
@@ -452,7 +455,7 @@ def test_nothing_of_a_replaced_file_is_given_out(
     options = {"row_group_size": rows if streams else rows // 4, "use_dictionary": False, "compression": "none"}
     pq.write_table(pa.table({"v": np.full(rows, 1)}), path, **options)
     if streams:
-        monkeypatch.setattr(reader, "MAX_GROUP_ROWS", 0)
+        monkeypatch.setattr(decoded_sizes, "MAX_GROUP_ROWS", 0)
     spec, schema = PipelineSpec(1, (), (ColumnRef(PROBE, 0),)), pa.schema([("v", pa.int64())])
     pipeline = join_pipeline(spec, [], schema, read_settings(lambda key: None, {}), Resources(lambda: None))
     source = ScannedSplits(scan_of([("v", pa.int64())]), [whole(path)], spec, [])

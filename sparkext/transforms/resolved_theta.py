@@ -1,4 +1,4 @@
-"""The shape of a theta join: which columns its predicate sees, and what comes out."""
+"""A resolved theta join: which columns its predicate sees, and what comes out."""
 
 from __future__ import annotations
 
@@ -15,8 +15,9 @@ from sparkext.plans.formula import NamedColumn, PythonPredicate, number_type
 from sparkext.plans.join_names import join_kind
 from sparkext.plans.spec import ColumnRef, JoinSpec
 from sparkext.rows.types import spark_key_type
-from sparkext.spark import bridge
-from sparkext.transforms.join_shape import JoinShape, OutputField, as_nullable, check_names
+from sparkext.spark.internals import pickled
+from sparkext.transforms.columns import OutputField, as_nullable, check_names
+from sparkext.transforms.resolved_join import ResolvedJoin
 from sparkext.worker.python_predicate import fields_read, is_function, why_not_compiled
 from sparkext.worker.theta_condition import record_fields
 
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 _KINDS = ("inner", "left", "semi", "anti")
 
 
-def shape_theta(
+def resolve_theta(
     left: Sequence[OutputField],
     right: Sequence[StructField],
     predicate: Any,
@@ -34,7 +35,7 @@ def shape_theta(
     source: int,
     case_sensitive: bool,
     problems: list[str],
-) -> JoinShape | None:
+) -> ResolvedJoin | None:
     """Compile the predicate for these columns; return None if `problems` got longer."""
     before = len(problems)
     kind = join_kind(how) if isinstance(how, str) else None
@@ -74,14 +75,14 @@ def shape_theta(
     check_names(outputs, case_sensitive, problems)
     if len(problems) > before:
         return None
-    pickled = base64.b64encode(bridge.pickled(predicate)).decode()
+    code = base64.b64encode(pickled(predicate)).decode()
     published = tuple(range(len(right)))
     if kind in ("semi", "anti"):
         published = tuple(column.column for column in records[1])
         records[1] = [replace(column, column=number) for number, column in enumerate(records[1])]
-    theta = PythonPredicate(pickled, tuple(records[0]), tuple(records[1]))
+    theta = PythonPredicate(code, tuple(records[0]), tuple(records[1]))
     spec = JoinSpec(str(kind), (), "auto", f"{kind} by {_name(predicate)}", theta=theta)
-    return JoinShape(spec, published, tuple(outputs), (), ())
+    return ResolvedJoin(spec, published, tuple(outputs), (), ())
 
 
 def _record(outputs: Sequence[OutputField], names: set[str] | None) -> list[NamedColumn]:

@@ -1,0 +1,151 @@
+"""Build sides that the driver has published. Written there, pickled into the pipeline's function."""
+
+from __future__ import annotations
+
+import warnings
+import zlib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from sparkext.build_sides.file import (
+    check_memory,
+    read_build_file,
+    streamed_table,
+    write_build_file,
+)
+from sparkext.build_sides.index_recipe import IndexRecipe
+from sparkext.build_sides.index_store import (
+    BuildSide,
+    open_build_side,
+)
+from sparkext.build_sides.sources import private_build_side
+from sparkext.errors import BuildFileError
+from sparkext.storage.container import atomic_file, checked, file_identity, map_checked, map_file
+from sparkext.storage.publication import published
+
+BUILD_SUFFIX = "build"
+
+
+class MappedFile:
+    """What local files have in common, wherever Spark put them."""
+
+    def path(self) -> Path:
+        """Return where this node has it."""
+        raise NotImplementedError
+
+    def build_file(self) -> Path:
+        """Return the build file, which is the file itself unless it first has to be made from it."""
+        return self.path()
+
+    def open(self, recipe: IndexRecipe) -> BuildSide:
+        """Return the build side, with an index that a node's workers share; if none can be written, one of its own."""
+        try:
+            return open_build_side(self.build_file(), recipe)
+        except OSError as error:
+            path = self.path()
+            if not path.exists():
+                raise
+            # A full or read-only disk costs memory here, not the query.
+            warnings.warn(
+                f"what lies beside {path} cannot be shared ({error}): this worker holds a copy of its own in memory",
+                stacklevel=2,
+            )
+            return private_build_side(f"{path} {file_identity(path)}", self.columns, recipe)
+
+    def columns(self) -> tuple[int, list[pa.Array]]:
+        """Return the number of rows, and the columns, without an index."""
+        path = self.path()
+        return read_build_file(map_checked(path), str(path))
+
+
+@dataclass(frozen=True)
+class BroadcastFile(MappedFile):
+    """The local file of a Spark broadcast."""
+
+    broadcast: Any
+
+    def path(self) -> Path:
+        """Return this node's copy."""
+        return Path(self.broadcast._path)
+
+
+@dataclass(frozen=True)
+class StreamedBroadcast(MappedFile):
+    """The local file of a broadcast that holds Arrow streams one after the other, as the JVM wrote them.
+
+    The first worker of a node makes a build file of it, whose columns are contiguous. `schema` has Spark's Arrow types,
+    `crc` is the CRC-32 of the file.
+    """
+
+    broadcast_id: int
+    schema: pa.Schema
+    crc: int
+
+    def path(self) -> Path:
+        """Return this node's copy."""
+        from pyspark.core.broadcast import _broadcastRegistry
+
+        return Path(_broadcastRegistry[self.broadcast_id]._path)
+
+    def build_file(self) -> Path:
+        """Make the build file if no worker of this node has, or if it is damaged."""
+        streams = self.path()
+        made = streams.with_name(f"{streams.name}.{BUILD_SUFFIX}")
+
+        def write() -> None:
+            with atomic_file(made) as stream:
+                write_build_file(self._table(), stream)
+
+        published(made, write, map_checked)
+        return made
+
+    def columns(self) -> tuple[int, list[pa.Array]]:
+        """Return the number of rows, and the columns, made contiguous in this process's memory."""
+        table = self._table()
+        check_memory(table.num_rows, table.nbytes)
+        sink = pa.BufferOutputStream()
+        write_build_file(table, sink)
+        return read_build_file(sink.getvalue(), str(self.path()))
+
+    def _table(self) -> pa.Table:
+        path = self.path()
+        content = map_file(path)
+        if zlib.crc32(content) != self.crc:
+            raise BuildFileError(f"{path}: the checksum of the build side's rows is wrong: the file is damaged")
+        return streamed_table(content, self.schema)
+
+
+@dataclass(frozen=True)
+class ArtifactFile(MappedFile):
+    """A file added to a Spark Connect session."""
+
+    name: str
+
+    def path(self) -> Path:
+        """Return this node's copy."""
+        from pyspark import SparkFiles
+
+        return Path(SparkFiles.get(self.name))
+
+
+@dataclass(frozen=True)
+class BroadcastBytes:
+    """The bytes of a build file in an encrypted broadcast: every worker has its own copy.
+
+    `name` tells it from all others: workers drop and load broadcasts as tasks come and go.
+    """
+
+    name: str
+    broadcast: Any
+
+    def open(self, recipe: IndexRecipe) -> BuildSide:
+        """Return the build side, indexed in this process."""
+        return private_build_side(self.name, self.columns, recipe)
+
+    def columns(self) -> tuple[int, list[pa.Array]]:
+        """Return the number of rows, and the columns."""
+        origin = "encrypted broadcast"
+        return read_build_file(checked(pa.py_buffer(self.broadcast.value), origin), origin)

@@ -1,0 +1,145 @@
+"""A Parquet file that was opened: its footer, where the columns of a scan are in it, and units of its row groups."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from sparkext.errors import FileReadError
+from sparkext.parquet.file_stores import FileStore, Identity
+from sparkext.parquet.statistics import UNKNOWN, column_bounds
+from sparkext.plans.scan import ColumnBounds
+
+_OPEN_FILES = 64
+
+_REQUESTED_BYTES = 8 << 20
+"""Bytes of one column of a remote file that are asked for at a time where it streams."""
+
+
+class OpenedFile:
+    """A Parquet file: its footer, and where the columns of a scan are in it."""
+
+    def __init__(self, path: str, store: FileStore, names: Sequence[str | None], case_sensitive: bool) -> None:
+        self.path = path
+        self._store = store
+        self._source = store.source(path)
+        opened = pq.ParquetFile(self._source)
+        self.metadata = opened.metadata
+        self.extents = [_extent(self.metadata.row_group(number)) for number in range(self.metadata.num_row_groups)]
+        spelled = (lambda name: name) if case_sensitive else str.lower
+        leaves = _top_level_leaves(opened.schema_arrow, spelled)
+        called: dict[str, list[str]] = {}
+        for name in opened.schema_arrow.names:
+            called.setdefault(spelled(name), []).append(name)
+        self._leaves = [None if name is None else leaves.get(spelled(name)) for name in names]
+        self._called = [[] if name is None else called.get(spelled(name), []) for name in names]
+        opened.close()
+
+    def leaf(self, column: int) -> int | None:
+        """Return the number of the Parquet column that holds column number `column` of the scan, None if none does."""
+        return self._leaves[column]
+
+    def called(self, column: int) -> list[str]:
+        """Return the names of all columns, nested ones too, that column number `column` of the scan may mean."""
+        return self._called[column]
+
+    def reader(self, streams: bool = False) -> Any:
+        """Open the file once more: threads do not share a reader. What is remote is requested in few large pieces."""
+        return pq.ParquetFile(
+            self._source,
+            metadata=self.metadata,
+            coerce_int96_timestamp_unit="us",
+            pre_buffer=self._store.is_remote and not streams,
+            buffer_size=_REQUESTED_BYTES if self._store.is_remote and streams else 0,
+        ).reader
+
+    def stream(self, groups: Sequence[int], leaves: Sequence[int], rows: int) -> Iterator[pa.RecordBatch]:
+        """Read Parquet columns of row groups, so many rows at a time."""
+        with reading(self.path):
+            batches = self.reader(streams=True).iter_batches(
+                rows, row_groups=list(groups), column_indices=list(leaves), use_threads=False
+            )
+        while True:
+            with reading(self.path):
+                batch = next(batches, None)
+            if batch is None:
+                return
+            yield batch
+
+    def bounds(self, group: int, column: int, target: pa.DataType) -> ColumnBounds:
+        """Return what statistics say of a column in a row group."""
+        leaf = self._leaves[column]
+        return UNKNOWN if leaf is None else column_bounds(self.metadata, group, leaf, target)
+
+
+@dataclass(frozen=True)
+class Unit:
+    """Row groups [first, last) of one file, which are read together, for a split with these partition values."""
+
+    file: OpenedFile
+    first: int
+    last: int
+    values: tuple[str | None, ...]
+
+
+@lru_cache(_OPEN_FILES)
+def opened_file(
+    path: str, identity: Identity, names: tuple[tuple[str | None, ...], bool], store: FileStore
+) -> OpenedFile:
+    """Return this file of a store, opened unless it still is. `names`: of the columns of a scan, and their case."""
+    return OpenedFile(path, store, *names)
+
+
+@contextmanager
+def reading(path: str) -> Iterator[None]:
+    """Say of which file an error speaks."""
+    try:
+        yield
+    except (OSError, pa.ArrowException) as error:
+        raise FileReadError.of(path, error) from error
+
+
+def check_same(path: str, identity: Identity, store: FileStore) -> None:
+    """Make sure that no other file has come in the place of the one that was read.
+
+    Raises:
+        FileReadError: one has.
+    """
+    with reading(path), suppress(FileNotFoundError):  # then nothing has
+        if store.identity(path) != identity:
+            raise FileReadError(f"cannot read {path!r}: it was replaced while it was read")
+
+
+def _extent(group: Any) -> tuple[int, int]:
+    """Return where a row group begins and how many bytes it takes, as Spark's reader reckons."""
+    first = group.column(0)
+    begins = [first.data_page_offset]
+    if first.has_dictionary_page and first.dictionary_page_offset:
+        begins.append(first.dictionary_page_offset)
+    return min(begins), sum(group.column(number).total_compressed_size for number in range(group.num_columns))
+
+
+def _top_level_leaves(schema: pa.Schema, spelled: Callable[[str], str]) -> dict[str, int]:
+    """Return the Parquet column number of each top-level column that is not nested."""
+    found: dict[str, int] = {}
+    at = 0
+    for column in schema:
+        width = _leaf_count(column.type)
+        if not pa.types.is_nested(column.type):
+            found.setdefault(spelled(column.name), at)
+        at += width
+    return found
+
+
+def _leaf_count(arrow_type: pa.DataType) -> int:
+    if isinstance(arrow_type, pa.BaseExtensionType):
+        return _leaf_count(arrow_type.storage_type)
+    if not pa.types.is_nested(arrow_type):
+        return 1
+    return sum(_leaf_count(arrow_type.field(number).type) for number in range(arrow_type.num_fields))

@@ -1,0 +1,327 @@
+"""Reads Parquet files inside the pipeline: row groups become row sets whose columns are read when they are asked for.
+
+    split ─▶ its row groups ─▶ not ruled out by statistics ─▶ columns of the filter ─▶ keys of the joins ─▶ payload
+
+What no row group rules out before it is read, late reading does after: where a filter or a join leaves no row of a row
+group, the columns that come later in the pipeline are never decoded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from concurrent.futures import Executor, Future
+from dataclasses import dataclass, field
+from itertools import chain
+from threading import Lock
+
+import numpy as np
+import pyarrow as pa
+
+from sparkext.errors import SchemaMismatchError
+from sparkext.kernels.gather import Column
+from sparkext.kernels.threads import pool
+from sparkext.memory.probes import process_probe
+from sparkext.parquet.decoded_sizes import DecodedSizes
+from sparkext.parquet.decoding import as_declared, decoded_pieces
+from sparkext.parquet.deferred_column import DeferredColumn
+from sparkext.parquet.file_stores import REQUESTS, Bucket, Identity, store_of
+from sparkext.parquet.metrics import ScanMetrics
+from sparkext.parquet.opened_file import OpenedFile, Unit, check_same, opened_file, reading
+from sparkext.parquet.rules import Calendars, misread, rebased
+from sparkext.parquet.statistics import UNKNOWN, ProbeBounds
+from sparkext.plans.scan import ColumnBounds, ScanSpec, Split, grouped, may_hold, may_meet
+from sparkext.plans.spec import PROBE, ColumnRef
+from sparkext.rows.collected import CollectedRows
+from sparkext.rows.conditions import holds, literal_array
+from sparkext.rows.contiguous import contiguous
+from sparkext.rows.morsels import MAX_MORSEL_BYTES
+from sparkext.rows.row_set import RowSet
+
+_AHEAD_OF_HEADROOM = 0.1
+"""Columns are read ahead only if they take no more of the memory there is."""
+
+
+@dataclass
+class ParquetScan:
+    """A scan bound to the types of its columns: what Spark declares, in its Arrow types.
+
+    `bounds`: rows whose key is outside need not come out. Row sets have at most `max_rows` rows, before any filter.
+    `calendars`: files are to be checked for what Spark reads in another way. `planned`: the planner has done so, and
+    only what does not show in their types is checked again, as other files may have come since.
+    `buckets`: those that files lie in, unless they are local. `opened` remembers which files have been opened,
+    `unchecked` which of them have been read since they were last known to be the same, and `text_bytes` what a value of
+    a column of text took at most, on average of what was decoded at a time.
+    """
+
+    spec: ScanSpec
+    schema: pa.Schema
+    max_rows: int
+    bounds: Sequence[ProbeBounds] = ()
+    calendars: Calendars | None = None
+    planned: bool = False
+    buckets: tuple[Bucket, ...] = ()
+    metrics: ScanMetrics = field(default_factory=ScanMetrics)
+    opened: dict[str, Identity] = field(default_factory=dict)
+    unchecked: set[str] = field(default_factory=set)
+    text_bytes: dict[int, float] = field(default_factory=dict)
+
+    def row_sets(self, splits: Iterable[Split]) -> Iterator[RowSet]:
+        """Yield the rows of these splits, none of them empty. Columns are those of the spec, in its order."""
+        units = (unit for split in splits for unit in self.units(split))
+        for columns in self._ahead(units) if self.buckets else (_UnitColumns(self, unit) for unit in units):
+            yield from self._rows(columns)
+
+    def table(self, splits: Sequence[Split], threads: int, check: Callable[[int, int], None]) -> pa.Table:
+        """Read all rows of these splits into memory, in several threads. `check`: see `CollectedRows`."""
+        with CollectedRows(check) as rows:
+            return self.collect(splits, threads, rows)
+
+    def collect(self, splits: Sequence[Split], threads: int, rows: CollectedRows) -> pa.Table:
+        """Read all rows of these splits, in several threads, to where `rows` keeps them."""
+        names = self.schema.names[: self.spec.outputs]
+
+        def read(number: int, unit: Unit) -> None:
+            with rows.turn():
+                for position, batch in enumerate(self._batches(unit, names)):
+                    rows.add((number, position), batch)
+
+        with pool(threads) as executor:
+            units = [unit for split in splits for unit in self.units(split)]
+            try:
+                for _ in executor.map(read, range(len(units)), units):
+                    pass  # an error of any is raised here
+            except BaseException:
+                executor.shutdown(wait=True, cancel_futures=True)
+                raise
+        self.check_unchanged()
+        return rows.table(pa.schema([self.schema.field(number) for number in range(self.spec.outputs)]))
+
+    def identity(self, path: str) -> Identity:
+        """Return which file lies there, as long as it is that file."""
+        with reading(path):
+            return store_of(path, self.buckets).identity(path)
+
+    def check_unchanged(self) -> None:
+        """Make sure that what was read of each file is of one file. To be called before any of it is emitted.
+
+        Raises:
+            FileReadError: a file was replaced while it was read.
+        """
+        while self.unchecked:
+            path = self.unchecked.pop()
+            check_same(path, self.opened[path], store_of(path, self.buckets))
+
+    def units(self, split: Split) -> Iterator[Unit]:
+        """Yield what is to be read of a split: row groups that it owns and that statistics do not rule out."""
+        identity = self.opened.setdefault(split.path, self.identity(split.path))
+        with reading(split.path):
+            file = opened_file(split.path, identity, self._names(), store_of(split.path, self.buckets))
+        self.unchecked.add(split.path)
+        if self.calendars is not None:
+            self._check(file, self.calendars)
+        owned = [number for number, (offset, size) in enumerate(file.extents) if split.owns(offset, size)]
+        wanted = [number for number in owned if self._may_give_rows(file, number, split.values)]
+        self.metrics.row_groups += len(wanted)
+        self.metrics.row_groups_pruned += len(owned) - len(wanted)
+        for first, last in _runs(wanted):
+            sizes = [self._sizes.of_group(file, group) for group in range(first, last)]
+            for start, stop in grouped(sizes, self.max_rows, MAX_MORSEL_BYTES):
+                yield Unit(file, first + start, first + stop, split.values)
+
+    def _ahead(self, units: Iterator[Unit]) -> Iterator[_UnitColumns]:
+        """Yield the columns of each unit, those that the one before it needed on their way already.
+
+        For files that answer late. Those on disk are read no faster so: other tasks use the cores meanwhile.
+        """
+        with pool(REQUESTS) as executor:
+
+            def prepared(needed: Collection[int]) -> _UnitColumns | None:
+                unit = next(units, None)
+                if unit is None:
+                    return None
+                columns = _UnitColumns(self, unit)
+                if not self._sizes.streams(unit) and _has_room(self._sizes.of_unit(unit)[1]):
+                    columns.start(needed, executor)
+                return columns
+
+            current = prepared(())
+            needed: Collection[int] = ()
+            try:
+                while current is not None:
+                    following = executor.submit(prepared, needed)
+                    yield current
+                    needed = current.needed
+                    current = following.result()
+            finally:
+                executor.shutdown(wait=True, cancel_futures=True)
+
+    def _rows(self, columns: _UnitColumns) -> Iterator[RowSet]:
+        """Yield the rows of a unit that the filter keeps."""
+        for rows in self._unfiltered(columns):
+            self.metrics.rows += rows.length
+            if self.spec.filter is None:
+                yield rows
+                continue
+            tested = [ColumnRef(*place) for place in self.spec.filter.columns()]
+            for piece in rows.pieces(tested, MAX_MORSEL_BYTES):
+                kept = np.flatnonzero(holds(self.spec.filter, piece))
+                if kept.size == piece.length:
+                    yield piece
+                elif kept.size:
+                    yield piece.picked(kept)
+
+    def _check(self, file: OpenedFile, calendars: Calendars) -> None:
+        for number, column in enumerate(self.spec.columns):
+            if column.partition is not None:
+                continue
+            target, leaf = self.schema.field(number).type, file.leaf(number)
+            if self.planned:
+                problem = None if leaf is None else rebased(file.metadata, column.name, leaf, target, calendars)
+            else:
+                problem = misread(file.metadata, file.called(number), column.name, leaf, target, calendars)
+            if problem is not None:
+                raise SchemaMismatchError(
+                    f"workers do not read {file.path!r}: {problem}. Read it with spark.read.parquet"
+                )
+
+    @property
+    def _sizes(self) -> DecodedSizes:
+        return DecodedSizes(self.schema, self.text_bytes)
+
+    def _names(self) -> tuple[tuple[str | None, ...], bool]:
+        """Return the names of columns in files, None for partition values: a file's own such column means nothing."""
+        names = (column.name if column.partition is None else None for column in self.spec.columns)
+        return tuple(names), self.spec.case_sensitive
+
+    def _batches(self, unit: Unit, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        columns = [ColumnRef(PROBE, number) for number in range(len(names))]
+        for rows in self._rows(_UnitColumns(self, unit)):
+            for piece in rows.pieces(columns, MAX_MORSEL_BYTES):
+                yield pa.RecordBatch.from_arrays([piece.gather(column) for column in columns], names=list(names))
+
+    def _unfiltered(self, columns: _UnitColumns) -> Iterator[RowSet]:
+        unit = columns.unit
+        rows, size = self._sizes.of_unit(unit)
+        # As many rows at a time as are like to keep within what a morsel may hold.
+        most = max(1, min(self.max_rows, rows * MAX_MORSEL_BYTES // max(size, 1)))
+        if self._sizes.streams(unit):
+            yield from self._streamed(unit, most)
+            return
+        for start in range(0, rows, most):
+            length = min(most, rows - start)
+            parts = [columns.part(number, start, length) for number in range(len(self.spec.columns))]
+            yield RowSet.of_morsel(parts, length)
+
+    def _streamed(self, unit: Unit, length: int) -> Iterator[RowSet]:
+        """Emit a row group that is too large to be held: all columns of some rows at a time."""
+        order = sorted(set(self._leaves(unit.file)))
+        self._count_bytes(unit, order)
+        streamed = unit.file.stream(range(unit.first, unit.last), order, length)
+        for batch in chain.from_iterable(map(decoded_pieces, streamed)):
+            self.unchecked.add(unit.file.path)
+            columns = []
+            for number in range(len(self.spec.columns)):
+                leaf = unit.file.leaf(number)
+                target = self.schema.field(number).type
+                if leaf is None:
+                    columns.append(Column.of(self.constant(unit.values, number, batch.num_rows)))
+                else:
+                    columns.append(Column.of(as_declared(batch.column(order.index(leaf)), target, unit.file.path)))
+            yield RowSet.of_morsel(columns, batch.num_rows)
+
+    def read(self, unit: Unit, number: int) -> pa.ChunkedArray | None:
+        """Read one column of a unit; None if it is none of the file's."""
+        leaf = unit.file.leaf(number)
+        if leaf is None:
+            return None
+        self._count_bytes(unit, [leaf])
+        groups = list(range(unit.first, unit.last))
+        with reading(unit.file.path):
+            whole = unit.file.reader().read_row_groups(groups, column_indices=[leaf], use_threads=False).column(0)
+        self.unchecked.add(unit.file.path)
+        if number in self.text_bytes and not pa.types.is_dictionary(whole.type):
+            self._sizes.remember(number, whole)
+        return whole
+
+    def part(self, unit: Unit, number: int, whole: pa.ChunkedArray | None, start: int, length: int) -> pa.Array:
+        """Return rows `start` to `start + length` of a column that `read` has read (see `as_declared`)."""
+        if whole is None:
+            return self.constant(unit.values, number, length)
+        array = contiguous(whole.slice(start, length))
+        return as_declared(array, self.schema.field(number).type, unit.file.path)
+
+    def constant(self, values: Sequence[str | None], number: int, length: int) -> pa.Array:
+        """Return one of these partition values, or nulls for a column that the file lacks."""
+        target = self.schema.field(number).type
+        partition = self.spec.columns[number].partition
+        text = None if partition is None else values[partition]
+        return pa.nulls(length, target) if text is None else literal_array(text, target, length)
+
+    def _leaves(self, file: OpenedFile) -> list[int]:
+        return [leaf for leaf in map(file.leaf, range(len(self.spec.columns))) if leaf is not None]
+
+    def _count_bytes(self, unit: Unit, leaves: Sequence[int]) -> None:
+        for number in range(unit.first, unit.last):
+            group = unit.file.metadata.row_group(number)
+            self.metrics.bytes += sum(group.column(leaf).total_compressed_size for leaf in leaves)
+
+    def _may_give_rows(self, file: OpenedFile, number: int, values: tuple[str | None, ...]) -> bool:
+        rows = file.metadata.row_group(number).num_rows
+        if rows == 0:
+            return False
+
+        def bounds(column: int) -> ColumnBounds:
+            if self.spec.columns[column].partition is not None:
+                return UNKNOWN
+            return file.bounds(number, column, self.schema.field(column).type)
+
+        if self.spec.filter is not None and not may_hold(self.spec.filter, bounds, rows):
+            return False
+        return all(may_meet(bounds(key.column), key.keys) for key in self.bounds)
+
+
+class _UnitColumns:
+    """The columns of a unit, each read once for all of its morsels: when it is first asked for, or ahead of that."""
+
+    def __init__(self, scan: ParquetScan, unit: Unit) -> None:
+        self.unit = unit
+        self._scan = scan
+        self._turn = Lock()
+        self._whole: dict[int, pa.ChunkedArray | None] = {}
+        self._started: dict[int, Future[pa.ChunkedArray | None]] = {}
+
+    @property
+    def needed(self) -> Collection[int]:
+        """The columns that have been asked for."""
+        with self._turn:
+            return frozenset(self._whole)
+
+    def start(self, numbers: Collection[int], pool: Executor) -> None:
+        """Begin to read columns in threads of `pool`."""
+        self._started = {number: pool.submit(self._scan.read, self.unit, number) for number in numbers}
+
+    def part(self, number: int, start: int, length: int) -> DeferredColumn:
+        """Return some rows of a column."""
+        return DeferredColumn(lambda: self._scan.part(self.unit, number, self._read(number), start, length))
+
+    def _read(self, number: int) -> pa.ChunkedArray | None:
+        with self._turn:  # threads of a task may work on morsels of the same unit
+            if number not in self._whole:
+                started = self._started.pop(number, None)
+                self._whole[number] = self._scan.read(self.unit, number) if started is None else started.result()
+            return self._whole[number]
+
+
+def _has_room(size: int) -> bool:
+    """Return whether so many bytes, and what they become when they are decoded, are little of the memory there is."""
+    headroom = process_probe().headroom()
+    return headroom is None or size < headroom.bytes * _AHEAD_OF_HEADROOM
+
+
+def _runs(numbers: Sequence[int]) -> Iterator[tuple[int, int]]:
+    """Yield the runs [first, last) of consecutive numbers."""
+    start = 0
+    for at in range(1, len(numbers) + 1):
+        if at == len(numbers) or numbers[at] != numbers[at - 1] + 1:
+            yield numbers[start], numbers[at - 1] + 1
+            start = at

@@ -1,0 +1,87 @@
+"""Rows of a DataFrame as they reach the driver."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
+from typing import IO, TYPE_CHECKING, Any, cast
+
+import pyarrow as pa
+
+from sparkext.rows.compression import decompressed
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+from sparkext.spark.internals import of_either
+from sparkext.spark.session_settings import is_connect
+
+
+def collect_as_arrow(frame: DataFrame, order: list[int]) -> Generator[pa.RecordBatch]:
+    """Run `frame` and yield its rows as they reach the driver, in Spark's Arrow types.
+
+    Who does not read all of it has to close it, which cancels the job: until then Spark's scheduler waits for its rows
+    to be taken, and no other job goes on. Afterwards `order` has the numbers of the batches in the order of Spark's
+    rows; none if they came in that order.
+    """
+    if is_connect(frame.sparkSession):
+        yield from _collect_connect(frame)
+    else:
+        yield from _collect_classic(frame, order)
+
+
+def _collect_classic(frame: Any, order: list[int]) -> Generator[pa.RecordBatch]:
+    """Stream what `DataFrame.toArrow` collects, batch by batch, so that a limit can stop it."""
+    from pyspark.serializers import read_int
+    from pyspark.sql.pandas.serializers import ArrowStreamSerializer
+    from pyspark.traceback_utils import SCCallSiteSync
+
+    tag = f"sparkext-{uuid.uuid4().hex}"
+    with SCCallSiteSync(frame._sc), _tagged(frame._sc, tag):
+        port, secret, server = frame._jdf.collectAsArrowToPython()
+    opened: Any = of_either("pyspark.util", "pyspark.rdd", "_create_local_socket")((port, secret))
+    # 4.1 keeps the socket to itself: it closes with the stream.
+    ends = opened if isinstance(opened, tuple) else (opened,)
+    try:
+        try:
+            yield from decompressed(ArrowStreamSerializer().load_stream(cast(IO[bytes], ends[0])))
+            order.extend(read_int(ends[0]) for _ in range(read_int(ends[0])))  # -1 if the job failed
+            while ends[0].read(1 << 16):
+                pass  # its writer must not find the end closed
+        except (pa.ArrowException, EOFError):
+            # The stream broke off because the job failed: Spark's own error says why. Without one, this one stands.
+            _finish(server)
+            raise
+        except GeneratorExit:
+            frame._sc.cancelJobsWithTag(tag)
+            raise
+    finally:
+        for end in ends:
+            end.close()
+    _finish(server)
+
+
+@contextmanager
+def _tagged(context: Any, tag: str) -> Iterator[None]:
+    """Give jobs that are begun within a tag by which they can be cancelled."""
+    context.addJobTag(tag)
+    try:
+        yield
+    finally:
+        context.removeJobTag(tag)
+
+
+def _finish(server: Any) -> None:
+    """Wait for the job's end; raise its error as PySpark would."""
+    from pyspark.errors.exceptions.captured import unwrap_spark_exception
+
+    with unwrap_spark_exception():
+        server.getResult()
+
+
+def _collect_connect(frame: Any) -> Generator[pa.RecordBatch]:
+    client = frame._session.client
+    plan = frame._plan
+    for piece in decompressed(client.to_table_as_iterator(plan.to_proto(client), plan.observations)):
+        if isinstance(piece, pa.Table):
+            yield from piece.to_batches()

@@ -1,0 +1,42 @@
+"""The JVM that this process talks to, if it has one."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+
+def started_by_spark_submit() -> bool:
+    """Return whether `spark-submit` has started this process, and before it the JVM, with its options."""
+    return "PYSPARK_GATEWAY_PORT" in os.environ
+
+
+def current() -> Any:
+    """Return this process's JVM: that of a session, before it or after it; or None."""
+    from pyspark import SparkContext
+
+    if SparkContext._jvm is None and started_by_spark_submit():
+        SparkContext._ensure_initialized()
+    return SparkContext._jvm
+
+
+def finds(name: str) -> bool | None:
+    """Return whether this process's JVM finds this class; None if it has no JVM yet."""
+    from py4j.java_gateway import JavaClass
+
+    found = current()
+    if found is None:
+        return None
+    for part in name.split("."):
+        found = getattr(found, part)
+    return isinstance(found, JavaClass)
+
+
+def running_conf(key: str) -> str | None:
+    """Return a setting of the Spark that this process runs, or None if it runs none. Unset is an empty text."""
+    from pyspark import SparkContext
+
+    context = SparkContext._active_spark_context
+    if context is None:
+        return None
+    return str(context.getConf().get(key, ""))

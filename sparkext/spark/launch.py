@@ -1,0 +1,79 @@
+"""Settings that Spark's JVM was started with, or will be."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import shlex
+from pathlib import Path
+from typing import Any
+
+from sparkext.spark import jvm
+
+
+def builder_options(builder: Any) -> dict[str, str]:
+    """Return what a session builder has been told so far."""
+    return {key: str(value) for key, value in builder._options.items()}
+
+
+def default_conf() -> dict[str, str]:
+    """Return the settings that a builder's settings would replace: those the JVM was started with, if there is one.
+
+    `spark-submit` starts it with its options. Where PySpark will start it, these are those of `spark-defaults.conf`
+    and of the command line in `PYSPARK_SUBMIT_ARGS`.
+    """
+    if jvm.current() is not None:
+        from pyspark import SparkConf
+
+        return dict(SparkConf().getAll())
+    return {**_defaults_files(), **submit_arguments()}
+
+
+def submit_arguments() -> dict[str, str]:
+    """Return the settings of the command line that PySpark will start the JVM with: `PYSPARK_SUBMIT_ARGS`."""
+    given = _submit_line()
+    named = {
+        "spark.jars": given.jars,
+        "spark.master": given.master,
+        "spark.driver.extraClassPath": given.driver_class_path,
+    }
+    settings = dict(pair.split("=", 1) for pair in given.conf if "=" in pair)
+    return settings | {key: value for key, value in named.items() if value is not None}
+
+
+def _submit_line() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    parser.add_argument("--conf", "-c", action="append", default=[])
+    parser.add_argument("--jars")
+    parser.add_argument("--master")
+    parser.add_argument("--driver-class-path")
+    parser.add_argument("--properties-file")
+    parser.add_argument("--load-spark-defaults", action="store_true")
+    given, _ = parser.parse_known_args(shlex.split(os.environ.get("PYSPARK_SUBMIT_ARGS", "")))
+    return given
+
+
+def _defaults_files() -> dict[str, str]:
+    """Settings of `spark-defaults.conf`, and of the file that the command line names."""
+    given = _submit_line()
+    home = os.environ.get("SPARK_HOME")
+    folder = os.environ.get("SPARK_CONF_DIR") or (f"{home}/conf" if home else None)
+    settings: dict[str, str] = {}
+    if folder is not None and (given.properties_file is None or given.load_spark_defaults):
+        settings |= _properties(Path(folder) / "spark-defaults.conf")
+    if given.properties_file is not None:
+        settings |= _properties(Path(given.properties_file))
+    return settings
+
+
+def _properties(path: Path) -> dict[str, str]:
+    if not path.exists():
+        return {}
+    pairs = re.findall(r"^[ \t]*([^#\s=:]+)[ \t]*[=: \t][ \t]*(.*?)[ \t]*$", path.read_text(), re.MULTILINE)
+    return dict(pairs)
+
+
+def listed(setting: str | None) -> list[str]:
+    """Return the items of a setting that is a list, as `spark.jars` is."""
+    return [item.strip() for item in (setting or "").split(",") if item.strip()]

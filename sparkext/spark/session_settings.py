@@ -1,0 +1,81 @@
+"""What kind of session there is, and what it is set to."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, cast
+
+from sparkext.config import parse_bytes
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+_SECRETS = ("access.key", "secret.key", "session.token")
+
+
+def is_connect(session: SparkSession) -> bool:
+    """Return whether the session talks to a Spark Connect server."""
+    return type(session).__module__.startswith("pyspark.sql.connect")
+
+
+def is_local(session: SparkSession) -> bool:
+    """Return whether the tasks of a classic session run in the driver's process."""
+    return bool(session.sparkContext._jsc.isLocal())
+
+
+def tasks_per_executor(session: SparkSession) -> int | None:
+    """Return how many tasks share an executor's memory, or None if the configuration does not say."""
+    local = re.fullmatch(r"local(?:\[(\d+|\*)[,\]].*)?", session.conf.get("spark.master", None) or "")
+    if local is not None:
+        cores = local[1] or "1"
+        return (os.cpu_count() or 1) if cores == "*" else int(cores)
+    configured = session.conf.get("spark.executor.cores", None)
+    per_task = session.conf.get("spark.task.cpus", None) or "1"
+    return None if configured is None else max(1, int(configured) // int(per_task))
+
+
+def parallelism(session: SparkSession) -> int:
+    """Return into how many tasks Spark parts what nothing else decides the parts of."""
+    from pyspark.sql import functions as F
+
+    for key in ("spark.sql.files.minPartitionNum", "spark.sql.leafNodeDefaultParallelism"):
+        configured = session.conf.get(key, None)
+        if configured:
+            return int(configured)
+    if not is_connect(session):
+        return int(session.sparkContext.defaultParallelism)
+    return session.range(1 << 16).select(F.spark_partition_id()).distinct().count()
+
+
+def byte_setting(session: SparkSession, key: str) -> int:
+    """Return a setting of Spark's that is a number of bytes."""
+    return parse_bytes(str(session.conf.get(key)))
+
+
+def draws_jobs(session: SparkSession) -> bool:
+    """Return whether Spark draws bars of its running jobs on this process's terminal."""
+    return not is_connect(session) and session.conf.get("spark.ui.showConsoleProgress", "false") == "true"
+
+
+def encrypts_files(session: SparkSession) -> bool:
+    """Return whether Spark encrypts what it writes to local disks."""
+    return (session.conf.get("spark.io.encryption.enabled", None) or "false").lower() == "true"
+
+
+def hadoop_settings(session: SparkSession) -> Callable[[str], str | None]:
+    """Return what gives values of Hadoop's settings; through Connect those that came with Spark's own."""
+    if is_connect(session):
+        return lambda key: session.conf.get(f"spark.hadoop.{key}", None) or session.conf.get(key, None)
+    hadoop = cast(Any, session)._jsparkSession.sessionState().newHadoopConf()
+    text = cast(Any, session.sparkContext)._jvm.java.lang.String.valueOf
+
+    def setting(key: str) -> str | None:
+        if not key.endswith(_SECRETS):
+            return cast("str | None", hadoop.getTrimmed(key))
+        found = hadoop.getPassword(key)  # also from a store of passwords, if there is one
+        return None if found is None else str(text(found)).strip()
+
+    return setting

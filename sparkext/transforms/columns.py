@@ -1,0 +1,102 @@
+"""Columns by their names: looked up, compared in a common type, and laid out as a result.
+
+Problems are collected, not raised, so that a caller sees all of them at once.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from sparkext.plans.key_types import KeyType, common_key_type
+from sparkext.plans.spec import (
+    ColumnRef,
+)
+from sparkext.rows.types import spark_key_type
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructField
+
+
+@dataclass(frozen=True)
+class OutputField:
+    """A column of the pipeline's result so far: its declaration, and where its values come from."""
+
+    field: StructField
+    ref: ColumnRef
+
+
+def resolve_column(
+    name: str, fields: Sequence[StructField], side: str, case_sensitive: bool, problems: list[str]
+) -> int | None:
+    """Return the position of the one column called `name`."""
+    found = [i for i, field in enumerate(fields) if _same(field.name, name, case_sensitive)]
+    if len(found) == 1:
+        return found[0]
+    available = [field.name for field in fields]
+    if found:
+        problems.append(
+            f"{side} column {name!r} is ambiguous: {', '.join(repr(available[i]) for i in found)} all match."
+            " Rename or drop all but one"
+        )
+    else:
+        close = difflib.get_close_matches(name, available, 1)
+        hint = f"; did you mean {close[0]!r}?" if close else "."
+        problems.append(f"{side} column {name!r} does not exist{hint} Available: {', '.join(available) or 'none'}")
+    return None
+
+
+def _same(one: str, other: str, case_sensitive: bool) -> bool:
+    return one == other or (not case_sensitive and one.lower() == other.lower())
+
+
+def common_type(left: StructField, right: StructField, problems: list[str]) -> KeyType | None:
+    """Return the type in which two columns are compared."""
+    types = []
+    for side, field in (("left", left), ("right", right)):
+        key_type = spark_key_type(field)
+        if key_type is None:
+            problems.append(
+                f"{side} column {field.name!r} of type {field.dataType.simpleString()} cannot be a join key here:"
+                " keys are integers, floats, decimals, booleans, dates, timestamps, binary-collated strings or binary."
+                " Join it with Spark's own join"
+            )
+        types.append(key_type)
+    if types[0] is None or types[1] is None:
+        return None
+    common = common_key_type(types[0], types[1])
+    if common is None:
+        problems.append(
+            f"left column {left.name!r} ({left.dataType.simpleString()}) and right column {right.name!r}"
+            f" ({right.dataType.simpleString()}) have no common type that keeps every value: cast one of them"
+        )
+    return common
+
+
+def as_nullable(output: OutputField, outer: bool) -> OutputField:
+    """Return the column as one that may be null, if `outer`."""
+    if not outer or output.field.nullable:
+        return output
+    from pyspark.sql.types import StructField
+
+    field = output.field
+    return replace(output, field=StructField(field.name, field.dataType, True, field.metadata))
+
+
+def check_names(outputs: Iterable[OutputField], case_sensitive: bool, problems: list[str]) -> None:
+    """Refuse a result with two columns of one name."""
+    seen: dict[str, str] = {}
+    repeated = []
+    for output in outputs:
+        name = output.field.name
+        folded = name if case_sensitive else name.lower()
+        if folded in seen:
+            repeated.append(name)
+        seen[folded] = name
+    if repeated:
+        problems.append(
+            f"the result would have more than one column named {', '.join(map(repr, dict.fromkeys(repeated)))}:"
+            " rename or drop them on one side, or name shared keys in on (on='key' keeps one of them)"
+        )

@@ -1,0 +1,102 @@
+"""What callers may write for `on`: names of columns, pairs of them, and comparisons."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from sparkext.plans.spec import (
+    BUILD_PRESERVING,
+    RANGE_OPERATORS,
+)
+
+if TYPE_CHECKING:
+    pass
+
+
+NULL_SAFE = "<=>"
+
+
+_EQUAL = ("=", "==")
+
+
+@dataclass(frozen=True)
+class NamedPair:
+    """One equality as the caller named it."""
+
+    left: str
+    right: str
+    null_safe: bool
+
+
+@dataclass(frozen=True)
+class NamedRange:
+    """One comparison as the caller named it: `left op right`."""
+
+    left: str
+    op: str
+    right: str
+
+
+@dataclass(frozen=True)
+class JoinCondition:
+    """What `on` means. With `using`, each pair gives one output column, as in `DataFrame.join(other, "key")`."""
+
+    pairs: tuple[NamedPair, ...]
+    using: bool
+    ranges: tuple[NamedRange, ...] = ()
+
+    @property
+    def names(self) -> list[tuple[str, str]]:
+        """The left and the right column of every pair and every range."""
+        return [(pair.left, pair.right) for pair in self.pairs] + [(end.left, end.right) for end in self.ranges]
+
+
+def read_condition(on: Any, kind: str | None, how: object, problems: list[str]) -> JoinCondition:
+    """Understand `on`: a name, a list of names, or a list of (left, right) or (left, operator, right)."""
+    nothing = JoinCondition((), using=False)
+    if on is None:
+        if str(how).lower() != "cross":
+            problems.append("on is missing: name the key columns (only how='cross' joins without any)")
+        return nothing
+    items = [on] if isinstance(on, str) else on
+    if not isinstance(items, (list, tuple)):
+        problems.append(_wrong_on(on))
+        return nothing
+    if not items:
+        problems.append("on is empty: name at least one key column, or use how='cross' without on")
+        return nothing
+    if all(isinstance(item, str) for item in items):
+        return JoinCondition(tuple(NamedPair(item, item, null_safe=False) for item in items), using=True)
+    read = [_read_item(item) for item in items]
+    problems.extend(_wrong_on(item) for item, part in zip(items, read, strict=True) if part is None)
+    pairs = tuple(part for part in read if isinstance(part, NamedPair))
+    ranges = tuple(part for part in read if isinstance(part, NamedRange))
+    if ranges and not pairs and kind in BUILD_PRESERVING:
+        problems.append(f"a {kind} join on comparisons needs an equality as well: name one, or exchange the two sides")
+    return JoinCondition(pairs, using=False, ranges=ranges)
+
+
+def _read_item(item: Any) -> NamedPair | NamedRange | None:
+    if not isinstance(item, tuple) or not all(isinstance(part, str) for part in item):
+        return None
+    if len(item) == 2:
+        return NamedPair(item[0], item[1], null_safe=False)
+    if len(item) != 3:
+        return None
+    left, op, right = item
+    if op in RANGE_OPERATORS:
+        return NamedRange(left, op, right)
+    return NamedPair(left, right, null_safe=op == NULL_SAFE) if op == NULL_SAFE or op in _EQUAL else None
+
+
+def _wrong_on(item: Any) -> str:
+    if type(item).__name__ == "Column":
+        return (
+            f"on holds the Column {item}: conditions on Columns need the session extension (sparkext.configure); here"
+            " name the columns instead, as in on=[('left_name', 'right_name')]"
+        )
+    return (
+        f"on holds {item!r}: expected a column name, a list of names, or a list of (left, right) or"
+        " (left, operator, right) tuples of names, where the operator is one of =, <=>, <, <=, >, >="
+    )
