@@ -27,8 +27,9 @@ class Settings(conf: SQLConf) {
   /** Into how many parts a full outer join's probe side is shuffled. A part streams through its task: few large ones do. */
   val parts: Int = math.min(conf.numShufflePartitions, PartsPerSlot * SparkContext.getActive.map(_.defaultParallelism).getOrElse(1))
 
+  val morselRows: Long = read("spark.sparkext.morsel.maxRows")(_.toLongOption.filter(_ >= 1))
+
   // Only workers need these. A bad one is refused all the same before any job runs.
-  private val maxRows = read("spark.sparkext.morsel.maxRows")(_.toLongOption.filter(_ >= 1))
   private val minRows = read("spark.sparkext.morsel.minRows")(_.toLongOption.filter(_ >= 1))
   read("spark.sparkext.morsel.maxBytes")(bytesFrom(1, 1L << 30))
   read("spark.sparkext.memory.maxBytes")(bytesFrom(0, Long.MaxValue))
@@ -42,8 +43,8 @@ class Settings(conf: SQLConf) {
     val mask = if (value.toLowerCase(Locale.ROOT).startsWith("0x")) Try(BigInt(value.drop(2), 16)) else Try(BigInt(value))
     mask.toOption.filter(number => number >= 0 && number.bitLength <= 64)
   }
-  if (conf.contains("spark.sparkext.morsel.minRows") && minRows > maxRows) {
-    refuse("spark.sparkext.morsel.minRows", minRows.toString, s"at most spark.sparkext.morsel.maxRows, which is $maxRows")
+  if (conf.contains("spark.sparkext.morsel.minRows") && minRows > morselRows) {
+    refuse("spark.sparkext.morsel.minRows", minRows.toString, s"at most spark.sparkext.morsel.maxRows, which is $morselRows")
   }
 
   /** Every key that is set, for the workers. */
