@@ -79,7 +79,7 @@ object WorkOrder {
   }
 
   private def common(spec: JValue, settings: Map[String, String], output: StructType, tasksSharing: Option[Int]): JObject =
-    ("package" -> Settings.PackageVersion) ~
+    ("package" -> Shared.PackageVersion) ~
       ("spec" -> spec) ~
       ("settings" -> settings.toSeq.sorted.map { case (key, value) => JField(key, JString(value)) }.toList.asObject) ~
       ("output" -> parse(output.json)) ~
