@@ -39,7 +39,7 @@ _BOOLEAN = (*COMPARISONS, "and", "or", "not", "is_null", "in")
 _INTEGERS = ("int8", "int16", "int32", "int64")
 _FLOATS = ("float32", "float64")
 NUMBER_TYPES = ("bool", *_INTEGERS, *_FLOATS)
-_WORDS = {"date": "int32", "timestamp": "int64", "timestamp_ntz": "int64", "daytime_interval": "int64"}
+WORDS = {"date": "int32", "timestamp": "int64", "timestamp_ntz": "int64", "daytime_interval": "int64"}
 MOST_DIGITS = 18
 """Decimals of more digits do not fit a machine word."""
 
@@ -105,7 +105,7 @@ def number_type(key_type: KeyType) -> str | None:
     """Return the number type that values of a column become, or None if they are no numbers."""
     if key_type.name == "decimal":
         return "int64" if key_type.precision <= MOST_DIGITS else None
-    return key_type.name if key_type.name in NUMBER_TYPES else _WORDS.get(key_type.name)
+    return key_type.name if key_type.name in NUMBER_TYPES else WORDS.get(key_type.name)
 
 
 @dataclass(frozen=True)

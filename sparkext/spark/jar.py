@@ -23,6 +23,21 @@ from sparkext import __version__
 from sparkext.config import REGISTRY, ConfigKey
 from sparkext.errors import EnvironmentProblemError
 from sparkext.memory.address_space import LEAST_BYTES
+from sparkext.plans.formula import MOST_DIGITS, NUMBER_TYPES, WORDS
+from sparkext.plans.predicate import NOT_COVERED, UNORDERED
+from sparkext.plans.spec import MOST_COMPARED, SPEC_VERSION
+from sparkext.shared import (
+    BATCH_GROWTH,
+    FIRST_BATCH_ROWS,
+    MOST_DECIMAL_BYTES,
+    PARQUET_TYPES,
+    S3_AMBIENT_PROVIDERS,
+    S3_AWS_ENDPOINT,
+    S3_DEFAULT_PROVIDERS,
+    S3_ENDPOINT,
+    S3_UNMAPPED,
+    SPARK_TYPES,
+)
 from sparkext.spark.java import require_java
 
 _PACKAGE = Path(__file__).parents[1]
@@ -155,6 +170,22 @@ def _shared(sources: Sequence[Path]) -> str:
         "sources": digest.hexdigest(),
         "least_address_space": LEAST_BYTES,
         "options": [_option(key) for key in REGISTRY],
+        "spec_version": SPEC_VERSION,
+        "first_batch_rows": FIRST_BATCH_ROWS,
+        "batch_growth": BATCH_GROWTH,
+        "key_types": SPARK_TYPES,
+        "number_types": {**dict(zip(NUMBER_TYPES, NUMBER_TYPES, strict=True)), **WORDS, "decimal": "int64"},
+        "most_digits": MOST_DIGITS,
+        "most_compared": MOST_COMPARED,
+        "types_without_conditions": NOT_COVERED,
+        "types_without_order": UNORDERED,
+        "parquet_types": PARQUET_TYPES,
+        "most_decimal_bytes": MOST_DECIMAL_BYTES,
+        "s3_unmapped": S3_UNMAPPED,
+        "s3_endpoint": S3_ENDPOINT,
+        "s3_aws_endpoint": S3_AWS_ENDPOINT,
+        "s3_default_providers": S3_DEFAULT_PROVIDERS,
+        "s3_ambient_providers": S3_AMBIENT_PROVIDERS,
     }
     return json.dumps(shared, indent=1) + "\n"
 

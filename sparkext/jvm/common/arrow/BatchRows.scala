@@ -15,6 +15,8 @@ final class BatchRows(most: Int) {
 }
 
 object BatchRows {
-  private val First = 16384
-  private val Growth = 4
+  import Shared.formats
+
+  private val First = Shared("first_batch_rows").extract[Int]
+  private val Growth = Shared("batch_growth").extract[Int]
 }

@@ -14,8 +14,10 @@ private case class Ranged(residual: Seq[Expression], ranges: Seq[StageRange], gu
 /** Which conditions of a join its index answers beside equalities: comparisons of the two sides. */
 private object Ranges {
 
-  /** Columns of the build side that one index compares, see Python's `kernels/range_index.py`. */
-  private val MostCompared = 2
+  import Shared.formats
+
+  /** Columns of the build side that one index compares. */
+  private val MostCompared = Shared("most_compared").extract[Int]
 
   /** Part conditions into those that remain, and comparisons with at most two columns of the build side.
     *

@@ -15,7 +15,7 @@ object WorkOrder {
 
   /** Python's `PipelineSpec`. */
   def spec(joins: Seq[PlannedJoin], origins: Seq[ColumnRef], probeColumns: Int, owner: Option[Int]): JValue =
-    ("version" -> 1) ~
+    ("version" -> Shared("spec_version")) ~
       ("probe_columns" -> probeColumns) ~
       ("owner_columns" -> owner.size) ~
       ("owned_by" -> owner) ~

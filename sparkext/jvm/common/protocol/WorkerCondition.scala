@@ -13,8 +13,12 @@ import org.apache.spark.unsafe.types.UTF8String
   * tests of strings byte by byte, and the connectives.
   */
 object WorkerCondition {
+  import Shared.formats
+
   private val Deepest = 50
   private val MostCompared = 200
+  private val NotCovered = Shared("types_without_conditions").extract[Set[String]]
+  private val Unordered = Shared("types_without_order").extract[Set[String]]
 
   /** The condition as JSON, or the part of it that is not covered. */
   def of(condition: Expression, place: Attribute => ColumnRef): Either[String, JValue] = covered(condition, place, Deepest)
@@ -115,10 +119,8 @@ object WorkerCondition {
     else Left(s"${Wording.of(left)} $operator ${Wording.of(right)}")
   }
 
-  private def isCovered(dataType: DataType, operator: String): Boolean = dataType match {
-    case FloatType | DoubleType => false // NaN is a value to Spark, and none to Arrow
-    case BooleanType => operator == "=" || operator == "<=>"
-    case other => KeyTypes.name(other).isDefined
+  private def isCovered(dataType: DataType, operator: String): Boolean = KeyTypes.family(dataType).exists { name =>
+    !NotCovered(name) && (!Unordered(name) || operator == "=" || operator == "<=>")
   }
 
   private def operand(expression: Expression, place: Attribute => ColumnRef): Option[JObject] = expression match {

@@ -13,6 +13,8 @@ import org.apache.spark.sql.types._
   * such as sines and powers, are not.
   */
 object WorkerFormula {
+  import Shared.formats
+
   private val Largest = 200 // what takes some three seconds to compile
   private val DigitsOfDoubles = 15
 
@@ -35,13 +37,13 @@ object WorkerFormula {
     case (count, _) => count
   }
 
+  private val Numbers = Shared("number_types").extract[Map[String, String]]
+  private val MostDigits = Shared("most_digits").extract[Int]
+
   /** What values of a type become. */
   private def number(dataType: DataType): Option[String] = dataType match {
-    case decimal: DecimalType if decimal.precision > Decimal.MAX_LONG_DIGITS => None
-    case _: DecimalType | TimestampType | TimestampNTZType | _: DayTimeIntervalType => Some("int64")
-    case DateType => Some("int32")
-    case BooleanType | _: IntegralType | FloatType | DoubleType => KeyTypes.name(dataType)
-    case _ => None
+    case decimal: DecimalType if decimal.precision > MostDigits => None
+    case other => KeyTypes.family(other).flatMap(Numbers.get)
   }
 
   private class Translation(place: Attribute => ColumnRef) {

@@ -30,12 +30,17 @@ import org.apache.spark.sql.types._
 
 /** Which Parquet files workers read as Spark would: what its reader does beyond the plain meaning of a file is left to it. */
 object ParquetFiles {
+  import Shared.formats
+
   private val Readers = 16
   private val KeptFooters = 4096L
   private val Counted = 256
   private val LongText = 256L
-  private val DecimalBytes = 16 // of Arrow's decimals
   private val ExistsDefault = "EXISTS_DEFAULT"
+  private val StoredTypes = Shared("parquet_types").extract[Map[String, Map[String, String]]]
+  private val ReadTypes = StoredTypes.values.flatMap(_.values).toSet
+  private val Timestamps = Seq(TimestampType, TimestampNTZType).flatMap(KeyTypes.name(_)).toSet
+  private val MostDecimalBytes = Shared("most_decimal_bytes").extract[Int]
 
   /** Whether the relation is one of plain Parquet files, read with no option that changes what they hold. */
   def relation(relation: HadoopFsRelation): Either[String, Unit] = {
@@ -149,31 +154,21 @@ object ParquetFiles {
 
   /** Whether Arrow reads the stored form as the values that Spark reads. */
   private def isPlain(field: Type, dataType: DataType): Boolean = {
-    val annotation = Option(field.getLogicalTypeAnnotation)
-    val stored = field.asPrimitiveType.getPrimitiveTypeName
-    dataType match {
-      case _: StringType => annotation.contains(LogicalTypeAnnotation.stringType)
-      case BinaryType => annotation.isEmpty && stored == PrimitiveTypeName.BINARY
-      case ByteType | ShortType | IntegerType | LongType => annotation.forall {
-          case int: LogicalTypeAnnotation.IntLogicalTypeAnnotation => int.isSigned
-          case _ => false
-        }
-      case FloatType | DoubleType | BooleanType => annotation.isEmpty
-      case _: DecimalType => annotation.exists(_.isInstanceOf[LogicalTypeAnnotation.DecimalLogicalTypeAnnotation]) &&
-        (stored match {
-          case PrimitiveTypeName.FIXED_LEN_BYTE_ARRAY => field.asPrimitiveType.getTypeLength <= DecimalBytes
-          // Values may be longer than Arrow takes them, and Spark itself fails on some.
-          case PrimitiveTypeName.BINARY => false
-          case _ => true
-        })
-      case DateType => true
-      case TimestampType | TimestampNTZType => isInt96(field) || annotation.exists {
-          case time: LogicalTypeAnnotation.TimestampLogicalTypeAnnotation =>
-            time.getUnit != LogicalTypeAnnotation.TimeUnit.NANOS
-          case _ => false
-        }
-      case _ => false
+    val stored = field.asPrimitiveType
+    val physical = stored.getPrimitiveTypeName match {
+      case PrimitiveTypeName.BINARY => "BYTE_ARRAY" // as the format calls it
+      case other => other.name
     }
+    val logical = Option(field.getLogicalTypeAnnotation).fold("") {
+      case _: LogicalTypeAnnotation.DecimalLogicalTypeAnnotation => "DECIMAL" // of any digits
+      case other => other.toString
+    }
+    val plain = StoredTypes.get(physical).flatMap(_.get(logical))
+    val same = dataType match {
+      case TimestampType | TimestampNTZType => plain.exists(Timestamps) // local ones are instants where a session says so
+      case other => plain.isDefined && plain == KeyTypes.family(other)
+    }
+    same && stored.getTypeLength <= MostDecimalBytes
   }
 
   private def isAscii(text: String): Boolean = text.forall(_ < 128)
@@ -182,10 +177,8 @@ object ParquetFiles {
 
   /** Whether values of the type lie in one column of a file, each by itself. */
   def isFlat(dataType: DataType): Boolean = dataType match {
-    case BooleanType | ByteType | ShortType | IntegerType | LongType | FloatType | DoubleType => true
-    case DateType | TimestampType | TimestampNTZType | BinaryType | _: DecimalType => true
     case text: StringType => text.isUTF8BinaryCollation
-    case _ => false
+    case other => KeyTypes.family(other).exists(ReadTypes)
   }
 
   /** Whether values of the type travel as text. */
