@@ -28,7 +28,7 @@ from sparkext.plans.key_types import KeyType, parse_key_type
 from sparkext.plans.predicate import COMPARISONS
 
 ARITHMETIC = ("+", "-", "*", "/", "%")
-_OPERANDS: dict[str, tuple[int, int]] = {
+OPERANDS: dict[str, tuple[int, int]] = {
     **dict.fromkeys((*ARITHMETIC, *COMPARISONS), (2, 2)),
     **dict.fromkeys(("negate", "abs", "sqrt", "cast", "not", "is_null"), (1, 1)),
     **dict.fromkeys(("and", "or", "coalesce", "least", "greatest"), (1, 1000)),
@@ -65,8 +65,8 @@ class Formula:
         """Refuse what no code is made from."""
         if self.type not in NUMBER_TYPES:
             raise ValueError(f"not a number type: {self.type!r}")
-        least, most = _OPERANDS.get(self.op, (0, 0))
-        known = self.op in ("column", "literal") or self.op in _OPERANDS
+        least, most = OPERANDS.get(self.op, (0, 0))
+        known = self.op in ("column", "literal") or self.op in OPERANDS
         types = {argument.type for argument in self.args}
         fits = known and least <= len(self.args) <= most
         if fits and self.op in ARITHMETIC:
