@@ -1,6 +1,6 @@
 """Which Parquet files hold, in the plain meaning of the format, what Spark's own reader gives: checked before reading.
 
-The session extension asks the same of every footer when it plans (`ParquetFiles.scala`). Here nothing is planned, and
+The session extension asks the same of every footer when it plans (`ParquetRules.scala`). Here nothing is planned, and
 what the rules do not let through is an error that says how to read the file otherwise.
 """
 
