@@ -28,7 +28,7 @@ from sparkext.plans.key_types import KeyType, parse_key_type
 from sparkext.plans.predicate import COMPARISONS
 
 ARITHMETIC = ("+", "-", "*", "/", "%")
-_OPERANDS: dict[str, tuple[int, int]] = {
+OPERANDS: dict[str, tuple[int, int]] = {
     **dict.fromkeys((*ARITHMETIC, *COMPARISONS), (2, 2)),
     **dict.fromkeys(("negate", "abs", "sqrt", "cast", "not", "is_null"), (1, 1)),
     **dict.fromkeys(("and", "or", "coalesce", "least", "greatest"), (1, 1000)),
@@ -39,7 +39,7 @@ _BOOLEAN = (*COMPARISONS, "and", "or", "not", "is_null", "in")
 _INTEGERS = ("int8", "int16", "int32", "int64")
 _FLOATS = ("float32", "float64")
 NUMBER_TYPES = ("bool", *_INTEGERS, *_FLOATS)
-_WORDS = {"date": "int32", "timestamp": "int64", "timestamp_ntz": "int64", "daytime_interval": "int64"}
+WORDS = {"date": "int32", "timestamp": "int64", "timestamp_ntz": "int64", "daytime_interval": "int64"}
 MOST_DIGITS = 18
 """Decimals of more digits do not fit a machine word."""
 
@@ -65,8 +65,8 @@ class Formula:
         """Refuse what no code is made from."""
         if self.type not in NUMBER_TYPES:
             raise ValueError(f"not a number type: {self.type!r}")
-        least, most = _OPERANDS.get(self.op, (0, 0))
-        known = self.op in ("column", "literal") or self.op in _OPERANDS
+        least, most = OPERANDS.get(self.op, (0, 0))
+        known = self.op in ("column", "literal") or self.op in OPERANDS
         types = {argument.type for argument in self.args}
         fits = known and least <= len(self.args) <= most
         if fits and self.op in ARITHMETIC:
@@ -105,7 +105,7 @@ def number_type(key_type: KeyType) -> str | None:
     """Return the number type that values of a column become, or None if they are no numbers."""
     if key_type.name == "decimal":
         return "int64" if key_type.precision <= MOST_DIGITS else None
-    return key_type.name if key_type.name in NUMBER_TYPES else _WORDS.get(key_type.name)
+    return key_type.name if key_type.name in NUMBER_TYPES else WORDS.get(key_type.name)
 
 
 @dataclass(frozen=True)

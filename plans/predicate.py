@@ -25,8 +25,8 @@ from sparkext.plans.key_types import parse_key_type
 
 COMPARISONS = ("=", "<=>", "<", "<=", ">", ">=")
 STRING_TESTS = ("starts_with", "ends_with", "contains", "like")
-_UNORDERED = ("bool",)
-_NOT_COVERED = ("float32", "float64")
+UNORDERED = ("bool",)
+NOT_COVERED = ("float32", "float64")
 """Floats are left out: NaN is a value like any other to Spark, and none to the libraries that would compare it."""
 
 
@@ -57,7 +57,7 @@ class Predicate:
         if self.op in (*COMPARISONS, "in"):
             name = parse_key_type(self.type or "").name
             ordered = self.op not in ("=", "<=>", "in")
-            if name in _NOT_COVERED or (ordered and name in _UNORDERED):
+            if name in NOT_COVERED or (ordered and name in UNORDERED):
                 raise ValueError(f"{self.op} is not covered for {name}")
             fits = len(self.operands) == (1 if self.op == "in" else 2) and not self.children
         elif self.op in STRING_TESTS:

@@ -7,6 +7,7 @@ A call may override any of them by its full name. Both ways go through the same 
 from __future__ import annotations
 
 import difflib
+import math
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -80,7 +81,8 @@ TEXT = ValueType("text", str)
 class ConfigKey(Generic[T]):
     """One key: where it is read (`name`), where it lands in `Settings` (`attribute`), and what it may hold.
 
-    `expected` completes the sentence "expected …" for users; `accepts` is the same rule for the program.
+    `expected` completes the sentence "expected …" for users; `choices`, `least` and `most` are the same rule for the
+    program. Both languages read them: they travel in the jar.
     """
 
     name: str
@@ -90,7 +92,9 @@ class ConfigKey(Generic[T]):
     default: T
     doc: str
     expected: str
-    accepts: Callable[[T], bool]
+    choices: tuple[T, ...] = ()
+    least: float | None = None
+    most: float | None = None
 
     def read(self, raw: object) -> T:
         """The typed value of `raw`, a configuration string or a Python value that prints like one.
@@ -101,16 +105,18 @@ class ConfigKey(Generic[T]):
             value = self.type.parse(str(raw).strip())
         except ValueError:
             raise self._refusal(raw) from None
-        if not self.accepts(value):
+        if not self._accepts(value):
             raise self._refusal(raw)
         return value
 
+    def _accepts(self, value: Any) -> bool:
+        """Return whether a value is one of the choices, if there are any, and within the bounds. NaN is in none."""
+        if self.choices and value not in self.choices:
+            return False
+        return (self.least is None or value >= self.least) and (self.most is None or value <= self.most)
+
     def _refusal(self, raw: object) -> ConfigError:
         return ConfigError(f"{self.name}: got {raw!r}, expected {self.expected}")
-
-
-def _at_least(lowest: int) -> Callable[[int], bool]:
-    return lambda value: value >= lowest
 
 
 MODE = ConfigKey(
@@ -122,7 +128,7 @@ MODE = ConfigKey(
     doc="Which joins the session extension plans as pipelines: `auto` (hinted ones, and those that the estimates say"
     " win), `hint` (hinted ones only) or `off`.",
     expected="one of auto, hint, off",
-    accepts=lambda value: value in get_args(ModeName),
+    choices=get_args(ModeName),
 )
 EXPLAIN_FALLBACK = ConfigKey(
     name=PREFIX + "explainFallback",
@@ -132,7 +138,6 @@ EXPLAIN_FALLBACK = ConfigKey(
     default=False,
     doc="Whether the session extension logs every join that it leaves to Spark, and why.",
     expected="true or false",
-    accepts=lambda value: True,
 )
 PYTHON = ConfigKey(
     name=PREFIX + "python",
@@ -145,7 +150,6 @@ PYTHON = ConfigKey(
     " environment's PYSPARK_PYTHON, else `python3`. The driver starts it when it plans: set it when the application"
     " starts, no session can.",
     expected="the name or path of an executable",
-    accepts=lambda value: True,
 )
 BUILD_SIDE_MAX_BYTES = ConfigKey(
     name=PREFIX + "buildSide.maxBytes",
@@ -156,7 +160,7 @@ BUILD_SIDE_MAX_BYTES = ConfigKey(
     doc="A build side whose Arrow form is larger is refused with an error, or, with the session extension, joined by"
     " Spark's own joins. It leaves a join to Spark from the start if Spark's estimate is larger.",
     expected="a byte size of at least 1, such as 512m or 4g",
-    accepts=_at_least(1),
+    least=1,
 )
 SCAN_FUSED = ConfigKey(
     name=PREFIX + "scan.fused",
@@ -167,7 +171,6 @@ SCAN_FUSED = ConfigKey(
     doc="Whether workers of the session extension read Parquet files themselves, where they read them as Spark does;"
     " EXPLAIN says where they do not, and why.",
     expected="true or false",
-    accepts=lambda value: True,
 )
 INDEX_CACHE_MAX_BYTES = ConfigKey(
     name=PREFIX + "indexCache.maxBytes",
@@ -178,7 +181,7 @@ INDEX_CACHE_MAX_BYTES = ConfigKey(
     doc="Local disk that each executor may fill with build sides read from Parquet files, and their indexes, for later"
     " queries of the application. Those not used for the longest time go first.",
     expected="a byte size, such as 512m or 16g; 0 keeps nothing beyond what the latest query needs",
-    accepts=_at_least(0),
+    least=0,
 )
 MORSEL_MAX_ROWS = ConfigKey(
     name=PREFIX + "morsel.maxRows",
@@ -188,7 +191,7 @@ MORSEL_MAX_ROWS = ConfigKey(
     default=131_072,
     doc="Upper bound of every output budget; input batches are coalesced to and split at this many rows.",
     expected="an integer of at least 1",
-    accepts=_at_least(1),
+    least=1,
 )
 MORSEL_MAX_BYTES = ConfigKey(
     name=PREFIX + "morsel.maxBytes",
@@ -198,7 +201,8 @@ MORSEL_MAX_BYTES = ConfigKey(
     default=64 << 20,
     doc="Upper bound of what an operator's output takes, but for a single row that takes more.",
     expected="a byte size from 1 to 1g",
-    accepts=lambda value: 1 <= value <= 1 << 30,
+    least=1,
+    most=1 << 30,
 )
 MORSEL_MIN_ROWS = ConfigKey(
     name=PREFIX + "morsel.minRows",
@@ -209,7 +213,7 @@ MORSEL_MIN_ROWS = ConfigKey(
     doc="Lower bound of every output budget, so that a join advances, unless so many rows take more than a mebibyte:"
     " then as many as that holds, one at least. Not above maxRows.",
     expected="an integer of at least 1",
-    accepts=_at_least(1),
+    least=1,
 )
 MEMORY_FRACTION = ConfigKey(
     name=PREFIX + "memory.fraction",
@@ -219,7 +223,8 @@ MEMORY_FRACTION = ConfigKey(
     default=0.5,
     doc="Share of the measured memory headroom that pipelines may plan with.",
     expected="a number above 0 and at most 1",
-    accepts=lambda value: 0.0 < value <= 1.0,
+    least=math.ulp(0.0),  # nothing is between it and 0
+    most=1.0,
 )
 MEMORY_MAX_BYTES = ConfigKey(
     name=PREFIX + "memory.maxBytes",
@@ -230,7 +235,7 @@ MEMORY_MAX_BYTES = ConfigKey(
     doc="Memory of its own, mapped files aside, that a worker process plans to keep within, whatever else is free; 0"
     " for no such limit.",
     expected="a byte size, such as 512m or 2g; 0 for no limit",
-    accepts=_at_least(0),
+    least=0,
 )
 DELIVERY = ConfigKey(
     name=PREFIX + "delivery",
@@ -242,7 +247,7 @@ DELIVERY = ConfigKey(
     " is measured against, which ignore memory: `morsel` (200,000 rows), `block` (1,024 rows), `tuple` (one row),"
     " `materialize` (every operator finishes first), `materialize_parallel` (the same with all cores of the task).",
     expected="one of adaptive, morsel, block, tuple, materialize, materialize_parallel",
-    accepts=lambda value: value in get_args(DeliveryName),
+    choices=get_args(DeliveryName),
 )
 THREADS = ConfigKey(
     name=PREFIX + "threads",
@@ -253,7 +258,7 @@ THREADS = ConfigKey(
     doc="What the cores of a task with several (`spark.task.cpus`) work on: `cooperative` (parts of the same morsel, at"
     " the same operator) or `independent` (each a morsel of its own).",
     expected="one of cooperative, independent",
-    accepts=lambda value: value in get_args(ThreadsName),
+    choices=get_args(ThreadsName),
 )
 ALGORITHM = ConfigKey(
     name=PREFIX + "algorithm",
@@ -263,7 +268,7 @@ ALGORITHM = ConfigKey(
     default="auto",
     doc="Join algorithm where a call names none: `auto`, `hash` or `sort_merge`.",
     expected="one of auto, hash, sort_merge",
-    accepts=lambda value: value in get_args(AlgorithmName),
+    choices=get_args(AlgorithmName),
 )
 REPORT_DECISIONS = ConfigKey(
     name=PREFIX + "report.decisions",
@@ -273,7 +278,7 @@ REPORT_DECISIONS = ConfigKey(
     default=256,
     doc="How many budget decisions a task keeps for the report.",
     expected="an integer of at least 0",
-    accepts=_at_least(0),
+    least=0,
 )
 PROGRESS = ConfigKey(
     name=PREFIX + "progress",
@@ -284,7 +289,6 @@ PROGRESS = ConfigKey(
     doc="Whether a driver that collects or publishes a build side for more than two seconds shows a progress bar, in"
     " notebooks and on terminals, if tqdm is installed.",
     expected="true or false",
-    accepts=lambda value: True,
 )
 DEBUG_HASH_MASK = ConfigKey(
     name=PREFIX + "debug.hashMask",
@@ -294,7 +298,8 @@ DEBUG_HASH_MASK = ConfigKey(
     default=(1 << 64) - 1,
     doc="ANDed onto every hash; 0 makes all hashes collide. Only for tests.",
     expected="an integer from 0 to 0xffffffffffffffff, decimal or hexadecimal",
-    accepts=lambda value: 0 <= value < 1 << 64,
+    least=0,
+    most=(1 << 64) - 1,
 )
 DEBUG_FORCE = ConfigKey(
     name=PREFIX + "debug.force",
@@ -305,7 +310,6 @@ DEBUG_FORCE = ConfigKey(
     doc="Whether the extension plans every join that it supports as a pipeline, whatever hints and estimates say, in"
     " modes `auto` and `hint` alike. Only for tests.",
     expected="true or false",
-    accepts=lambda value: True,
 )
 
 REGISTRY: tuple[ConfigKey[Any], ...] = (

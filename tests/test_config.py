@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from sparkext.config import (
     BOOLEAN,
+    DELIVERY,
     REGISTRY,
     ConfigKey,
     Settings,
@@ -20,6 +21,7 @@ from sparkext.config import (
     render_bytes,
 )
 from sparkext.errors import ConfigError
+from sparkext.plans.delivery import DELIVERIES
 
 BUILD = "spark.sparkext.buildSide.maxBytes"
 MAX_ROWS = "spark.sparkext.morsel.maxRows"
@@ -61,6 +63,10 @@ def test_defaults() -> None:
 def test_registry_and_settings_agree() -> None:
     assert [key.attribute for key in REGISTRY] == [field.name for field in dataclasses.fields(Settings)]
     assert len({key.name for key in REGISTRY}) == len(REGISTRY)
+
+
+def test_every_delivery_can_be_chosen() -> None:
+    assert set(DELIVERY.choices) == set(DELIVERIES)
 
 
 @pytest.mark.parametrize("key", REGISTRY, ids=lambda key: key.attribute)

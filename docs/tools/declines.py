@@ -329,7 +329,7 @@ GROUPS = (
 OTHER_TEXTS = {
     "AsOf.scala": {"Spark's own as-of join instead of a pipelined one: …"},
     "AheadBuilder.scala": {"build side of the join on …"},
-    "BuildSidePublisher.scala": {"build side of the join on …"},
+    "BuildSidePreparation.scala": {"build side of the join on …"},
     "ChainLayout.scala": {"… … …", "… as of … ~ …"},
     "ColumnarParts.scala": {"columns of a build side"},
     "ColumnsToArrow.scala": {"columns of … are not copied to …"},

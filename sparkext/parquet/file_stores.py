@@ -13,15 +13,14 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, Protocol
 
+from sparkext.shared import S3_AWS_ENDPOINT
 from sparkext.storage.container import file_identity
 
 Identity = tuple[int | str, ...]
 """What changes when a file is replaced."""
 
 _REMOTE = re.compile(r"([a-z][a-z0-9+.-]*)://([^/]+)/(.+)", re.DOTALL)
-AWS_ENDPOINT = re.compile(r"(?:https?://)?s3(?:[.-]([a-z]{2}(?:-[a-z]+)+-\d))?\.amazonaws\.com/?")
-"""AWS's endpoint of a region, which it names, or of all."""
-
+AWS_ENDPOINT = re.compile(S3_AWS_ENDPOINT)
 
 _IDENTITY = ("ETag", "Content-Length", "Last-Modified")
 

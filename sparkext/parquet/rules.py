@@ -1,6 +1,6 @@
 """Which Parquet files hold, in the plain meaning of the format, what Spark's own reader gives: checked before reading.
 
-The session extension asks the same of every footer when it plans (`ParquetFiles.scala`). Here nothing is planned, and
+The session extension asks the same of every footer when it plans (`ParquetRules.scala`). Here nothing is planned, and
 what the rules do not let through is an error that says how to read the file otherwise.
 """
 
@@ -13,17 +13,15 @@ from typing import Any
 
 import pyarrow as pa
 
-_INTEGERS = {8: pa.int8(), 16: pa.int16(), 32: pa.int32(), 64: pa.int64()}
-_PLAIN = {
-    "BOOLEAN": pa.bool_(),
-    "INT32": pa.int32(),
-    "INT64": pa.int64(),
-    "FLOAT": pa.float32(),
-    "DOUBLE": pa.float64(),
-    "BYTE_ARRAY": pa.binary(),
-}
-_INSTANT, _LOCAL = pa.timestamp("us", tz="UTC"), pa.timestamp("us")
-_DECIMAL_DIGITS, _DECIMAL_BYTES = 38, 16
+from sparkext.plans.key_types import KeyType
+from sparkext.rows.types import arrow_key_type
+from sparkext.shared import MOST_DECIMAL_BYTES, PARQUET_TYPES
+
+READ_TYPES = frozenset(name for forms in PARQUET_TYPES.values() for name in forms.values())
+"""The key types that are read from files."""
+
+_MOST_DIGITS = 38
+_UNITS = {"milliseconds": "MILLIS", "microseconds": "MICROS", "nanoseconds": "NANOS"}
 _WRITER = b"org.apache.spark.version"
 
 
@@ -75,34 +73,29 @@ def rebased(metadata: Any, name: str, leaf: int, target: pa.DataType, calendars:
 def _stored(column: Any) -> pa.DataType | None:
     """Return Spark's type of a column, in Arrow's terms; None where Spark reads more than meets the eye."""
     logical = json.loads(column.logical_type.to_json())
+    name = PARQUET_TYPES.get(column.physical_type, {}).get(_spelled(logical))
+    if name != "decimal":
+        return None if name is None else arrow_key_type(KeyType(name))
+    if column.precision > _MOST_DIGITS or column.length > MOST_DECIMAL_BYTES:
+        return None
+    return pa.decimal128(logical["precision"], logical["scale"])
+
+
+def _spelled(logical: Mapping[str, Any]) -> str:
+    """Spell a logical type as the table of types does, without the digits of decimals."""
     kind = logical["Type"]
-    if column.physical_type == "INT96":
-        return _INSTANT
-    if kind == "None":
-        return _PLAIN.get(column.physical_type)
     if kind == "Int":
-        return _INTEGERS[logical["bitWidth"]] if logical["isSigned"] else None
-    if kind == "Decimal":
-        return pa.decimal128(logical["precision"], logical["scale"]) if _is_plain_decimal(column) else None
+        return f"INTEGER({logical['bitWidth']},{str(logical['isSigned']).lower()})"
     if kind == "Timestamp":
-        if logical["timeUnit"] not in ("milliseconds", "microseconds"):
-            return None
-        return _INSTANT if logical["isAdjustedToUTC"] else _LOCAL
-    return {"Date": pa.date32(), "String": pa.string()}.get(kind)
-
-
-def _is_plain_decimal(column: Any) -> bool:
-    """Return whether Arrow holds all values: of bytes of any length it may not, and Spark fails on some."""
-    if column.physical_type == "BYTE_ARRAY":
-        return False
-    return bool(column.precision <= _DECIMAL_DIGITS and column.length <= _DECIMAL_BYTES)
+        return f"TIMESTAMP({_UNITS[logical['timeUnit']]},{str(logical['isAdjustedToUTC']).lower()})"
+    return "" if kind == "None" else str(kind).upper()
 
 
 def _is_rebased(column: Any, target: pa.DataType, said: Mapping[bytes, bytes], calendars: Calendars) -> bool:
     """Return whether Spark moves days of the Julian calendar, which versions before 3 wrote, to where they belong."""
     if column.physical_type == "INT96":
         first, legacy, corrected = b"3.1.0", b"org.apache.spark.legacyINT96", calendars.int96
-    elif pa.types.is_date(target) or target == _INSTANT:
+    elif pa.types.is_date(target) or target == arrow_key_type(KeyType("timestamp")):
         first, legacy, corrected = b"3.0.0", b"org.apache.spark.legacyDateTime", calendars.datetime
     else:
         return False

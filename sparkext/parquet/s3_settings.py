@@ -1,6 +1,6 @@
 """What the settings of Spark's S3A connector come to for one bucket, where no jar can tell.
 
-The session extension asks the same when it plans (`FileStores.scala`). Whatever of a bucket's settings workers would
+The session extension asks the same when it plans (`S3Settings.scala`). Whatever of a bucket's settings workers would
 not follow is a reason to leave its files to Spark.
 """
 
@@ -10,43 +10,12 @@ import re
 from collections.abc import Callable
 
 from sparkext.parquet.file_stores import AWS_ENDPOINT, Bucket
+from sparkext.shared import S3_AMBIENT_PROVIDERS, S3_DEFAULT_PROVIDERS, S3_ENDPOINT, S3_UNMAPPED
 
 Setting = Callable[[str], "str | None"]
 """Gives the value of a Hadoop key, None if it has none."""
 
-_ON_THE_SERVER = ("AES256", "SSE-KMS", "DSSE-KMS")
-_UNMAPPED = {
-    "proxy.host": (),
-    "assumed.role.arn": (),
-    "accesspoint.arn": (),
-    "custom.signers": (),
-    "encryption.algorithm": _ON_THE_SERVER,
-    "server-side-encryption-algorithm": _ON_THE_SERVER,
-    "requester.pays.enabled": ("false",),
-    "endpoint.fips": ("false",),
-    "security.credential.provider.path": (),
-    "delegation.token.binding": (),
-}
-"""Settings that change what is read, or how it is reached; and the values that do not."""
-
-_ENDPOINT = re.compile(r"((https?://)?[^/]+/?)?")
-
-_DEFAULT_PROVIDERS = (
-    "TemporaryAWSCredentialsProvider",
-    "SimpleAWSCredentialsProvider",
-    "EnvironmentVariableCredentialsProvider",
-)
-_AMBIENT_PROVIDERS = (
-    "EnvironmentVariableCredentialsProvider",
-    "IAMInstanceCredentialsProvider",
-    "InstanceProfileCredentialsProvider",
-    "ContainerCredentialsProvider",
-    "WebIdentityTokenFileCredentialsProvider",
-    "WebIdentityTokenCredentialsProvider",
-    "DefaultCredentialsProvider",
-    "DefaultAWSCredentialsProviderChain",
-)
-"""What these find, workers find as AWS's own tools do."""
+_ENDPOINT = re.compile(S3_ENDPOINT)
 
 
 def bucket_of(name: str, hadoop: Setting) -> Bucket | str:
@@ -62,7 +31,7 @@ def bucket_of(name: str, hadoop: Setting) -> Bucket | str:
     def enabled(key: str, default: bool) -> bool:
         return {"true": True, "false": False}.get((setting(key) or "").lower(), default)
 
-    for key, harmless in _UNMAPPED.items():
+    for key, harmless in S3_UNMAPPED.items():
         value = setting(key)
         if value is not None and value not in harmless:
             return f"bucket {name}: fs.s3a.{key} is set"
@@ -95,7 +64,7 @@ def _credentials(setting: Setting) -> dict[str, str | bool] | str:
     listed = (setting("aws.credentials.provider") or "").replace(",", " ").split()
     found = {key: setting(key.replace("_", ".")) for key in ("access_key", "secret_key", "session_token")}
     keys = {key: value for key, value in found.items() if value is not None}
-    for provider in listed or _DEFAULT_PROVIDERS:
+    for provider in listed or S3_DEFAULT_PROVIDERS:
         kind = provider.rpartition(".")[2]
         if kind == "TemporaryAWSCredentialsProvider":
             if len(keys) == len(found):
@@ -106,5 +75,5 @@ def _credentials(setting: Setting) -> dict[str, str | bool] | str:
         elif kind == "AnonymousAWSCredentialsProvider":
             return {"anonymous": True}
         else:
-            return {} if kind in _AMBIENT_PROVIDERS else f"credentials of {kind}"
+            return {} if kind in S3_AMBIENT_PROVIDERS else f"credentials of {kind}"
     return "no credentials in its settings"

@@ -6,11 +6,10 @@ from collections.abc import Iterable, Iterator
 
 import pyarrow as pa
 
+from sparkext.shared import BATCH_GROWTH, FIRST_BATCH_ROWS
+
 MAX_MORSEL_BYTES = 64 << 20
 """Input bytes after which a morsel is closed early: wide rows would otherwise pile up unseen by the controller."""
-
-_FIRST_ROWS = 16_384
-_GROWTH = 4
 
 
 def morsels(batches: Iterable[pa.RecordBatch], max_rows: int) -> Iterator[pa.RecordBatch]:
@@ -18,7 +17,7 @@ def morsels(batches: Iterable[pa.RecordBatch], max_rows: int) -> Iterator[pa.Rec
 
     The first morsel is small and later ones grow, so that a query with a LIMIT sees its rows early.
     """
-    target = min(_FIRST_ROWS, max_rows)
+    target = min(FIRST_BATCH_ROWS, max_rows)
     waiting: list[pa.RecordBatch] = []
     rows = size = 0
     for batch in batches:
@@ -33,7 +32,7 @@ def morsels(batches: Iterable[pa.RecordBatch], max_rows: int) -> Iterator[pa.Rec
             if rows >= target:
                 yield _combine(waiting)
                 waiting, rows, size = [], 0, 0
-                target = min(target * _GROWTH, max_rows)
+                target = min(target * BATCH_GROWTH, max_rows)
     if waiting:
         yield _combine(waiting)
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from sparkext.plans.key_types import KeyType
+from sparkext.shared import SPARK_TYPES
 
 if TYPE_CHECKING:
     from pyspark.sql.types import DataType, StructField
@@ -26,25 +27,6 @@ _ARROW_TYPES = {
     "daytime_interval": pa.duration("us"),
     "string": pa.string(),
     "binary": pa.binary(),
-}
-
-_SPARK_NAMES = {
-    "BooleanType": "bool",
-    "ByteType": "int8",
-    "ShortType": "int16",
-    "IntegerType": "int32",
-    "LongType": "int64",
-    "FloatType": "float32",
-    "DoubleType": "float64",
-    "DateType": "date",
-    "TimestampType": "timestamp",
-    "TimestampNTZType": "timestamp_ntz",
-    "TimeType": "time",
-    "DayTimeIntervalType": "daytime_interval",
-    "StringType": "string",
-    "CharType": "string",
-    "VarcharType": "string",
-    "BinaryType": "binary",
 }
 
 _CHAR_METADATA = "__CHAR_VARCHAR_TYPE_STRING"
@@ -103,7 +85,7 @@ def spark_key_type(field: StructField) -> KeyType | None:
         return KeyType("decimal", data_type.precision, data_type.scale)
     if isinstance(data_type, StringType) and not _is_binary_string(field):
         return None
-    name = _SPARK_NAMES.get(type(data_type).__name__)
+    name = SPARK_TYPES.get(type(data_type).__name__)
     return None if name is None else KeyType(name)
 
 

@@ -8,6 +8,7 @@ downloaded. Needs nothing but the standard library, as the package's own build r
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import re
 import subprocess
@@ -16,18 +17,33 @@ import zipfile
 from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 from sparkext import __version__
-from sparkext.config import REGISTRY
+from sparkext.config import REGISTRY, ConfigKey
 from sparkext.errors import EnvironmentProblemError
 from sparkext.memory.address_space import LEAST_BYTES
+from sparkext.plans.formula import MOST_DIGITS, NUMBER_TYPES, WORDS
+from sparkext.plans.predicate import NOT_COVERED, UNORDERED
+from sparkext.plans.spec import MOST_COMPARED, SPEC_VERSION
+from sparkext.shared import (
+    BATCH_GROWTH,
+    FIRST_BATCH_ROWS,
+    MOST_DECIMAL_BYTES,
+    PARQUET_TYPES,
+    S3_AMBIENT_PROVIDERS,
+    S3_AWS_ENDPOINT,
+    S3_DEFAULT_PROVIDERS,
+    S3_ENDPOINT,
+    S3_UNMAPPED,
+    SPARK_TYPES,
+)
 from sparkext.spark.java import require_java
 
 _PACKAGE = Path(__file__).parents[1]
 _SOURCES = _PACKAGE / "jvm"
 JAR_FOLDER = _PACKAGE / "jars"
-_SETTINGS = "io/sparkext/settings.properties"
-_DIGEST = "sources"
+_SHARED = "io/sparkext/shared.json"
 INSTALL_PYSPARK = 'pip install "pyspark[connect]>=4.1,<4.4"'
 """What the extra `spark` installs. Named by itself, it is found from a clone and beside a wheel, too, and pip takes the
 newest that its Python can run."""
@@ -120,9 +136,9 @@ def build_jar(pyspark: Path, folder: Path = JAR_FOLDER) -> Path:
             f"no sources for Spark {minor}: there are some for {', '.join(supported_minors())}"
         )
     sources = [path for folder in ("common", f"spark-{minor}") for path in sorted((_SOURCES / folder).rglob("*.scala"))]
-    settings = _settings(sources)
+    shared = _shared(sources)
     path = folder / jar_name(minor)
-    if path.exists() and _settings_in(path) == settings:
+    if path.exists() and _shared_in(path) == shared:
         return path
     java, _ = require_java()
     jars = _jars(pyspark)
@@ -139,34 +155,65 @@ def build_jar(pyspark: Path, folder: Path = JAR_FOLDER) -> Path:
         if compiled.returncode != 0:
             raise EnvironmentProblemError(f"the Scala sources do not compile:\n{compiled.stdout}{compiled.stderr}")
         part = path.with_suffix(".part")
-        _pack(classes, settings, part)
+        _pack(classes, shared, part)
         part.replace(path)
     return path
 
 
-def _settings(sources: Sequence[Path]) -> str:
-    """The properties that go into the jar: keys with defaults and ranges, and what tells this build from others."""
+def _shared(sources: Sequence[Path]) -> str:
+    """Write as JSON what both languages know, which `Shared.scala` reads, and what tells this build from others."""
     digest = hashlib.sha256()
     for source in sources:
         digest.update(source.read_bytes())
-    lines = [f"version={__version__}", f"{_DIGEST}={digest.hexdigest()}", f"addressSpace.least={LEAST_BYTES}"]
-    lines += [f"{key.name}={key.type.render(key.default)}" for key in REGISTRY]
-    lines += [f"{key.name}.expected={key.expected}" for key in REGISTRY]
-    return "\n".join(lines) + "\n"
+    shared = {
+        "version": __version__,
+        "sources": digest.hexdigest(),
+        "least_address_space": LEAST_BYTES,
+        "options": [_option(key) for key in REGISTRY],
+        "spec_version": SPEC_VERSION,
+        "first_batch_rows": FIRST_BATCH_ROWS,
+        "batch_growth": BATCH_GROWTH,
+        "key_types": SPARK_TYPES,
+        "number_types": {**dict(zip(NUMBER_TYPES, NUMBER_TYPES, strict=True)), **WORDS, "decimal": "int64"},
+        "most_digits": MOST_DIGITS,
+        "most_compared": MOST_COMPARED,
+        "types_without_conditions": NOT_COVERED,
+        "types_without_order": UNORDERED,
+        "parquet_types": PARQUET_TYPES,
+        "most_decimal_bytes": MOST_DECIMAL_BYTES,
+        "s3_unmapped": S3_UNMAPPED,
+        "s3_endpoint": S3_ENDPOINT,
+        "s3_aws_endpoint": S3_AWS_ENDPOINT,
+        "s3_default_providers": S3_DEFAULT_PROVIDERS,
+        "s3_ambient_providers": S3_AMBIENT_PROVIDERS,
+    }
+    return json.dumps(shared, indent=1) + "\n"
 
 
-def _settings_in(path: Path) -> str | None:
+def _option(key: ConfigKey[Any]) -> dict[str, object]:
+    return {
+        "name": key.name,
+        "type": key.type.name,
+        "default": key.type.render(key.default),
+        "expected": key.expected,
+        "choices": key.choices,
+        "least": key.least,
+        "most": key.most,
+    }
+
+
+def _shared_in(path: Path) -> str | None:
     try:
         with zipfile.ZipFile(path) as jar:
-            return jar.read(_SETTINGS).decode()
+            return jar.read(_SHARED).decode()
     except (KeyError, zipfile.BadZipFile):
         return None
 
 
-def _pack(classes: Path, settings: str, path: Path) -> None:
+def _pack(classes: Path, shared: str, path: Path) -> None:
     """Write the jar; the same sources give the same bytes."""
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as jar:
-        jar.writestr(zipfile.ZipInfo(_SETTINGS, _ZIP_EPOCH), settings)
+        jar.writestr(zipfile.ZipInfo(_SHARED, _ZIP_EPOCH), shared)
         for file in sorted(classes.rglob("*.class")):
             entry = zipfile.ZipInfo(file.relative_to(classes).as_posix(), _ZIP_EPOCH)
             jar.writestr(entry, file.read_bytes(), zipfile.ZIP_DEFLATED)

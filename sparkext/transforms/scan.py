@@ -9,7 +9,7 @@ from urllib.parse import quote
 
 from sparkext.errors import InvalidScanError
 from sparkext.parquet.file_stores import Bucket, is_local, remote_of
-from sparkext.parquet.rules import Calendars
+from sparkext.parquet.rules import READ_TYPES, Calendars
 from sparkext.parquet.s3_settings import bucket_of
 from sparkext.plans.key_types import KeyType
 from sparkext.plans.scan import DataFile, plan_splits
@@ -28,8 +28,7 @@ if TYPE_CHECKING:
 
     Paths = str | PathLike[str] | Sequence[str | PathLike[str]]
 
-_NOT_READ = ("time", "daytime_interval")
-_NOT_COMPARED = ("float32", "float64", "binary")
+_NOT_COMPARED = {"float32", "float64", "binary"}
 _NOT_AS_TEXT = ("float32", "float64", "binary", "timestamp_ntz")
 _DEFAULT = "EXISTS_DEFAULT"
 _LISTING = ("path", "modificationTime", "length", "content")
@@ -162,7 +161,7 @@ def _picked(columns: Any, names: Sequence[str], find: Callable[[str], str | None
 
 def _compared_type(field: StructField) -> KeyType | None:
     key_type = spark_key_type(field)
-    return None if key_type is None or key_type.name in (*_NOT_READ, *_NOT_COMPARED) else key_type
+    return None if key_type is None or key_type.name not in READ_TYPES - _NOT_COMPARED else key_type
 
 
 def _unreadable(spark: SparkSession, fields: Sequence[StructField]) -> list[str]:
@@ -177,7 +176,7 @@ def _unreadable(spark: SparkSession, fields: Sequence[StructField]) -> list[str]
         problems.append(f"parquet.crypto.factory.class is set, so files may be encrypted: {otherwise}")
     for field in fields:
         key_type = spark_key_type(field)
-        if key_type is None or key_type.name in _NOT_READ:
+        if key_type is None or key_type.name not in READ_TYPES:
             problems.append(f"workers do not read columns like {field.name!r}, of type {field.dataType.simpleString()}")
         elif _DEFAULT in (field.metadata or {}):
             problems.append(f"column {field.name!r} has a default for files that lack it, which workers do not fill in")

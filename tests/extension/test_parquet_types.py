@@ -7,6 +7,8 @@ is left to Spark with its reason, whose rows or whose error come out.
 from __future__ import annotations
 
 import datetime as dt
+import io
+import itertools
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -24,7 +26,7 @@ from pyspark.sql import functions as F
 
 from sparkext.parquet.file_stores import LocalFiles
 from sparkext.parquet.opened_file import OpenedFile
-from sparkext.parquet.rules import Calendars, misread
+from sparkext.parquet.rules import Calendars, misread, rebased
 from sparkext.spark.arrow import arrow_schema
 from tests.extension.extension_checks import assert_like_spark, configured, mode, plan_of, scans_of
 
@@ -292,6 +294,33 @@ def test_scan_parquet_has_the_same_rules(spark: SparkSession, folder: Path, tabl
         file = OpenedFile(str(path), LocalFiles(), [name], False)
         problem = misread(file.metadata, file.called(0), name, file.leaf(0), declared.field(0).type, calendars)
         assert (problem is None) is (case.left is None), (name, problem)
+
+
+WRITERS = (None, "2.4.8", "3.0.0", "3.0.3", "3.1.0", "4.0.1")
+LEGACY = ("org.apache.spark.legacyDateTime", "org.apache.spark.legacyINT96")
+
+
+@pytest.mark.parametrize("setting", ["CORRECTED", "LEGACY", "EXCEPTION"])
+def test_scan_parquet_has_sparks_calendars(spark: SparkSession, setting: str) -> None:
+    """Of whichever version of Spark has written a file, and of files that none has."""
+    jvm: Any = spark._jvm
+    sparks = jvm.org.apache.spark.sql.execution.datasources.DataSourceUtils
+    calendars = Calendars(datetime=setting == "CORRECTED", int96=setting == "CORRECTED")
+    for writer, *legacy in itertools.product(WRITERS, *[(False, True)] * len(LEGACY)):
+        said = {key: "" for key, is_legacy in zip(LEGACY, legacy, strict=True) if is_legacy}
+        said |= {} if writer is None else {"org.apache.spark.version": writer}
+        known = jvm.PythonUtils.toScalaMap(said).withDefaultValue(None)
+        for stored, spec in (
+            (pa.date32(), sparks.datetimeRebaseSpec),
+            (pa.timestamp("us", "UTC"), sparks.datetimeRebaseSpec),
+            (pa.timestamp("ns", "UTC"), sparks.int96RebaseSpec),
+        ):
+            file = io.BytesIO()
+            table = pa.table({"day": pa.array([0], stored)}).replace_schema_metadata(said)
+            pq.write_table(table, file, use_deprecated_int96_timestamps=stored == pa.timestamp("ns", "UTC"))
+            target = pa.date32() if stored == pa.date32() else pa.timestamp("us", "UTC")
+            ours = rebased(pq.read_metadata(file), "day", 0, target, calendars)
+            assert (ours is not None) is (spec(known, setting).mode().toString() != "CORRECTED"), (stored, said)
 
 
 def test_values_that_a_type_does_not_hold(spark: SparkSession, tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 import sparkext
-from tests.extension.extension_checks import assert_like_spark, assert_pipelined, plan_of
+from tests.extension.extension_checks import assert_like_spark, assert_pipelined, configured, plan_of
 
 
 def joined(spark: SparkSession, probe: DataFrame, how: str = "inner") -> DataFrame:
@@ -31,6 +31,16 @@ def test_rows_cross_in_batches(spark: SparkSession, rows: int, batches: int) -> 
     df.collect()
     assert_pipelined(df, 1)
     assert batches_in(df) == batches
+
+
+@pytest.mark.parametrize(("most", "rows", "batches"), [(5_000, 20_000, 4), (262_144, 400_000, 4)])
+def test_no_batch_has_more_rows_than_a_morsel(spark: SparkSession, most: int, rows: int, batches: int) -> None:
+    """Workers would divide larger ones, and copy smaller ones to put them together."""
+    with configured(spark, spark_sparkext_morsel_maxRows=most):
+        df = joined(spark, spark.range(0, rows, 1, 1).selectExpr("id", "id % 5 AS k"))
+        df.write.format("noop").mode("overwrite").save()
+        assert_pipelined(df, 1)
+        assert batches_in(df) == batches
 
 
 def test_no_batch_is_larger_than_its_bytes(spark: SparkSession) -> None:

@@ -50,10 +50,3 @@ trait ArrowInput extends PipelineWorkers {
       finally allocator.close()
   }
 }
-
-object ArrowInput {
-
-  /** Rows of the first batch: it is small and later ones are larger, so that a query with a LIMIT sees its rows early. */
-  val FirstRows: Int = 16384
-  val Growth = 4
-}

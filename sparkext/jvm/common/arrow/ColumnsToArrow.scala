@@ -7,8 +7,8 @@ import org.apache.spark.sql.vectorized.ColumnarBatch
 
 /** Fills Arrow vectors with what small batches of columns hold, until they make a batch that is worth sending.
   *
-  * `filter` says which rows of a batch stay. The first batch is small and later ones are larger, so that a query with a
-  * LIMIT sees its rows early. A batch of Spark's is copied before the next one is asked for, as its reader may use it again.
+  * `filter` says which rows of a batch stay. A batch of Spark's is copied before the next one is asked for, as its reader may use
+  * it again.
   */
 final class ColumnsToArrow(batches: Iterator[ColumnarBatch], schema: StructType, columns: Array[Int], filter: RowFilter)
     extends AutoCloseable {
@@ -18,13 +18,13 @@ final class ColumnsToArrow(batches: Iterator[ColumnarBatch], schema: StructType,
   private var positions: Array[Int] = _
   private var from = 0
   private var until = 0
-  private val most = math.max(1, math.min(MostRows, MostBytes / schema.map(_.dataType.defaultSize).sum))
-  private var target = math.min(ArrowInput.FirstRows, most)
+  private val wanted = new BatchRows(math.max(1, math.min(MostRows, MostBytes / schema.map(_.dataType.defaultSize).sum)))
   private var copies: Array[ColumnCopy] = _
 
   /** Fill the vectors with the next rows, and return how many: 0 if there are none left. */
   def fill(vectors: Seq[FieldVector]): Int = {
     if (copies == null) copies = copying(vectors)
+    val target = wanted.count
     copies.foreach(_.reserve(target))
     var rows = 0
     var full = false
@@ -35,7 +35,7 @@ final class ColumnsToArrow(batches: Iterator[ColumnarBatch], schema: StructType,
       full = copied == 0
     }
     copies.foreach(_.finish(rows))
-    target = math.min(target * ArrowInput.Growth, most)
+    wanted.grow()
     rows
   }
 

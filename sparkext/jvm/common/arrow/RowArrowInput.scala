@@ -12,8 +12,11 @@ import org.apache.spark.sql.catalyst.expressions.UnsafeRow
 trait RowArrowInput extends ArrowInput {
   import RowArrowInput._
 
+  /** As many as a morsel has: batches of fewer would be put together by copying them. */
+  protected def mostRows: Int
+
   private var rows: Iterator[InternalRow] = _
-  private var most = ArrowInput.FirstRows
+  private lazy val wanted = new BatchRows(mostRows)
 
   override protected def writeBatch(
       root: VectorSchemaRoot,
@@ -26,7 +29,7 @@ trait RowArrowInput extends ArrowInput {
       arrowWriter.finish()
       writer.writeBatch()
       arrowWriter.reset()
-      most = math.min(most * ArrowInput.Growth, MostRows)
+      wanted.grow()
       true
     }
   }
@@ -36,7 +39,7 @@ trait RowArrowInput extends ArrowInput {
     var count = 0
     var unseen = 0L
     var full = false
-    while (!full && count < most && rows.hasNext) {
+    while (!full && count < wanted.count && rows.hasNext) {
       val row = rows.next()
       arrowWriter.write(row)
       count += 1
@@ -56,9 +59,6 @@ trait RowArrowInput extends ArrowInput {
 }
 
 object RowArrowInput {
-
-  /** As many as a morsel has by default: batches of fewer would be put together by copying them. */
-  private val MostRows = 131072
   private val MostBytes = 16L << 20
   private val MostUnseen = MostBytes / 8
 }

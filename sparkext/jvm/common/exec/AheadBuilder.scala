@@ -38,7 +38,9 @@ class AheadBuilder(
     context.parallelize(Seq(0), 1).mapPartitionsWithIndexInternal { (partition, _) =>
       val task = TaskContext.get()
       val asked = Iterator.single(InternalRow(InternalRow(UTF8String.EMPTY_UTF8)))
-      val runner = new PythonRunner(run, Asked, zone, conf, metrics, artifacts) with RowArrowInput
+      val runner = new PythonRunner(run, Asked, zone, conf, metrics, artifacts) with RowArrowInput {
+        override protected def mostRows: Int = 1
+      }
       new PythonBatches(runner.compute(Iterator.single(asked), partition, task), Answer, Nil)
         .flatMap(batch => (0 until batch.numRows).map(batch.column(0).getUTF8String(_).toString))
     }

@@ -202,6 +202,7 @@ case class PipelinedJoinExec(
     val runnerMetrics = PipelineMetrics.forRunner(metrics)
     val artifacts = SparkShim.artifacts
     val formulas = joins.map(_.formula)
+    val most = math.min(settings.morselRows, Int.MaxValue).toInt
     probeColumns match {
       case Right(input) =>
         input.execute().mapPartitionsWithIndexInternal { (partition, parts) =>
@@ -218,7 +219,9 @@ case class PipelinedJoinExec(
           val task = TaskContext.get()
           reports.collectFrom(task)
           val wrapped = new InterruptibleIterator(task, rows).map(InternalRow(_))
-          val runner = new PythonRunner(function, sent, timeZone, runnerConf, runnerMetrics, artifacts) with RowArrowInput
+          val runner = new PythonRunner(function, sent, timeZone, runnerConf, runnerMetrics, artifacts) with RowArrowInput {
+            override protected def mostRows: Int = most
+          }
           new PythonBatches(runner.compute(Iterator.single(wrapped), partition, task), result, formulas)
         }
     }

@@ -28,7 +28,7 @@ object Acceptance {
       Left(
         s"the build side takes $size bytes by Spark's estimate, and spark.sparkext.buildSide.maxBytes is" +
           s" ${settings.maxBuildBytes}")
-    } else if (stage.hint.isEmpty && addressSpace.exists(size > _ - Settings.LeastAddressSpace)) {
+    } else if (stage.hint.isEmpty && addressSpace.exists(size > _ - Shared.LeastAddressSpace)) {
       Left(
         s"the build side takes $size bytes by Spark's estimate, which workers map, and spark.executor.pyspark.memory" +
           s" leaves a worker ${addressSpace.get >> 20} MiB of address space")
@@ -58,9 +58,9 @@ object Acceptance {
   /** Whether there is a Python to run pipelines, with room for one. */
   def workers: Either[String, Unit] = for {
     _ <- WorkerPython.found.left.map(problem => s"no Python to run it: $problem")
-    _ <- addressSpace.filter(_ < Settings.LeastAddressSpace).map { bytes =>
+    _ <- addressSpace.filter(_ < Shared.LeastAddressSpace).map { bytes =>
       s"spark.executor.pyspark.memory leaves a worker ${bytes >> 20} MiB of address space, of which a pipeline takes at" +
-        s" least ${Settings.LeastAddressSpace >> 20} MiB"
+        s" least ${Shared.LeastAddressSpace >> 20} MiB"
     }.toLeft(())
   } yield ()
 

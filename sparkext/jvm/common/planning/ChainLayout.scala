@@ -2,65 +2,9 @@ package org.apache.spark.sql.sparkext
 
 import scala.collection.mutable
 
-import org.json4s.JsonAST.JValue
-
 import org.apache.spark.sql.catalyst.expressions.{Left => _, Right => _, _}
-import org.apache.spark.sql.catalyst.optimizer.NormalizeNaNAndZero
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan
-import org.apache.spark.sql.catalyst.plans.physical.HashPartitioning
 import org.apache.spark.sql.execution.{ProjectExec, SparkPlan}
-import org.apache.spark.sql.types.{DoubleType, FloatType}
-
-/** Column number `column` of source number `source`: 0 is the probe side, k the build side of join k - 1. */
-case class ColumnRef(source: Int, column: Int)
-
-/** One equality: a column of the row so far and a column of the build side, compared as `keyType`. */
-case class PlannedKey(probe: ColumnRef, build: Int, keyType: String, nullSafe: Boolean)
-
-/** One comparison, `probe operator build`: a column of the row so far and a column of the build side, both as `keyType`. */
-case class PlannedRange(probe: ColumnRef, operator: String, build: Int, keyType: String)
-
-/** The nearest row: a column of the row so far and a column of the build side, both as `keyType`. */
-case class PlannedAsOf(
-    probe: ColumnRef,
-    build: Int,
-    keyType: String,
-    direction: String,
-    exact: Boolean,
-    tolerance: Option[Long])
-
-/** One join of the pipeline, as Python's `JoinSpec` has it; `formula` is what may fail of it, as Spark has it. */
-case class PlannedJoin(
-    kind: String,
-    keys: Seq[PlannedKey],
-    ranges: Seq[PlannedRange],
-    asOf: Option[PlannedAsOf],
-    condition: Option[JValue],
-    theta: Option[JValue],
-    guard: Option[JValue],
-    formula: Option[PairCondition],
-    label: String,
-    algorithm: String,
-    probeOrdered: Boolean,
-    maxBuildBytes: Long)
-
-/** Which task all rows of a key belong to, where the first join emits unmatched build rows: probe rows are shuffled into
-  * `count` parts by their columns `keys`, and column `owner` of the build side tells the part of each of its rows.
-  */
-case class Parts(keys: Seq[Int], owner: Int, count: Int)
-
-object Parts {
-
-  /** Equal keys of the join are in one part: NaN is one value, and 0.0 is -0.0. */
-  def by(keys: Seq[Expression], count: Int): HashPartitioning = HashPartitioning(
-    keys.map { key =>
-      key.dataType match {
-        case FloatType | DoubleType => NormalizeNaNAndZero(key)
-        case _ => key
-      }
-    },
-    count)
-}
 
 /** Where everything is in a pipeline: which columns each source sends, and which of them come out.
   *

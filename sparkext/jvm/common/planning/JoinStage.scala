@@ -1,11 +1,9 @@
 package org.apache.spark.sql.sparkext
 
 import org.apache.spark.sql.catalyst.expressions.{Left => _, Right => _, _}
-import org.apache.spark.sql.catalyst.optimizer.NormalizeNaNAndZero
 import org.apache.spark.sql.catalyst.planning.ExtractSingleColumnNullAwareAntiJoin
 import org.apache.spark.sql.catalyst.plans._
 import org.apache.spark.sql.catalyst.plans.logical._
-import org.apache.spark.sql.types.DoubleType
 
 /** One equality of a join. `probe` may refer to any earlier source of the chain, `build` to the build side. */
 case class StageKey(probe: Expression, build: Expression, nullSafe: Boolean)
@@ -79,7 +77,7 @@ object JoinStage {
     _ <- check(keys.nonEmpty || sides.kind != "full", "a full outer join without an equality")
     _ <- check(residual.isEmpty || sides.kind != "full", "a full outer join with a condition beside its keys")
     _ <- residual.map(Expressions.deferrable).collectFirst { case Left(reason) => reason }.toLeft(())
-    tests <- Tests.among(residual, sides, keys.nonEmpty, ranges.nonEmpty, guard.isDefined, article(join.joinType))
+    tests <- PairTests.among(residual, sides, keys.nonEmpty, ranges.nonEmpty, guard.isDefined, article(join.joinType))
     _ <- tests.uncovered.toLeft(())
     _ <- keys.flatMap(unsupportedKey).headOption.toLeft(())
     _ <- untransportable(sides.build.output).toLeft(())
@@ -144,143 +142,4 @@ object JoinStage {
   }
 
   def check(holds: Boolean, reason: => String): Either[String, Unit] = if (holds) Right(()) else Left(reason)
-}
-
-/** Who tests what beside keys and ranges: Spark filters what the join emits by `filter`, workers test pairs. */
-private case class Tests(filter: Seq[Expression], condition: Seq[Expression], theta: Seq[Expression]) {
-
-  /** What keeps workers from testing all of these together, each of which they know. */
-  def uncovered: Option[String] =
-    condition.reduceOption(And).flatMap(WorkerCondition.of(_, _ => ColumnRef(0, 0)).left.toOption)
-      .orElse(theta.reduceOption(And).flatMap(WorkerFormula.of(_, _ => ColumnRef(0, 0)).left.toOption))
-}
-
-private object Tests {
-
-  /** Inner joins leave to Spark what keys have narrowed down already; without keys, pairs are many.
-    *
-    * Formulas are tested many pairs at a time, so they go first where there is nothing else. `guarded`: nothing fails.
-    */
-  def among(
-      conditions: Seq[Expression],
-      sides: Sides,
-      keyed: Boolean,
-      ranged: Boolean,
-      guarded: Boolean,
-      article: => String): Either[String, Tests] = {
-    val inner = sides.kind == "inner"
-    val mayFail = if (guarded) (_: Expression) => false else Failing.may _
-    if (inner && keyed) Right(Tests(conditions, Nil, Nil))
-    else {
-      val tested = if (inner || !keyed && !ranged || conditions.exists(mayFail)) conditions.filter(WorkerFormula.covers) else Nil
-      // What may fail comes after the conditions before it, which may keep it from failing, or is left to Spark.
-      val before = conditions.takeWhile(tested.contains)
-      val formulas = tested.filter(test => before.contains(test) || !mayFail(test))
-      val others = conditions.filterNot(formulas.contains)
-      val (plain, rest) = if (inner) (Nil, others) else others.partition(WorkerCondition.of(_, _ => ColumnRef(0, 0)).isRight)
-      val (more, left) = if (inner || !keyed && !ranged) (Nil, rest) else rest.partition(WorkerFormula.covers)
-      val theta = conditions.filter(test => formulas.contains(test) || more.contains(test))
-      val found = keyed || ranged || theta.exists(test => sides.isAcross(test.references))
-      val groups = if (keyed || ranged) Seq(plain, theta, left) else Seq(theta, plain, left)
-      val misplaced = if (guarded) None else Failing.misplaced(groups, conditions, sides)
-      if (!found) {
-        val across = left.find(test => sides.isAcross(test.references)).map(test => s": ${why(test)}").getOrElse("")
-        Left(s"neither an equality nor a comparison between the two sides, nor a formula that workers compile$across")
-      } else if (!inner && left.nonEmpty) {
-        Left(s"a condition beside the keys of $article join that only Spark evaluates: ${why(left.head)}")
-      } else {
-        misplaced.map(test => s"a condition that may fail, which Spark tests on other pairs: ${test.sql}")
-          .toLeft(Tests(left, plain, theta))
-      }
-    }
-  }
-
-  private def why(condition: Expression): String =
-    Seq(WorkerCondition.of(condition, _ => ColumnRef(0, 0)), WorkerFormula.of(condition, _ => ColumnRef(0, 0)))
-      .collectFirst { case Left(part) => part }
-      .getOrElse(Wording.of(condition))
-}
-
-/** Which side of a join streams and which is indexed. */
-private[sparkext] case class Sides(
-    kind: String,
-    probe: LogicalPlan,
-    build: LogicalPlan,
-    hint: Option[PipelinedJoinHint],
-    existence: Option[Attribute] = None) {
-
-  def key(left: Expression, right: Expression, nullSafe: Boolean): Option[StageKey] =
-    if (areSides(left, right)) Some(StageKey(Sides.plain(left), Sides.plain(right), nullSafe))
-    else if (areSides(right, left)) Some(StageKey(Sides.plain(right), Sides.plain(left), nullSafe))
-    else None
-
-  /** Whether one expression is of the probe side, and the other of the build side. */
-  def areSides(one: Expression, other: Expression): Boolean = belongs(one, probe) && belongs(other, build)
-
-  /** Whether columns are of both sides. */
-  def isAcross(columns: AttributeSet): Boolean =
-    Seq(probe, build).forall(side => columns.exists(side.outputSet.contains))
-
-  private def belongs(expression: Expression, plan: LogicalPlan): Boolean =
-    expression.references.nonEmpty && expression.references.subsetOf(plan.outputSet)
-}
-
-private[sparkext] object Sides {
-  def of(join: Join): Either[String, Sides] = {
-    val leftHint = PipelinedJoinHint.in(join.hint.leftHint)
-    val rightHint = PipelinedJoinHint.in(join.hint.rightHint)
-    // A hint names the build side; where the join's kind leaves no choice, a hint on the other side asks for the join.
-    def buildRight(kind: String) = Sides(kind, join.left, join.right, rightHint.orElse(leftHint))
-    def buildLeft(kind: String) = Sides(kind, join.right, join.left, leftHint.orElse(rightHint))
-    join.joinType match {
-      case _: InnerLike =>
-        val left =
-          if (leftHint.isDefined != rightHint.isDefined) leftHint.isDefined
-          else Estimates.bytes(join.left) < Estimates.bytes(join.right)
-        Right(if (left) buildLeft("inner") else buildRight("inner"))
-      case LeftOuter => Right(buildRight("left"))
-      case RightOuter => Right(buildLeft("left"))
-      case LeftSemi => Right(buildRight("semi"))
-      case LeftAnti => Right(buildRight("anti"))
-      case ExistenceJoin(flag) => Right(buildRight("existence").copy(existence = Some(flag)))
-      case FullOuter =>
-        val left = leftHint.isDefined || (rightHint.isEmpty && Estimates.bytes(join.left) < Estimates.bytes(join.right))
-        Right(if (left) buildLeft("full") else buildRight("full"))
-      case other => Left(s"a join of type ${JoinStage.kindOf(other)}")
-    }
-  }
-
-  /** The key itself: the kernels know that NaN equals NaN and 0.0 equals -0.0. */
-  private def plain(key: Expression): Expression = key match {
-    case KnownFloatingPointNormalized(NormalizeNaNAndZero(inner)) => inner
-    case other => other
-  }
-}
-
-private object Expressions {
-
-  /** Whether a filter gives the same rows when it is applied later, above further joins. */
-  def deferrable(condition: Expression): Either[String, Unit] =
-    if (Trees.isDeep(condition)) Left("a condition nested too deeply")
-    else if (!condition.deterministic) Left(s"a condition that is not deterministic: ${Wording.of(condition)}")
-    else if (condition.exists(_.isInstanceOf[PlanExpression[_]])) Left("a subquery in a join condition")
-    else Right(())
-
-  /** Whether an expression has a value for every row, as far as is known: most may raise an error in ANSI mode. */
-  def neverFails(expression: Expression): Boolean = !expression.exists(mayFail)
-
-  /** Whether what it takes to compute an expression for every row of its side is no more than a sum out of bounds. */
-  def mayBeBound(expression: Expression): Boolean = !expression.exists {
-    case _: Add | _: Subtract | _: DateAdd | _: DateSub | _: TimestampAddInterval => false
-    case _: If | _: BinaryComparison | _: UnixDate | Abs(_, false) => false
-    case product: Multiply => product.dataType != DoubleType
-    case other => mayFail(other)
-  }
-
-  private def mayFail(expression: Expression): Boolean = expression match {
-    case _: Attribute | _: Literal | _: Coalesce | _: Upper | _: Lower => false
-    case _: KnownFloatingPointNormalized | _: NormalizeNaNAndZero => false
-    case cast: Cast => !Cast.canUpCast(cast.child.dataType, cast.dataType)
-    case _ => true
-  }
 }

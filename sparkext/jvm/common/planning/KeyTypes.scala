@@ -5,25 +5,24 @@ import org.apache.spark.sql.types._
 /** Which types can be keys and which can travel, by the names that Python's `plans/key_types.py` gives them. */
 object KeyTypes {
 
+  import Shared.formats
+
+  private val Names = Shared("key_types").extract[Map[String, String]]
+
   /** The key type, or None where comparing bytes is not what Spark does, or where no kernel compares it. */
   def name(dataType: DataType): Option[String] = dataType match {
-    case BooleanType => Some("bool")
-    case ByteType => Some("int8")
-    case ShortType => Some("int16")
-    case IntegerType => Some("int32")
-    case LongType => Some("int64")
-    case FloatType => Some("float32")
-    case DoubleType => Some("float64")
-    case DateType => Some("date")
-    case TimestampType => Some("timestamp")
-    case TimestampNTZType => Some("timestamp_ntz")
-    case _: DayTimeIntervalType => Some("daytime_interval")
-    case BinaryType => Some("binary")
-    case string: StringType if string.supportsBinaryEquality => Some("string")
-    case decimal: DecimalType => Some(s"decimal(${decimal.precision},${decimal.scale})")
-    case time if isTime(time) => Some("time")
-    case _ => None
+    case string: StringType if !string.supportsBinaryEquality => None
+    case decimal: DecimalType => Some(s"$DecimalName(${decimal.precision},${decimal.scale})")
+    case other => Names.get(other.getClass.getSimpleName.stripSuffix("$"))
   }
+
+  /** The key type without the digits of decimals. */
+  def family(dataType: DataType): Option[String] = dataType match {
+    case _: DecimalType => Some(DecimalName)
+    case other => name(other)
+  }
+
+  private val DecimalName = "decimal"
 
   /** Its class is of Spark 4.1 and later. */
   def isTime(dataType: DataType): Boolean = dataType.typeName.startsWith("time(")

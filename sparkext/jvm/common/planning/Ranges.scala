@@ -14,8 +14,10 @@ private case class Ranged(residual: Seq[Expression], ranges: Seq[StageRange], gu
 /** Which conditions of a join its index answers beside equalities: comparisons of the two sides. */
 private object Ranges {
 
-  /** Columns of the build side that one index compares, see Python's `kernels/range_index.py`. */
-  private val MostCompared = 2
+  import Shared.formats
+
+  /** Columns of the build side that one index compares. */
+  private val MostCompared = Shared("most_compared").extract[Int]
 
   /** Part conditions into those that remain, and comparisons with at most two columns of the build side.
     *
@@ -59,17 +61,12 @@ private object Ranges {
 
   /** The comparison of the two sides that a condition is, with the probe side's value first. */
   private def comparison(condition: Expression, sides: Sides): Option[StageRange] = condition match {
-    case GreaterThanOrEqual(left, right) => range(left, ">=", right, "<=", sides)
-    case GreaterThan(left, right) => range(left, ">", right, "<", sides)
-    case LessThanOrEqual(left, right) => range(left, "<=", right, ">=", sides)
-    case LessThan(left, right) => range(left, "<", right, ">", sides)
+    case Comparison("=" | "<=>", _, _) => None
+    case Comparison(operator, left, right) if sides.areSides(left, right) => Some(StageRange(left, operator, right))
+    case Comparison(operator, left, right) if sides.areSides(right, left) =>
+      Some(StageRange(right, Comparison.mirrored(operator), left))
     case _ => None
   }
-
-  private def range(left: Expression, operator: String, right: Expression, mirrored: String, sides: Sides): Option[StageRange] =
-    if (sides.areSides(left, right)) Some(StageRange(left, operator, right))
-    else if (sides.areSides(right, left)) Some(StageRange(right, mirrored, left))
-    else None
 
   private def isComparable(range: StageRange): Boolean = {
     val values = Seq(range.probe, range.build)

@@ -15,7 +15,7 @@ object WorkOrder {
 
   /** Python's `PipelineSpec`. */
   def spec(joins: Seq[PlannedJoin], origins: Seq[ColumnRef], probeColumns: Int, owner: Option[Int]): JValue =
-    ("version" -> 1) ~
+    ("version" -> Shared("spec_version")) ~
       ("probe_columns" -> probeColumns) ~
       ("owner_columns" -> owner.size) ~
       ("owned_by" -> owner) ~
@@ -79,7 +79,7 @@ object WorkOrder {
   }
 
   private def common(spec: JValue, settings: Map[String, String], output: StructType, tasksSharing: Option[Int]): JObject =
-    ("package" -> Settings.PackageVersion) ~
+    ("package" -> Shared.PackageVersion) ~
       ("spec" -> spec) ~
       ("settings" -> settings.toSeq.sorted.map { case (key, value) => JField(key, JString(value)) }.toList.asObject) ~
       ("output" -> parse(output.json)) ~

@@ -13,8 +13,12 @@ import org.apache.spark.unsafe.types.UTF8String
   * tests of strings byte by byte, and the connectives.
   */
 object WorkerCondition {
+  import Shared.formats
+
   private val Deepest = 50
   private val MostCompared = 200
+  private val NotCovered = Shared("types_without_conditions").extract[Set[String]]
+  private val Unordered = Shared("types_without_order").extract[Set[String]]
 
   /** The condition as JSON, or the part of it that is not covered. */
   def of(condition: Expression, place: Attribute => ColumnRef): Either[String, JValue] = covered(condition, place, Deepest)
@@ -29,12 +33,7 @@ object WorkerCondition {
       case flag: Attribute if flag.dataType == BooleanType => comparison("=", flag, Literal.TrueLiteral, place)
       case IsNull(column: Attribute) => Right(test("is_null", Seq(operand(column, place).get)))
       case IsNotNull(column: Attribute) => covered(Not(IsNull(column)), place, levels)
-      case EqualTo(left, right) => comparison("=", left, right, place)
-      case EqualNullSafe(left, right) => comparison("<=>", left, right, place)
-      case LessThan(left, right) => comparison("<", left, right, place)
-      case LessThanOrEqual(left, right) => comparison("<=", left, right, place)
-      case GreaterThan(left, right) => comparison(">", left, right, place)
-      case GreaterThanOrEqual(left, right) => comparison(">=", left, right, place)
+      case Comparison(operator, left, right) => comparison(operator, left, right, place)
       case Listed(value, constants, others) => among(value, constants, others, place, levels)
       case StartsWith(column: Attribute, pattern: Literal) => stringTest("starts_with", column, pattern, place)
       case EndsWith(column: Attribute, pattern: Literal) => stringTest("ends_with", column, pattern, place)
@@ -115,10 +114,8 @@ object WorkerCondition {
     else Left(s"${Wording.of(left)} $operator ${Wording.of(right)}")
   }
 
-  private def isCovered(dataType: DataType, operator: String): Boolean = dataType match {
-    case FloatType | DoubleType => false // NaN is a value to Spark, and none to Arrow
-    case BooleanType => operator == "=" || operator == "<=>"
-    case other => KeyTypes.name(other).isDefined
+  private def isCovered(dataType: DataType, operator: String): Boolean = KeyTypes.family(dataType).exists { name =>
+    !NotCovered(name) && (!Unordered(name) || operator == "=" || operator == "<=>")
   }
 
   private def operand(expression: Expression, place: Attribute => ColumnRef): Option[JObject] = expression match {

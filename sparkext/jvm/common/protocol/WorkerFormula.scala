@@ -13,6 +13,8 @@ import org.apache.spark.sql.types._
   * such as sines and powers, are not.
   */
 object WorkerFormula {
+  import Shared.formats
+
   private val Largest = 200 // what takes some three seconds to compile
   private val DigitsOfDoubles = 15
 
@@ -35,13 +37,13 @@ object WorkerFormula {
     case (count, _) => count
   }
 
+  private val Numbers = Shared("number_types").extract[Map[String, String]]
+  private val MostDigits = Shared("most_digits").extract[Int]
+
   /** What values of a type become. */
   private def number(dataType: DataType): Option[String] = dataType match {
-    case decimal: DecimalType if decimal.precision > Decimal.MAX_LONG_DIGITS => None
-    case _: DecimalType | TimestampType | TimestampNTZType | _: DayTimeIntervalType => Some("int64")
-    case DateType => Some("int32")
-    case BooleanType | _: IntegralType | FloatType | DoubleType => KeyTypes.name(dataType)
-    case _ => None
+    case decimal: DecimalType if decimal.precision > MostDigits => None
+    case other => KeyTypes.family(other).flatMap(Numbers.get)
   }
 
   private class Translation(place: Attribute => ColumnRef) {
@@ -72,12 +74,7 @@ object WorkerFormula {
       case DateAdd(start, days) if days.dataType == IntegerType => op("+", kind, start, days)
       case DateSub(start, days) if days.dataType == IntegerType => op("-", kind, start, days)
       case UnixDate(date) => Some(covered(date))
-      case EqualTo(left, right) => comparison("=", left, right)
-      case EqualNullSafe(left, right) => comparison("<=>", left, right)
-      case LessThan(left, right) => comparison("<", left, right)
-      case LessThanOrEqual(left, right) => comparison("<=", left, right)
-      case GreaterThan(left, right) => comparison(">", left, right)
-      case GreaterThanOrEqual(left, right) => comparison(">=", left, right)
+      case Comparison(operator, left, right) => comparison(operator, left, right)
       case Listed(value, constants, others) => among(value, constants, others)
       case IsNull(child) => op("is_null", kind, child)
       case IsNotNull(child) => Some(covered(Not(IsNull(child))))

@@ -82,8 +82,8 @@ object WorkerPython {
   }
 
   private def understood(executable: String, said: String): Either[String, WorkerPython] = said.split(' ') match {
-    case Array(version, Settings.PackageVersion) => Right(WorkerPython(executable, version))
-    case Array(_, other) => Left(s"$executable has sparkext $other, this jar belongs to ${Settings.PackageVersion}")
+    case Array(version, Shared.PackageVersion) => Right(WorkerPython(executable, version))
+    case Array(_, other) => Left(s"$executable has sparkext $other, this jar belongs to ${Shared.PackageVersion}")
     case _ => Left(s"$executable answered '$said'")
   }
 }

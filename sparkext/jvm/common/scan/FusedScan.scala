@@ -109,7 +109,7 @@ object FusedScan {
         expected(child, columns, settings).map(_ ++ condition.references)
       case LogicalRelation(files: HadoopFsRelation, _, _, _, _) =>
         val read = AttributeSet(columns)
-        if (ParquetFiles.relation(files).isRight && read.forall(column => ParquetFiles.isFlat(column.dataType))) Some(read)
+        if (ParquetFiles.relation(files).isRight && read.forall(column => ParquetRules.isFlat(column.dataType))) Some(read)
         else None
       case _ => None
     }

@@ -1,0 +1,20 @@
+package org.apache.spark.sql.sparkext
+
+import org.apache.spark.sql.catalyst.InternalRow
+import org.apache.spark.sql.types.StructType
+
+/** Makes of one partition's rows Arrow streams of a batch each. */
+private class RowParts(schema: StructType, timeZone: String)
+    extends (Iterator[InternalRow] => Iterator[BuildSidePublisher.ArrowPart])
+    with Serializable {
+
+  override def apply(input: Iterator[InternalRow]): Iterator[BuildSidePublisher.ArrowPart] = {
+    var rows = 0L
+    val counted = input.map { row =>
+      rows += 1
+      row
+    }
+    val batches = SparkShim.toArrow(counted, schema, timeZone).toArray
+    Iterator.single(rows -> batches)
+  }
+}

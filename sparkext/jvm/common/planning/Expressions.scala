@@ -1,0 +1,34 @@
+package org.apache.spark.sql.sparkext
+
+import org.apache.spark.sql.catalyst.expressions.{Left => _, Right => _, _}
+import org.apache.spark.sql.catalyst.optimizer.NormalizeNaNAndZero
+import org.apache.spark.sql.types.DoubleType
+
+/** What may be done with an expression, other than to compute it for each pair of a join: see also [[Failing]]. */
+private object Expressions {
+
+  /** Whether a filter gives the same rows when it is applied later, above further joins. */
+  def deferrable(condition: Expression): Either[String, Unit] =
+    if (Trees.isDeep(condition)) Left("a condition nested too deeply")
+    else if (!condition.deterministic) Left(s"a condition that is not deterministic: ${Wording.of(condition)}")
+    else if (condition.exists(_.isInstanceOf[PlanExpression[_]])) Left("a subquery in a join condition")
+    else Right(())
+
+  /** Whether an expression has a value for every row, as far as is known: most may raise an error in ANSI mode. */
+  def neverFails(expression: Expression): Boolean = !expression.exists(mayFail)
+
+  /** Whether what it takes to compute an expression for every row of its side is no more than a sum out of bounds. */
+  def mayBeBound(expression: Expression): Boolean = !expression.exists {
+    case _: Add | _: Subtract | _: DateAdd | _: DateSub | _: TimestampAddInterval => false
+    case _: If | _: BinaryComparison | _: UnixDate | Abs(_, false) => false
+    case product: Multiply => product.dataType != DoubleType
+    case other => mayFail(other)
+  }
+
+  private def mayFail(expression: Expression): Boolean = expression match {
+    case _: Attribute | _: Literal | _: Coalesce | _: Upper | _: Lower => false
+    case _: KnownFloatingPointNormalized | _: NormalizeNaNAndZero => false
+    case cast: Cast => !Cast.canUpCast(cast.child.dataType, cast.dataType)
+    case _ => true
+  }
+}

@@ -1,0 +1,58 @@
+package org.apache.spark.sql.sparkext
+
+import org.apache.spark.sql.catalyst.expressions.{Left => _, Right => _, _}
+
+/** Who tests what beside keys and ranges: Spark filters what the join emits by `filter`, workers test pairs. */
+private case class PairTests(filter: Seq[Expression], condition: Seq[Expression], theta: Seq[Expression]) {
+
+  /** What keeps workers from testing all of these together, each of which they know. */
+  def uncovered: Option[String] =
+    condition.reduceOption(And).flatMap(WorkerCondition.of(_, _ => ColumnRef(0, 0)).left.toOption)
+      .orElse(theta.reduceOption(And).flatMap(WorkerFormula.of(_, _ => ColumnRef(0, 0)).left.toOption))
+}
+
+private object PairTests {
+
+  /** Inner joins leave to Spark what keys have narrowed down already; without keys, pairs are many.
+    *
+    * Formulas are tested many pairs at a time, so they go first where there is nothing else. `guarded`: nothing fails.
+    */
+  def among(
+      conditions: Seq[Expression],
+      sides: Sides,
+      keyed: Boolean,
+      ranged: Boolean,
+      guarded: Boolean,
+      article: => String): Either[String, PairTests] = {
+    val inner = sides.kind == "inner"
+    val mayFail = if (guarded) (_: Expression) => false else Failing.may _
+    if (inner && keyed) Right(PairTests(conditions, Nil, Nil))
+    else {
+      val tested = if (inner || !keyed && !ranged || conditions.exists(mayFail)) conditions.filter(WorkerFormula.covers) else Nil
+      // What may fail comes after the conditions before it, which may keep it from failing, or is left to Spark.
+      val before = conditions.takeWhile(tested.contains)
+      val formulas = tested.filter(test => before.contains(test) || !mayFail(test))
+      val others = conditions.filterNot(formulas.contains)
+      val (plain, rest) = if (inner) (Nil, others) else others.partition(WorkerCondition.of(_, _ => ColumnRef(0, 0)).isRight)
+      val (more, left) = if (inner || !keyed && !ranged) (Nil, rest) else rest.partition(WorkerFormula.covers)
+      val theta = conditions.filter(test => formulas.contains(test) || more.contains(test))
+      val found = keyed || ranged || theta.exists(test => sides.isAcross(test.references))
+      val groups = if (keyed || ranged) Seq(plain, theta, left) else Seq(theta, plain, left)
+      val misplaced = if (guarded) None else Failing.misplaced(groups, conditions, sides)
+      if (!found) {
+        val across = left.find(test => sides.isAcross(test.references)).map(test => s": ${why(test)}").getOrElse("")
+        Left(s"neither an equality nor a comparison between the two sides, nor a formula that workers compile$across")
+      } else if (!inner && left.nonEmpty) {
+        Left(s"a condition beside the keys of $article join that only Spark evaluates: ${why(left.head)}")
+      } else {
+        misplaced.map(test => s"a condition that may fail, which Spark tests on other pairs: ${test.sql}")
+          .toLeft(PairTests(left, plain, theta))
+      }
+    }
+  }
+
+  private def why(condition: Expression): String =
+    Seq(WorkerCondition.of(condition, _ => ColumnRef(0, 0)), WorkerFormula.of(condition, _ => ColumnRef(0, 0)))
+      .collectFirst { case Left(part) => part }
+      .getOrElse(Wording.of(condition))
+}

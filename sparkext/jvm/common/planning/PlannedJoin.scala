@@ -1,0 +1,36 @@
+package org.apache.spark.sql.sparkext
+
+import org.json4s.JsonAST.JValue
+
+/** Column number `column` of source number `source`: 0 is the probe side, k the build side of join k - 1. */
+case class ColumnRef(source: Int, column: Int)
+
+/** One equality: a column of the row so far and a column of the build side, compared as `keyType`. */
+case class PlannedKey(probe: ColumnRef, build: Int, keyType: String, nullSafe: Boolean)
+
+/** One comparison, `probe operator build`: a column of the row so far and a column of the build side, both as `keyType`. */
+case class PlannedRange(probe: ColumnRef, operator: String, build: Int, keyType: String)
+
+/** The nearest row: a column of the row so far and a column of the build side, both as `keyType`. */
+case class PlannedAsOf(
+    probe: ColumnRef,
+    build: Int,
+    keyType: String,
+    direction: String,
+    exact: Boolean,
+    tolerance: Option[Long])
+
+/** One join of the pipeline, as Python's `JoinSpec` has it; `formula` is what may fail of it, as Spark has it. */
+case class PlannedJoin(
+    kind: String,
+    keys: Seq[PlannedKey],
+    ranges: Seq[PlannedRange],
+    asOf: Option[PlannedAsOf],
+    condition: Option[JValue],
+    theta: Option[JValue],
+    guard: Option[JValue],
+    formula: Option[PairCondition],
+    label: String,
+    algorithm: String,
+    probeOrdered: Boolean,
+    maxBuildBytes: Long)

@@ -1,0 +1,62 @@
+package org.apache.spark.sql.sparkext
+
+import org.apache.spark.sql.catalyst.expressions.{Left => _, Right => _, _}
+import org.apache.spark.sql.catalyst.optimizer.NormalizeNaNAndZero
+import org.apache.spark.sql.catalyst.plans._
+import org.apache.spark.sql.catalyst.plans.logical._
+
+/** Which side of a join streams and which is indexed. */
+private[sparkext] case class Sides(
+    kind: String,
+    probe: LogicalPlan,
+    build: LogicalPlan,
+    hint: Option[PipelinedJoinHint],
+    existence: Option[Attribute] = None) {
+
+  def key(left: Expression, right: Expression, nullSafe: Boolean): Option[StageKey] =
+    if (areSides(left, right)) Some(StageKey(Sides.plain(left), Sides.plain(right), nullSafe))
+    else if (areSides(right, left)) Some(StageKey(Sides.plain(right), Sides.plain(left), nullSafe))
+    else None
+
+  /** Whether one expression is of the probe side, and the other of the build side. */
+  def areSides(one: Expression, other: Expression): Boolean = belongs(one, probe) && belongs(other, build)
+
+  /** Whether columns are of both sides. */
+  def isAcross(columns: AttributeSet): Boolean =
+    Seq(probe, build).forall(side => columns.exists(side.outputSet.contains))
+
+  private def belongs(expression: Expression, plan: LogicalPlan): Boolean =
+    expression.references.nonEmpty && expression.references.subsetOf(plan.outputSet)
+}
+
+private[sparkext] object Sides {
+  def of(join: Join): Either[String, Sides] = {
+    val leftHint = PipelinedJoinHint.in(join.hint.leftHint)
+    val rightHint = PipelinedJoinHint.in(join.hint.rightHint)
+    // A hint names the build side; where the join's kind leaves no choice, a hint on the other side asks for the join.
+    def buildRight(kind: String) = Sides(kind, join.left, join.right, rightHint.orElse(leftHint))
+    def buildLeft(kind: String) = Sides(kind, join.right, join.left, leftHint.orElse(rightHint))
+    join.joinType match {
+      case _: InnerLike =>
+        val left =
+          if (leftHint.isDefined != rightHint.isDefined) leftHint.isDefined
+          else Estimates.bytes(join.left) < Estimates.bytes(join.right)
+        Right(if (left) buildLeft("inner") else buildRight("inner"))
+      case LeftOuter => Right(buildRight("left"))
+      case RightOuter => Right(buildLeft("left"))
+      case LeftSemi => Right(buildRight("semi"))
+      case LeftAnti => Right(buildRight("anti"))
+      case ExistenceJoin(flag) => Right(buildRight("existence").copy(existence = Some(flag)))
+      case FullOuter =>
+        val left = leftHint.isDefined || (rightHint.isEmpty && Estimates.bytes(join.left) < Estimates.bytes(join.right))
+        Right(if (left) buildLeft("full") else buildRight("full"))
+      case other => Left(s"a join of type ${JoinStage.kindOf(other)}")
+    }
+  }
+
+  /** The key itself: the kernels know that NaN equals NaN and 0.0 equals -0.0. */
+  private def plain(key: Expression): Expression = key match {
+    case KnownFloatingPointNormalized(NormalizeNaNAndZero(inner)) => inner
+    case other => other
+  }
+}

@@ -1,0 +1,25 @@
+package org.apache.spark.sql.sparkext
+
+import org.apache.spark.sql.catalyst.expressions._
+
+/** A comparison of two values, with the operator as plans name it. */
+object Comparison {
+  def unapply(expression: Expression): Option[(String, Expression, Expression)] = expression match {
+    case EqualTo(left, right) => Some(("=", left, right))
+    case EqualNullSafe(left, right) => Some(("<=>", left, right))
+    case LessThan(left, right) => Some(("<", left, right))
+    case LessThanOrEqual(left, right) => Some(("<=", left, right))
+    case GreaterThan(left, right) => Some((">", left, right))
+    case GreaterThanOrEqual(left, right) => Some((">=", left, right))
+    case _ => None
+  }
+
+  /** The operator for the same comparison with its sides exchanged. */
+  def mirrored(operator: String): String = operator match {
+    case "<" => ">"
+    case "<=" => ">="
+    case ">" => "<"
+    case ">=" => "<="
+    case symmetric => symmetric
+  }
+}

@@ -1,0 +1,100 @@
+package org.apache.spark.sql.sparkext
+
+import java.util.Locale
+import java.util.concurrent.{Callable, ExecutionException, Executors, ThreadFactory}
+
+import scala.jdk.CollectionConverters._
+import scala.jdk.OptionConverters._
+import scala.util.Using
+import scala.util.control.NonFatal
+
+import com.google.common.cache.CacheBuilder
+import org.apache.hadoop.conf.Configuration
+import org.apache.parquet.column.statistics.{IntStatistics, LongStatistics, Statistics}
+import org.apache.parquet.hadoop.ParquetFileReader
+import org.apache.parquet.hadoop.metadata.{BlockMetaData, FileMetaData}
+import org.apache.parquet.hadoop.util.HadoopInputFile
+import org.apache.parquet.schema.PrimitiveType.PrimitiveTypeName
+
+import org.apache.spark.sql.execution.datasources.HadoopFsRelation
+
+/** The footers of Parquet files, read side by side, and kept. */
+private object ParquetFooters {
+  private val Readers = 16
+  private val KeptFooters = 4096L
+  private val LongText = 256L
+
+  /** What a file says of itself, how many rows it has, which columns its row groups are in the order of, and how many bytes the
+    * values of columns of texts take, by their names in small letters.
+    */
+  case class Footer(meta: FileMetaData, rows: Long, ordered: Set[String], texts: Map[String, Long]) {
+
+    /** How many bytes the values of a column of texts take; of another, none. */
+    def bytesOf(column: String): Long = texts.getOrElse(lower(column), 0L)
+  }
+
+  private val footers = CacheBuilder.newBuilder().maximumSize(KeptFooters).build[FileIdentity, Footer]()
+
+  private val readers = Executors.newFixedThreadPool(
+    Readers,
+    new ThreadFactory {
+      override def newThread(task: Runnable): Thread = {
+        val thread = new Thread(task, "sparkext-footers")
+        thread.setDaemon(true)
+        thread
+      }
+    })
+
+  /** One for each file; or why there is none. */
+  def of(files: Seq[FileIdentity], relation: HadoopFsRelation): Either[String, Seq[Footer]] = {
+    lazy val hadoop = ParquetFiles.hadoopOf(relation) // takes longer than to look at a hundred footers that are kept
+    try {
+      val found = files.map { file =>
+        Option(footers.getIfPresent(file)).map(() => _).getOrElse {
+          val conf = hadoop
+          val task = readers.submit(new Callable[Footer] {
+            override def call(): Footer = footers.get(file, () => footer(file, conf))
+          })
+          () => task.get()
+        }
+      }
+      Right(found.map(_()))
+    } catch {
+      case failed: ExecutionException => Left(s"a footer cannot be read: ${failed.getCause}")
+      case NonFatal(problem) => Left(s"a footer cannot be read: $problem")
+    }
+  }
+
+  private def footer(file: FileIdentity, hadoop: Configuration): Footer =
+    Using.resource(ParquetFileReader.open(HadoopInputFile.fromPath(file.path, hadoop))) { reader =>
+      val rowGroups = reader.getRowGroups.asScala.toSeq
+      Footer(reader.getFooter.getFileMetaData, reader.getRecordCount, ordered(rowGroups), texts(rowGroups))
+    }
+
+  /** Where a writer has not said how many bytes the values take (those of dictionaries take less room), they are taken for long. */
+  private def texts(rowGroups: Seq[BlockMetaData]): Map[String, Long] =
+    rowGroups.flatMap(_.getColumns.asScala).filter(_.getPrimitiveType.getPrimitiveTypeName == PrimitiveTypeName.BINARY)
+      .groupMapReduce(chunk => lower(chunk.getPath.toDotString)) { chunk =>
+        val told = Option(chunk.getSizeStatistics).filter(_.isValid).flatMap(sizes => sizes.getUnencodedByteArrayDataBytes.toScala)
+        told.map(_.longValue).getOrElse(math.max(chunk.getTotalUncompressedSize, chunk.getValueCount * LongText))
+      }(_ + _)
+
+  private def lower(name: String): String = name.toLowerCase(Locale.ROOT)
+
+  /** The integer columns of which every row group begins where the one before it ends, or later. */
+  private def ordered(rowGroups: Seq[BlockMetaData]): Set[String] =
+    if (rowGroups.length < 2) Set.empty
+    else {
+      val columns = rowGroups.map(_.getColumns.asScala.toSeq)
+      columns.head.indices.filter { number =>
+        val bounds = columns.map(group => group.lift(number).map(_.getStatistics).flatMap(range))
+        bounds.forall(_.isDefined) && bounds.flatten.sliding(2).forall { pair => pair.head._2 <= pair.last._1 }
+      }.map(number => columns.head(number).getPath.toDotString).toSet
+    }
+
+  private def range(statistics: Statistics[_]): Option[(Long, Long)] = statistics match {
+    case ints: IntStatistics if ints.hasNonNullValue => Some((ints.getMin.toLong, ints.getMax.toLong))
+    case longs: LongStatistics if longs.hasNonNullValue => Some((longs.getMin, longs.getMax))
+    case _ => None
+  }
+}

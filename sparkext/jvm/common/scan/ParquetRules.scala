@@ -1,0 +1,110 @@
+package org.apache.spark.sql.sparkext
+
+import scala.jdk.CollectionConverters._
+import scala.util.Try
+
+import org.apache.parquet.hadoop.metadata.FileMetaData
+import org.apache.parquet.hadoop.metadata.FileMetaData.EncryptionType
+import org.apache.parquet.schema.{LogicalTypeAnnotation, MessageType, Type}
+import org.apache.parquet.schema.PrimitiveType.PrimitiveTypeName
+
+import org.apache.spark.sql.catalyst.expressions.Attribute
+import org.apache.spark.sql.execution.datasources.{DataSourceUtils, HadoopFsRelation}
+import org.apache.spark.sql.execution.datasources.parquet.{ParquetOptions, ParquetToSparkSchemaConverter}
+import org.apache.spark.sql.internal.SQLConf
+import org.apache.spark.sql.types._
+
+/** Which columns of files hold, in the plain meaning of the format, what Spark's own reader gives. Where nothing is planned, Python's
+  * `parquet/rules.py` asks the same.
+  */
+private class ParquetRules(relation: HadoopFsRelation, columns: Seq[Attribute], conf: SQLConf) {
+  import ParquetRules._
+
+  private val options = new ParquetOptions(relation.options, conf)
+  private val converter = new ParquetToSparkSchemaConverter(conf)
+
+  /** What keeps a column from being read, whatever the files hold. */
+  def column(attribute: Attribute): Option[String] =
+    if (!isFlat(attribute.dataType)) Some(s"column ${attribute.name} of type ${attribute.dataType.simpleString}")
+    else if (relation.dataSchema.exists(field => field.name == attribute.name && field.metadata.contains(ExistsDefault))) {
+      Some(s"column ${attribute.name} has a default for files that lack it")
+    } else None
+
+  def file(footer: FileMetaData): Option[String] =
+    if (footer.getEncryptionType != EncryptionType.UNENCRYPTED) Some("is encrypted")
+    else columns.iterator.flatMap(inFile(_, footer)).nextOption()
+
+  private def inFile(attribute: Attribute, footer: FileMetaData): Option[String] = {
+    val found = footer.getSchema.getFields.asScala.filter { field =>
+      if (conf.caseSensitiveAnalysis) field.getName == attribute.name else field.getName.equalsIgnoreCase(attribute.name)
+    }
+    if (found.length > 1) Some(s"has several columns ${attribute.name}")
+    else if (found.exists(field => field.getName != attribute.name && !isAscii(field.getName + attribute.name))) {
+      // Java and Python differ in which letters are the same.
+      Some(s"has column ${attribute.name} in other letters")
+    } else found.headOption.flatMap(misread(_, attribute, footer))
+  }
+
+  private def misread(field: Type, attribute: Attribute, footer: FileMetaData): Option[String] = {
+    lazy val sparks = Try(converter.convert(new MessageType("file", field)).head.dataType).toOption
+    if (!field.isPrimitive || field.isRepetition(Type.Repetition.REPEATED)) Some(s"column ${attribute.name} is nested")
+    else if (!sparks.contains(attribute.dataType)) {
+      Some(s"column ${attribute.name} is of ${sparks.map(other => s"type ${other.simpleString}").getOrElse("no type that Spark reads")}")
+    }
+    else if (!isPlain(field, attribute.dataType)) Some(s"column ${attribute.name} is stored as $field")
+    else if (isRebased(field, attribute.dataType, footer)) Some(s"column ${attribute.name} is of another calendar")
+    else None
+  }
+
+  private def isRebased(field: Type, dataType: DataType, footer: FileMetaData): Boolean = {
+    val known = (key: String) => footer.getKeyValueMetaData.get(key)
+    val spec = dataType match {
+      case TimestampType if isInt96(field) => Some(DataSourceUtils.int96RebaseSpec(known, options.int96RebaseModeInRead))
+      case DateType | TimestampType => Some(DataSourceUtils.datetimeRebaseSpec(known, options.datetimeRebaseModeInRead))
+      case _ => None
+    }
+    spec.exists(spec => !isCorrected(spec.mode.toString))
+  }
+}
+
+private object ParquetRules {
+  import Shared.formats
+
+  private val ExistsDefault = "EXISTS_DEFAULT"
+  private val StoredTypes = Shared("parquet_types").extract[Map[String, Map[String, String]]]
+  private val ReadTypes = StoredTypes.values.flatMap(_.values).toSet
+  private val Timestamps = Seq(TimestampType, TimestampNTZType).flatMap(KeyTypes.name(_)).toSet
+  private val MostDecimalBytes = Shared("most_decimal_bytes").extract[Int]
+
+  /** Whether Arrow reads the stored form as the values that Spark reads. */
+  private def isPlain(field: Type, dataType: DataType): Boolean = {
+    val stored = field.asPrimitiveType
+    val physical = stored.getPrimitiveTypeName match {
+      case PrimitiveTypeName.BINARY => "BYTE_ARRAY" // as the format calls it
+      case other => other.name
+    }
+    val logical = Option(field.getLogicalTypeAnnotation).fold("") {
+      case _: LogicalTypeAnnotation.DecimalLogicalTypeAnnotation => "DECIMAL" // of any digits
+      case other => other.toString
+    }
+    val plain = StoredTypes.get(physical).flatMap(_.get(logical))
+    val same = dataType match {
+      case TimestampType | TimestampNTZType => plain.exists(Timestamps) // local ones are instants where a session says so
+      case other => plain.isDefined && plain == KeyTypes.family(other)
+    }
+    same && stored.getTypeLength <= MostDecimalBytes
+  }
+
+  /** Whether dates and timestamps are to be taken as they are. */
+  def isCorrected(rebaseMode: String): Boolean = rebaseMode == "CORRECTED"
+
+  private def isAscii(text: String): Boolean = text.forall(_ < 128)
+
+  private def isInt96(field: Type): Boolean = field.asPrimitiveType.getPrimitiveTypeName == PrimitiveTypeName.INT96
+
+  /** Whether values of the type lie in one column of a file, each by itself. */
+  def isFlat(dataType: DataType): Boolean = dataType match {
+    case text: StringType => text.isUTF8BinaryCollation
+    case other => KeyTypes.family(other).exists(ReadTypes)
+  }
+}

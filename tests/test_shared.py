@@ -1,0 +1,51 @@
+"""What both languages know: tables that travel, and names that each has to write down by itself."""
+
+from __future__ import annotations
+
+import json
+import re
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from docs.tools.scala_texts import OPEN, texts
+from sparkext.parquet.rules import READ_TYPES
+from sparkext.plans.formula import NUMBER_TYPES, OPERANDS, WORDS
+from sparkext.plans.key_types import KEY_TYPE_NAMES
+from sparkext.plans.predicate import COMPARISONS, NOT_COVERED, STRING_TESTS, UNORDERED
+from sparkext.shared import SPARK_TYPES
+from sparkext.spark.jar import jar_path
+
+SCALA = Path(__file__).parents[1] / "sparkext" / "jvm" / "common" / "protocol"
+TABLES = {
+    name
+    for path in SCALA.parent.rglob("*.scala")
+    for name in re.findall(r'\bShared(?:\.fields)?\("(\w+)"\)', path.read_text())
+}
+FIELDS = {"op", "args", "type", "list", "source", "column", "key", "literal", "text", "checked"}
+
+
+def test_types_are_those_of_plans() -> None:
+    assert {*SPARK_TYPES.values(), "decimal"} == set(KEY_TYPE_NAMES)
+    assert {*READ_TYPES, *WORDS, *NOT_COVERED, *UNORDERED, *NUMBER_TYPES} <= set(KEY_TYPE_NAMES)
+
+
+@pytest.mark.parametrize(
+    ("file", "operators"),
+    [
+        ("WorkerCondition", {*STRING_TESTS, "and", "or", "not", "in", "is_null", "=", "<=>"}),
+        ("WorkerFormula", {*OPERANDS} - {*COMPARISONS}),
+        ("Comparison", {*COMPARISONS}),
+    ],
+)
+def test_scala_writes_the_operators_that_python_reads(file: str, operators: set[str]) -> None:
+    """It has them beside the classes of Catalyst that they stand for, and so by name."""
+    written = {text for text in texts((SCALA / f"{file}.scala").read_text(encoding="utf-8")) if OPEN not in text}
+    words = {text for text in written if text and " " not in text}
+    assert words - FIELDS - {*KEY_TYPE_NAMES} - TABLES == operators
+
+
+def test_every_table_that_scala_reads_travels() -> None:
+    with zipfile.ZipFile(jar_path()) as jar:
+        assert set(json.loads(jar.read("io/sparkext/shared.json"))) == TABLES | {"sources"}
