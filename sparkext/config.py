@@ -125,8 +125,8 @@ MODE = ConfigKey(
     type=TEXT,
     unit="",
     default="auto",
-    doc="Which joins the session extension plans as pipelines: `auto` (hinted ones, and those that the estimates say"
-    " win), `hint` (hinted ones only) or `off`.",
+    doc="Which joins the session extension plans as pipelines: `auto` (hinted ones, and those that win by the"
+    " estimates), `hint` (hinted ones only) or `off`.",
     expected="one of auto, hint, off",
     choices=get_args(ModeName),
 )
@@ -136,7 +136,7 @@ EXPLAIN_FALLBACK = ConfigKey(
     type=BOOLEAN,
     unit="",
     default=False,
-    doc="Whether the session extension logs every join that it leaves to Spark, and why.",
+    doc="Whether the session extension logs every join that it leaves to Spark, with the reason.",
     expected="true or false",
 )
 PYTHON = ConfigKey(
@@ -145,10 +145,10 @@ PYTHON = ConfigKey(
     type=TEXT,
     unit="",
     default="",
-    doc="The Python that runs the session extension's pipelines, on the driver and on every node; if empty what the"
-    " application was started with as `spark.sql.execution.pyspark.python`, else `spark.pyspark.python`, else the"
-    " environment's PYSPARK_PYTHON, else `python3`. The driver starts it when it plans: set it when the application"
-    " starts, no session can.",
+    doc="The Python that runs the session extension's pipelines, on the driver and on every node. If empty, the"
+    " application's `spark.sql.execution.pyspark.python`, else `spark.pyspark.python`, else the environment's"
+    " PYSPARK_PYTHON, else `python3`. The driver starts it for planning: set it when the application starts;"
+    " sessions cannot.",
     expected="the name or path of an executable",
 )
 BUILD_SIDE_MAX_BYTES = ConfigKey(
@@ -157,8 +157,9 @@ BUILD_SIDE_MAX_BYTES = ConfigKey(
     type=BYTE_SIZE,
     unit="bytes",
     default=4 << 30,
-    doc="A build side whose Arrow form is larger is refused with an error, or, with the session extension, joined by"
-    " Spark's own joins. It leaves a join to Spark from the start if Spark's estimate is larger.",
+    doc="A build side whose Arrow form is larger is refused with an error or, with the session extension, joined by"
+    " Spark's own joins. If Spark's estimate is already larger, the extension leaves the join to Spark from the"
+    " start.",
     expected="a byte size of at least 1, such as 512m or 4g",
     least=1,
 )
@@ -168,8 +169,8 @@ SCAN_FUSED = ConfigKey(
     type=BOOLEAN,
     unit="",
     default=True,
-    doc="Whether workers of the session extension read Parquet files themselves, where they read them as Spark does;"
-    " EXPLAIN says where they do not, and why.",
+    doc="Whether workers of the session extension read Parquet files themselves where they can read them as Spark"
+    " does; EXPLAIN says where they cannot, and why.",
     expected="true or false",
 )
 INDEX_CACHE_MAX_BYTES = ConfigKey(
@@ -178,8 +179,8 @@ INDEX_CACHE_MAX_BYTES = ConfigKey(
     type=BYTE_SIZE,
     unit="bytes",
     default=16 << 30,
-    doc="Local disk that each executor may fill with build sides read from Parquet files, and their indexes, for later"
-    " queries of the application. Those not used for the longest time go first.",
+    doc="Local disk that each executor may use to keep build sides read from Parquet files, and their indexes, for"
+    " later queries of the application. The least recently used are removed first.",
     expected="a byte size, such as 512m or 16g; 0 keeps nothing beyond what the latest query needs",
     least=0,
 )
@@ -199,7 +200,7 @@ MORSEL_MAX_BYTES = ConfigKey(
     type=BYTE_SIZE,
     unit="bytes",
     default=64 << 20,
-    doc="Upper bound of what an operator's output takes, but for a single row that takes more.",
+    doc="Upper bound of the size of an operator's output, except for a single row that is larger.",
     expected="a byte size from 1 to 1g",
     least=1,
     most=1 << 30,
@@ -210,8 +211,8 @@ MORSEL_MIN_ROWS = ConfigKey(
     type=INTEGER,
     unit="rows",
     default=1_024,
-    doc="Lower bound of every output budget, so that a join advances, unless so many rows take more than a mebibyte:"
-    " then as many as that holds, one at least. Not above maxRows.",
+    doc="Lower bound of every output budget, so that a join advances; if that many rows take more than a mebibyte, as"
+    " many as fit in one, but at least one. Not above maxRows.",
     expected="an integer of at least 1",
     least=1,
 )
@@ -232,8 +233,8 @@ MEMORY_MAX_BYTES = ConfigKey(
     type=BYTE_SIZE,
     unit="bytes",
     default=0,
-    doc="Memory of its own, mapped files aside, that a worker process plans to keep within, whatever else is free; 0"
-    " for no such limit.",
+    doc="Memory that a worker process plans to stay within, not counting mapped files, whatever else is free; 0 for"
+    " no such limit.",
     expected="a byte size, such as 512m or 2g; 0 for no limit",
     least=0,
 )
@@ -243,8 +244,8 @@ DELIVERY = ConfigKey(
     type=TEXT,
     unit="",
     default="adaptive",
-    doc="How operators hand on their rows: `adaptive` (as much at a time as memory allows), or one of the ways that it"
-    " is measured against, which ignore memory: `morsel` (200,000 rows), `block` (1,024 rows), `tuple` (one row),"
+    doc="How operators hand on their rows: `adaptive` (as much at a time as memory allows), or one of the modes that"
+    " it is compared with, which ignore memory: `morsel` (200,000 rows), `block` (1,024 rows), `tuple` (one row),"
     " `materialize` (every operator finishes first), `materialize_parallel` (the same with all cores of the task).",
     expected="one of adaptive, morsel, block, tuple, materialize, materialize_parallel",
     choices=get_args(DeliveryName),
@@ -266,7 +267,7 @@ ALGORITHM = ConfigKey(
     type=TEXT,
     unit="",
     default="auto",
-    doc="Join algorithm where a call names none: `auto`, `hash` or `sort_merge`.",
+    doc="Join algorithm if a call names none: `auto`, `hash` or `sort_merge`.",
     expected="one of auto, hash, sort_merge",
     choices=get_args(AlgorithmName),
 )
@@ -296,7 +297,7 @@ DEBUG_HASH_MASK = ConfigKey(
     type=BIT_MASK,
     unit="",
     default=(1 << 64) - 1,
-    doc="ANDed onto every hash; 0 makes all hashes collide. Only for tests.",
+    doc="Mask applied to every hash (AND); 0 makes all hashes collide. Only for tests.",
     expected="an integer from 0 to 0xffffffffffffffff, decimal or hexadecimal",
     least=0,
     most=(1 << 64) - 1,
@@ -307,8 +308,8 @@ DEBUG_FORCE = ConfigKey(
     type=BOOLEAN,
     unit="",
     default=False,
-    doc="Whether the extension plans every join that it supports as a pipeline, whatever hints and estimates say, in"
-    " modes `auto` and `hint` alike. Only for tests.",
+    doc="Whether the extension plans every join that it supports as a pipeline, regardless of hints and estimates, in"
+    " modes `auto` and `hint`. Only for tests.",
     expected="true or false",
 )
 
