@@ -337,20 +337,23 @@ OTHER_TEXTS = {
     "ChainLayout.scala": {"… … …", "… as of … ~ …"},
     "ColumnarParts.scala": {"columns of a build side"},
     "ColumnsToArrow.scala": {"columns of … are not copied to …"},
+    "ConfigKey.scala": {"bit mask", "byte size"},
     "FusedScan.scala": {"partition column …: no value of …", "fused …", " filter …"},
     "Guarded.scala": {"planning pipelined joins failed (…), and Spark plans without: please report this", "… …"},
     "JoinChain.scala": {"… …"},
     "JoinStage.scala": {"an …", "a …"},
     "PipelineMetrics.scala": None,
     "PipelineRuns.scala": {"… …"},
-    "PipelinedJoinExec.scala": {
+    "PipelineDescription.scala": {
         ", built ahead as it may take more",
         "…, …, algorithm …, build side: child … of … bytes at most…, scan: …",
-        "… from Spark (…)",
-        "fell back to Spark's own joins: …",
         "as a pipeline, or by Spark's own joins if a build side turns out not to fit",
         "… … scan=………",
         "Join …: …",
+    },
+    "PipelineInputs.scala": {"… from Spark (…)"},
+    "PipelinedJoinExec.scala": {
+        "fell back to Spark's own joins: …",
         "Spark's own joins run instead of a pipelined one: …. …",
         "To run the pipeline raise spark.sparkext.buildSide.maxBytes, filter the build side, or put the hint on the"
         " other side",

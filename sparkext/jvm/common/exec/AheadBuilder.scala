@@ -1,6 +1,6 @@
 package org.apache.spark.sql.sparkext
 
-import org.apache.spark.{SparkContext, TaskContext}
+import org.apache.spark.SparkContext
 import org.apache.spark.api.python.ChainedPythonFunctions
 import org.apache.spark.rdd.RDD
 import org.apache.spark.sql.catalyst.InternalRow
@@ -32,16 +32,17 @@ class AheadBuilder(
 
   /** What one task says, in one worker. */
   private def answers: RDD[String] = {
-    val (run, conf, zone) = (function, runnerConf, timeZone)
-    val metrics = SparkShim.pythonMetrics(context)
-    val artifacts = SparkShim.artifacts
+    val run = PythonRun(
+      function,
+      Asked,
+      Answer,
+      timeZone,
+      runnerConf,
+      SparkShim.pythonMetrics(context),
+      SparkShim.artifacts,
+      Nil)
     context.parallelize(Seq(0), 1).mapPartitionsWithIndexInternal { (partition, _) =>
-      val task = TaskContext.get()
-      val asked = Iterator.single(InternalRow(InternalRow(UTF8String.EMPTY_UTF8)))
-      val runner = new PythonRunner(run, Asked, zone, conf, metrics, artifacts) with RowArrowInput {
-        override protected def mostRows: Int = 1
-      }
-      new PythonBatches(runner.compute(Iterator.single(asked), partition, task), Answer, Nil)
+      run.onRows(Iterator.single(InternalRow(UTF8String.EMPTY_UTF8)), most = 1, partition)
         .flatMap(batch => (0 until batch.numRows).map(batch.column(0).getUTF8String(_).toString))
     }
   }
@@ -50,8 +51,8 @@ class AheadBuilder(
 object AheadBuilder {
 
   /** What a worker is given, to answer at all, and what it answers with. */
-  private val Asked = StructType(Seq(StructField("row", PipelinedJoinExec.sent(Seq(StringType)))))
-  val Answer: StructType = PipelinedJoinExec.sent(Seq(StringType))
+  private val Asked = SentColumns.of(Seq(StringType))
+  val Answer: StructType = SentColumns.of(Seq(StringType))
 
   /** The most that a build side can take as Arrow columns, before any filter; None where files do not say. */
   def mostBytes(plan: SparkPlan, scan: FusedScan): Option[BigInt] =

@@ -25,7 +25,7 @@ class Settings(conf: SQLConf) {
   val parts: Int = math.min(conf.numShufflePartitions, PartsPerSlot * SparkContext.getActive.map(_.defaultParallelism).getOrElse(1))
 
   if (conf.contains(Prefix + MinRows) && number(MinRows) > morselRows) {
-    key(MinRows).refuse(number(MinRows).toString, s"at most ${Prefix + MaxRows}, which is $morselRows")
+    key(MinRows).refuse(number(MinRows).toString, s"at most spark.sparkext.morsel.maxRows, which is $morselRows")
   }
 
   /** Every key that is set, for the workers. */

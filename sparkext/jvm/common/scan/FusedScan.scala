@@ -38,7 +38,7 @@ case class FusedScan(
       ("case_sensitive" -> caseSensitive)
 
   /** What the scan reads, with the types that the query gives the columns. */
-  def schema: StructType = PipelinedJoinExec.sent(columns.map(_.dataType))
+  def schema: StructType = SentColumns.of(columns.map(_.dataType))
 
   /** Python's `Split`s of one partition. */
   def splits(partition: FilePartition): JValue = JArray(partition.files.map(split).toList)

@@ -1,0 +1,33 @@
+package org.apache.spark.sql.sparkext
+
+/** What plans and Spark's UI show of a pipeline. `fate`: what has become of it, where Spark's own joins ran instead. */
+private class PipelineDescription(operator: PipelinedJoinExec, inputs: PipelineInputs, fate: Option[String]) {
+  import operator._
+
+  def inBrief: String = {
+    val stages = joins.zip(inputs.buildScans).map { case (join, scan) =>
+      s"${join.kind}: ${join.label}${if (scan.isRight) " (fused)" else ""}"
+    }
+    s"$nodeName ${stages.mkString("[", "; ", "]")} scan=${inputs.describedProbe}${if (inPlace) " rows=in place" else ""}${fate.map(told => s" $told").mkString}"
+  }
+
+  def inFull(name: String): String = {
+    val lines = joins.indices.map(number => s"Join ${number + 1}: ${described(number)}")
+    s"""
+       |$name
+       |The rows of child 1 stream through all joins in one pass, in Python workers; the others are indexed first. A fused
+       |scan is done by the workers themselves; one from Spark is not, for the reason that is given.
+       |${lines.mkString("\n")}
+       |Scan: ${inputs.describedProbe}
+       |Rows: ${if (inPlace) "in place" else "copied"}
+       |Run: ${fate.getOrElse("as a pipeline, or by Spark's own joins if a build side turns out not to fit")}
+       |Output [${output.length}]: ${output.mkString("[", ", ", "]")}
+       |""".stripMargin
+  }
+
+  private def described(number: Int): String = {
+    val join = joins(number)
+    val ahead = if (inputs.mayNotFit(number)) ", built ahead as it may take more" else ""
+    s"${join.kind}, ${join.label}, algorithm ${join.algorithm}, build side: child ${number + 2} of ${join.maxBuildBytes} bytes at most$ahead, scan: ${inputs.describedBuild(number)}"
+  }
+}

@@ -1,0 +1,70 @@
+package org.apache.spark.sql.sparkext
+
+import org.json4s.jackson.JsonMethods.{compact, render}
+
+import org.apache.spark.rdd.RDD
+import org.apache.spark.sql.catalyst.InternalRow
+import org.apache.spark.sql.execution.SparkPlan
+import org.apache.spark.sql.types.{IntegerType, StringType, StructField, StructType}
+
+/** How the rows of all sides of a pipeline reach its workers: in files that these read themselves, as columns, or as rows. */
+private class PipelineInputs(
+    probe: SparkPlan,
+    builds: Seq[SparkPlan],
+    joins: Seq[PlannedJoin],
+    parts: Option[Parts],
+    settings: => Settings) {
+  import PipelineInputs._
+
+  /** The scans that workers do, or why they do not. Files are listed and their footers read when this is first asked. */
+  lazy val probeScan: Either[String, FusedScan] =
+    if (parts.isDefined) Left(Shuffled) else Guarded.either("scan")(FusedScan.of(probe, settings))
+  lazy val buildScans: Seq[Either[String, FusedScan]] =
+    builds.map(build => Guarded.either("scan")(FusedScan.of(build, settings)))
+
+  /** What is sent as columns where workers do not scan, or why rows are. */
+  lazy val probeColumns: Either[String, ColumnarInput] =
+    if (probeScan.isRight) Left("workers read files")
+    else if (parts.isDefined) Left(Shuffled)
+    else Guarded.either("columns")(ColumnarInput.of(probe))
+  lazy val buildColumns: Seq[Either[String, ColumnarInput]] = builds.zip(buildScans).map {
+    case (_, Right(_)) => Left("workers read files")
+    case (build, _) => Guarded.either("columns")(ColumnarInput.of(build))
+  }
+
+  /** Whether workers may find that a build side which they read does not fit. */
+  lazy val mayNotFit: Seq[Boolean] = builds.indices.map { number =>
+    buildScans(number).exists(scan => AheadBuilder.mostBytes(builds(number), scan).forall(_ > joins(number).maxBuildBytes))
+  }
+
+  /** What is sent of the probe side: its columns, under a full outer join behind that of parts, or what tells workers where to
+    * find them.
+    */
+  def sentProbe: StructType = probeScan match {
+    case Right(_) => Splits
+    case Left(_) => SentColumns.of(parts.map(_ => IntegerType).toSeq ++ probe.output.map(_.dataType))
+  }
+
+  /** The rows of that, where it is not sent as columns. */
+  def probeRows: RDD[InternalRow] = probeScan match {
+    case Right(scan) =>
+      new SplitsRDD(probe.session.sparkContext, scan.partitions, partition => compact(render(scan.splits(partition))))
+    case Left(_) => parts.map(_.shuffled(probe)).getOrElse(probe.execute())
+  }
+
+  def describedProbe: String = described(probeScan, probeColumns)
+
+  def describedBuild(number: Int): String = described(buildScans(number), buildColumns(number))
+
+  private def described(scan: Either[String, FusedScan], columns: Either[String, ColumnarInput]): String =
+    Redaction.redacted(scan.fold(reason => s"${if (columns.isRight) "columns" else "rows"} from Spark ($reason)", _.described))
+}
+
+private object PipelineInputs {
+
+  /** Why the probe side of a full outer join is neither read by workers nor sent as columns. */
+  private val Shuffled = "a full outer join shuffles the rows"
+
+  /** What a fused scan sends: one text a partition. */
+  private val Splits = StructType(Seq(StructField("splits", StringType)))
+}

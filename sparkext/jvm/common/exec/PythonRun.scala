@@ -1,0 +1,42 @@
+package org.apache.spark.sql.sparkext
+
+import org.apache.spark.TaskContext
+import org.apache.spark.api.python.ChainedPythonFunctions
+import org.apache.spark.sql.catalyst.InternalRow
+import org.apache.spark.sql.execution.metric.SQLMetric
+import org.apache.spark.sql.types.StructType
+import org.apache.spark.sql.vectorized.ColumnarBatch
+
+/** A function in Python with all that tasks need to run it: it is given columns `input`, and emits columns `output`.
+  *
+  * `formulas`: what may fail of each join, see [[PythonBatches]].
+  */
+case class PythonRun(
+    function: ChainedPythonFunctions,
+    input: StructType,
+    output: StructType,
+    timeZone: String,
+    conf: Map[String, String],
+    metrics: Map[String, SQLMetric],
+    artifacts: Option[String],
+    formulas: Seq[Option[PairCondition]]) {
+
+  /** In a task: what the function emits for these rows, of which a batch has `most`. */
+  def onRows(rows: Iterator[InternalRow], most: Int, partition: Int): Iterator[ColumnarBatch] = {
+    val runner = new PythonRunner(function, sent, timeZone, conf, metrics, artifacts) with RowArrowInput {
+      override protected def mostRows: Int = most
+    }
+    val wrapped = rows.map(InternalRow(_))
+    new PythonBatches(runner.compute(Iterator.single(wrapped), partition, TaskContext.get()), output, formulas)
+  }
+
+  /** The same for columns. */
+  def onColumns(converted: ColumnsToArrow, partition: Int): Iterator[ColumnarBatch] = {
+    val runner = new PythonRunner(function, sent, timeZone, conf, metrics, artifacts) with ColumnarArrowInput {
+      override protected def columns: ColumnsToArrow = converted
+    }
+    new PythonBatches(runner.compute(Iterator.empty, partition, TaskContext.get()), output, formulas)
+  }
+
+  private def sent: StructType = SentColumns.asRow(input)
+}

@@ -1,0 +1,16 @@
+package org.apache.spark.sql.sparkext
+
+import org.apache.spark.sql.catalyst.expressions.Attribute
+import org.apache.spark.sql.types.{DataType, StructField, StructType}
+
+/** How columns are called on their way to workers and back: by number, as names may be empty, repeated, or hold anything. */
+object SentColumns {
+  def of(types: Seq[DataType]): StructType = StructType(types.zipWithIndex.map { case (dataType, number) =>
+    StructField(s"c$number", dataType)
+  })
+
+  def like(columns: Seq[Attribute]): StructType = of(columns.map(_.dataType))
+
+  /** The rows of a batch are sent as one struct column, and come back as one. */
+  def asRow(columns: StructType): StructType = StructType(Seq(StructField("row", columns)))
+}
