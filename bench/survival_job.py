@@ -76,7 +76,7 @@ def main(way: str, sink: str, folder: Path) -> None:
         settings |= {"spark.scheduler.mode": "FAIR", "spark.sql.files.maxPartitionBytes": "512k"}
         settings["spark.sql.files.openCostInBytes"] = "0"
     if ours:
-        settings["spark.sparkext.delivery"] = SPARKEXT[way]
+        settings["spark.sparkext.debug.delivery"] = SPARKEXT[way]
     os.environ["PYSPARK_PYTHON"] = sys.executable
     with spark_session(CONCURRENT.get(sink, 2), configure if ours else None, **settings) as spark:
         probe = spark.read.parquet(str(folder / "probe.parquet"))

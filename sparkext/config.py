@@ -238,18 +238,6 @@ MEMORY_MAX_BYTES = ConfigKey(
     expected="a byte size, such as 512m or 2g; 0 for no limit",
     least=0,
 )
-DELIVERY = ConfigKey(
-    name=PREFIX + "delivery",
-    attribute="delivery",
-    type=TEXT,
-    unit="",
-    default="adaptive",
-    doc="How operators hand on their rows: `adaptive` (as much at a time as memory allows), or one of the modes that"
-    " it is compared with, which ignore memory: `morsel` (200,000 rows), `block` (1,024 rows), `tuple` (one row),"
-    " `materialize` (every operator finishes first), `materialize_parallel` (the same with all cores of the task).",
-    expected="one of adaptive, morsel, block, tuple, materialize, materialize_parallel",
-    choices=get_args(DeliveryName),
-)
 THREADS = ConfigKey(
     name=PREFIX + "threads",
     attribute="threads",
@@ -291,6 +279,19 @@ PROGRESS = ConfigKey(
     " notebooks and on terminals, if tqdm is installed.",
     expected="true or false",
 )
+DEBUG_DELIVERY = ConfigKey(
+    name=PREFIX + "debug.delivery",
+    attribute="delivery",
+    type=TEXT,
+    unit="",
+    default="adaptive",
+    doc="How operators hand on their rows: `adaptive` (as much at a time as memory allows), or one of the modes that"
+    " it is compared with, which ignore memory: `morsel` (200,000 rows), `block` (1,024 rows), `tuple` (one row),"
+    " `materialize` (every operator finishes first), `materialize_parallel` (the same with all cores of the task). For"
+    " measurements only.",
+    expected="one of adaptive, morsel, block, tuple, materialize, materialize_parallel",
+    choices=get_args(DeliveryName),
+)
 DEBUG_HASH_MASK = ConfigKey(
     name=PREFIX + "debug.hashMask",
     attribute="debug_hash_mask",
@@ -325,11 +326,11 @@ REGISTRY: tuple[ConfigKey[Any], ...] = (
     MORSEL_MIN_ROWS,
     MEMORY_FRACTION,
     MEMORY_MAX_BYTES,
-    DELIVERY,
     THREADS,
     ALGORITHM,
     REPORT_DECISIONS,
     PROGRESS,
+    DEBUG_DELIVERY,
     DEBUG_FORCE,
     DEBUG_HASH_MASK,
 )

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from sparkext.config import (
     BOOLEAN,
-    DELIVERY,
+    DEBUG_DELIVERY,
     REGISTRY,
     ConfigKey,
     Settings,
@@ -66,7 +66,7 @@ def test_registry_and_settings_agree() -> None:
 
 
 def test_every_delivery_can_be_chosen() -> None:
-    assert set(DELIVERY.choices) == set(DELIVERIES)
+    assert set(DEBUG_DELIVERY.choices) == set(DELIVERIES)
 
 
 @pytest.mark.parametrize("key", REGISTRY, ids=lambda key: key.attribute)

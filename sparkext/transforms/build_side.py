@@ -13,6 +13,7 @@ from sparkext.build_sides.file import check_build_size, collect_batches, write_b
 from sparkext.build_sides.scanned_files import ScannedFiles
 from sparkext.build_sides.sources import BuildSource
 from sparkext.config import Settings
+from sparkext.memory import address_space
 from sparkext.reports.progress import CountingStream, counted_rows, on_terminal, progress
 from sparkext.spark.arrow import arrow_schema, local_table, takes_tables, unconvertible_columns
 from sparkext.spark.collecting import collect_as_arrow
@@ -40,10 +41,21 @@ class DriverBuildSide:
     frame: Callable[[], DataFrame]
     scan: ProbeScan | None = None
 
+    def table(self, session: SparkSession, positions: tuple[int, ...], settings: Settings) -> pa.Table:
+        """Collect these columns, unless workers would not have the address space to join them.
+
+        Raises
+        ------
+        EnvironmentProblemError
+            They would not.
+        """
+        address_space.check_setting(lambda key: session.conf.get(key, None))
+        return self.collect(positions, settings)
+
     def source(self, session: SparkSession, positions: tuple[int, ...], settings: Settings) -> BuildSource:
         """Tell where workers find these columns: in the files, or in what this collects and publishes."""
         if self.scan is None or encrypts_files(session):
-            return publish(session, self.collect(positions, settings), settings)
+            return publish(session, self.table(session, positions, settings), settings)
         files = self.scan.table
         columns = [self.scan.columns[position] for position in positions or (0,)]
         return ScannedFiles(

@@ -135,6 +135,6 @@ def _apply(frame: DataFrame, other: Any, on: Any, how: Any, overrides: dict[str,
         return planned.join_by_names(frame, build, condition, resolved, overrides)
     if kind not in BUILD_PRESERVING:
         return lineage.then(resolved, build.source(session, resolved.published, settings), settings)
-    table = build.collect(resolved.published, settings)
+    table = build.table(session, resolved.published, settings)
     source = publish(session, table, settings)
     return lineage.reading(*shuffle_with_build_rows(frame, resolved, source, table)).then(resolved, source, settings)

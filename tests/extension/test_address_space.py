@@ -103,12 +103,14 @@ def test_a_transform_says_so(spark: SparkSession) -> None:
     """Which runs through `mapInArrow`. Its worker looks for itself, too: the limit may be that of a profile."""
     probe, build = spark.range(9).withColumnRenamed("id", "k"), spark.range(4).withColumnRenamed("id", "k")
     join = pipelined_join(build, on="k", how="full")
+    raising = build.withColumn("v", F.expr("raise_error('collected')"))
     conf = spark._jsparkSession.sessionState().conf()
     conf.setConfString(SETTING, str(2 * LEAST - 1))
     conf.setConfString("spark.executor.cores", "2")
     try:
-        with pytest.raises(EnvironmentProblemError, match=r"leaves a worker .* of address space, .*at least .* MiB"):
-            probe.transform(join)
+        for refused in (join, pipelined_join(raising, on="k", how="full")):  # before anything is collected
+            with pytest.raises(EnvironmentProblemError, match=r"leaves a worker .* of address space.*at least .* MiB"):
+                probe.transform(refused)
         conf.setConfString(SETTING, f"{2 * LEAST}m")
         out = probe.transform(join)
     finally:

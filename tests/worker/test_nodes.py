@@ -76,7 +76,7 @@ class Summed:
 
 def run(sink: Summed | GatheredRows, way: tuple[str, str, int]) -> tuple[list[int], TaskMetrics]:
     delivery, threads, cores = way
-    given = {"delivery": delivery, "threads": threads, "morsel.maxRows": "7", "morsel.minRows": "1"}
+    given = {"debug.delivery": delivery, "threads": threads, "morsel.maxRows": "7", "morsel.minRows": "1"}
     settings = read_settings({f"spark.sparkext.{key}": value for key, value in given.items()}.get, {})
     pipeline = Pipeline([EvenThenOdd()], sink, settings, Resources(lambda: None, cores=cores), TaskMetrics(NO_TASK))
     batches = [pa.record_batch({"n": np.arange(start, start + 25)}) for start in range(0, 100, 25)]

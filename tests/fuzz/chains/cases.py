@@ -423,7 +423,7 @@ class _Maker:
         r = self.r
         settings: dict[str, Any] = {
             "spark.sparkext.algorithm": self.combination.algorithm,
-            "spark.sparkext.delivery": self.combination.delivery,
+            "spark.sparkext.debug.delivery": self.combination.delivery,
             "spark.sparkext.threads": r.choice(("cooperative", "independent")),
             "spark.sparkext.morsel.maxRows": BUDGETS[self.combination.budget],
             "spark.sparkext.debug.hashMask": r.choice(("0xffffffffffffffff",) * 4 + ("0xff", "0x0")),
