@@ -62,7 +62,7 @@ def run(folder: Path, configuration: dict[str, Any]) -> dict[str, Any]:
     spec = PipelineSpec(JOINS, joins, outputs)
     settings = replace(
         read_settings(lambda key: None, {}),
-        delivery=configuration["delivery"],
+        debug_delivery=configuration["delivery"],
         threads=configuration["threads"],
         report_decisions=4_096,
     )

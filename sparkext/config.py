@@ -281,7 +281,7 @@ PROGRESS = ConfigKey(
 )
 DEBUG_DELIVERY = ConfigKey(
     name=PREFIX + "debug.delivery",
-    attribute="delivery",
+    attribute="debug_delivery",
     type=TEXT,
     unit="",
     default="adaptive",
@@ -352,11 +352,11 @@ class Settings:
     morsel_min_rows: int
     memory_fraction: float
     memory_max_bytes: int
-    delivery: DeliveryName
     threads: ThreadsName
     algorithm: AlgorithmName
     report_decisions: int
     progress: bool
+    debug_delivery: DeliveryName
     debug_force: bool
     debug_hash_mask: int
 

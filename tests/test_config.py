@@ -50,11 +50,11 @@ def test_defaults() -> None:
         morsel_min_rows=1_024,
         memory_fraction=0.5,
         memory_max_bytes=0,
-        delivery="adaptive",
         threads="cooperative",
         algorithm="auto",
         report_decisions=256,
         progress=True,
+        debug_delivery="adaptive",
         debug_force=False,
         debug_hash_mask=0xFFFF_FFFF_FFFF_FFFF,
     )

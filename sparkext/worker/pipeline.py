@@ -69,7 +69,7 @@ class Pipeline:
     ) -> None:
         """Make a budget for each of them."""
         nodes: list[Operator | Sink] = [*operators, sink]
-        self._delivery = DELIVERIES[settings.delivery]
+        self._delivery = DELIVERIES[settings.debug_delivery]
         self._is_independent = settings.threads == "independent"
         self._threads = resources.cores if self._delivery.parallel else 1
         limits = BudgetLimits(

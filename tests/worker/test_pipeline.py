@@ -619,7 +619,7 @@ def test_fixed_morsels_of_nested_values_stay_below_two_gibibytes(monkeypatch: py
     """Nobody asks for the memory there, but offsets end: with 30 values of 100 MB each, after 21 of them."""
     payload = pa.array([[b""]] * 98 + [[b"x" * 1_000_000]] * 2, pa.list_(pa.binary()))
     monkeypatch.setattr(output_size, "ARRAY_BYTES", output_size.ARRAY_BYTES // 100)
-    pipeline, _ = one_join(payload.type, payload, with_settings=settings(delivery="morsel"))
+    pipeline, _ = one_join(payload.type, payload, with_settings=settings(debug_delivery="morsel"))
     rows = [output.num_rows for output in pipeline.run(typed_rows(pa.record_batch({"key": [98, 99] * 15})))]
     assert rows == [21, 9]
 
@@ -659,7 +659,7 @@ def test_every_way_of_delivery_gives_the_same_rows(
         tables = [make_table(generator, size, 0.2) for size in (60, 30, 20)]
         steps = [Step(how, [(Reference(0, 1), 1)], [False]), Step("left", [(Reference(1, 3), 3)], [True])]
         case = Case(tables, steps, [Reference(source, 0) for source in range(3)])
-        way = settings(delivery=delivery, threads=threads, morsel_max_rows=8, morsel_min_rows=1)
+        way = settings(debug_delivery=delivery, threads=threads, morsel_max_rows=8, morsel_min_rows=1)
         pipeline = join_pipeline(case.spec, case.builds, case.schema, way, Resources(lambda: None, cores=cores))
         got = rows_in_order(pipeline.run(case.source([10, 30], with_settings=way)), case.schema, 200_000)
         expected = canonical_rows(case.arrow_values(case.expected))

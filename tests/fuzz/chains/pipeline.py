@@ -190,7 +190,7 @@ class _Segment:
 
     def _check(self, batch: pa.RecordBatch) -> None:
         batch.validate(full=True)
-        bound = DELIVERIES[self.settings.delivery].rows or self.settings.morsel_max_rows
+        bound = DELIVERIES[self.settings.debug_delivery].rows or self.settings.morsel_max_rows
         if not 1 <= batch.num_rows <= bound:
             raise BrokenPromiseError(f"a batch of {batch.num_rows} rows, where {bound} are the most")
         if batch.schema != self.schema:
