@@ -63,7 +63,7 @@ GROUPS = (
             ),
             "not a join: …": "Never shown for a join; the planner's reason for everything else.",
             "a streaming join": "Build sides must be finite. Use Spark's own join.",
-            "a function of the file that is read, such as input_file_name(), stands above it": (
+            "a function of the current file, such as input_file_name(), is used above it": (
                 "It refers to the file that Spark's task is currently reading, and above a pipeline no file is"
                 " read. Compute it below the join, or use the columns of `_metadata`."
             ),
@@ -82,7 +82,7 @@ GROUPS = (
             "a full outer join with a condition beside its keys": (
                 "Filter the sides before the join, if the condition is about one of them."
             ),
-            "column … of type … does not travel between Spark and Python": (
+            "column … of type … cannot be passed between Spark and Python": (
                 "Month intervals, structs with two fields of the same name, and other types that Spark does not"
                 " exchange with Python as Arrow: drop or cast the column before the join."
             ),
@@ -102,7 +102,7 @@ GROUPS = (
                 " have to evaluate it; the part that they do not support follows. Inner joins take any"
                 " condition: Spark filters their result."
             ),
-            "a condition that may fail, which Spark tests on other pairs: …": (
+            "a condition that may fail and would be tested on different pairs than in Spark: …": (
                 "Conditions would be tested in a different order, so a different pair could fail than in Spark."
                 " Put conditions that may fail last, or write them so that they cannot (`try_add`, `try_cast`)."
             ),
@@ -146,14 +146,13 @@ GROUPS = (
             "… answered '…'": (
                 "Something printed to Python's standard output while it started: check its `sitecustomize`."
             ),
-            "… says more than … bytes instead of its version": "The same.",
+            "… printed more than … bytes instead of its version": "The same.",
             "… does not answer within … s": "It hangs, or the disk with its packages does.",
-            "spark.executor.pyspark.memory leaves a worker … MiB of address space, of which a pipeline takes at"
-            " least … MiB": (
+            "spark.executor.pyspark.memory leaves a worker … MiB of address space; a pipeline needs at least … MiB": (
                 "The cores of an executor share that limit, and libraries and mapped files count towards it:"
                 " unset it, or raise it."
             ),
-            "the build side takes … bytes by Spark's estimate, which workers map, and spark.executor.pyspark.memory"
+            "workers would map a build side of … bytes (Spark's estimate), but spark.executor.pyspark.memory"
             " leaves a worker … MiB of address space": "The same, for joins without a hint.",
         },
     ),
@@ -186,7 +185,7 @@ GROUPS = (
                 " daylight saving time, and none for values converted from local times or days."
             ),
             "a tolerance like …": "It must be a constant.",
-            "a condition that is no equality of the two sides: …": (
+            "a condition that is not an equality of the two sides: …": (
                 "Apart from the nearest value, only equalities are supported: filter before or after the join."
             ),
         },
@@ -196,7 +195,7 @@ GROUPS = (
         "These follow the colon of a reason above, unless it is the SQL of the part itself.",
         {
             "a condition nested too deeply": "More than 50 levels; 250 where Spark evaluates it.",
-            "a list of more than … values that are no constants": (
+            "a list of more than … non-constant values": (
                 "`IN` compares with each of them. Constants are looked up, so there may be as many as Spark allows."
             ),
             "a formula too large to compile": ("More than 200 operations, which take about three seconds to compile."),
@@ -209,7 +208,7 @@ GROUPS = (
             " `scan=rows from Spark (<reason>)` or `scan=columns from Spark (<reason>)`."
         ),
         {
-            "kept from workers by spark.sparkext.scan.fused": "It is set to false.",
+            "disabled by spark.sparkext.scan.fused": "It is set to false.",
             "not a scan of files: …": (
                 "There is something else below the join: an aggregate, another join, a cache. Its rows cross"
                 " into Python."
@@ -223,9 +222,7 @@ GROUPS = (
                 " `%`, AND, OR and NOT."
             ),
             "metadata columns of files": "`_metadata` is used.",
-            "partitions that are chosen while the query runs": (
-                "Dynamic partition pruning, or a subquery in a partition filter."
-            ),
+            "partitions chosen at run time": "Dynamic partition pruning, or a subquery in a partition filter.",
             "a scan in a single task": "Spark guarantees a single partition to the plan above.",
             "column …, which is not in the files": "It is neither in the files nor a partition column.",
             "splits that are not files: …": "The relation has its own kind of scan.",
@@ -233,16 +230,16 @@ GROUPS = (
             "not a Parquet scan: …": (
                 "Another format, or a table format with its own interpretation of Parquet files."
             ),
-            "corrupt or missing files are to be ignored": "`ignoreCorruptFiles` or `ignoreMissingFiles` is set.",
+            "corrupt or missing files must be ignored": "`ignoreCorruptFiles` or `ignoreMissingFiles` is set.",
             "columns are matched by field id": "`spark.sql.parquet.fieldId.read.enabled` is set.",
             "spark.sql.parquet.int96TimestampConversion is true": "Timestamps of other engines need to be shifted.",
             "files may be encrypted": "`parquet.crypto.factory.class` is set.",
             "partition column … of type …": "Floats and binary values cannot be passed as text.",
             "column … of type …": "Nested columns, intervals, variants and collated strings.",
-            "column … has a default for files that lack it": "Workers do not fill it in.",
+            "column … has a default value for files without it": "Workers do not fill it in.",
             "is encrypted": "The file's path comes first.",
             "has several columns …": "The names differ only in case, which the session ignores.",
-            "has column … in other letters": (
+            "has column … spelled in a different case": (
                 "Names beyond ASCII that differ in case: Java and Python fold them differently."
             ),
             "column … is nested": "In this file.",
@@ -251,13 +248,13 @@ GROUPS = (
                 "Unsigned integers, fixed-length bytes, decimals stored as variable-length bytes or as more"
                 " than 16 bytes, nanoseconds, or strings without their annotation."
             ),
-            "column … is of another calendar": "Dates or timestamps written by Spark 2 or Hive, which Spark rebases.",
+            "column … uses another calendar": "Dates or timestamps written by Spark 2 or Hive, which Spark rebases.",
             "a footer cannot be read: …": "Parquet's error follows.",
             "bucket …: …": "Followed by one of those below.",
             "fs.s3a.… is set": (
                 "A proxy, a role to assume, client-side encryption, or another setting that workers do not follow."
             ),
-            "fs.s3a.endpoint is none whose region is known": "Set `fs.s3a.endpoint.region`.",
+            "the region of fs.s3a.endpoint is unknown": "Set `fs.s3a.endpoint.region`.",
             "credentials of …": "A credential provider that workers do not know.",
             "no credentials in its settings": "No provider returns any.",
             "files that workers do not read: …:": (
@@ -292,7 +289,7 @@ GROUPS = (
             "the build side of the join on … does not fit: its first … rows take … bytes, the limit is …": (
                 "Raise `spark.sparkext.buildSide.maxBytes`, filter the build side, or put the hint on the other side."
             ),
-            "the build side of the join on … does not pass the driver: its rows take more than …, … bytes": (
+            "the build side of the join on … does not pass through the driver: its rows exceed … (… bytes)": (
                 "A build side that Spark computes passes through the driver: raise `spark.driver.maxResultSize`."
             ),
             "the build side of the join on … does not fit the driver's disk: …": (
@@ -324,8 +321,8 @@ GROUPS = (
             ),
             "…: unknown option '…', expected algorithm or maxBytes": "In a hint.",
             "… names relations, got …": "In a hint: `PIPELINED_JOIN(o, 'algorithm=hash')`.",
-            "workers cannot compute what Spark finds …: …": "A bug in sparkext: please report it.",
-            "workers emitted …, declared are …": "A bug in sparkext: please report it.",
+            "workers cannot evaluate a condition that Spark evaluates to …: …": "A bug in sparkext: please report it.",
+            "workers emitted …, expected …": "A bug in sparkext: please report it.",
         },
     ),
 )
@@ -339,7 +336,7 @@ OTHER_TEXTS = {
     "ColumnsToArrow.scala": {"columns of … are not copied to …"},
     "ConfigKey.scala": {"bit mask", "byte size"},
     "FusedScan.scala": {"partition column …: no value of …", "fused …", " filter …"},
-    "Guarded.scala": {"planning pipelined joins failed (…), and Spark plans without: please report this", "… …"},
+    "Guarded.scala": {"planning pipelined joins failed (…), so Spark plans without them: please report this", "… …"},
     "JoinChain.scala": {"… …"},
     "JoinStage.scala": {"an …", "a …"},
     "PipelineMetrics.scala": None,

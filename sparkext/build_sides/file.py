@@ -91,8 +91,8 @@ def check_memory(rows: int, size: int) -> None:
     free = headroom_for(size)
     if free is not None and size > free:
         raise BuildSideTooLargeError(
-            f"the build side does not fit the memory: its first {rows:,} rows take {size:,} bytes,"
-            f" {free:,} are free to make them contiguous, and they cannot be kept on disk. {WAYS_OUT}"
+            f"the build side does not fit in memory: making its first {rows:,} rows contiguous takes {size:,} bytes,"
+            f" but only {free:,} are free, and the rows cannot be kept on disk. {WAYS_OUT}"
         )
 
 

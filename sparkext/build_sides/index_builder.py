@@ -173,8 +173,8 @@ def _require(needed: int, rows: int, purpose: str) -> None:
     free = headroom_for(needed)
     if not fits(needed, free):
         raise BuildSideTooLargeError(
-            f"the build side does not fit the memory: it has {rows:,} rows, {purpose} takes up to {needed:,} bytes,"
-            f" {free:,} are free. {WAYS_OUT}"
+            f"the build side does not fit in memory: it has {rows:,} rows, and {purpose} takes up to {needed:,} bytes,"
+            f" but only {free:,} are free. {WAYS_OUT}"
         )
 
 

@@ -50,7 +50,7 @@ class MappedFile:
                 raise
             # A full or read-only disk costs memory here, not the query.
             warnings.warn(
-                f"what lies beside {path} cannot be shared ({error}): this worker holds a copy of its own in memory",
+                f"files beside {path} cannot be shared ({error}): this worker holds its own copy in memory",
                 stacklevel=2,
             )
             return private_build_side(f"{path} {file_identity(path)}", self.columns, recipe)

@@ -70,7 +70,7 @@ class ScannedFiles:
             if error.errno not in _DISK_PROBLEMS:
                 raise
             warnings.warn(
-                f"a build side cannot be kept on disk ({error}): this worker holds a copy of its own in memory",
+                f"a build side cannot be kept on disk ({error}): this worker holds its own copy in memory",
                 stacklevel=2,
             )
             return private_build_side(self._digest(), self.columns, recipe)

@@ -254,7 +254,7 @@ def _mismatch(prints: Mapping[str, Fingerprint], different: Sequence[str]) -> st
     for name in [DEFAULT, *different]:
         lines.append(name)
         lines += [f"  {field:<9} {value}" for field, value in prints[name]._asdict().items()]
-    return "\n".join([*lines, "", "This is a fault in sparkext: please report it with the lines above."])
+    return "\n".join([*lines, "", "This is a bug in sparkext: please report it with the lines above."])
 
 
 def _what_was_done(tables: Tables, rows: int, runs: int, cores: int) -> str:
@@ -263,9 +263,9 @@ def _what_was_done(tables: Tables, rows: int, runs: int, cores: int) -> str:
         f"Verified: the plans give the same schema, {rows:,} rows, and the same checksums (sum and xor of a\n"
         f"64-bit hash of each row over all {columns} columns and their null flags).\n"
         f"Timed: median of {runs} alternating runs on {cores} cores after one warm-up each, from asking for\n"
-        f"the plan until Spark's noop sink has every row, which reads none of their values. For sparkext that\n"
-        f"includes collecting or reading the build sides, and indexing them anew. Not timed: data generation,\n"
-        f"Spark's start, compilation."
+        f"the plan until Spark's noop sink has received every row (it reads no values). For sparkext that\n"
+        f"includes collecting or reading the build sides and rebuilding their indexes. Not timed: data\n"
+        f"generation, Spark's start, compilation."
     )
 
 

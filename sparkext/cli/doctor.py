@@ -45,10 +45,10 @@ def run(only: Sequence[str] = ()) -> int:
 
 def _verdict(failed: Sequence[str], doubtful: Sequence[str]) -> str:
     if failed:
-        return f"{counted(len(failed), 'check')} failed: {', '.join(failed)}. Joins cannot run before that is mended."
+        return f"{counted(len(failed), 'check')} failed: {', '.join(failed)}. Joins cannot run until this is fixed."
     if doubtful:
         return f"Joins can run here. {counted(len(doubtful), 'warning')}: {', '.join(doubtful)}."
-    return "Joins can run here: all is as it should be."
+    return "Joins can run here: everything is fine."
 
 
 def findings(only: Sequence[str] = ()) -> Iterator[Finding]:
@@ -62,7 +62,7 @@ def findings(only: Sequence[str] = ()) -> Iterator[Finding]:
     if only:
         return
     if broken:
-        yield Finding(Status.WARN, "session", "not started", f"mend first: {', '.join(broken)}")
+        yield Finding(Status.WARN, "session", "not started", f"fix first: {', '.join(broken)}")
         return
     from sparkext.cli.session_checks import session_findings
 
@@ -80,7 +80,7 @@ def check_python() -> Finding:
     found = ".".join(map(str, sys.version_info[:3]))
     if sys.version_info < OLDEST_PYTHON:
         return Finding(Status.FAIL, "python", found, f"use Python {dotted(OLDEST_PYTHON)} or later")
-    return Finding(Status.OK, "python", f"{found}, {dotted(OLDEST_PYTHON)} or later will do ({sys.executable})")
+    return Finding(Status.OK, "python", f"{found} ({dotted(OLDEST_PYTHON)} or later is required; {sys.executable})")
 
 
 def check_java() -> Finding:
@@ -90,7 +90,7 @@ def check_java() -> Finding:
     except EnvironmentProblemError as error:
         detail, _, advice = str(error).partition(". ")
         return Finding(Status.FAIL, "java", detail, advice)
-    return Finding(Status.OK, "java", f"{version}, {OLDEST_JAVA} or later will do ({java})")
+    return Finding(Status.OK, "java", f"{version} ({OLDEST_JAVA} or later is required; {java})")
 
 
 def check_pyspark() -> Finding:
@@ -118,7 +118,7 @@ def check_jar() -> Finding:
     try:
         minor = minor_version(installed_pyspark())
     except EnvironmentProblemError as error:
-        return Finding(Status.WARN, "extension jar", f"not looked for: {error}")
+        return Finding(Status.WARN, "extension jar", f"not checked: {error}")
     with suppress(EnvironmentProblemError):
         return Finding(Status.OK, "extension jar", f"{jar_path()}, which sparkext.configure adds to a session")
     detail = f"none for PySpark {minor}: transforms (pipelined_join) work, plain joins and SQL stay Spark's own"
@@ -148,7 +148,7 @@ def check_package(name: str) -> Finding:
         return Finding(Status.FAIL, name, f"{version} is too old", remedy)
     if name == "pandas" and release(version) >= (3, 0):
         return Finding(Status.WARN, name, f"{version}: PySpark {dotted(REFERENCE_PYSPARK)} expects pandas 2", remedy)
-    return Finding(Status.OK, name, f"{version}, {dotted(oldest)} or later will do")
+    return Finding(Status.OK, name, f"{version} ({dotted(oldest)} or later is required)")
 
 
 LOCAL_CHECKS: Mapping[str, Callable[[], Finding]] = {

@@ -206,7 +206,7 @@ def check_worker_python(facts: Mapping[str, Any]) -> Finding:
     if release(facts["python"]) != sys.version_info[:2]:
         advice = f"export PYSPARK_PYTHON={sys.executable}"
         return Finding(Status.FAIL, "worker python", f"{detail}, but this is {dotted(sys.version_info[:2])}", advice)
-    return Finding(Status.OK, "worker python", f"{detail}, the driver's is of the same release")
+    return Finding(Status.OK, "worker python", f"{detail}, the same release as the driver's")
 
 
 def check_worker_imports(facts: Mapping[str, Any]) -> Finding:
@@ -218,7 +218,7 @@ def check_worker_imports(facts: Mapping[str, Any]) -> Finding:
     if facts["imports"]["sparkext"] != __version__:
         advice = "install one version on the driver and on all nodes"
         return Finding(Status.FAIL, "worker imports", f"{detail}, but the driver has sparkext {__version__}", advice)
-    return Finding(Status.OK, "worker imports", f"{detail}: a worker can load what joins run on")
+    return Finding(Status.OK, "worker imports", f"{detail}: a worker can import everything that joins need")
 
 
 def check_numba_cache(facts: Mapping[str, Any]) -> Finding:
@@ -233,7 +233,7 @@ def check_memory(facts: Mapping[str, Any]) -> Finding:
     """The limits from which a worker chooses the size of its output."""
     broken = [found for found in (facts["memory"], facts["headroom"]) if isinstance(found, str)]
     if broken:
-        return Finding(Status.FAIL, "memory", broken[0].lstrip("!"), "this is a fault in sparkext: report it")
+        return Finding(Status.FAIL, "memory", broken[0].lstrip("!"), "this is a bug in sparkext: please report it")
     looked_at = tuple(f"{name}: {value}" for name, value in facts["memory"][:-1])
     if not facts["headroom"]:
         detail = "no limit is known, so budgets do not follow memory"
@@ -241,7 +241,8 @@ def check_memory(facts: Mapping[str, Any]) -> Finding:
     free, limit = facts["headroom"]
     detail = f"{size(free)} free for a worker, bound by {LIMITS[limit]}"
     if free < _ENOUGH_MEMORY:
-        advice = f"free some: a worker takes a quarter of a GiB before it joins, {size(_ENOUGH_MEMORY)} is comfortable"
+        enough = size(_ENOUGH_MEMORY)
+        advice = f"free some memory: a worker needs a quarter of a GiB before it joins; {enough} is comfortable"
         return Finding(Status.WARN, "memory", detail, advice, looked_at)
     return Finding(Status.OK, "memory", detail, more=looked_at)
 
@@ -255,13 +256,13 @@ def check_join(spark: SparkSession) -> Finding:
     joined = left.transform(pipelined_join(right, on="id"))
     rows = joined.count()
     if rows != 500:
-        advice = "this is a fault in sparkext: report it"
-        return Finding(Status.FAIL, "a join", f"gave {rows} rows instead of 500", advice)
+        advice = "this is a bug in sparkext: please report it"
+        return Finding(Status.FAIL, "a join", f"returned {rows} rows instead of 500", advice)
     took = f"500 of 1,000 rows in {time.perf_counter() - started:.1f} s"
     if not plans_joins(spark):
         return Finding(Status.OK, "a join", f"{took}, through mapInArrow: no extension plans joins in this session")
     if reasons := declined_joins(joined):
-        return Finding(Status.WARN, "a join", f"{took}, by Spark: the extension declined it", f"mend: {reasons[0]}")
+        return Finding(Status.WARN, "a join", f"{took}, by Spark: the extension declined it", f"fix: {reasons[0]}")
     return Finding(Status.OK, "a join", f"{took}, planned by the extension")
 
 

@@ -134,8 +134,8 @@ def _run(generator: Path, scale_factor: float, tables: Sequence[str], partial: P
     missing = [file.name for file in files if not file.is_file()]
     if missing:
         raise EnvironmentProblemError(
-            f"{generator} reported success but made no {', '.join(missing)}: its command line is not the one "
-            f"that sparkext knows. Install the release that goes with sparkext: {INSTALL_GENERATOR}"
+            f"{generator} reported success but did not create {', '.join(missing)}: its command line differs "
+            f"from what sparkext expects. Install a matching release: {INSTALL_GENERATOR}"
         )
     return sum(file.stat().st_size for file in files)
 

@@ -73,8 +73,8 @@ def check_setting(conf: Callable[[str], str | None]) -> None:
     least = LEAST_BYTES if is_forked else LEAST_BYTES_OF_BARE
     if each < least:
         raise EnvironmentProblemError(
-            f"spark.executor.pyspark.memory leaves a worker {size(each)} of address space, in which a pipelined join"
-            f" takes at least {size(least)}: unset it, or raise it (the cores of an executor share it)"
+            f"spark.executor.pyspark.memory leaves a worker {size(each)} of address space; a pipelined join"
+            f" needs at least {size(least)}: unset it, or raise it (the cores of an executor share it)"
         )
 
 
@@ -89,8 +89,8 @@ def check_room() -> None:
     found = limit()
     if found is not None and found < LEAST_BYTES:
         raise EnvironmentProblemError(
-            f"this worker may take {size(found)} of address space (spark.executor.pyspark.memory, which the"
-            f" spark.executor.cores share), a pipelined join takes at least {size(LEAST_BYTES)}: raise it, or unset it"
+            f"this worker may use {size(found)} of address space (spark.executor.pyspark.memory, shared by"
+            f" the spark.executor.cores); a pipelined join needs at least {size(LEAST_BYTES)}: raise it, or unset it"
         )
 
 
@@ -111,7 +111,7 @@ def mapping(what: str) -> Iterator[None]:
         found = limit()
         limited = "" if found is None else f" of {size(found)} (spark.executor.pyspark.memory)"
         raise BuildSideTooLargeError(
-            f"{what} does not fit the worker's address space{limited}, in which files that it maps count: raise that"
+            f"{what} does not fit in the worker's address space{limited}; mapped files count towards it: raise that"
             " limit or unset it, filter the build side, select fewer columns, or set spark.sparkext.mode=off"
         ) from error
 

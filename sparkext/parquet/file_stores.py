@@ -106,7 +106,7 @@ class Bucket:
         with _file_system(self).open_input_file(self._key(path)) as opened:
             said = {str(name): value.decode() for name, value in opened.metadata().items()}
         if "ETag" not in said:
-            raise OSError("the store gives it no ETag, by which it would be known again")
+            raise OSError("the store returns no ETag to identify it by")
         return tuple(said.get(name, "") for name in _IDENTITY)
 
     def source(self, path: str) -> Any:

@@ -46,7 +46,8 @@ def misread(
     if len(names) > 1:
         return f"it has several columns {name}"
     if names[0] != name and not (names[0] + name).isascii():
-        return f"it has column {name} in other letters"  # of which Java and Python differ in what is the same
+        # Java and Python differ in which letters are the same.
+        return f"it has column {name} spelled in a different case"
     if leaf is None:
         return f"column {name} is nested"
     column = metadata.schema.column(leaf)
@@ -65,8 +66,8 @@ def rebased(metadata: Any, name: str, leaf: int, target: pa.DataType, calendars:
     if not _is_rebased(metadata.schema.column(leaf), target, metadata.metadata or {}, calendars):
         return None
     return (
-        f"column {name} may be of another calendar: set spark.sql.parquet.datetimeRebaseModeInRead and"
-        " int96RebaseModeInRead to CORRECTED if it is not"
+        f"column {name} may use another calendar: set spark.sql.parquet.datetimeRebaseModeInRead and"
+        " int96RebaseModeInRead to CORRECTED if it does not"
     )
 
 

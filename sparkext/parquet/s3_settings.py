@@ -36,7 +36,7 @@ def bucket_of(name: str, hadoop: Setting) -> Bucket | str:
         if value is not None and value not in harmless:
             return f"bucket {name}: fs.s3a.{key} is set"
     if not _is_plain(setting("endpoint") or "", setting("endpoint.region")):
-        return f"bucket {name}: fs.s3a.endpoint is none whose region is known"
+        return f"bucket {name}: the region of fs.s3a.endpoint is unknown"
     credentials = _credentials(setting)
     if isinstance(credentials, str):
         return f"bucket {name}: {credentials}"

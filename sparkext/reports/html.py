@@ -24,7 +24,7 @@ _HEADER = (
     ("fan-out", "rows out for each row in"),
     ("budget, rows", "smallest / median / largest number of rows allowed to a call, and the calls"),
     ("lowest headroom", "the least free memory that was read before a call, and what bound it"),
-    ("in kernels", "time, added up over tasks, which run side by side"),
+    ("in kernels", "time, summed over parallel tasks"),
 )
 _CELL = "padding:5px 10px;vertical-align:top;border:0;background:none;white-space:nowrap"
 _RULE = "border-top:1px solid rgba(128,128,128,.35)"

@@ -61,15 +61,11 @@ def jar_path() -> Path:
     if not path.exists():
         have = sorted(jar.name for jar in JAR_FOLDER.glob("*.jar"))
         raise EnvironmentProblemError(
-            f"there is no jar for Spark {minor}: {path} is missing (there {_are(have)}). Spark minors with sources are"
-            f" {', '.join(supported_minors())}; build it with `python -m sparkext jar --build`, or use"
+            f"there is no jar for Spark {minor}: {path} is missing (found: {', '.join(have) or 'none'}). Sources exist"
+            f" for Spark {', '.join(supported_minors())}; build it with `python -m sparkext jar --build`, or use"
             " pipelined_join, which needs no jar"
         )
     return path
-
-
-def _are(names: Sequence[str]) -> str:
-    return f"are {', '.join(names)}" if names else "are no others"
 
 
 def jar_name(minor: str) -> str:

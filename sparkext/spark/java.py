@@ -32,7 +32,7 @@ def require_java() -> tuple[Path, str]:
     stated = re.search(r'version "([^"]+)"', ran.stderr + ran.stdout)
     if ran.returncode != 0 or stated is None:
         said = " ".join((ran.stderr + ran.stdout).split())[:200] or "nothing"
-        raise EnvironmentProblemError(f"{java} -version gave no version, but said: {said}. {_GET_JAVA}.")
+        raise EnvironmentProblemError(f"{java} -version printed no version but: {said}. {_GET_JAVA}.")
     version = stated[1]
     if java_major(version) < OLDEST_JAVA:
         raise EnvironmentProblemError(

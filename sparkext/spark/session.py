@@ -53,7 +53,7 @@ def configure(builder: SparkSession.Builder) -> SparkSession.Builder:
     if running is not None or in_jvm is False:
         raise EnvironmentProblemError(
             "Spark is running already, without the extension, and jars cannot be added to a running JVM: stop the"
-            f" session and start Python anew, or start it with --jars {jar_path()} --conf"
+            f" session and restart Python, or start Spark with --jars {jar_path()} --conf"
             f" spark.sql.extensions={EXTENSION}"
         )
     options = {**default_conf(), **builder_options(builder)}
@@ -69,7 +69,7 @@ def configure(builder: SparkSession.Builder) -> SparkSession.Builder:
         named = submit_arguments().get("spark.jars")
         if named is not None and not _is_loaded(jar.name, named, options.get("spark.driver.extraClassPath", "")):
             raise EnvironmentProblemError(
-                f"PYSPARK_SUBMIT_ARGS names jars ({named}), and Spark then loads no others: name {jar} there, too"
+                f"PYSPARK_SUBMIT_ARGS names jars ({named}), so Spark loads no others: add {jar} there, too"
             )
         builder.config("spark.jars", _appended(options.get("spark.jars"), str(jar)))
     builder.config("spark.sql.extensions", _appended(options.get("spark.sql.extensions"), EXTENSION))

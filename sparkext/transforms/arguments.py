@@ -27,7 +27,7 @@ def check_travel(schema: StructType, side: str, problems: list[str]) -> None:
     """Add to `problems` what of a schema has no Arrow form."""
     for name, data_type in not_arrow(schema):
         problems.append(
-            f"{side} column {name!r} of type {data_type} does not travel between Spark and Python as Arrow:"
+            f"{side} column {name!r} of type {data_type} cannot be passed between Spark and Python as Arrow:"
             " drop or cast it, or use Spark's own join"
         )
 

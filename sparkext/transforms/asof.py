@@ -96,7 +96,7 @@ def _apply(frame: DataFrame, other: Any, arguments: AsOfArguments, overrides: di
     settings, misconfigured = read_or_default(lambda key: session.conf.get(key, None), overrides)
     if frame.isStreaming:
         problems.append(
-            "the left side is a streaming DataFrame: an as-of join wants all rows of its right side at once"
+            "the left side is a streaming DataFrame: an as-of join needs all rows of its right side at once"
         )
     check_travel(frame.schema, "left", problems)
     build = build_side(session, other, problems)

@@ -79,8 +79,8 @@ def build_side(session: SparkSession, other: Any, problems: list[str]) -> Driver
     """Accept a Spark DataFrame, a pandas DataFrame or a pyarrow Table; otherwise add to `problems`."""
     if is_connect(session) and encrypts_files(session):
         problems.append(
-            "spark.io.encryption.enabled is true, and through Spark Connect a build side lies in plain files: use a"
-            " classic session or Spark's own join"
+            "spark.io.encryption.enabled is true, and through Spark Connect a build side is stored in unencrypted"
+            " files: use a classic session or Spark's own join"
         )
         return None
     if is_dataframe(other):
@@ -88,7 +88,7 @@ def build_side(session: SparkSession, other: Any, problems: list[str]) -> Driver
     if _is_pandas(other) and _is_for_spark(session):
         return _through_spark(session, other, problems)
     if isinstance(other, pa.Table) and not takes_tables():
-        problems.append("other is a pyarrow Table, which PySpark takes from 4.0 on; give a DataFrame")
+        problems.append("other is a pyarrow Table, which PySpark accepts only from 4.0 on; pass a DataFrame")
         return None
     if isinstance(other, pa.Table) or _is_pandas(other):
         return _from_local(session, other, problems)
@@ -119,7 +119,7 @@ def _from_spark(session: SparkSession, other: DataFrame, problems: list[str]) ->
         problems.append("one side belongs to a Spark Connect session and the other to a classic one")
         return None
     if other.isStreaming:
-        problems.append("other is a streaming DataFrame: a build side must end. Use Spark's own join for streams")
+        problems.append("other is a streaming DataFrame: a build side must be finite. Use Spark's own join for streams")
         return None
 
     def collect(positions: tuple[int, ...], settings: Settings) -> pa.Table:

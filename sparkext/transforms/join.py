@@ -93,7 +93,7 @@ def _apply(frame: DataFrame, other: Any, on: Any, how: Any, overrides: dict[str,
     settings, misconfigured = read_or_default(lambda key: session.conf.get(key, None), overrides)
     kind = join_kind(how) if isinstance(how, str) else None
     if kind is None:
-        problems.append(f"how={how!r} is no join type; expected one of {join_names()}")
+        problems.append(f"how={how!r} is not a join type; expected one of {join_names()}")
     is_planned = plans_joins(session)
     if is_planned and kind is not None and planned.holds_columns(on):
         build = build_side(session, other, problems)

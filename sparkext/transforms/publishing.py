@@ -61,8 +61,8 @@ def _publish_plainly(context: Any, write: Callable[[IO[bytes]], object]) -> Buil
 
 def _publish_encrypted(context: Any, write: Callable[[IO[bytes]], object]) -> BuildSource:
     _warn_once(
-        "spark.io.encryption.enabled is set: build sides cannot be mapped from disk, so every Python worker holds a"
-        " copy of its own in memory."
+        "spark.io.encryption.enabled is set: build sides cannot be mapped from disk, so every Python worker holds its"
+        " own copy in memory."
     )
     sink = pa.BufferOutputStream()
     write(sink)

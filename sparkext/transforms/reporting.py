@@ -43,7 +43,7 @@ def report(frame: DataFrame) -> Report:
     runs = planned_runs(frame)
     if not runs:
         raise ReportUnavailableError(
-            "the plan of this DataFrame has no pipelined join; sparkext.declined(df) tells why"
+            "the plan of this DataFrame has no pipelined join; sparkext.declined(df) shows why"
         )
     labels, reports, fell_back = runs[0]
     if fell_back is not None:
@@ -56,7 +56,7 @@ _NOT_OURS = "report needs the DataFrame that transform(pipelined_join(...)) retu
 
 
 _BEHIND_CONNECT = (
-    "Joins that a Connect server's session extension has planned tell nothing to its clients: look at the operator"
+    "Joins planned by a Connect server's session extension are not reported to clients: look at the operator"
     " PipelinedJoin in Spark's UI"
 )
 

@@ -134,8 +134,8 @@ def _checked_tolerance(
         return None
     if not _has_distance(on_type):
         problems.append(
-            f"on column {on.name!r} of type {on.dataType.simpleString()} has no distance: expected integers, floats,"
-            f" decimals of up to {MOST_DIGITS} digits, dates or timestamps"
+            f"on column {on.name!r} of type {on.dataType.simpleString()} does not support distances: expected integers,"
+            f" floats, decimals of up to {MOST_DIGITS} digits, dates or timestamps"
         )
         return None
     if tolerance is None:

@@ -114,10 +114,10 @@ def _check_compared(columns: Sequence[tuple[str, KeyType | None]], problems: lis
     distinct = dict.fromkeys(columns)
     if len(distinct) > MOST_COMPARED:
         problems.append(
-            f"on compares {len(distinct)} columns of the right side, each as one type:"
-            f" {', '.join(f'{name!r} as {key_type}' for name, key_type in distinct)}. One index answers comparisons"
-            f" with {MOST_COMPARED}: filter an inner join's result for the others, or use Column conditions, which need"
-            " the session extension"
+            f"on compares {len(distinct)} columns of the right side"
+            f" ({', '.join(f'{name!r} as {key_type}' for name, key_type in distinct)}), but an index supports at most"
+            f" {MOST_COMPARED}: for the others, filter the result of an inner join, or use Column conditions, which"
+            " need the session extension"
         )
 
 

@@ -63,7 +63,7 @@ def resolve_theta(
     ]
     records = [_record(side, names) for side, names in zip(sides, read, strict=True)]
     if missing:
-        reads = f"reads {', '.join(missing)}, of which there is no one column of numbers"
+        reads = f"reads {', '.join(missing)}; each field must name exactly one numeric column"
         problems.append(f"predicate {_name(predicate)} {reads}: {listed}")
     else:
         trouble = why_not_compiled(predicate, *map(record_fields, records))

@@ -168,7 +168,7 @@ def _unreadable(spark: SparkSession, fields: Sequence[StructField]) -> list[str]
     """Say what of the session and of the columns keeps workers from reading them, before any file is opened."""
     otherwise = "read them with spark.read.parquet"
     problems = [
-        f"{key} is true, and workers read files only where it is not: unset it, or {otherwise}"
+        f"workers do not read files while {key} is true: unset it, or {otherwise}"
         for key in _REFUSED
         if (spark.conf.get(key, None) or "").lower() == "true"
     ]
@@ -179,7 +179,9 @@ def _unreadable(spark: SparkSession, fields: Sequence[StructField]) -> list[str]
         if key_type is None or key_type.name not in READ_TYPES:
             problems.append(f"workers do not read columns like {field.name!r}, of type {field.dataType.simpleString()}")
         elif _DEFAULT in (field.metadata or {}):
-            problems.append(f"column {field.name!r} has a default for files that lack it, which workers do not fill in")
+            problems.append(
+                f"column {field.name!r} has a default value for files without it, which workers do not fill in"
+            )
     return problems
 
 
@@ -196,7 +198,7 @@ def _files(
     """
     hidden = [name for name in fields if name.lower() in _LISTING_NAMES and _is_partition(name, whole)]
     if hidden:
-        problems.append(f"partition column {hidden[0]!r}: Spark's list of files has a column of this name itself")
+        problems.append(f"partition column {hidden[0]!r}: this name is reserved by Spark's list of files")
         return [], []
     listing = spark.read.format("binaryFile").load(list(paths))
     partitions = [name for name in listing.columns if name not in _LISTING]
@@ -222,7 +224,7 @@ def _buckets(spark: SparkSession, files: Sequence[DataFile], problems: list[str]
             problems.append(f"files that workers do not read: {bucket}. Use spark.read.parquet")
         elif is_connect(spark) and bucket.endpoint is None and bucket.region is None:
             problems.append(
-                f"bucket {name}: Connect does not tell how the server reaches it. Set spark.hadoop.fs.s3a.endpoint or"
+                f"bucket {name}: Connect does not reveal how the server reaches it. Set spark.hadoop.fs.s3a.endpoint or"
                 " spark.hadoop.fs.s3a.endpoint.region on the server, or use spark.read.parquet"
             )
         else:

@@ -83,8 +83,8 @@ def _read_test(
     name, op = find(item[0]), " ".join(item[1].lower().split())
     if op not in _OPERATORS or (op in _NULLS) != (len(item) == 2):
         problems.append(
-            f"filters holds {item!r}: the operator is one of {', '.join(_OPERATORS[:-2])}, with a value behind it, or"
-            f" {' or '.join(_NULLS)}, without one"
+            f"filters holds {item!r}: expected one of {', '.join(_OPERATORS[:-2])} followed by a value, or"
+            f" {' or '.join(_NULLS)} without one"
         )
         return None
     if name is None:
@@ -94,14 +94,14 @@ def _read_test(
     if op in _NULLS:
         return Test(name, op, key_type or KeyType("binary"), (), ())
     if key_type is None:
-        problems.append(f"filters compares {name!r}, whose type has no order that is the same here as in Spark")
+        problems.append(f"filters compares {name!r}, whose type is not ordered here as in Spark")
         return None
     if op in _LISTS and not (isinstance(item[2], (list, tuple, set, frozenset)) and item[2]):
         problems.append(f"filters holds {item!r}: {op!r} expects a list of one or more values")
         return None
     values = tuple(item[2]) if op in _LISTS else (item[2],)
     if key_type.name == "bool" and op in ("<", "<=", ">", ">="):
-        problems.append(f"filters holds {item!r}: booleans are equal or not, and have no order")
+        problems.append(f"filters holds {item!r}: booleans can only be tested for equality")
         return None
     texts = [_text(value, key_type) for value in values]
     wrong = [value for value, text in zip(values, texts, strict=True) if text is None]

@@ -82,7 +82,7 @@ class _Reads:
             if isinstance(called, Dispatcher):
                 taken = [self.of(called, number) for number, var in enumerate(value.args) if var.name in record]
                 return set().union(*taken)
-            raise ValueError("passes a row to what is no function that numba.njit has compiled")
+            raise ValueError("passes a row to a function that is not compiled with numba.njit")
         raise ValueError("reads a row as a whole: name its columns, as in left.x")
 
 

@@ -85,9 +85,9 @@ def test_java_on_path_counts_without_java_home(
     [
         (says("1.8.0_292"), r"is Java 1\.8\.0_292, and Spark needs Java 17"),
         (says("11.0.2"), r"is Java 11\.0\.2"),
-        ("echo 'no such jvm' >&2; exit 1", "gave no version, but said: no such jvm"),
-        ("exit 0", "said: nothing"),
-        ("kill -9 $$", "gave no version"),
+        ("echo 'no such jvm' >&2; exit 1", "printed no version but: no such jvm"),
+        ("exit 0", "printed no version but: nothing"),
+        ("kill -9 $$", "printed no version"),
     ],
 )
 def test_a_useless_java_is_named(
@@ -138,8 +138,8 @@ def test_a_check_that_raises_hides_no_other(
     assert lines[0].startswith("sparkext ")
     assert lines[2] == "FAIL  broken          RuntimeError: first line"
     assert lines[3].startswith("ok    python")
-    assert lines[4] == "warn  session         not started -> mend first: broken"
-    assert lines[-1] == "1 check failed: broken. Joins cannot run before that is mended."
+    assert lines[4] == "warn  session         not started -> fix first: broken"
+    assert lines[-1] == "1 check failed: broken. Joins cannot run until this is fixed."
 
 
 def test_a_warning_is_no_failure(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
@@ -151,7 +151,7 @@ def test_a_warning_is_no_failure(monkeypatch: pytest.MonkeyPatch, capsys: pytest
     assert "Joins" not in capsys.readouterr().out
     del told[0]
     assert doctor.run() == 0
-    assert capsys.readouterr().out.splitlines()[-1] == "Joins can run here: all is as it should be."
+    assert capsys.readouterr().out.splitlines()[-1] == "Joins can run here: everything is fine."
 
 
 @pytest.mark.parametrize(("minor", "advice"), [("4.2", "jar --build"), ("3.5", "a PySpark of 4.1")])
@@ -375,7 +375,7 @@ def test_tables_are_made_once(executable: Executable, monkeypatch: pytest.Monkey
     [
         ("exit 3", r"failed \(exit status 3\)"),
         ("kill -9 $$", "was killed by SIGKILL"),
-        ('rm "$out/orders.parquet"', r"made no orders\.parquet"),
+        ('rm "$out/orders.parquet"', r"did not create orders\.parquet"),
     ],
 )
 def test_a_failing_generator_leaves_nothing(

@@ -124,7 +124,7 @@ def test_which_are_declined(spark: SparkSession) -> None:
     hinted = right.hint("pipelined_join")
     assert pipelines_of(joined(left, hinted)) == [1]
     assert reason(joined(doubles[0], doubles[1].hint("pipelined_join"))) == "values of type double"
-    assert "no equality of the two sides" in reason(joined(left, hinted, on=left.lk < right.rk))
+    assert "not an equality of the two sides" in reason(joined(left, hinted, on=left.lk < right.rk))
     long = F.expr("INTERVAL 1 DAY")
     assert "a tolerance of INTERVAL '1' DAY" in reason(
         joined(times[0], times[1].hint("pipelined_join"), tolerance=long)

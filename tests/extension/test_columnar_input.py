@@ -113,7 +113,7 @@ def digest(df: DataFrame) -> DataFrame:
 def test_every_type(spark: SparkSession, folder: Path, fmt: str, nulls: str) -> None:
     path = str(folder / fmt / nulls)
     df = assert_columns(spark, lambda: joined(spark, spark.read.format(fmt).load(path)))
-    assert "scan=columns from Spark (kept from workers by spark.sparkext.scan.fused)" in plan_of(df)
+    assert "scan=columns from Spark (disabled by spark.sparkext.scan.fused)" in plan_of(df)
     # Keys of another type, in which nulls equal nulls.
     key, offheap = {"none": ("s", "false"), "some": ("d38", "true"), "all": ("at", "true")}[nulls]
     with configured(spark, spark_sql_columnVector_offheap_enabled=offheap):

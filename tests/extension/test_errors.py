@@ -192,7 +192,7 @@ def test_what_is_declined(spark: SparkSession) -> None:
     """Errors would depend on what is tested before them."""
     ranged = "a.x >= b.lo AND a.x <= b.hi"
     neither = "neither an equality nor a comparison between the two sides"
-    elsewhere = "a condition that may fail, which Spark tests on other pairs: (CAST("
+    elsewhere = "a condition that may fail and would be tested on different pairs than in Spark: (CAST("
     for kind, text, reason in (
         ("INNER", f"CAST(concat(a.name, b.name) AS INT) > 0 AND {ranged}", elsewhere),
         (

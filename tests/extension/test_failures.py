@@ -309,7 +309,7 @@ def test_the_python_of_a_session_is_for_its_functions(spark: SparkSession) -> No
     ("lines", "problem"),
     [
         (["sleep 1000 & echo $! > {started}", "wait"], "does not answer within 0.5 s"),
-        (["sleep 1000 & echo $! > {started}", "exec yes"], "says more than 65536 bytes instead of its version"),
+        (["sleep 1000 & echo $! > {started}", "exec yes"], "printed more than 65536 bytes instead of its version"),
         (["exec 3>&1; (setsid sleep 1000 >&3 & echo $! > {started}); echo 3.1 none"], "has sparkext none, this jar"),
     ],
     ids=["silent", "endless", "leaves its output open"],

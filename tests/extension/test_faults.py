@@ -97,7 +97,7 @@ def test_partitions_that_the_build_side_rules_out(spark: SparkSession, name: str
     assert pipelines_of(out) == [1]
     told = metrics_of(out)
     if "dynamicpruning#" in plan_of(out):
-        assert "scan=columns from Spark (partitions that are chosen while the query runs)" in plan_of(out)
+        assert "scan=columns from Spark (partitions chosen at run time)" in plan_of(out)
         assert told["numPartitions"] == (3 if name != "beside Spark's" or not reused else 9)
     else:
         assert "scan=fused" in plan_of(out)

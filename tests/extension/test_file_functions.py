@@ -24,7 +24,7 @@ from tests.extension.extension_checks import (
 )
 
 FILES = 3
-REASON = "a function of the file that is read, such as input_file_name(), stands above it"
+REASON = "a function of the current file, such as input_file_name(), is used above it"
 HINT = "/*+ PIPELINED_JOIN(d, e) */"
 NAME = "regexp_extract(input_file_name(), '[^/]*$', 0)"
 

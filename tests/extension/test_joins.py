@@ -411,4 +411,4 @@ def test_payload_that_does_not_travel(spark: SparkSession, left: DataFrame) -> N
         spark,
         lambda: left.join(other.hint("pipelined_join"), left.k == other.q).withColumn("i", F.col("i").cast("string")),
     )
-    assert_declined(out, "column i of type interval does not travel")
+    assert_declined(out, "column i of type interval cannot be passed")

@@ -139,7 +139,7 @@ ARROW: dict[str, Case] = {
     "local is timestamp, of another calendar": Case(
         times("us"),
         "timestamp",
-        "of another calendar",
+        "uses another calendar",
         settings=NTZ | {"spark_sql_parquet_datetimeRebaseModeInRead": "LEGACY"},
     ),
     "in UTC as timestamp_ntz": Case(times("us", "UTC"), "timestamp_ntz", "is of type timestamp"),
@@ -169,7 +169,7 @@ INT96 = {
     "int96, of another calendar": Case(
         times("us", "UTC"),
         "timestamp",
-        "of another calendar",
+        "uses another calendar",
         settings={"spark_sql_parquet_int96RebaseModeInRead": "LEGACY"},
     ),
 }

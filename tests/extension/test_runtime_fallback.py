@@ -299,7 +299,7 @@ def test_a_build_side_that_does_not_pass_the_driver(spark: SparkSession) -> None
         got = rows_of(frame)
     finally:
         conf.set("spark.driver.maxResultSize", before)
-    assert "does not pass the driver" in plan_of(frame), plan_of(frame)
+    assert "does not pass through the driver" in plan_of(frame), plan_of(frame)
     with mode(spark, "off"):
         assert got == rows_of(spark.sql(sql))
 

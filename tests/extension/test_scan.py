@@ -342,9 +342,14 @@ DECLINED: dict[str, tuple[Callable[[Path], None], str, dict[str, str], str]] = {
     "bytes of fixed length": (nanoseconds_beside, "k bigint, v binary", {}, "column v is stored as"),
     "an integer that widens": (narrower, "k bigint, v bigint", {}, "column v is of type int"),
     "a name twice": (twice, "k bigint, v bigint", {"spark_sql_caseSensitive": "true"}, ""),
-    "a name in other letters": (other_letters, "k bigint, `ä` bigint", {}, "has column ä in other letters"),
+    "a name spelled in a different case": (
+        other_letters,
+        "k bigint, `ä` bigint",
+        {},
+        "has column ä spelled in a different case",
+    ),
     "nested columns": (nested, "k bigint, v array<bigint>", {}, "column v of type array<bigint>"),
-    "another calendar": (ancient, "k bigint, v date", {}, "column v is of another calendar"),
+    "another calendar": (ancient, "k bigint, v date", {}, "column v uses another calendar"),
     "corrupt files ignored": (
         plain,
         "k bigint, v bigint",
@@ -357,7 +362,12 @@ DECLINED: dict[str, tuple[Callable[[Path], None], str, dict[str, str], str]] = {
         {"spark_sql_files_ignoreMissingFiles": "true"},
         "corrupt or",
     ),
-    "switched off": (plain, "k bigint, v bigint", {"spark_sparkext_scan_fused": "false"}, "kept from workers"),
+    "switched off": (
+        plain,
+        "k bigint, v bigint",
+        {"spark_sparkext_scan_fused": "false"},
+        "disabled by spark.sparkext.scan.fused",
+    ),
     "field ids": (
         plain,
         "k bigint, v bigint",
@@ -468,9 +478,9 @@ def test_a_footer_replaced_with_its_times_kept_is_looked_at_anew(
     planned = assert_fused(spark, query)
     overwritten(path, written_by("2.4.8"))
     ((_, fused, said),) = scans_of(assert_like_spark(spark, query))
-    assert not fused and "column v is of another calendar" in said
+    assert not fused and "column v uses another calendar" in said
     # What is planned already is not planned again.
-    with pytest.raises((PySparkException, Py4JJavaError), match="column v may be of another calendar"):
+    with pytest.raises((PySparkException, Py4JJavaError), match="column v may use another calendar"):
         planned.collect()
 
 

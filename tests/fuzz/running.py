@@ -216,7 +216,7 @@ def _look_at_plan(frame: DataFrame, outcome: Outcome) -> None:
 def general(reason: str) -> str:
     """Return a reason without what it says of this query."""
     reason = re.sub(r"(: ).*", r"\1…", reason, flags=re.DOTALL)
-    reason = re.sub(r"column .* of type .* does not travel", "column … of type … does not travel", reason)
+    reason = re.sub(r"column .* of type .* cannot be passed", "column … of type … cannot be passed", reason)
     return re.sub(r"a key of type [^:]*", "a key of type …", reason)
 
 

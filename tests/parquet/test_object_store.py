@@ -275,7 +275,7 @@ REACHED = {
         Bucket("b", endpoint="s3.dualstack.eu-west-1.amazonaws.com", region="eu-west-1"),
     ),
     **{
-        endpoint: ({"fs.s3a.endpoint": endpoint}, "bucket b: fs.s3a.endpoint is none whose region is known")
+        endpoint: ({"fs.s3a.endpoint": endpoint}, "bucket b: the region of fs.s3a.endpoint is unknown")
         for endpoint in (
             "s3-accelerate.amazonaws.com",
             "s3.dualstack.eu-west-1.amazonaws.com",

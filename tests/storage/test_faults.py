@@ -398,7 +398,7 @@ def test_a_full_disk(headroom: int, small_disk: Path, tmp_path: Path, monkeypatc
     assert [item.suffix for item in (small_disk / "sparkext").iterdir()] == [LOCK_SUFFIX]
     make_room([source], [RECIPE])
     scarce(monkeypatch, 1 << 21)
-    with pytest.raises(BuildSideTooLargeError, match=r"does not fit the memory.*2,097,152 are free.*Select fewer"):
+    with pytest.raises(BuildSideTooLargeError, match=r"does not fit in memory.*2,097,152 are free.*Select fewer"):
         source.columns()
 
 
@@ -406,7 +406,7 @@ def test_streams_that_fit_neither_disk_nor_memory(tmp_path: Path, monkeypatch: p
     source = write_streams(tmp_path / "streams")
     assert source.columns()[0] == 4
     scarce(monkeypatch, 10)
-    with pytest.raises(BuildSideTooLargeError, match=r"does not fit the memory.* 10 are free"):
+    with pytest.raises(BuildSideTooLargeError, match=r"does not fit in memory.* 10 are free"):
         source.columns()
 
 

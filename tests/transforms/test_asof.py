@@ -147,7 +147,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"on": "u"}, "left column 'u' does not exist"),
     ({"on": ["t"]}, "on holds"),
     ({"on": "t", "by": {"g": 1}}, "by holds"),
-    ({"on": "g"}, "has no distance: expected integers"),
+    ({"on": "g"}, "does not support distances: expected integers"),
     ({"on": ("t", "t")}, "more than one column named 't'"),
 ]
 

@@ -357,7 +357,7 @@ def test_a_wrong_on_causes_no_second_problem(left: DataFrame, right: DataFrame, 
 @pytest.mark.parametrize("how", ["sideways", "", "lef", "inner join", "asof", None, 3, ["inner"], b"inner"], ids=str)
 def test_wrong_how(left: DataFrame, right: DataFrame, how: Any) -> None:
     text = the_problem(left, right, "k", how)
-    assert f"how={how!r} is no join type" in text
+    assert f"how={how!r} is not a join type" in text
     for name in ("inner", "cross", "leftouter", "fullouter", "leftsemi", "leftanti"):
         assert name in text
 

@@ -448,7 +448,7 @@ def test_an_index_that_does_not_fit_the_disk_is_private(tmp_path: Path, monkeypa
     monkeypatch.setattr(published_files, "open_build_side", no_space)
     monkeypatch.setattr(sources, "_private", LastUsed(sources._PRIVATE_BUILD_SIDES))
     source = LocalFile(path)
-    with pytest.warns(UserWarning, match=r"(?s)No space left on device.*copy of its own in memory"):
+    with pytest.warns(UserWarning, match=r"(?s)No space left on device.*own copy in memory"):
         side = source.open(RECIPE)
     assert side.rows == 3
     assert matches_of(side, [10, 5, 7]) == [[0, 2], [1], []]

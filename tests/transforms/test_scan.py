@@ -225,13 +225,13 @@ def test_files_that_lack_a_column_and_a_file_that_is_gone(spark: SparkSession, t
         ({"columns": "id"}, ["columns='id'"]),
         ({"columns": ["id", "s", "ID"]}, ["columns names 'id' more than once"]),
         ({"filters": "id < 5"}, ["filters='id < 5'"]),
-        ({"filters": [("id", "~", 5)]}, ["the operator is one of ="]),
+        ({"filters": [("id", "~", 5)]}, ["expected one of ="]),
         ({"filters": [("id", "is null", 5)]}, ["without one"]),
-        ({"filters": [("id", "<")]}, ["the operator is one of ="]),
+        ({"filters": [("id", "<")]}, ["expected one of ="]),
         ({"filters": [[("id", "=", 1)], []]}, ["an empty list"]),
         ({"filters": [("id",)]}, [r"expected \(name, operator, value\)"]),
         ({"filters": [("nowhere", "<", 5)]}, ["filters names 'nowhere'"]),
-        ({"filters": [("f64", "<", 5.0)]}, ["'f64', whose type has no order"]),
+        ({"filters": [("f64", "<", 5.0)]}, ["'f64', whose type is not ordered here as in Spark"]),
         ({"filters": [("id", "in", [])]}, ["a list of one or more"]),
         ({"filters": [("b", "<", True)]}, ["booleans"]),
         ({"filters": [("i8", "<", 128)]}, ["int8 with 128: expected an int within its range"]),
@@ -278,7 +278,7 @@ def test_dates_of_another_calendar_are_refused(spark: SparkSession, tmp_path: Pa
         {"org.apache.spark.version": "3.5.0", "org.apache.spark.legacyDateTime": ""}
     )
     pq.write_table(legacy, tmp_path / "file.parquet")
-    with pytest.raises(PySparkException, match="column v may be of another calendar"):
+    with pytest.raises(PySparkException, match="column v may use another calendar"):
         scan_parquet(spark, tmp_path).collect()
     modes = {key: spark.conf.get(key) for key in ("spark.sql.parquet.datetimeRebaseModeInRead",)}
     path = stored(tmp_path / "..", days) / "file.parquet"

@@ -236,7 +236,9 @@ def test_columns_that_are_not_there(ones: DataFrame) -> None:
         lambda left, right: left.y < right.y,
     ):
         text = problem(ones, predicate)
-        assert re.match(r"predicate <lambda> reads [\w., ]+, of which there is no one column of numbers: left", text)
+        assert re.match(
+            r"predicate <lambda> reads [\w., ]+; each field must name exactly one numeric column: left", text
+        )
         assert "left has x (int64), f (bool); right has y (int64)" in text
     assert "right has no column of numbers" in problem(ones, lambda left, right: right.t, pa.table({"t": ["a"]}))
 
@@ -254,7 +256,7 @@ def test_columns_that_are_not_there(ones: DataFrame) -> None:
         (functools.partial(operator.lt), "expected a function"),
         (lambda left, right: left[0] < right.y, "reads a row as a whole: name its columns"),
         (lambda left, right: left == right, "reads a row as a whole"),
-        (lambda left, right: len(left) > right.y, "passes a row to what is no function that numba.njit has compiled"),
+        (lambda left, right: len(left) > right.y, "passes a row to a function that is not compiled with numba.njit"),
         (lambda left, right: sum([2 * number for number in right]) > left.x, "reads a row as a whole"),
         (lambda left: True, "does not compile: .*takes 1 argument"),
         (lambda left, right, more: True, "does not compile: .*takes 3 arguments"),
@@ -291,7 +293,7 @@ def test_duplicate_names(spark: SparkSession, ones: DataFrame) -> None:
     assert "'x'" in problem(doubled, below, how="semi")
     rights = spark.range(1).selectExpr("id as y", "id as y")
     assert "'y'" in problem(ones, below, rights)
-    assert "reads right.y, of which there is no one column" in problem(ones, below, rights, how="semi")
+    assert "reads right.y; each field must name exactly one numeric column" in problem(ones, below, rights, how="semi")
 
 
 def test_streams(spark: SparkSession, ones: DataFrame) -> None:

@@ -96,7 +96,7 @@ class BuildSidePublisher(
     case job: SparkException if Option(job.getMessage).exists(_.contains(MAX_RESULT_SIZE.key)) =>
       val most = context.conf.get(MAX_RESULT_SIZE)
       new BuildSideTooLargeException(
-        s"the build side of the join on $label does not pass the driver: its rows take more than ${MAX_RESULT_SIZE.key}, $most bytes",
+        s"the build side of the join on $label does not pass through the driver: its rows exceed ${MAX_RESULT_SIZE.key} ($most bytes)",
         most)
     case other => other
   }

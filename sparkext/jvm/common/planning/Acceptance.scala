@@ -30,7 +30,7 @@ object Acceptance {
           s" ${settings.maxBuildBytes}")
     } else if (stage.hint.isEmpty && addressSpace.exists(size > _ - Shared.LeastAddressSpace)) {
       Left(
-        s"the build side takes $size bytes by Spark's estimate, which workers map, and spark.executor.pyspark.memory" +
+        s"workers would map a build side of $size bytes (Spark's estimate), but spark.executor.pyspark.memory" +
           s" leaves a worker ${addressSpace.get >> 20} MiB of address space")
     } else Right(())
   }
@@ -59,7 +59,7 @@ object Acceptance {
   def workers: Either[String, Unit] = for {
     _ <- WorkerPython.found.left.map(problem => s"no Python to run it: $problem")
     _ <- addressSpace.filter(_ < Shared.LeastAddressSpace).map { bytes =>
-      s"spark.executor.pyspark.memory leaves a worker ${bytes >> 20} MiB of address space, of which a pipeline takes at" +
+      s"spark.executor.pyspark.memory leaves a worker ${bytes >> 20} MiB of address space; a pipeline needs at" +
         s" least ${Shared.LeastAddressSpace >> 20} MiB"
     }.toLeft(())
   } yield ()

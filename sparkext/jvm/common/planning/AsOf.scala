@@ -229,7 +229,7 @@ class PlanAsOfJoins(session: SparkSession) extends Rule[LogicalPlan] with Loggin
 
   private def keysOf(join: AsOfJoin, sides: Sides): Either[String, Seq[StageKey]] = {
     val found = join.condition.toSeq.flatMap(Trees.conjuncts).map { condition =>
-      JoinStage.key(condition, sides).toRight(s"a condition that is no equality of the two sides: ${Wording.of(condition)}")
+      JoinStage.key(condition, sides).toRight(s"a condition that is not an equality of the two sides: ${Wording.of(condition)}")
     }
     for {
       keys <- found.collectFirst { case Left(reason) => reason }.toLeft(found.collect { case Right(key) => key })

@@ -12,7 +12,7 @@ import org.apache.spark.sql.catalyst.trees.TreePattern.JOIN
   * Above a pipeline that is none: workers read the files, or rows of Spark's reader ahead of those that come back.
   */
 object FileFunctions {
-  val Reason = "a function of the file that is read, such as input_file_name(), stands above it"
+  val Reason = "a function of the current file, such as input_file_name(), is used above it"
   private val Below: TreeNodeTag[Unit] = TreeNodeTag[Unit]("sparkext.belowFileFunction")
 
   /** Notes at the joins of a plan that one stands above. A join is planned without sight of what is above it. */

@@ -66,7 +66,7 @@ object Guarded extends Logging {
   private def told(part: String, problem: Throwable): String = {
     val what = problem.toString.linesIterator.nextOption().getOrElse("").take(Longest)
     if (logged.put(s"$part $what", true) == null) {
-      logWarning(s"planning pipelined joins failed ($part), and Spark plans without: please report this", problem)
+      logWarning(s"planning pipelined joins failed ($part), so Spark plans without them: please report this", problem)
     }
     s"planning it failed: $what"
   }

@@ -105,7 +105,7 @@ object JoinStage {
   /** The first of these columns that does not travel to the workers and back unchanged. */
   def untransportable(columns: Seq[Attribute]): Option[String] =
     columns.find(column => !KeyTypes.travels(column.dataType)).map { column =>
-      s"column ${column.name} of type ${column.dataType.simpleString} does not travel between Spark and Python"
+      s"column ${column.name} of type ${column.dataType.simpleString} cannot be passed between Spark and Python"
     }
 
   /** The equality of the two sides that a condition is. */

@@ -45,7 +45,7 @@ private object PairTests {
       } else if (!inner && left.nonEmpty) {
         Left(s"a condition beside the keys of $article join that only Spark evaluates: ${why(left.head)}")
       } else {
-        misplaced.map(test => s"a condition that may fail, which Spark tests on other pairs: ${test.sql}")
+        misplaced.map(test => s"a condition that may fail and would be tested on different pairs than in Spark: ${test.sql}")
           .toLeft(PairTests(left, plain, theta))
       }
     }

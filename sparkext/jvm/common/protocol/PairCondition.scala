@@ -20,7 +20,7 @@ case class PairCondition(condition: Expression, columns: Seq[(Attribute, ColumnR
     }
     try {
       val result = Predicate.create(condition, columns.map(_._1)).eval(new GenericInternalRow(row.toArray[Any]))
-      new IllegalStateException(s"workers cannot compute what Spark finds $result: ${condition.sql}")
+      new IllegalStateException(s"workers cannot evaluate a condition that Spark evaluates to $result: ${condition.sql}")
     } catch { case NonFatal(failure) => failure }
   }
 }

@@ -62,7 +62,7 @@ object WorkerCondition {
       levels: Int): Either[String, JValue] = {
     val (nulls, values) = constants.partition(_.value == null)
     val compared = nulls.take(1) ++ others
-    if (compared.length > MostCompared) Left(s"a list of more than $MostCompared values that are no constants")
+    if (compared.length > MostCompared) Left(s"a list of more than $MostCompared non-constant values")
     else if (values.isEmpty) connective("or", compared.map(EqualTo(value, _)), place, levels)
     else membership(value, values, place).flatMap { list =>
       if (compared.isEmpty) Right(list)

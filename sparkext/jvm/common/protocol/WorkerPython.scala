@@ -72,7 +72,7 @@ object WorkerPython {
     val start = System.nanoTime
     def isLate = System.nanoTime - start > MILLISECONDS.toNanos(timeoutMillis)
     while (!process.waitFor(PollMillis, TimeUnit.MILLISECONDS) && said.size <= MostBytes && !isLate) take()
-    if (said.size > MostBytes) Left(s"$executable says more than $MostBytes bytes instead of its version")
+    if (said.size > MostBytes) Left(s"$executable printed more than $MostBytes bytes instead of its version")
     else if (process.isAlive) Left(s"$executable does not answer within ${timeoutMillis / 1000.0} s")
     else {
       take()

@@ -76,7 +76,7 @@ object FusedScan {
 
   /** The scan that `plan` is, under what only drops, renames or filters; or why workers cannot do it. */
   def of(plan: SparkPlan, settings: Settings): Either[String, FusedScan] =
-    if (!settings.fusesScans) Left("kept from workers by spark.sparkext.scan.fused")
+    if (!settings.fusesScans) Left("disabled by spark.sparkext.scan.fused")
     else
       for {
         peeled <- peel(plan)
@@ -166,7 +166,7 @@ object FusedScan {
   private def readable(scan: FileSourceScanExec): Either[String, Unit] =
     if (scan.fileConstantMetadataColumns.nonEmpty) Left("metadata columns of files")
     else if (scan.partitionFilters.exists(_.exists(_.isInstanceOf[PlanExpression[_]]))) {
-      Left("partitions that are chosen while the query runs")
+      Left("partitions chosen at run time")
     } else if (scan.outputPartitioning == SinglePartition) Left("a scan in a single task")
     else Right(())
 

@@ -24,7 +24,7 @@ object ParquetFiles {
     val options = new FileSourceOptions(CaseInsensitiveMap(relation.options))
     // Subclasses (of table formats) give a file another meaning.
     if (relation.fileFormat.getClass != classOf[ParquetFileFormat]) Left(s"not a Parquet scan: ${relation.fileFormat}")
-    else if (options.ignoreCorruptFiles || options.ignoreMissingFiles) Left("corrupt or missing files are to be ignored")
+    else if (options.ignoreCorruptFiles || options.ignoreMissingFiles) Left("corrupt or missing files must be ignored")
     else if (conf.parquetFieldIdReadEnabled) Left("columns are matched by field id")
     else if (conf.isParquetINT96TimestampConversion) Left("spark.sql.parquet.int96TimestampConversion is true")
     else if (relation.sparkSession.sessionState.conf.getConfString("parquet.crypto.factory.class", "").nonEmpty) {

@@ -27,7 +27,7 @@ private class ParquetRules(relation: HadoopFsRelation, columns: Seq[Attribute], 
   def column(attribute: Attribute): Option[String] =
     if (!isFlat(attribute.dataType)) Some(s"column ${attribute.name} of type ${attribute.dataType.simpleString}")
     else if (relation.dataSchema.exists(field => field.name == attribute.name && field.metadata.contains(ExistsDefault))) {
-      Some(s"column ${attribute.name} has a default for files that lack it")
+      Some(s"column ${attribute.name} has a default value for files without it")
     } else None
 
   def file(footer: FileMetaData): Option[String] =
@@ -41,7 +41,7 @@ private class ParquetRules(relation: HadoopFsRelation, columns: Seq[Attribute], 
     if (found.length > 1) Some(s"has several columns ${attribute.name}")
     else if (found.exists(field => field.getName != attribute.name && !isAscii(field.getName + attribute.name))) {
       // Java and Python differ in which letters are the same.
-      Some(s"has column ${attribute.name} in other letters")
+      Some(s"has column ${attribute.name} spelled in a different case")
     } else found.headOption.flatMap(misread(_, attribute, footer))
   }
 
@@ -52,7 +52,7 @@ private class ParquetRules(relation: HadoopFsRelation, columns: Seq[Attribute], 
       Some(s"column ${attribute.name} is of ${sparks.map(other => s"type ${other.simpleString}").getOrElse("no type that Spark reads")}")
     }
     else if (!isPlain(field, attribute.dataType)) Some(s"column ${attribute.name} is stored as $field")
-    else if (isRebased(field, attribute.dataType, footer)) Some(s"column ${attribute.name} is of another calendar")
+    else if (isRebased(field, attribute.dataType, footer)) Some(s"column ${attribute.name} uses another calendar")
     else None
   }
 

@@ -29,7 +29,7 @@ class S3Settings(bucketName: String, hadoop: Configuration) {
       .map { case (name, _) => s"fs.s3a.$name is set" }
       .orElse(
         if (isPlain(setting("endpoint").getOrElse(""), setting("endpoint.region"))) None
-        else Some("fs.s3a.endpoint is none whose region is known"))
+        else Some("the region of fs.s3a.endpoint is unknown"))
       .toLeft(())
       .flatMap(_ => credentials)
       .map { credentials =>
