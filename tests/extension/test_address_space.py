@@ -106,14 +106,9 @@ def test_a_transform_says_so(spark: SparkSession) -> None:
     conf.setConfString(SETTING, str(2 * LEAST - 1))
     conf.setConfString("spark.executor.cores", "2")
     try:
-<<<<<<< HEAD
         for refused in (join, pipelined_join(raising, on="k", how="full")):  # before anything is collected
             with pytest.raises(EnvironmentProblemError, match=r"leaves a worker .* of address space.*at least .* MiB"):
                 probe.transform(refused)
-=======
-        with pytest.raises(EnvironmentProblemError, match=r"leaves a worker .* of address space; .*at least .* MiB"):
-            probe.transform(join)
->>>>>>> 8372f63bd9ea7feca66c0e67b47cf21974c4f7d9
         conf.setConfString(SETTING, f"{2 * LEAST}m")
         out = probe.transform(join)
     finally:
