@@ -103,8 +103,10 @@ class Column:
 
         Large strings come back as 32-bit strings, which is what Spark declares.
 
-        Raises:
-            VarBytesOverflowError: the strings of these rows exceed `MAX_VAR_BYTES`.
+        Raises
+        ------
+        VarBytesOverflowError
+            The strings of these rows exceed `MAX_VAR_BYTES`.
         """
         if rows is None:
             return self.array

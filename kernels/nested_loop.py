@@ -134,7 +134,11 @@ class PairTest:
         """Test `counts.size` probe rows from `first` on against the build rows of a tile, from `start` on.
 
         `verdicts`: uint8[BLOCK * TILE], a row of `TILE` for each probe row. `counts`: int64[k], its hits.
-        Raises `PairArithmeticError`.
+
+        Raises
+        ------
+        PairArithmeticError
+            A test fails.
         """
         if self._try_block(probe, first, build, start, verdicts, counts):
             rows, build_rows = np.nonzero(_tested(verdicts, build, start, counts.size) & FAILED)
@@ -153,7 +157,11 @@ class PairTest:
         """The same for rows of which nothing is looked at behind their first hit; `counts` tell whether there is any.
 
         `is_hit`: tests what the hits of a block have to fulfil beside, by their numbers (RowIds[k] of either side).
-        Raises `PairArithmeticError`, unless all rows that the test fails on have a hit before.
+
+        Raises
+        ------
+        PairArithmeticError
+            A test fails, and its row has no hit before.
         """
         failed = self._try_block(probe, first, build, start, verdicts, counts)
         if not failed and (is_hit is None or not counts.any()):
@@ -182,8 +190,13 @@ class PairTest:
     def each(self, probe: Columns, build: Columns, length: int, until_hit: Int64Array | None = None) -> UInt8Array:
         """Test row i of one side against row i of the other; return uint8[length].
 
-        Raises `PairArithmeticError`, with `until_hit` not for what comes after a hit of its probe row: int64[length],
-        the row of each pair, or -1 if that has had its hit before.
+        `until_hit`: int64[length], the probe row of each pair, or -1 if that has had its hit before. A pair behind a hit
+        of its row may fail.
+
+        Raises
+        ------
+        PairArithmeticError
+            The test fails on another pair.
         """
         verdicts = np.empty(length, dtype=np.uint8)
         if self._each(self._constants, probe, build, verdicts) & FAILED:

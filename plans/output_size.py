@@ -43,7 +43,12 @@ class BudgetLimits:
     An output has at most `max_rows` rows and takes at most `max_bytes`, but for a single row that takes more.
     `memory_fraction` of the headroom may be planned with, divided evenly over the tasks that draw on the same memory,
     and over the `threads` of this one. `fixed_rows`: every output has so many, whatever memory there is; only what one
-    Arrow array can hold bounds it. Raises `ValueError` on values out of range.
+    Arrow array can hold bounds it.
+
+    Raises
+    ------
+    ValueError
+        A value is out of range.
     """
 
     min_rows: int

@@ -33,7 +33,11 @@ def parse_bytes(text: str) -> int:
     """Bytes from a size in Spark's notation: `4g`, `512m`, `64kb`, or a plain number of bytes.
 
     Units are powers of 1024 and case is ignored, as in Spark; fractions such as `1.5g` are refused, as there.
-    Raises `ValueError`.
+
+    Raises
+    ------
+    ValueError
+        It is no such size.
     """
     match = _BYTE_SIZE.fullmatch(text)
     if match is None:
@@ -99,7 +103,10 @@ class ConfigKey(Generic[T]):
     def read(self, raw: object) -> T:
         """The typed value of `raw`, a configuration string or a Python value that prints like one.
 
-        Raises `ConfigError` if the type or the range forbids it.
+        Raises
+        ------
+        ConfigError
+            It is none of the type, or out of range.
         """
         try:
             value = self.type.parse(str(raw).strip())
@@ -365,9 +372,13 @@ def read_settings(get: Callable[[str], str | None], overrides: Mapping[str, obje
     """Settings from Spark's configuration, overridden by the options of one call.
 
     `get` maps a full key name to its configured string, None if unset. `overrides` maps full key names to
-    strings or Python values, and wins. Raises one `ConfigError` that lists every problem.
+    strings or Python values, and wins. A default `morsel.minRows` gives way to a lower `morsel.maxRows`; an explicit
+    one does not.
 
-    A default `morsel.minRows` gives way to a lower `morsel.maxRows`; an explicit one does not.
+    Raises
+    ------
+    ConfigError
+        Lists every problem.
     """
     problems = [_unknown(name) for name in overrides if name not in {key.name for key in REGISTRY}]
     values: dict[str, Any] = {}

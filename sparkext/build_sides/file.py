@@ -37,8 +37,10 @@ def collect_batches(
 
     `order`: numbers of the batches in the order of the table, read when the last has come; none if they come so.
 
-    Raises:
-        BuildSideTooLargeError: see `check_build_size`.
+    Raises
+    ------
+    BuildSideTooLargeError
+        See `check_build_size`.
     """
     kept: list[pa.RecordBatch] = []
     size = rows = 0
@@ -71,8 +73,10 @@ def _table(kept: list[pa.RecordBatch], schema: pa.Schema) -> pa.Table:
 def check_build_size(rows: int, size: int, max_bytes: int) -> None:
     """Hold what was read of a build side against its limit.
 
-    Raises:
-        BuildSideTooLargeError: names what was read, the limit, and the ways out.
+    Raises
+    ------
+    BuildSideTooLargeError
+        Names what was read, the limit, and the ways out.
     """
     if size > max_bytes:
         raise BuildSideTooLargeError(
@@ -85,8 +89,10 @@ def check_build_size(rows: int, size: int, max_bytes: int) -> None:
 def check_memory(rows: int, size: int) -> None:
     """Hold rows that cannot be kept on disk against the memory that making them contiguous takes.
 
-    Raises:
-        BuildSideTooLargeError: there is less.
+    Raises
+    ------
+    BuildSideTooLargeError
+        There is less.
     """
     free = headroom_for(size)
     if free is not None and size > free:
@@ -108,8 +114,10 @@ def write_build_file(table: pa.Table, stream: IO[bytes]) -> int:
 def read_build_file(buffer: pa.Buffer, origin: str) -> tuple[int, list[pa.Array]]:
     """Return the number of rows and the columns, without copying.
 
-    Raises:
-        BuildFileError: the file is truncated, damaged or of another version.
+    Raises
+    ------
+    BuildFileError
+        The file is truncated, damaged or of another version.
     """
     footer = read_footer(buffer, origin)
     return footer["rows"], [read_column(buffer, place) for place in footer["columns"]]
@@ -118,8 +126,10 @@ def read_build_file(buffer: pa.Buffer, origin: str) -> tuple[int, list[pa.Array]
 def write_column(writer: ContainerWriter, column: pa.Array | pa.ChunkedArray, name: str = "") -> dict[str, Any]:
     """Write one column, contiguous; return its place, for the footer.
 
-    Raises:
-        BuildSideTooLargeError: see `contiguous`.
+    Raises
+    ------
+    BuildSideTooLargeError
+        See `contiguous`.
     """
     arrow_type = column.type
     if _byte_width(arrow_type) is None and not is_var(arrow_type):

@@ -167,8 +167,10 @@ def _worth_clustering(index: AnyIndex, columns: Sequence[pa.Array | pa.ChunkedAr
 def _require(needed: int, rows: int, purpose: str) -> None:
     """Make sure that there is memory for what comes next: the system ends a process that takes more than there is.
 
-    Raises:
-        BuildSideTooLargeError: there is not.
+    Raises
+    ------
+    BuildSideTooLargeError
+        There is not.
     """
     free = headroom_for(needed)
     if not fits(needed, free):

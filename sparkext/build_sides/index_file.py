@@ -70,8 +70,10 @@ def write_index_file(
 def read_index_file(buffer: pa.Buffer, origin: str) -> tuple[AnyIndex, IndexInfo, dict[int, pa.Array] | None]:
     """Return the index around the mapped arrays, and the columns by number if it holds them, without copying.
 
-    Raises:
-        BuildFileError: the file is truncated, damaged or of another version.
+    Raises
+    ------
+    BuildFileError
+        The file is truncated, damaged or of another version.
     """
     footer = read_footer(buffer, origin)
     arrays = {

@@ -44,9 +44,12 @@ def as_declared(array: pa.Array, target: pa.DataType, path: str) -> pa.Array:
     The planner has made sure that both are the same values; they may be spelled differently (dictionaries, units).
     Strings that 32-bit offsets do not reach keep 64-bit ones: `RowSet` has them copied in parts.
 
-    Raises:
-        SchemaMismatchError: they are not, as the file has been replaced since.
-        FileReadError: a value is out of the type's range.
+    Raises
+    ------
+    SchemaMismatchError
+        They are not, as the file has been replaced since.
+    FileReadError
+        A value is out of the type's range.
     """
     if array.type == target:
         return array

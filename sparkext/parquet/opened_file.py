@@ -108,8 +108,10 @@ def reading(path: str) -> Iterator[None]:
 def check_same(path: str, identity: Identity, store: FileStore) -> None:
     """Make sure that no other file has come in the place of the one that was read.
 
-    Raises:
-        FileReadError: one has.
+    Raises
+    ------
+    FileReadError
+        One has.
     """
     with reading(path), suppress(FileNotFoundError):  # then nothing has
         if store.identity(path) != identity:

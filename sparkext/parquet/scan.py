@@ -104,8 +104,10 @@ class ParquetScan:
     def check_unchanged(self) -> None:
         """Make sure that what was read of each file is of one file. To be called before any of it is emitted.
 
-        Raises:
-            FileReadError: a file was replaced while it was read.
+        Raises
+        ------
+        FileReadError
+            A file was replaced while it was read.
         """
         while self.unchecked:
             path = self.unchecked.pop()

@@ -11,8 +11,10 @@ from sparkext.kernels.gather import MAX_VAR_BYTES
 def contiguous(column: pa.Array | pa.ChunkedArray, name: str = "") -> pa.Array:
     """Return a column as one array, strings with 64-bit offsets where 32 bits do not reach.
 
-    Raises:
-        BuildSideTooLargeError: it has more nested elements, or bytes of nested text, than one array can hold.
+    Raises
+    ------
+    BuildSideTooLargeError
+        It has more nested elements, or bytes of nested text, than one array can hold.
     """
     if isinstance(column, pa.Array):
         return column

@@ -161,8 +161,10 @@ class RowSet:
     def gather(self, reference: ColumnRef) -> pa.Array:
         """Fetch one column for these rows.
 
-        Raises:
-            VarBytesOverflowError: its strings exceed what one batch can hold.
+        Raises
+        ------
+        VarBytesOverflowError
+            Its strings exceed what one batch can hold.
         """
         source = self.rows[reference.source]
         array = self.columns[reference.source][reference.column].take(source.ids, source.missing)

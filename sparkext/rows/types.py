@@ -46,7 +46,10 @@ def conform(array: pa.Array, target: pa.DataType) -> pa.Array:
     are, whatever the spelling of their fields: Spark reads either, and declares fields of a struct as not null, yet
     sends nulls there where the struct itself is null, which Arrow refuses to cast.
 
-    Raises `pa.ArrowTypeError`.
+    Raises
+    ------
+    pa.ArrowException
+        It is no other spelling.
     """
     if array.type == target:
         return array

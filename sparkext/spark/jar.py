@@ -53,8 +53,10 @@ _ZIP_EPOCH = (1980, 1, 1, 0, 0, 0)
 def jar_path() -> Path:
     """Return the jar for the installed PySpark.
 
-    Raises:
-        EnvironmentProblemError: there is no PySpark, or no jar for it.
+    Raises
+    ------
+    EnvironmentProblemError
+        There is no PySpark, or no jar for it.
     """
     minor = minor_version(installed_pyspark())
     path = JAR_FOLDER / jar_name(minor)
@@ -83,8 +85,10 @@ def installed_pyspark() -> Path:
 
     That may be the one of a Spark distribution, which `PYTHONPATH` or `SPARK_HOME` names.
 
-    Raises:
-        EnvironmentProblemError: there is none, or it has no jars (the Connect-only client).
+    Raises
+    ------
+    EnvironmentProblemError
+        There is none, or it has no jars (the Connect-only client).
     """
     found, home = find_spec("pyspark"), os.environ.get("SPARK_HOME")
     package = None if found is None or found.origin is None else Path(found.origin).parent
@@ -123,8 +127,10 @@ def minor_version(pyspark: Path) -> str:
 def build_jar(pyspark: Path, folder: Path = JAR_FOLDER) -> Path:
     """Compile the jar for this PySpark into `folder`, unless the one there is of the same sources. Takes seconds.
 
-    Raises:
-        EnvironmentProblemError: there are no Java, no jars or no sources for this version, or the compiler refuses.
+    Raises
+    ------
+    EnvironmentProblemError
+        There are no Java, no jars or no sources for this version, or the compiler refuses.
     """
     minor = minor_version(pyspark)
     if minor not in supported_minors():

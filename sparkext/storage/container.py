@@ -120,8 +120,10 @@ class _Summing:
 def read_footer(buffer: pa.Buffer, origin: str) -> dict[str, Any]:
     """Check the trailer of a whole container and return its footer. `origin` names the file in errors.
 
-    Raises:
-        BuildFileError: the file is truncated, damaged, of another version, or no container at all.
+    Raises
+    ------
+    BuildFileError
+        The file is truncated, damaged, of another version, or no container at all.
     """
     if buffer.size < len(_MAGIC) + _TRAILER.size:
         raise BuildFileError(f"{origin}: {buffer.size} bytes are too few for a sparkext file: it is truncated")
@@ -142,8 +144,10 @@ def read_footer(buffer: pa.Buffer, origin: str) -> dict[str, Any]:
 def checked(buffer: pa.Buffer, origin: str) -> pa.Buffer:
     """Return a whole container, every block of which is what was written. `origin` names the file in errors.
 
-    Raises:
-        BuildFileError: the file is truncated, damaged, of another version, or no container at all.
+    Raises
+    ------
+    BuildFileError
+        The file is truncated, damaged, of another version, or no container at all.
     """
     for offset, length, expected in read_footer(buffer, origin)["blocks"]:
         if checksum(frozen(np.frombuffer(buffer, np.uint8, length, offset))) != expected:
@@ -167,8 +171,10 @@ kept for hours, leaves the page cache and comes back from the disk, which is whe
 def map_checked(path: Path) -> pa.Buffer:
     """Map a container, and check all of it unless this process has written it, or checked it before.
 
-    Raises:
-        BuildFileError: the file is truncated, damaged, of another version, or no container at all.
+    Raises
+    ------
+    BuildFileError
+        The file is truncated, damaged, of another version, or no container at all.
     """
     before = file_identity(path)
     buffer = map_file(path)

@@ -12,8 +12,10 @@ from sparkext.storage.publication import private_folder
 def local_folder() -> Path:
     """Return this package's folder among the local files of the executor that this worker belongs to.
 
-    Raises:
-        PermissionError: see `private_folder`.
+    Raises
+    ------
+    PermissionError
+        See `private_folder`.
     """
     spark = os.environ.get("SPARK_LOCAL_DIRS")
     if not spark:  # outside of Spark, in a folder that all users share

@@ -43,8 +43,10 @@ def publish_once(path: Path, write: Callable[[], object]) -> bool:
 def published(path: Path, write: Callable[[], object], read: Callable[[Path], T]) -> T:
     """Return what `read` makes of the file at `path`, which `write` writes if nobody has, or if it is damaged.
 
-    Raises:
-        BuildFileError: what was written to take the place of a damaged file is damaged, too.
+    Raises
+    ------
+    BuildFileError
+        What was written to take the place of a damaged file is damaged, too.
     """
     publish_once(path, write)
     before = file_identity(path)
@@ -112,8 +114,10 @@ def _lock(path: Path, operation: int) -> int:
 def private_folder(path: Path) -> Path:
     """Make sure that `path` is a folder of this user's alone, and return it.
 
-    Raises:
-        PermissionError: a link lies there, or a folder of another user's, who could replace files in it.
+    Raises
+    ------
+    PermissionError
+        A link lies there, or a folder of another user's, who could replace files in it.
     """
     with suppress(FileExistsError):  # which says nothing of what it is
         path.mkdir(mode=0o700)
