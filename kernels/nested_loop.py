@@ -190,8 +190,8 @@ class PairTest:
     def each(self, probe: Columns, build: Columns, length: int, until_hit: Int64Array | None = None) -> UInt8Array:
         """Test row i of one side against row i of the other; return uint8[length].
 
-        `until_hit`: int64[length], the probe row of each pair, or -1 if that has had its hit before. A pair behind a hit
-        of its row may fail.
+        `until_hit`: int64[length], the probe row of each pair, or -1 if that has had its hit before. On a pair behind a
+        hit of its row the test may fail.
 
         Raises
         ------
