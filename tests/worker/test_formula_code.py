@@ -249,7 +249,7 @@ def formulas(draw: st.DrawFn, kind: str, depth: int) -> Formula:
         return call(op, kind, deeper(draw(st.sampled_from([*INTEGERS, *(FLOATS if kind in FLOATS else ())]))))
     if op == "if":
         return call(op, kind, deeper("bool"), deeper(kind), deeper(kind))
-    least, most = formula_module._OPERANDS[op]
+    least, most = formula_module.OPERANDS[op]
     args = [deeper(kind) for _ in range(draw(st.integers(least, min(most, 3))))]
     return call(op, kind, *args, checked=draw(st.booleans()))
 
@@ -387,7 +387,7 @@ def operators(node: Formula) -> set[str]:
 
 
 def test_every_operator_is_compiled() -> None:
-    assert set().union(*map(operators, COMPILED.values())) == {*formula_module._OPERANDS, "column", "literal"}
+    assert set().union(*map(operators, COMPILED.values())) == {*formula_module.OPERANDS, "column", "literal"}
 
 
 def further_than(distance: str, modulus: str) -> Formula:
