@@ -46,25 +46,27 @@ class SparkRunner:
         """
         generator = random.Random(f"spark {case.name}")
         place = self._folder / case.name.replace(":", "-")
+        is_ordered = any(join.as_of for join in case.joins)
         try:
-            self._write(case, place, generator)
+            # The order of rows says which of several near ones counts, and of files Spark begins with the largest.
+            self._write(case, place, generator, most_files=1 if is_ordered else 3)
             with self._configured({**case.settings, **_session_settings(generator)}):
                 ours = self._spark.sql(spark_sql(case))
                 got = Outcome(self._rows(case, ours), _paths(ours))
-            if any(join.as_of for join in case.joins):
+            if is_ordered:
                 return got, None
             with self._configured({"spark.sparkext.mode": "off"}):
                 return got, self._rows(case, self._spark.sql(spark_sql(case)))
         finally:
             shutil.rmtree(place, ignore_errors=True)
 
-    def _write(self, case: Case, place: Path, generator: random.Random) -> None:
+    def _write(self, case: Case, place: Path, generator: random.Random, most_files: int) -> None:
         from pyspark.sql.pandas.types import from_arrow_schema
 
         for number, table in enumerate(case.tables):
             folder = place / f"t{number}"
             folder.mkdir(parents=True)
-            files = generator.choice((1, 1, 2, 3))
+            files = min(most_files, generator.choice((1, 1, 2, 3)))
             for file in range(files):
                 start, stop = (table.num_rows * bound // files for bound in (file, file + 1))
                 part = table.slice(start, stop - start)
