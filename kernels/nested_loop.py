@@ -141,8 +141,7 @@ class PairTest:
             A test fails.
         """
         if self._try_block(probe, first, build, start, verdicts, counts):
-            rows, build_rows = np.nonzero(_tested(verdicts, build, start, counts.size) & FAILED)
-            self._fail(probe, first + int(rows[0]), build, start + int(build_rows[0]))
+            self._fail_on_first(_tested(verdicts, build, start, counts.size) & FAILED != 0, probe, first, build, start)
 
     def block_until_hit(
         self,
@@ -173,12 +172,8 @@ class PairTest:
             hits[rows, build_rows] = is_hit(first + rows, start + build_rows)
             counts[:] = hits.sum(axis=1)
         if failed:
-            rows, build_rows = np.nonzero(tested & FAILED)
-            first_hits = np.where(hits.any(axis=1), hits.argmax(axis=1), hits.shape[1])
-            looked_at = build_rows < first_hits[rows]
-            rows, build_rows = rows[looked_at], build_rows[looked_at]
-            if rows.size:
-                self._fail(probe, first + int(rows[0]), build, start + int(build_rows[0]))
+            before_hit = ~np.logical_or.accumulate(hits, axis=1)
+            self._fail_on_first((tested & FAILED != 0) & before_hit, probe, first, build, start)
 
     def _try_block(
         self, probe: Columns, first: int, build: Columns, start: int, verdicts: UInt8Array, counts: Int64Array
@@ -210,6 +205,14 @@ class PairTest:
             if failing.size:
                 self._fail(probe, int(failing[0]), build, int(failing[0]))
         return verdicts
+
+    def _fail_on_first(
+        self, failing: npt.NDArray[np.bool_], probe: Columns, first: int, build: Columns, start: int
+    ) -> None:
+        """Raise for the first of the pairs of a block, numbered from `first` and `start`, that fail, if any does."""
+        rows, build_rows = np.nonzero(failing)
+        if rows.size:
+            self._fail(probe, first + int(rows[0]), build, start + int(build_rows[0]))
 
     def _fail(self, probe: Columns, row: int, build: Columns, build_row: int) -> NoReturn:
         raise self._failure([array[row] for array in probe], [array[build_row] for array in build])
