@@ -13,20 +13,11 @@ from pathlib import Path
 import pyarrow as pa
 
 from sparkext import __version__
-from sparkext.build_sides.file import (
-    check_build_size,
-    check_memory,
-    read_build_file,
-    write_build_file,
-)
+from sparkext.build_sides.file import check_build_size, check_memory, read_build_file, write_build_file
 from sparkext.build_sides.index_builder import BuiltIndex, index_columns
 from sparkext.build_sides.index_cache import evict, touch
 from sparkext.build_sides.index_recipe import IndexRecipe
-from sparkext.build_sides.index_store import (
-    INDEX_SUFFIX,
-    BuildSide,
-    open_kept_index,
-)
+from sparkext.build_sides.index_store import INDEX_SUFFIX, BuildSide, open_kept_index
 from sparkext.build_sides.sources import BuildSource, private_build_side
 from sparkext.memory.freed import release
 from sparkext.memory.probes import process_probe
@@ -77,7 +68,7 @@ class ScannedFiles:
 
     def columns(self) -> tuple[int, list[pa.Array]]:
         """Return the number of rows, and the columns, read into this process's memory."""
-        table = self._scan().table(self.splits, self.threads, self._check_in_memory)
+        table = self.scan.begun().table(self.splits, self.threads, self._check_in_memory)
         return table.num_rows, [contiguous(column) for column in table.columns]
 
     def entry(self, recipe: IndexRecipe) -> Path:
@@ -100,7 +91,7 @@ class ScannedFiles:
 
     def _built(self, recipe: IndexRecipe, folder: Path) -> BuiltIndex:
         with CollectedRows(self._check, _share_of_headroom, folder) as collected:
-            table = self._scan().collect(self.splits, self.threads, collected)
+            table = self.scan.begun().collect(self.splits, self.threads, collected)
         rows, columns = table.num_rows, table.columns
         if collected.spilled:
             release()
@@ -108,9 +99,6 @@ class ScannedFiles:
                 columns[number] = column
         del table  # its columns are let go one by one
         return index_columns(rows, columns, recipe, self.threads, keep=True)
-
-    def _scan(self) -> ParquetScan:
-        return replace(self.scan, opened={}, unchecked=set())
 
     def _check(self, rows: int, size: int) -> None:
         check_build_size(rows, size, self.max_bytes)

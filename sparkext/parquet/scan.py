@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import Executor, Future
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from threading import Lock
 
@@ -64,6 +64,10 @@ class ParquetScan:
     opened: dict[str, Identity] = field(default_factory=dict)
     unchecked: set[str] = field(default_factory=set)
     text_bytes: dict[int, float] = field(default_factory=dict)
+
+    def begun(self, bounds: Sequence[ProbeBounds] = ()) -> ParquetScan:
+        """Return the same scan with these bounds, of which nothing has been read yet."""
+        return replace(self, bounds=bounds, metrics=ScanMetrics(), opened={}, unchecked=set())
 
     def row_sets(self, splits: Iterable[Split]) -> Iterator[RowSet]:
         """Yield the rows of these splits, none of them empty. Columns are those of the spec, in its order."""

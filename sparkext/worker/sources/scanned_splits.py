@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
 
 from sparkext.build_sides.index_store import BuildSide
 from sparkext.kernels.gather import Column
-from sparkext.parquet.metrics import ScanMetrics
 from sparkext.parquet.scan import ParquetScan
 from sparkext.parquet.statistics import ProbeBounds
 from sparkext.plans.scan import Split
@@ -27,7 +25,7 @@ class ScannedSplits:
         self, scan: ParquetScan, splits: Iterable[Split], spec: PipelineSpec, builds: Sequence[BuildSide]
     ) -> None:
         """Bind a scan to one task."""
-        self._scan = replace(scan, bounds=probe_bounds(spec, builds), metrics=ScanMetrics(), opened={}, unchecked=set())
+        self._scan = scan.begun(probe_bounds(spec, builds))
         self._splits = splits
         self._partitions = {number for number, column in enumerate(scan.spec.columns) if column.partition is not None}
         known = {ColumnRef(PROBE, column) for column in self._partitions}
