@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
@@ -14,10 +13,8 @@ from sparkext.build_sides.sources import BuildSource
 from sparkext.config import Settings
 from sparkext.errors import BuildSideTooLargeError
 from sparkext.memory import freed
-from sparkext.memory.probes import process_probe
-from sparkext.memory.register import task_entered
 from sparkext.plans.spec import PipelineSpec
-from sparkext.worker.task_start import check_version, settle
+from sparkext.worker.task_start import check_version, entered, settle
 
 
 @dataclass(frozen=True)
@@ -40,8 +37,7 @@ class BuildSideTask:
         check_version(self.made_by)
         settle()
         recipe = index_recipe(PipelineSpec.from_json(self.spec_json), self.number, self.settings.debug_hash_mask)
-        otherwise = self.tasks_sharing or len(os.sched_getaffinity(0))
-        with process_probe().limited(self.settings.memory_max_bytes), task_entered(otherwise):
+        with entered(self.settings, self.tasks_sharing):
             for _ in batches:
                 yield pa.RecordBatch.from_arrays([pa.array([self._problem(recipe)], pa.string())], names=["c0"])
 

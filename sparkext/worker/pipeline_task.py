@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import resource
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -19,7 +18,6 @@ from sparkext.config import Settings
 from sparkext.kernels.threads import may_begin
 from sparkext.memory import address_space, freed
 from sparkext.memory.probes import Tasks, process_probe
-from sparkext.memory.register import task_entered
 from sparkext.parquet.scan import ParquetScan
 from sparkext.plans.scan import Split
 from sparkext.plans.spec import PipelineSpec
@@ -30,7 +28,7 @@ from sparkext.worker.nodes import Source
 from sparkext.worker.pipeline import Resources
 from sparkext.worker.sources.row_batches import RowBatches
 from sparkext.worker.sources.scanned_splits import ScannedSplits
-from sparkext.worker.task_start import check_version, owned_cores, settle, task_id
+from sparkext.worker.task_start import check_version, entered, owned_cores, settle, task_id
 
 
 @dataclass(frozen=True)
@@ -59,8 +57,7 @@ class PipelineTask:
         check_version(self.made_by)
         address_space.check_room()
         settle()
-        otherwise = self.tasks_sharing or len(os.sched_getaffinity(0))
-        with process_probe().limited(self.settings.memory_max_bytes), task_entered(otherwise) as tasks:
+        with entered(self.settings, self.tasks_sharing) as tasks:
             yield from self._joined(decompressed(batches), tasks)
 
     def _joined(self, batches: Iterable[pa.RecordBatch], tasks: Tasks) -> Iterator[pa.RecordBatch]:

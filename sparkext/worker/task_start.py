@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import gc
+import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import lru_cache
 
 from sparkext import __version__
+from sparkext.config import Settings
 from sparkext.errors import EnvironmentProblemError
 from sparkext.memory import address_space
+from sparkext.memory.probes import Tasks, process_probe
+from sparkext.memory.register import task_entered
 from sparkext.reports.metrics import NO_TASK, TaskId
 
 
@@ -37,6 +43,17 @@ def settle() -> None:
     """
     gc.freeze()
     address_space.spare()
+
+
+@contextmanager
+def entered(settings: Settings, tasks_sharing: int | None) -> Iterator[Tasks]:
+    """Count this task among those that share the memory, and plan within what is set for it; yield their count.
+
+    `tasks_sharing` is as in `PipelineTask`.
+    """
+    otherwise = tasks_sharing or len(os.sched_getaffinity(0))
+    with process_probe().limited(settings.memory_max_bytes), task_entered(otherwise) as tasks:
+        yield tasks
 
 
 def owned_cores() -> int:
