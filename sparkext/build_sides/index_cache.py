@@ -17,13 +17,7 @@ from pathlib import Path
 from sparkext.build_sides.index_store import INDEX_SUFFIX
 from sparkext.storage.container import TEMPORARY_SUFFIX
 from sparkext.storage.local_folder import local_folder
-from sparkext.storage.publication import (
-    LOCK_SUFFIX,
-    lock_of,
-    locked,
-    locked_if_free,
-    remove_half_written,
-)
+from sparkext.storage.publication import LOCK_SUFFIX, lock_of, locked, locked_if_free, remove_half_written
 
 _LOCK = "eviction"
 

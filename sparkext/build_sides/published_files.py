@@ -10,17 +10,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from sparkext.build_sides.file import (
-    check_memory,
-    read_build_file,
-    streamed_table,
-    write_build_file,
-)
+from sparkext.build_sides.file import check_memory, read_build_file, streamed_table, write_build_file
 from sparkext.build_sides.index_recipe import IndexRecipe
-from sparkext.build_sides.index_store import (
-    BuildSide,
-    open_build_side,
-)
+from sparkext.build_sides.index_store import BuildSide, open_build_side
 from sparkext.build_sides.sources import private_build_side
 from sparkext.errors import BuildFileError
 from sparkext.storage.container import atomic_file, checked, file_identity, map_checked, map_file

@@ -8,10 +8,7 @@ from typing import Protocol
 import pyarrow as pa
 
 from sparkext.build_sides.index_recipe import IndexRecipe
-from sparkext.build_sides.index_store import (
-    BuildSide,
-    index_in_memory,
-)
+from sparkext.build_sides.index_store import BuildSide, index_in_memory
 from sparkext.storage.last_used import LastUsed
 
 

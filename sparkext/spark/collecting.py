@@ -10,11 +10,11 @@ from typing import IO, TYPE_CHECKING, Any, cast
 import pyarrow as pa
 
 from sparkext.rows.compression import decompressed
+from sparkext.spark.internals import of_either
+from sparkext.spark.session_settings import is_connect
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
-from sparkext.spark.internals import of_either
-from sparkext.spark.session_settings import is_connect
 
 
 def collect_as_arrow(frame: DataFrame, order: list[int]) -> Generator[pa.RecordBatch]:

@@ -10,13 +10,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from sparkext.plans.key_types import KeyType
-from sparkext.plans.spec import (
-    MOST_COMPARED,
-    ColumnRef,
-    JoinSpec,
-    KeyPair,
-    RangePair,
-)
+from sparkext.plans.spec import MOST_COMPARED, ColumnRef, JoinSpec, KeyPair, RangePair
 from sparkext.rows.types import spark_key_type
 
 if TYPE_CHECKING:
