@@ -10,7 +10,7 @@ from dataclasses import dataclass
 _INTEGER_DIGITS = {"int8": 3, "int16": 5, "int32": 10, "int64": 20}
 _INTEGERS = tuple(_INTEGER_DIGITS)
 _FLOATS = ("float32", "float64")
-_MAX_DECIMAL_DIGITS = 38
+MOST_DECIMAL_DIGITS = 38
 
 KEY_TYPE_NAMES = (
     "bool",
@@ -81,4 +81,4 @@ def _as_decimal(key_type: KeyType) -> KeyType:
 def _common_decimal(left: KeyType, right: KeyType) -> KeyType | None:
     scale = max(left.scale, right.scale)
     precision = max(left.precision - left.scale, right.precision - right.scale) + scale
-    return KeyType("decimal", precision, scale) if precision <= _MAX_DECIMAL_DIGITS else None
+    return KeyType("decimal", precision, scale) if precision <= MOST_DECIMAL_DIGITS else None

@@ -13,8 +13,9 @@ from decimal import Decimal
 from functools import lru_cache
 from typing import Any
 
-from sparkext.plans.key_types import parse_key_type
-from sparkext.plans.predicate import Operand, Predicate, parse_predicate
+from sparkext.plans.evaluators import ARROW
+from sparkext.plans.expression import Expression, parse_expression
+from sparkext.plans.key_types import KeyType
 
 BoundValue = int | bytes | Decimal
 """A value as bounds compare it: integers, days, microseconds, decimals, strings as UTF-8 bytes."""
@@ -32,13 +33,13 @@ class ScanColumn:
 class ScanSpec:
     """What a scan emits: the first `outputs` of its `columns`, for rows on which `filter` is true.
 
-    Columns behind are there for the filter. Operands of the filter name source 0 and a position in `columns`. Names are
-    matched with the case of letters if `case_sensitive`.
+    Columns behind are there for the filter, which Arrow evaluates: it names source 0 and a position in `columns`. Names
+    are matched with the case of letters if `case_sensitive`.
     """
 
     columns: tuple[ScanColumn, ...]
     outputs: int
-    filter: Predicate | None
+    filter: Expression | None
     case_sensitive: bool
 
     @classmethod
@@ -47,7 +48,7 @@ class ScanSpec:
         return cls(
             tuple(ScanColumn(column["name"], column.get("partition")) for column in data["columns"]),
             data["outputs"],
-            parse_predicate(data["filter"]) if "filter" in data else None,
+            ARROW.check(parse_expression(data["filter"])) if "filter" in data else None,
             data["case_sensitive"],
         )
 
@@ -118,66 +119,65 @@ class ColumnBounds:
     nulls: int | None = None
 
 
-def may_hold(predicate: Predicate, bounds: Callable[[int], ColumnBounds], rows: int) -> bool:
-    """Return whether the predicate may be true on any of `rows` rows whose columns keep within `bounds(column)`.
+def may_hold(condition: Expression, bounds: Callable[[int], ColumnBounds], rows: int) -> bool:
+    """Return whether the condition may be true on any of `rows` rows whose columns keep within `bounds(column)`.
 
     False only where the bounds rule it out. Negations and string tests rule nothing out.
     """
-    if predicate.op == "and":
-        return all(may_hold(child, bounds, rows) for child in predicate.children)
-    if predicate.op == "or":
-        return any(may_hold(child, bounds, rows) for child in predicate.children)
-    if predicate.op == "is_null":
-        column = predicate.operands[0]
-        return column.source is None or bounds(column.column).nulls != 0
-    if predicate.op == "not":
-        return _may_fail(predicate.children[0], bounds, rows)
-    if predicate.op == "in":
-        return _may_be_among(predicate, bounds)
-    if predicate.op in _MIRRORED:
-        one, other = predicate.operands
-        if other.source is None:
-            return _may_compare(predicate.op, one, other, predicate, bounds)
-        if one.source is None:
-            return _may_compare(_MIRRORED[predicate.op], other, one, predicate, bounds)
+    if condition.op == "and":
+        return all(may_hold(part, bounds, rows) for part in condition.args)
+    if condition.op == "or":
+        return any(may_hold(part, bounds, rows) for part in condition.args)
+    if condition.op == "not":
+        return _may_fail(condition.args[0], bounds, rows)
+    if condition.op == "is_null":
+        (tested,) = condition.args
+        return tested.op != "column" or bounds(tested.column).nulls != 0
+    if condition.op == "in":
+        return _may_be_among(condition, bounds)
+    if condition.op in _MIRRORED:
+        one, other = condition.args
+        if (one.op, other.op) == ("column", "literal"):
+            return _may_compare(condition.op, one, other, bounds)
+        if (one.op, other.op) == ("literal", "column"):
+            return _may_compare(_MIRRORED[condition.op], other, one, bounds)
     return True
 
 
 _MIRRORED = {"=": "=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 
 
-def _may_fail(predicate: Predicate, bounds: Callable[[int], ColumnBounds], rows: int) -> bool:
-    """Return whether the predicate may be false on any row, which only a null test of nothing but nulls rules out."""
-    if predicate.op != "is_null" or predicate.operands[0].source is None:
+def _may_fail(condition: Expression, bounds: Callable[[int], ColumnBounds], rows: int) -> bool:
+    """Return whether the condition may be false on any row, which only a null test of nothing but nulls rules out."""
+    if condition.op != "is_null" or condition.args[0].op != "column":
         return True
-    return bounds(predicate.operands[0].column).nulls != rows
+    return bounds(condition.args[0].column).nulls != rows
 
 
-def _may_be_among(predicate: Predicate, bounds: Callable[[int], ColumnBounds]) -> bool:
-    (column,) = predicate.operands
-    values = _sorted_bounds(predicate.texts, predicate.type or "")
-    if column.source is None or values is None:
+def _may_be_among(condition: Expression, bounds: Callable[[int], ColumnBounds]) -> bool:
+    (value,) = condition.args
+    if value.op != "column" or value.type is None:
         return True
-    known = bounds(column.column)
-    at = 0 if known.low is None else bisect_left(values, known.low)
-    return at < len(values) and (known.high is None or not _less(known.high, values[at]))
+    texts = _sorted_bounds(condition.texts, value.type)
+    if texts is None:
+        return True
+    known = bounds(value.column)
+    at = 0 if known.low is None else bisect_left(texts, known.low)
+    return at < len(texts) and (known.high is None or not _less(known.high, texts[at]))
 
 
 @lru_cache(maxsize=16)
-def _sorted_bounds(texts: tuple[str, ...], type_text: str) -> list[Any] | None:
+def _sorted_bounds(texts: tuple[str | None, ...], key_type: KeyType) -> list[Any] | None:
     """Return the literals of a list as bounds compare them, in order: a list is asked about every row group."""
-    values = [_bound(text, type_text) for text in texts]
+    values = [_bound(text, key_type) for text in texts if text is not None]
     return None if None in values else sorted(values)
 
 
-def _may_compare(
-    op: str, column: Operand, literal: Operand, predicate: Predicate, bounds: Callable[[int], ColumnBounds]
-) -> bool:
-    if column.source is None or literal.source is not None:
-        return True
+def _may_compare(op: str, column: Expression, literal: Expression, bounds: Callable[[int], ColumnBounds]) -> bool:
     if literal.text is None:
         return False  # nothing compares with null
-    value = _bound(literal.text, predicate.type or "")
+    assert literal.type is not None, "literals have a type"
+    value = _bound(literal.text, literal.type)
     known = bounds(column.column)
     if value is None:
         return True
@@ -194,14 +194,13 @@ def _less(one: Any, other: Any) -> bool:
     return bool(one < other)
 
 
-def _bound(text: str, type_text: str) -> BoundValue | None:
+def _bound(text: str, key_type: KeyType) -> BoundValue | None:
     """Return a literal as bounds compare it, None for types that they do not cover."""
-    name = parse_key_type(type_text).name
-    if name in ("int8", "int16", "int32", "int64", "date", "timestamp", "timestamp_ntz"):
+    if key_type.name in ("int8", "int16", "int32", "int64", "date", "timestamp", "timestamp_ntz"):
         return int(text)
-    if name == "decimal":
+    if key_type.name == "decimal":
         return Decimal(text)
-    return text.encode() if name == "string" else None
+    return text.encode() if key_type.name == "string" else None
 
 
 def may_meet(bounds: ColumnBounds, keys: tuple[int, int] | None) -> bool:

@@ -14,8 +14,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from sparkext.plans.formula import Formula, PythonPredicate, Theta, parse_formula, parse_theta, render_theta
-from sparkext.plans.predicate import Predicate, parse_predicate, render_predicate
+from sparkext.plans.evaluators import ARROW, COMPILED
+from sparkext.plans.expression import Expression, parse_expression, render_expression
+from sparkext.plans.theta import PythonPredicate, Theta, parse_theta, render_theta
 
 SPEC_VERSION = 1
 PROBE = 0
@@ -111,8 +112,9 @@ class JoinSpec:
     """One join. No keys, ranges or as-of: every probe row matches every build row. `label` is for people.
 
     `ranges` compare at most two columns of the build side, each in one type. `condition` and `theta` have to hold for a
-    pair beside its keys; they may look at the columns of all sources so far and of the build side. Kinds that emit
-    unmatched build rows take none. `probe_ordered`: probe rows are known to come in the order of the only key.
+    pair beside its keys, the one evaluated by Arrow, the other compiled; they may look at the columns of all sources so
+    far and of the build side. Kinds that emit unmatched build rows take none. `probe_ordered`: probe rows are known to
+    come in the order of the only key.
     `guard`: set where a condition may fail on pairs that the ranges pass over; all conditions up to the last such one.
     """
 
@@ -120,12 +122,12 @@ class JoinSpec:
     keys: tuple[KeyPair, ...]
     algorithm: str
     label: str
-    condition: Predicate | None = None
+    condition: Expression | None = None
     ranges: tuple[RangePair, ...] = ()
     as_of: AsOf | None = None
     theta: Theta | None = None
     probe_ordered: bool = False
-    guard: Formula | None = None
+    guard: Expression | None = None
 
     def __post_init__(self) -> None:
         """Refuse what no operator runs."""
@@ -138,6 +140,9 @@ class JoinSpec:
             raise ValueError(f"a range join compares at most {MOST_COMPARED} columns of its build side")
         if self.as_of is not None and (self.ranges or conditional or self.how not in ("inner", "left")):
             raise ValueError("an as-of join is an inner or a left join, without further comparisons")
+        for evaluator, test in ((ARROW, self.condition), (COMPILED, self.theta), (COMPILED, self.guard)):
+            if isinstance(test, Expression):
+                evaluator.check(test)
 
     @property
     def preserves_build(self) -> bool:
@@ -157,8 +162,7 @@ class JoinSpec:
     @property
     def may_fail(self) -> bool:
         """Whether an error of a condition may end the query."""
-        formulas = (self.theta, self.guard)
-        return any(formula.may_fail for formula in formulas if isinstance(formula, Formula))
+        return any(test.may_fail for test in (self.theta, self.guard) if isinstance(test, Expression))
 
     @property
     def compared(self) -> tuple[tuple[int, str], ...]:
@@ -207,11 +211,9 @@ class PipelineSpec:
             compared = (*join.keys, *join.ranges, *(() if join.as_of is None else (join.as_of,)))
             for pair in compared:
                 yield from pair.probe.references()
-            if join.condition is not None:
-                yield from join.condition.columns()
-            for formula in (join.theta, join.guard):
-                if isinstance(formula, Formula):
-                    yield from ((place.source, place.column) for place in formula.columns())
+            for test in (join.condition, join.theta, join.guard):
+                if isinstance(test, Expression):
+                    yield from ((node.source, node.column) for node in test.columns())
             if isinstance(join.theta, PythonPredicate):
                 yield from ((place.source, place.column) for place in join.theta.left)
                 yield from ((number, place.column) for place in join.theta.right)
@@ -220,9 +222,9 @@ class PipelineSpec:
         """Serialise; `from_json` reads it back."""
         data = {"version": SPEC_VERSION, **asdict(self)}
         for join, written in zip(self.joins, data["joins"], strict=True):
-            written["condition"] = None if join.condition is None else render_predicate(join.condition)
+            written["condition"] = None if join.condition is None else render_expression(join.condition)
             written["theta"] = None if join.theta is None else render_theta(join.theta)
-            written["guard"] = None if join.guard is None else render_theta(join.guard)
+            written["guard"] = None if join.guard is None else render_expression(join.guard)
         return json.dumps(data)
 
     @classmethod
@@ -256,10 +258,10 @@ def _join(data: Mapping[str, Any]) -> JoinSpec:
         keys,
         data["algorithm"],
         data["label"],
-        None if condition is None else parse_predicate(condition),
+        None if condition is None else parse_expression(condition),
         ranges,
         None if as_of is None else AsOf(**{**as_of, "probe": _reference(as_of["probe"])}),
         None if theta is None else parse_theta(theta),
         data.get("probe_ordered", False),
-        None if guard is None else parse_formula(guard),
+        None if guard is None else parse_expression(guard),
     )

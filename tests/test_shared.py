@@ -11,9 +11,9 @@ import pytest
 
 from docs.tools.scala_texts import OPEN, texts
 from sparkext.parquet.rules import READ_TYPES
-from sparkext.plans.formula import NUMBER_TYPES, OPERANDS, WORDS
+from sparkext.plans.evaluators import EVALUATORS
+from sparkext.plans.expression import ARITY, COMPARISONS, LEAVES, VARIADIC
 from sparkext.plans.key_types import KEY_TYPE_NAMES
-from sparkext.plans.predicate import COMPARISONS, NOT_COVERED, STRING_TESTS, UNORDERED
 from sparkext.shared import SPARK_TYPES
 from sparkext.spark.jar import jar_path
 
@@ -23,19 +23,18 @@ TABLES = {
     for path in SCALA.parent.rglob("*.scala")
     for name in re.findall(r'\bShared(?:\.fields)?\("(\w+)"\)', path.read_text())
 }
-FIELDS = {"op", "args", "type", "list", "source", "column", "key", "literal", "text", "checked"}
+FIELDS = {"args", "type", "list", "source", "text", "checked", "op"}
 
 
 def test_types_are_those_of_plans() -> None:
     assert {*SPARK_TYPES.values(), "decimal"} == set(KEY_TYPE_NAMES)
-    assert {*READ_TYPES, *WORDS, *NOT_COVERED, *UNORDERED, *NUMBER_TYPES} <= set(KEY_TYPE_NAMES)
+    assert {*READ_TYPES, *(name for evaluator in EVALUATORS for name in evaluator.types)} <= set(KEY_TYPE_NAMES)
 
 
 @pytest.mark.parametrize(
     ("file", "operators"),
     [
-        ("WorkerCondition", {*STRING_TESTS, "and", "or", "not", "in", "is_null", "=", "<=>"}),
-        ("WorkerFormula", {*OPERANDS} - {*COMPARISONS}),
+        ("WorkerExpression", {*ARITY, *VARIADIC, *LEAVES} - {"<", "<=", ">", ">="}),
         ("Comparison", {*COMPARISONS}),
     ],
 )

@@ -194,7 +194,7 @@ GROUPS = (
         "Parts of conditions",
         "These follow the colon of a reason above, unless it is the SQL of the part itself.",
         {
-            "a condition nested too deeply": "More than 50 levels; 250 where Spark evaluates it.",
+            "a condition nested too deeply": "More than 200 levels; 250 where Spark evaluates it.",
             "a list of more than … non-constant values": (
                 "`IN` compares with each of them. Constants are looked up, so there may be as many as Spark allows."
             ),
@@ -363,7 +363,6 @@ OTHER_TEXTS = {
         r"ConditionError: the condition of join (\d+) fails on (\{.*?\})",
     },
     "Trees.scala": {"… of more than … parts"},
-    "WorkerCondition.scala": {"… … …"},
 }
 """Texts that are no reasons, by file: parts of plans, names of metrics and jobs, lines of the log. None: all of it."""
 

@@ -31,8 +31,8 @@ from sparkext.parquet.rules import Calendars, misread, rebased
 from sparkext.parquet.statistics import UNKNOWN, ProbeBounds
 from sparkext.plans.scan import ColumnBounds, ScanSpec, Split, grouped, may_hold, may_meet
 from sparkext.plans.spec import PROBE, ColumnRef
+from sparkext.rows.arrow_evaluator import holds, literal_array
 from sparkext.rows.collected import CollectedRows
-from sparkext.rows.conditions import holds, literal_array
 from sparkext.rows.contiguous import contiguous
 from sparkext.rows.morsels import MAX_MORSEL_BYTES
 from sparkext.rows.row_set import RowSet
@@ -168,7 +168,7 @@ class ParquetScan:
             if self.spec.filter is None:
                 yield rows
                 continue
-            tested = [ColumnRef(*place) for place in self.spec.filter.columns()]
+            tested = [ColumnRef(node.source, node.column) for node in self.spec.filter.columns()]
             for piece in rows.pieces(tested, MAX_MORSEL_BYTES):
                 kept = np.flatnonzero(holds(self.spec.filter, piece))
                 if kept.size == piece.length:

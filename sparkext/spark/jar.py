@@ -15,6 +15,7 @@ import subprocess
 import tempfile
 import zipfile
 from collections.abc import Sequence
+from dataclasses import asdict
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -23,8 +24,7 @@ from sparkext import __version__
 from sparkext.config import REGISTRY, ConfigKey
 from sparkext.errors import EnvironmentProblemError
 from sparkext.memory.address_space import LEAST_BYTES
-from sparkext.plans.formula import MOST_DIGITS, NUMBER_TYPES, WORDS
-from sparkext.plans.predicate import NOT_COVERED, UNORDERED
+from sparkext.plans.evaluators import EVALUATORS
 from sparkext.plans.spec import MOST_COMPARED, SPEC_VERSION
 from sparkext.shared import (
     BATCH_GROWTH,
@@ -176,11 +176,8 @@ def _shared(sources: Sequence[Path]) -> str:
         "first_batch_rows": FIRST_BATCH_ROWS,
         "batch_growth": BATCH_GROWTH,
         "key_types": SPARK_TYPES,
-        "number_types": {**dict(zip(NUMBER_TYPES, NUMBER_TYPES, strict=True)), **WORDS, "decimal": "int64"},
-        "most_digits": MOST_DIGITS,
+        "evaluators": {evaluator.name: asdict(evaluator) for evaluator in EVALUATORS},
         "most_compared": MOST_COMPARED,
-        "types_without_conditions": NOT_COVERED,
-        "types_without_order": UNORDERED,
         "parquet_types": PARQUET_TYPES,
         "most_decimal_bytes": MOST_DECIMAL_BYTES,
         "s3_unmapped": S3_UNMAPPED,

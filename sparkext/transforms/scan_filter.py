@@ -1,4 +1,4 @@
-"""Reads the filters of `scan_parquet`, as a predicate for workers or a condition for Spark."""
+"""Reads the filters of `scan_parquet`, as an expression for workers or a condition for Spark."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from functools import reduce
 from operator import and_, eq, ge, gt, le, lt, ne, or_
 from typing import TYPE_CHECKING, Any
 
+from sparkext.plans.expression import Expression, among, column, condition, literal
 from sparkext.plans.key_types import KeyType
-from sparkext.plans.predicate import Operand, Predicate
 from sparkext.spark.frames import quoted
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ _MICROSECOND = datetime.timedelta(microseconds=1)
 
 @dataclass(frozen=True)
 class Test:
-    """`name op value` for one column. `texts` are the values as predicates write them."""
+    """`name op value` for one column. `texts` are the values as expressions write them."""
 
     name: str
     op: str
@@ -114,7 +114,7 @@ def _read_test(
 
 
 def _text(value: Any, key_type: KeyType) -> str | None:
-    """Return a value as predicates write it, None if the type does not hold it exactly."""
+    """Return a value as expressions write it, None if the type does not hold it exactly."""
     name = key_type.name
     if name in _INTEGER_BITS:
         most = 1 << (_INTEGER_BITS[name] - 1)
@@ -161,26 +161,25 @@ def _expected(key_type: KeyType) -> str:
     }.get(key_type.name, "an int within its range")
 
 
-def as_predicate(alternatives: Alternatives, place: Mapping[str, int]) -> Predicate | None:
-    """Return the predicate over columns at these places."""
-    read = [_all([_predicate(test, place[test.name]) for test in tests], "and") for tests in alternatives]
+def as_expression(alternatives: Alternatives, place: Mapping[str, int]) -> Expression | None:
+    """Return the condition on columns at these places."""
+    read = [_all([_condition(test, place[test.name]) for test in tests], "and") for tests in alternatives]
     return _all(read, "or") if read else None
 
 
-def _all(predicates: Sequence[Predicate], op: str) -> Predicate:
-    return predicates[0] if len(predicates) == 1 else Predicate(op, children=tuple(predicates))
+def _all(conditions: Sequence[Expression], op: str) -> Expression:
+    return conditions[0] if len(conditions) == 1 else condition(op, *conditions)
 
 
-def _predicate(test: Test, place: int) -> Predicate:
-    column = Operand(0, place)
+def _condition(test: Test, place: int) -> Expression:
+    tested = column(0, place, test.type)
     if test.op in _NULLS:
-        positive = Predicate("is_null", operands=(column,))
+        positive = condition("is_null", column(0, place, None))
     elif test.op in _LISTS:
-        positive = Predicate("in", operands=(column,), type=str(test.type), texts=test.texts)
+        positive = among(tested, test.texts)
     else:
-        literal = Operand(None, text=test.texts[0])
-        positive = Predicate(_COMPARED.get(test.op, "="), operands=(column, literal), type=str(test.type))
-    return Predicate("not", children=(positive,)) if test.op in ("!=", "not in", "is not null") else positive
+        positive = condition(_COMPARED.get(test.op, "="), tested, literal(test.texts[0], test.type))
+    return condition("not", positive) if test.op in ("!=", "not in", "is not null") else positive
 
 
 def as_column(alternatives: Alternatives) -> Column | None:

@@ -11,7 +11,7 @@ from sparkext.parquet.rules import Calendars
 from sparkext.parquet.scan import ParquetScan
 from sparkext.plans.scan import DataFile, ScanColumn, ScanSpec, Split
 from sparkext.spark.arrow import arrow_schema
-from sparkext.transforms.scan_filter import Alternatives, as_predicate
+from sparkext.transforms.scan_filter import Alternatives, as_expression
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructField
@@ -44,7 +44,7 @@ class ScannedTable:
         spec = ScanSpec(
             tuple(ScanColumn(self.fields[number].name, self.partitions[number]) for number in read),
             len(columns),
-            as_predicate(self.filters, {self.fields[number].name: place for place, number in enumerate(read)}),
+            as_expression(self.filters, {self.fields[number].name: place for place, number in enumerate(read)}),
             self.case_sensitive,
         )
         schema = arrow_schema(StructType([self.fields[number] for number in read]))

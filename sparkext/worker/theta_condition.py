@@ -19,14 +19,16 @@ from sparkext.kernels.jit import AnyArray, frozen
 from sparkext.kernels.keys import cast_key
 from sparkext.kernels.nested_loop import HIT, NestedLoop, PairArithmeticError, PairTest, numbers
 from sparkext.kernels.row_ids import RowIds, row_id_dtype
-from sparkext.plans.formula import Formula, NamedColumn, PythonPredicate, Theta, number_type, render_theta
-from sparkext.plans.formula_range import Interval, may_fail
-from sparkext.plans.key_types import parse_key_type
+from sparkext.plans.expression import ColumnPlace, Expression
+from sparkext.plans.expression_range import Interval, may_fail
+from sparkext.plans.key_types import KeyType, parse_key_type
+from sparkext.plans.number_types import number_type
 from sparkext.plans.spec import PROBE, ColumnRef
+from sparkext.plans.theta import NamedColumn, PythonPredicate, Theta, render_theta
 from sparkext.rows.row_set import RowSet
 from sparkext.rows.types import arrow_key_type
 from sparkext.storage.last_used import LastUsed
-from sparkext.worker.formula_code import Place, code_of
+from sparkext.worker.expression_code import Place, code_of
 from sparkext.worker.python_predicate import functions_of_predicate
 
 _KEPT_TESTS = 256
@@ -52,15 +54,15 @@ def bind_theta(theta: Theta, source: int, build: BuildSide) -> ThetaCondition:
     """Bind a condition to the build side that is source number `source`."""
     if isinstance(theta, PythonPredicate):
         return _PythonCondition(theta, build)
-    return FormulaCondition(theta, source, build)
+    return CompiledCondition(theta, source, build)
 
 
-class FormulaCondition:
+class CompiledCondition:
     """Nulls travel beside the values of probe columns, and of those build columns that have any."""
 
-    def __init__(self, formula: Formula, source: int, build: BuildSide) -> None:
-        self._formula, self._source = formula, source
-        columns = dict.fromkeys((node.source, node.column, node.key) for node in formula.columns())
+    def __init__(self, expression: Expression, source: int, build: BuildSide) -> None:
+        self._expression, self._source = expression, source
+        columns = dict.fromkeys(node.place for node in expression.columns())
         self._probe = [column for column in columns if column[0] != source]
         self._build = [column for column in columns if column[0] == source]
         self._whole = RowSet.of_morsel(build.columns, build.rows)
@@ -72,8 +74,8 @@ class FormulaCondition:
         }
         kinds: list[str | None] = []
         for _, _, key in self._probe:
-            kinds += [number_type(parse_key_type(key)), None]
-        code = code_of(formula, self._places, kinds)
+            kinds += [number_type(key), None]
+        code = code_of(expression, self._places, kinds)
         self._test = _test(code.text, code.functions).bound(code.constants, self._failure)
 
     def loop(self, rows: RowSet) -> NestedLoop:
@@ -84,10 +86,10 @@ class FormulaCondition:
     def may_fail(self, rows: RowSet) -> bool:
         """Whether it may fail on some pair of these rows and build rows, by the smallest and largest values."""
         probe = {place: _extent(_gathered_values(rows, place)) for place in self._probe}
-        return may_fail(self._formula, {**probe, **self._build_extents})
+        return may_fail(self._expression, {**probe, **self._build_extents})
 
     @cached_property
-    def _build_extents(self) -> dict[tuple[int, int, str], Interval]:
+    def _build_extents(self) -> dict[ColumnPlace, Interval]:
         return {place: _extent(_values(self._column(place[1]), place[2])) for place in self._build}
 
     def _failure(self, probe: Sequence[np.generic], build: Sequence[np.generic]) -> PairArithmeticError:
@@ -118,9 +120,7 @@ class FormulaCondition:
         hits: npt.NDArray[np.bool_] = self._test.each(probe, build, pairs.length, until_hit) & HIT != 0
         return hits
 
-    def _gathered(
-        self, rows: RowSet, columns: Sequence[tuple[int, int, str]], nullable: Sequence[bool]
-    ) -> tuple[AnyArray, ...]:
+    def _gathered(self, rows: RowSet, columns: Sequence[ColumnPlace], nullable: Sequence[bool]) -> tuple[AnyArray, ...]:
         return _arrays([_gathered_values(rows, place) for place in columns], nullable, rows.length)
 
 
@@ -129,7 +129,9 @@ class _PythonCondition:
 
     def __init__(self, predicate: PythonPredicate, build: BuildSide) -> None:
         self._predicate = predicate
-        columns = [_values(build.columns[c.column].take(None, missing=False), c.key) for c in predicate.right]
+        columns = [
+            _values(build.columns[c.column].take(None, missing=False), parse_key_type(c.key)) for c in predicate.right
+        ]
         self._build_rows, self._build_arrays = _without_nulls(columns, build.rows)
         self._rows = build.rows
         self._test = _test(json.dumps(render_theta(predicate)), self._functions)
@@ -139,7 +141,9 @@ class _PythonCondition:
         return functions_of_predicate(function, *map(record_fields, (self._predicate.left, self._predicate.right)))
 
     def loop(self, rows: RowSet) -> NestedLoop:
-        columns = [_values(rows.gather(ColumnRef(c.source, c.column)), c.key) for c in self._predicate.left]
+        columns = [
+            _values(rows.gather(ColumnRef(c.source, c.column)), parse_key_type(c.key)) for c in self._predicate.left
+        ]
         probe_rows, probe = _without_nulls(columns, rows.length)
         return NestedLoop(self._test, probe, self._build_arrays, rows.length, self._rows, probe_rows, self._build_rows)
 
@@ -161,12 +165,12 @@ _Values = tuple[AnyArray, UInt8Array | None]
 Functions = tuple[Callable[..., object], Callable[..., object]]
 
 
-def _values(column: pa.Array, key: str) -> _Values:
-    array = cast_key(column, arrow_key_type(parse_key_type(key)))
+def _values(column: pa.Array, key: KeyType) -> _Values:
+    array = cast_key(column, arrow_key_type(key))
     return numbers(array), validity(array)
 
 
-def _gathered_values(rows: RowSet, place: tuple[int, int, str]) -> _Values:
+def _gathered_values(rows: RowSet, place: ColumnPlace) -> _Values:
     source, column, key = place
     return _values(rows.gather(ColumnRef(source, column)), key)
 
@@ -191,9 +195,7 @@ def _arrays(values: Sequence[_Values], nullable: Sequence[bool], length: int) ->
     return tuple(arrays) or (frozen(np.zeros(length, dtype=np.uint8)),)
 
 
-def _places(
-    columns: Sequence[tuple[int, int, str]], nullable: Sequence[bool], is_probe: bool
-) -> dict[tuple[int, int, str], Place]:
+def _places(columns: Sequence[ColumnPlace], nullable: Sequence[bool], is_probe: bool) -> dict[ColumnPlace, Place]:
     """Return where `_arrays` puts each column."""
     places, at = {}, 0
     for column, has_mask in zip(columns, nullable, strict=True):

@@ -19,8 +19,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.classic.column import Column
 
 from sparkext.kernels.nested_loop import FAILED, HIT
-from sparkext.plans.formula import Formula, parse_formula
-from sparkext.worker.formula_code import Place, code_of
+from sparkext.plans import expression
+from sparkext.plans.expression import ColumnPlace, Expression, parse_expression
+from sparkext.worker.expression_code import Place, code_of
 from sparkext.worker.theta_condition import _arrays, _values
 from tests.extension.extension_checks import assert_declined, configured, mode, pipelines_of, plan_of, rows_of
 from tests.extension.test_joins import frame
@@ -286,28 +287,28 @@ def outcomes_of_spark(pairs: DataFrame, expressions: list[Any]) -> list[list[Any
 class Computed:
     """What a worker computes of the values of two columns, pair by pair, without compiling it."""
 
-    def __init__(self, value: Formula, u: pa.Array, v: pa.Array) -> None:
+    def __init__(self, value: Expression, u: pa.Array, v: pa.Array) -> None:
         self._value = value
-        self._places: dict[tuple[int, int, str], Place] = {}
+        self._places: dict[ColumnPlace, Place] = {}
         self._sides: tuple[list[Any], list[Any]] = ([], [])
         self._kinds: list[str | None] = []
         for node in value.columns():
-            at = (node.source, node.column, node.key)
-            if at not in self._places:
+            if node.place not in self._places:
                 side = self._sides[node.source]
-                self._places[at] = Place(node.source == 0, len(side), len(side) + 1)
-                side += _arrays([_values((u, v)[node.source], node.key)], [True], len(u))
-                self._kinds += [node.type, None] if node.source == 0 else []
+                self._places[node.place] = Place(node.source == 0, len(side), len(side) + 1)
+                side += _arrays([_values((u, v)[node.source], node.place[-1])], [True], len(u))
+                self._kinds += [node.number, None] if node.source == 0 else []
         self._holds: dict[str, Any] = {}
 
     def agrees(self, row: int, expected: Any) -> bool:
         if expected is FAILED_IN_SPARK or expected is None:
-            verdict = self._verdict(Formula("is_null", "bool", (self._value,)), row)
+            verdict = self._verdict(expression.condition("is_null", self._value), row)
             return bool(verdict & FAILED) if expected else verdict == HIT
-        literal = Formula("literal", self._value.type, text=text_of(expected))
-        return self._verdict(Formula("<=>", "bool", (self._value, literal)), row) == HIT
+        assert self._value.type is not None
+        equal = expression.condition("<=>", self._value, expression.literal(text_of(expected), self._value.type))
+        return self._verdict(equal, row) == HIT
 
-    def _verdict(self, formula: Formula, row: int) -> int:
+    def _verdict(self, formula: Expression, row: int) -> int:
         code = code_of(formula, self._places, self._kinds)
         if code.text not in self._holds:
             self._holds[code.text] = code.functions()
@@ -320,8 +321,6 @@ class Computed:
 
 def text_of(value: Any) -> str:
     """A value as a literal of a formula has it."""
-    if isinstance(value, Decimal):
-        return str(int(value.scaleb(-int(value.as_tuple().exponent))))
     if isinstance(value, timedelta):
         return str(value // timedelta(microseconds=1))
     return str(value).lower()
@@ -334,10 +333,8 @@ def test_every_operator(spark: SparkSession, name: str, ansi: bool) -> None:
     us, vs = (pa.array(side, arrow_type) for side in zip(*itertools.product(values, values), strict=True))
     jvm = spark._jvm
     assert jvm is not None
-    worker_formula, column_ref = (
-        jvm.org.apache.spark.sql.sparkext.WorkerFormula,
-        jvm.org.apache.spark.sql.sparkext.ColumnRef,
-    )
+    column_ref = jvm.org.apache.spark.sql.sparkext.ColumnRef
+    evaluator = getattr(getattr(jvm.org.apache.spark.sql.sparkext, "WorkerEvaluator$Compiled$"), "MODULE$")
     json_methods = getattr(getattr(jvm.org.json4s.jackson, "JsonMethods$"), "MODULE$")
     is_null = jvm.org.apache.spark.sql.catalyst.expressions.IsNull
     with configured(spark, **{"spark_sql_ansi_enabled": str(ansi).lower()}):
@@ -348,9 +345,9 @@ def test_every_operator(spark: SparkSession, name: str, ansi: bool) -> None:
         covered, formulas = [], []
         for operation in OPERATIONS:
             expression = resolved(pairs, operation)
-            formula = None if expression is None else worker_formula.of(is_null(expression), place).toOption()
+            formula = None if expression is None else evaluator.of(is_null(expression), place).toOption()
             if formula is not None and formula.isDefined():
-                written = parse_formula(json.loads(json_methods.compact(formula.get())))
+                written = parse_expression(json.loads(json_methods.compact(formula.get())))
                 covered.append((operation, expression))
                 formulas.append(Computed(written.args[0], us, vs))
         truth = outcomes_of_spark(pairs, [expression for _, expression in covered])

@@ -24,7 +24,8 @@ from sparkext.parquet import scan as parquet_scan
 from sparkext.parquet.file_stores import Bucket, LocalFiles, store_of
 from sparkext.parquet.s3_settings import bucket_of
 from sparkext.parquet.scan import ParquetScan
-from sparkext.plans.predicate import parse_predicate
+from sparkext.plans.expression import Expression, column, condition, literal
+from sparkext.plans.key_types import KeyType
 from sparkext.plans.scan import ScanColumn, ScanSpec, Split
 from sparkext.plans.spec import PROBE, ColumnRef, PipelineSpec
 from sparkext.worker.join_pipeline import join_pipeline
@@ -100,10 +101,8 @@ def put(bucket: Bucket, key: str, table: pa.Table = TABLE, row_group_size: int =
     return Split(f"s3a://{NAME}/{key}", 0, 1 << 62, ())
 
 
-def scan_of(bucket: Bucket, condition: dict[str, Any] | None = None) -> ParquetScan:
-    spec = ScanSpec(
-        tuple(map(ScanColumn, TABLE.column_names)), 3, None if condition is None else parse_predicate(condition), False
-    )
+def scan_of(bucket: Bucket, filter_: Expression | None = None) -> ParquetScan:
+    spec = ScanSpec(tuple(map(ScanColumn, TABLE.column_names)), 3, filter_, False)
     return ParquetScan(spec, pa.schema(list(zip("ksv", TABLE.schema.types, strict=True))), 512, buckets=(bucket,))
 
 
@@ -160,8 +159,7 @@ def test_a_reader_that_is_left_early_leaves_no_thread_behind(store: Bucket) -> N
 
 def test_filters_rule_out_row_groups(store: Bucket) -> None:
     split = put(store, "filtered.parquet", row_group_size=1000)
-    condition = {"op": "<", "args": [{"source": 0, "column": 0}, {"literal": "1500"}], "type": "int64"}
-    scan = scan_of(store, condition)
+    scan = scan_of(store, condition("<", column(0, 0, KeyType("int64")), literal("1500", KeyType("int64"))))
     assert rows_of(scan, split) == TABLE.slice(0, 1500)
     assert scan.metrics.row_groups_pruned == 3
 

@@ -31,7 +31,8 @@ from sparkext.parquet import decoded_sizes, decoding
 from sparkext.parquet import scan as parquet_scan
 from sparkext.parquet.scan import ParquetScan
 from sparkext.parquet.statistics import ProbeBounds
-from sparkext.plans.predicate import Predicate, parse_predicate
+from sparkext.plans.expression import Expression, column, condition, literal
+from sparkext.plans.key_types import parse_key_type
 from sparkext.plans.scan import ScanColumn, ScanSpec, Split
 from sparkext.plans.spec import PROBE, ColumnRef, JoinSpec, KeyPair, PipelineSpec
 from sparkext.rows import contiguous
@@ -45,14 +46,13 @@ UTC = pa.timestamp("us", tz="UTC")
 
 def scan_of(
     columns: Sequence[tuple[str, pa.DataType]],
-    condition: dict[str, Any] | Predicate | None = None,
+    filter_: Expression | None = None,
     outputs: int | None = None,
     max_rows: int = 1000,
     bounds: Sequence[ProbeBounds] = (),
     partitions: dict[str, int] | None = None,
     case_sensitive: bool = False,
 ) -> ParquetScan:
-    filter_ = parse_predicate(condition) if isinstance(condition, dict) else condition
     spec = ScanSpec(
         tuple(ScanColumn(name, (partitions or {}).get(name)) for name, _ in columns),
         len(columns) if outputs is None else outputs,
@@ -79,8 +79,13 @@ def read(scan: ParquetScan, splits: Sequence[Split]) -> list[dict[str, Any]]:
     return found
 
 
-def less(column: int, value: int) -> dict[str, Any]:
-    return {"op": "<", "args": [{"source": 0, "column": column}, {"literal": str(value)}], "type": "int64"}
+def compared(op: str, number: int, text: str, kind: str = "int64") -> Expression:
+    key_type = parse_key_type(kind)
+    return condition(op, column(0, number, key_type), literal(text, key_type))
+
+
+def less(number: int, value: int) -> Expression:
+    return compared("<", number, str(value))
 
 
 TABLE = pa.table(
@@ -222,8 +227,7 @@ def test_a_filter_reads_no_other_column_where_nothing_is_left(tmp_path: Path) ->
     # Statistics cannot tell: each row group spans all keys, and has an even one.
     keys = pa.array([2 * n for n in range(1000)])
     pq.write_table(pa.table({"k": keys, "s": ["x" * 100] * 1000}), path, row_group_size=100, compression="none")
-    odd = {"op": "=", "args": [{"source": 0, "column": 1}, {"literal": "501"}], "type": "int64"}
-    scan = scan_of([("s", pa.string()), ("k", pa.int64())], odd, outputs=1)
+    scan = scan_of([("s", pa.string()), ("k", pa.int64())], compared("=", 1, "501"), outputs=1)
     assert read(scan, [whole(path)]) == []
     chunk = pq.ParquetFile(path).metadata.row_group(5).column(0)
     assert (scan.metrics.row_groups, scan.metrics.row_groups_pruned) == (1, 9)
@@ -261,8 +265,7 @@ def test_statistics_never_rule_out_a_row_that_passes(
     }[kind]
     path = tmp_path_factory.mktemp("pruned") / "f.parquet"
     pq.write_table(pa.table({"c": arrow}), path, row_group_size=2, store_decimal_as_integer=bound % 2 == 0)
-    condition = {"op": op, "args": [{"source": 0, "column": 0}, {"literal": text}], "type": kind}
-    got = read(scan_of([("c", arrow.type)], condition), [whole(path)])
+    got = read(scan_of([("c", arrow.type)], compared(op, 0, text, kind)), [whole(path)])
     compare = {"=": pc.equal, "<": pc.less, "<=": pc.less_equal, ">": pc.greater, ">=": pc.greater_equal}[op]
     numbers = pa.array(values, pa.int64())
     assert [row["c0"] for row in got] == arrow.filter(compare(numbers, bound)).to_pylist()
@@ -392,11 +395,10 @@ def test_more_text_than_one_array_holds_is_copied_in_parts(
     pq.write_table(pa.table({"k": np.arange(indices.size), "s": texts}), path)
     expected = [{"c0": n, "c1": "abc"[code] * (10_000 if code else 1)} for n, code in enumerate(indices)]
     columns = [("k", pa.int64()), ("s", pa.string())]
-    begins = {"op": "starts_with", "args": [{"source": 0, "column": 1}, {"literal": "b"}]}
-    for condition in (None, begins):
-        wanted = [row for row in expected if condition is None or row["c1"][0] == "b"]
-        scan = scan_of(columns, condition, max_rows=131_072)
-        assert max(part.length for part in scan.row_sets([whole(path)])) > 100 or condition
+    for filter_ in (None, compared("starts_with", 1, "b", "string")):
+        wanted = [row for row in expected if filter_ is None or row["c1"][0] == "b"]
+        scan = scan_of(columns, filter_, max_rows=131_072)
+        assert max(part.length for part in scan.row_sets([whole(path)])) > 100 or filter_
         table = scan.table([whole(path)], 1, lambda *_: None)
         assert table.to_pylist() == wanted
         assert max(chunk.nbytes for chunk in table["c1"].chunks) <= 1 << 19

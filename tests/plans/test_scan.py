@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable
+from decimal import Decimal
 from itertools import pairwise
 from typing import Any
 
@@ -11,7 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sparkext.plans.predicate import Operand, Predicate, parse_predicate
+from sparkext.plans import expression
+from sparkext.plans.expression import Expression, among, condition, parse_expression
+from sparkext.plans.key_types import KeyType
 from sparkext.plans.scan import ColumnBounds, ScanColumn, ScanSpec, Split, grouped, may_hold, may_meet
 
 COMPARE: dict[str, Callable[[Any, Any], bool]] = {
@@ -25,39 +28,40 @@ VALUES = st.one_of(st.none(), st.integers(-5, 5))
 ROWS = st.lists(st.tuples(VALUES, VALUES), min_size=1, max_size=6)
 
 
-def column(number: int) -> Operand:
-    return Operand(0, number)
+INT = KeyType("int32")
 
 
-def literal(value: int | None) -> Operand:
-    return Operand(None, text=None if value is None else str(value))
+def column(number: int) -> Expression:
+    return expression.column(0, number, INT)
 
 
-def comparisons() -> st.SearchStrategy[Predicate]:
+def literal(value: int | None) -> Expression:
+    return expression.literal(None if value is None else str(value), INT)
+
+
+def comparisons() -> st.SearchStrategy[Expression]:
     operands = st.tuples(st.builds(column, st.integers(0, 1)), st.builds(literal, VALUES))
     either_way = st.one_of(operands, operands.map(lambda pair: (pair[1], pair[0])))
-    return st.builds(
-        lambda op, pair: Predicate(op, operands=pair, type="int32"), st.sampled_from([*COMPARE]), either_way
-    )
+    return st.builds(lambda op, pair: condition(op, *pair), st.sampled_from([*COMPARE]), either_way)
 
 
-def leaves() -> st.SearchStrategy[Predicate]:
-    null = st.builds(lambda number: Predicate("is_null", operands=(column(number),)), st.integers(0, 1))
-    among = st.builds(
-        lambda number, values: Predicate("in", operands=(column(number),), type="int32", texts=tuple(map(str, values))),
+def leaves() -> st.SearchStrategy[Expression]:
+    null = st.builds(lambda number: condition("is_null", column(number)), st.integers(0, 1))
+    listed = st.builds(
+        lambda number, values: among(column(number), [None if value is None else str(value) for value in values]),
         st.integers(0, 1),
-        st.lists(st.integers(-5, 5), min_size=1, max_size=3),
+        st.lists(VALUES, min_size=1, max_size=3),
     )
-    return st.one_of(comparisons(), null, among)
+    return st.one_of(comparisons(), null, listed)
 
 
-def predicates() -> st.SearchStrategy[Predicate]:
+def conditions() -> st.SearchStrategy[Expression]:
     return st.recursive(
         leaves(),
         lambda inner: st.one_of(
-            st.builds(lambda one: Predicate("not", children=(one,)), inner),
+            st.builds(lambda one: condition("not", one), inner),
             st.builds(
-                lambda op, children: Predicate(op, children=tuple(children)),
+                lambda op, parts: condition(op, *parts),
                 st.sampled_from(["and", "or"]),
                 st.lists(inner, min_size=1, max_size=3),
             ),
@@ -66,26 +70,26 @@ def predicates() -> st.SearchStrategy[Predicate]:
     )
 
 
-def holds(predicate: Predicate, row: tuple[int | None, ...]) -> bool | None:
+def holds(tested: Expression, row: tuple[int | None, ...]) -> bool | None:
     """SQL's three-valued logic, the obvious way."""
-    if predicate.op == "not":
-        inner = holds(predicate.children[0], row)
+    if tested.op == "not":
+        inner = holds(tested.args[0], row)
         return None if inner is None else not inner
-    if predicate.op in ("and", "or"):
-        results = [holds(child, row) for child in predicate.children]
-        decisive = predicate.op == "or"
+    if tested.op in ("and", "or"):
+        results = [holds(part, row) for part in tested.args]
+        decisive = tested.op == "or"
         if decisive in results:
             return decisive
         return None if None in results else not decisive
     values = [
-        row[operand.column] if operand.source is not None else (None if operand.text is None else int(operand.text))
-        for operand in predicate.operands
+        row[part.column] if part.op == "column" else (None if part.text is None else int(part.text))
+        for part in tested.args
     ]
-    if predicate.op == "is_null":
+    if tested.op == "is_null":
         return values[0] is None
-    if predicate.op == "in":
-        return None if values[0] is None else str(values[0]) in predicate.texts
-    return None if None in values else COMPARE[predicate.op](*values)
+    if tested.op == "in" and values[0] is not None:
+        return str(values[0]) in tested.texts or (None if None in tested.texts else False)
+    return None if None in values else COMPARE[tested.op](*values)
 
 
 def bounds_of(rows: list[tuple[int | None, ...]], number: int) -> ColumnBounds:
@@ -94,13 +98,11 @@ def bounds_of(rows: list[tuple[int | None, ...]], number: int) -> ColumnBounds:
     return ColumnBounds(min(known), max(known), nulls) if known else ColumnBounds(nulls=nulls)
 
 
-@given(predicates(), ROWS)
-def test_nothing_that_holds_is_ruled_out(predicate: Predicate, rows: list[tuple[int | None, ...]]) -> None:
-    may = may_hold(predicate, lambda number: bounds_of(rows, number), len(rows))
-    assert may or not any(holds(predicate, row) for row in rows)
-    assert may_hold(predicate, lambda number: ColumnBounds(), len(rows)) or not any(
-        holds(predicate, row) for row in rows
-    )
+@given(conditions(), ROWS)
+def test_nothing_that_holds_is_ruled_out(tested: Expression, rows: list[tuple[int | None, ...]]) -> None:
+    may = may_hold(tested, lambda number: bounds_of(rows, number), len(rows))
+    assert may or not any(holds(tested, row) for row in rows)
+    assert may_hold(tested, lambda number: ColumnBounds(), len(rows)) or not any(holds(tested, row) for row in rows)
 
 
 @pytest.mark.parametrize(
@@ -113,34 +115,32 @@ def test_nothing_that_holds_is_ruled_out(predicate: Predicate, rows: list[tuple[
 )
 def test_comparisons_rule_out_what_lies_outside(op: str, value: int, may: bool) -> None:
     mirrored = {"=": "=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
-    for predicate in (
-        Predicate(op, operands=(column(0), literal(value)), type="int64"),
-        Predicate(mirrored[op], operands=(literal(value), column(0)), type="int64"),
-    ):
-        assert may_hold(predicate, lambda number: ColumnBounds(3, 7, 0), 10) is may
+    for tested in (condition(op, column(0), literal(value)), condition(mirrored[op], literal(value), column(0))):
+        assert may_hold(tested, lambda number: ColumnBounds(3, 7, 0), 10) is may
 
 
 @pytest.mark.parametrize(
     ("nulls", "null", "valid"), [(0, False, True), (4, True, True), (10, True, False), (None, True, True)]
 )
 def test_null_tests_ask_how_many_are_null(nulls: int | None, null: bool, valid: bool) -> None:
-    is_null = Predicate("is_null", operands=(column(0),))
+    is_null = condition("is_null", column(0))
     bounds = ColumnBounds(nulls=nulls)
     assert may_hold(is_null, lambda number: bounds, 10) is null
-    assert may_hold(Predicate("not", children=(is_null,)), lambda number: bounds, 10) is valid
+    assert may_hold(condition("not", is_null), lambda number: bounds, 10) is valid
 
 
 def test_strings_decimals_and_lists_rule_out_too() -> None:
     words = ColumnBounds(b"beta", "düne".encode())
-    assert not may_hold(
-        Predicate("=", operands=(column(0), Operand(None, text="alpha")), type="string"), lambda n: words, 1
-    )
-    assert may_hold(
-        Predicate("<=", operands=(column(0), Operand(None, text="beta")), type="string"), lambda n: words, 1
-    )
-    among = Predicate("in", operands=(column(0),), type="int32", texts=("9", "1"))
-    assert not may_hold(among, lambda number: ColumnBounds(3, 7), 1)
-    assert may_hold(among, lambda number: ColumnBounds(3, 9), 1)
+    string, decimal = KeyType("string"), KeyType("decimal", 5, 2)
+    word, price = expression.column(0, 0, string), expression.column(0, 0, decimal)
+    assert not may_hold(condition("=", word, expression.literal("alpha", string)), lambda number: words, 1)
+    assert may_hold(condition("<=", word, expression.literal("beta", string)), lambda number: words, 1)
+    prices = ColumnBounds(Decimal("1.10"), Decimal("2.00"))
+    assert not may_hold(condition(">", price, expression.literal("2.00", decimal)), lambda number: prices, 1)
+    assert may_hold(condition(">", price, expression.literal("1.99", decimal)), lambda number: prices, 1)
+    listed = among(column(0), ("9", None, "1"))
+    assert not may_hold(listed, lambda number: ColumnBounds(3, 7), 1)
+    assert may_hold(listed, lambda number: ColumnBounds(3, 9), 1)
 
 
 @pytest.mark.parametrize(
@@ -184,14 +184,16 @@ def test_row_groups_are_read_together_up_to_limits(groups: list[tuple[int, int]]
 
 
 def test_json_gives_a_scan() -> None:
-    condition = {"op": "is_null", "args": [{"source": 0, "column": 1}], "type": None}
+    is_null = {"op": "is_null", "type": "bool", "args": [{"op": "column", "type": None, "source": 0, "column": 1}]}
     data = {
         "columns": [{"name": "k"}, {"name": "day", "partition": 0}],
         "outputs": 1,
-        "filter": condition,
+        "filter": is_null,
         "case_sensitive": True,
     }
     scan = ScanSpec.from_data(data)
-    assert scan == ScanSpec((ScanColumn("k"), ScanColumn("day", 0)), 1, parse_predicate(condition), True)
-    del data["filter"]
-    assert ScanSpec.from_data(data).filter is None
+    assert scan == ScanSpec((ScanColumn("k"), ScanColumn("day", 0)), 1, parse_expression(is_null), True)
+    assert ScanSpec.from_data({name: data[name] for name in data if name != "filter"}).filter is None
+    sum_ = {"op": "+", "type": "int32", "args": [{"op": "literal", "type": "int32", "text": "1"}] * 2}
+    with pytest.raises(ValueError, match="not covered by arrow"):
+        ScanSpec.from_data({**data, "filter": {"op": "=", "type": "bool", "args": [sum_, sum_]}})

@@ -34,7 +34,7 @@ from sparkext.kernels.hashing import FULL_MASK
 from sparkext.kernels.keys import normalise_keys
 from sparkext.memory.probes import Headroom
 from sparkext.parquet.scan import ParquetScan
-from sparkext.plans.formula import parse_theta
+from sparkext.plans.expression import parse_expression
 from sparkext.plans.scan import DataFile, ScanColumn, ScanSpec
 from sparkext.rows.collected import CollectedRows
 from sparkext.storage import container
@@ -42,7 +42,7 @@ from sparkext.storage.container import atomic_file, file_identity, map_checked, 
 from sparkext.storage.last_used import LastUsed
 from sparkext.storage.local_folder import local_folder
 from sparkext.storage.publication import LOCK_SUFFIX, lock_of, locked, locked_if_free, private_folder
-from sparkext.worker.formula_code import code_of
+from sparkext.worker.expression_code import code_of
 from sparkext.worker.python_predicate import functions_of_predicate
 from tests.kernels.support import match_lists
 
@@ -638,12 +638,13 @@ def test_names_of_columns_are_not_run() -> None:
     assert load.__code__.co_names == ("Left",)
 
 
-@pytest.mark.parametrize("place", ["op", "type", "text", "key"])
-def test_parts_of_a_formula_are_not_run(place: str) -> None:
+@pytest.mark.parametrize(
+    ("of", "place"), [("column", "type"), ("literal", "type"), ("literal", "text"), ("cast", "op")]
+)
+def test_parts_of_an_expression_are_not_run(of: str, place: str) -> None:
     literal = {"op": "literal", "type": "int64", "text": "1"}
-    column = {"op": "column", "source": 0, "column": 0, "key": "int64"}
+    column = {"op": "column", "type": "int64", "source": 0, "column": 0}
     cast = {"op": "cast", "type": "int64", "args": [literal]}
-    hostile = {**{"key": column, "op": cast}.get(place, literal), place: HOSTILE}
+    hostile = {**{"column": column, "literal": literal, "cast": cast}[of], place: HOSTILE}
     with pytest.raises(ValueError):
-        formula = parse_theta({"op": "=", "args": [hostile, literal], "type": "bool"})
-        code_of(formula, {}, [])
+        code_of(parse_expression({"op": "=", "type": "bool", "args": [hostile, literal]}), {}, [])

@@ -16,10 +16,11 @@ from sparkext.errors import ConditionError
 from sparkext.kernels.gather import Column
 from sparkext.kernels.nested_loop import NestedLoop
 from sparkext.kernels.range_index import Candidates
-from sparkext.plans.formula import Formula
+from sparkext.plans import expression
+from sparkext.plans.expression import Expression, among, condition, literal
+from sparkext.plans.key_types import KeyType
 from sparkext.plans.operator_budget import OperatorBudget
 from sparkext.plans.output_size import BudgetLimits, OutputSizeController
-from sparkext.plans.predicate import Operand, Predicate
 from sparkext.plans.spec import BUILD_PRESERVING, ColumnRef, JoinSpec, KeyPair, PipelineSpec, RangePair
 from sparkext.rows.row_set import RowSet
 from sparkext.worker.join_pipeline import join_pipeline
@@ -27,7 +28,7 @@ from sparkext.worker.operators.join_matches import JoinMatches
 from sparkext.worker.pipeline import Resources
 from sparkext.worker.sources.row_batches import RowBatches
 from sparkext.worker.sources.scanned_splits import probe_bounds
-from sparkext.worker.theta_condition import FormulaCondition
+from sparkext.worker.theta_condition import CompiledCondition
 from tests.kernels.support import FULL_MASK
 
 MOST = 2**31 - 1
@@ -36,16 +37,19 @@ SPANS: Spans = [(0, 9), (5, 30), (MOST, MOST), (None, 4)]
 FAR: Spans = [(MOST, MOST), (MOST - 1, 4)]
 
 
-def column(source: int, number: int) -> Formula:
-    return Formula("column", "int32", source=source, column=number, key="int32")
+INT = KeyType("int32")
 
 
-SUM = Formula("+", "int32", (column(0, 0), Formula("literal", "int32", text="10")), checked=True)
-GUARD = Formula(
-    "and",
-    "bool",
-    (Formula(">=", "bool", (column(0, 0), column(1, 0))), Formula("<=", "bool", (SUM, column(1, 1)))),
-)
+def column(source: int, number: int) -> Expression:
+    return expression.column(source, number, INT)
+
+
+def added(one: Expression, other: Expression) -> Expression:
+    return Expression("+", INT, (one, other), checked=True)
+
+
+SUM = added(column(0, 0), literal("10", INT))
+GUARD = condition("and", condition(">=", column(0, 0), column(1, 0)), condition("<=", SUM, column(1, 1)))
 """x >= low AND x + 10 <= high"""
 RANGES = (
     RangePair(ColumnRef(0, 0), ">=", 0, "int32"),
@@ -130,7 +134,7 @@ def test_rows(how: str, values: list[int | None], spans: Spans, by_index: bool) 
     rows = RowSet.of_morsel([Column.of(array) for array in probe_of(values)], len(values))
     build = build_of(spec, spans)
     guard = spec.joins[0].guard
-    assert guard is not None and FormulaCondition(guard, 1, build).may_fail(rows) is not by_index
+    assert guard is not None and CompiledCondition(guard, 1, build).may_fail(rows) is not by_index
     if how in ("inner", "left"):
         budget = OperatorBudget(OutputSizeController([1.0], BudgetLimits(1, 1, 1, 1.0), lambda: None), 0)
         found = JoinMatches(spec.joins[0], how, build, 1).lookup(rows, budget).pairs
@@ -157,14 +161,10 @@ def test_row_groups_are_read_for_what_may_fail() -> None:
         assert [bound.keys for bound in probe_bounds(spec, builds)] == ([] if first.may_fail else [(1, 2)])
 
 
-FAILS_LATER = Formula(
-    "<=",
-    "bool",
-    (Formula("+", "int32", (column(0, 0), column(1, 0)), checked=True), column(1, 1)),
-)
+FAILS_LATER = condition("<=", added(column(0, 0), column(1, 0)), column(1, 1))
 """x + low <= high, which fails on the last of these spans only."""
 MATCHES_FIRST: Spans = [(8, 0), (1, 9), (MOST, MOST)]
-ODD = Predicate("in", operands=(Operand(0, 0),), type="int32", texts=("1", "3", "5", "7"))
+ODD = among(column(0, 0), ("1", "3", "5", "7"))
 """x is one of these numbers: a test beside the formula, which Arrow evaluates."""
 
 
@@ -173,12 +173,12 @@ ODD = Predicate("in", operands=(Operand(0, 0),), type="int32", texts=("1", "3", 
 @pytest.mark.parametrize("rows", [1, 3, 5_000])
 def test_nothing_is_tried_behind_the_first_match_of_a_row(how: str, form: str, rows: int) -> None:
     """Neither where all conditions are compiled, nor where Arrow tests one of them: Spark does not look there."""
-    condition = ODD if "more" in form else None
+    beside = ODD if "more" in form else None
     if "guarded" in form:
         ranges = (RangePair(ColumnRef(0, 0), "<=", 1, "int32"),)
-        join = JoinSpec(how, (), "auto", "", condition, ranges, theta=FAILS_LATER, guard=FAILS_LATER)
+        join = JoinSpec(how, (), "auto", "", beside, ranges, theta=FAILS_LATER, guard=FAILS_LATER)
     else:
-        join = JoinSpec(how, (), "auto", "", condition, theta=FAILS_LATER)
+        join = JoinSpec(how, (), "auto", "", beside, theta=FAILS_LATER)
     outputs = (ColumnRef(0, 0), *([ColumnRef(1, 0)] if how == "existence" else []))
     spec = PipelineSpec(1, (join,), outputs)
     schema = pa.schema([("x", pa.int32()), ("found", pa.bool_())][: len(outputs)])
@@ -195,6 +195,6 @@ def test_nothing_is_tried_behind_the_first_match_of_a_row(how: str, form: str, r
     every = {"semi": [(x,) for x in values], "anti": [], "existence": [(x, True) for x in values]}
     assert found(values) == every[how]
     # The formula does not hold for 9, and the test beside it not for 4.
-    for unmatched in ([9], [*values, 9] if condition is None else [*values, 4]):
+    for unmatched in ([9], [*values, 9] if beside is None else [*values, 4]):
         with pytest.raises(ConditionError, match="the condition of join 1 fails"):
             found(unmatched)

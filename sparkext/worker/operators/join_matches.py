@@ -19,11 +19,11 @@ from sparkext.kernels.range_index import Candidates, RangeKeys
 from sparkext.plans.key_types import parse_key_type
 from sparkext.plans.operator_budget import OperatorBudget
 from sparkext.plans.spec import ColumnRef, JoinSpec
-from sparkext.rows.conditions import holds
+from sparkext.rows.arrow_evaluator import holds
 from sparkext.rows.row_set import RowSet
 from sparkext.rows.types import arrow_key_type
 from sparkext.worker.probe_keys import ProbeKeys
-from sparkext.worker.theta_condition import FormulaCondition, bind_theta
+from sparkext.worker.theta_condition import CompiledCondition, bind_theta
 
 _MIRRORED = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
 
@@ -55,11 +55,12 @@ class JoinMatches:
         self._build = build
         self._keys = ProbeKeys(spec.keys, build)
         self._theta = None if spec.theta is None else bind_theta(spec.theta, source, build)
-        self._guard = None if spec.guard is None else FormulaCondition(spec.guard, source, build)
+        self._guard = None if spec.guard is None else CompiledCondition(spec.guard, source, build)
         compared = [key.probe for key in spec.keys] + [pair.probe for pair in spec.ranges]
         self.looked_up: Sequence[ColumnRef] = compared if spec.as_of is None else [*compared, spec.as_of.probe]
         """The columns that are gathered to look rows up."""
-        self.tested = [] if spec.condition is None else [ColumnRef(*place) for place in spec.condition.columns()]
+        condition = () if spec.condition is None else spec.condition.columns()
+        self.tested = [ColumnRef(node.source, node.column) for node in condition]
         """The columns that are gathered to test pairs."""
 
     def lookup(self, rows: RowSet, budget: OperatorBudget) -> Found:

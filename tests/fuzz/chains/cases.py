@@ -17,8 +17,9 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from sparkext.plans.formula import MOST_DIGITS, Formula, number_type
+from sparkext.plans.expression import Expression, column
 from sparkext.plans.key_types import KeyType, common_key_type, parse_key_type
+from sparkext.plans.number_types import MOST_DIGITS
 from sparkext.plans.spec import BUILD_PRESERVING, DIRECTIONS, MOST_COMPARED, RANGE_OPERATORS
 from sparkext.rows.types import arrow_key_type
 from tests.fuzz.chains.formulas import FormulaMaker, formula_sql
@@ -190,7 +191,7 @@ class Join:
     ranges: tuple[Comparison, ...] = ()
     condition: tuple[Comparison, ...] = ()
     as_of: Nearest | None = None
-    formula: Formula | None = None
+    formula: Expression | None = None
 
     def sql(self) -> str:
         """Return its condition, but for that of an as-of join."""
@@ -314,13 +315,11 @@ class _Maker:
         places = Column(left, number), Column(source, number)
         return Nearest(*places, str(common), r.choice(DIRECTIONS), r.random() < 0.7, tolerance)
 
-    def _formula(self, visible: Sequence[int], source: int) -> Formula | None:
+    def _formula(self, visible: Sequence[int], source: int) -> Expression | None:
         """Return a formula over columns of numbers of both sides, if there are any."""
         sides = [
             [
-                Formula(
-                    "column", str(number_type(self.types[side][n])), source=side, column=n, key=str(self.types[side][n])
-                )
+                column(side, n, self.types[side][n])
                 for side in sources
                 for n, family in enumerate(self.families)
                 if family in _FAMILIES_OF_FORM["formula"] and self.types[side][n].name != "decimal"

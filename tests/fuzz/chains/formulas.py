@@ -8,74 +8,74 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Sequence
 
-from sparkext.plans.formula import Formula
-from sparkext.plans.predicate import COMPARISONS
+from sparkext.plans.expression import COMPARISONS, Expression, condition, literal
+from sparkext.plans.key_types import KeyType
 
 _DEPTH = 3
-_SQL_TYPES = {"int64": "BIGINT", "float64": "DOUBLE"}
-_LITERALS = {"int64": ("0", "1", "-3", "7", "500", None), "float64": ("0.0", "-1.5", "2.0", "1e3", None)}
+_LONG, _DOUBLE = KeyType("int64"), KeyType("float64")
+_SQL_TYPES = {_LONG: "BIGINT", _DOUBLE: "DOUBLE"}
+_LITERALS = {_LONG: ("0", "1", "-3", "7", "500", None), _DOUBLE: ("0.0", "-1.5", "2.0", "1e3", None)}
 _OPERATORS = {"<=>": "IS NOT DISTINCT FROM", "and": "AND", "or": "OR"}
 
 
 class FormulaMaker:
     """Draws formulas that look at both sides at least once, given the columns of either as nodes."""
 
-    def __init__(self, generator: random.Random, left: Sequence[Formula], right: Sequence[Formula]) -> None:
+    def __init__(self, generator: random.Random, left: Sequence[Expression], right: Sequence[Expression]) -> None:
         self._r = generator
         self._sides = (left, right)
 
-    def make(self) -> Formula:
+    def make(self) -> Expression:
         """Return a boolean formula."""
-        kind = "float64" if any(self._is_float(node) for side in self._sides for node in side) else "int64"
+        kind = _DOUBLE if any(self._is_float(node) for side in self._sides for node in side) else _LONG
         sides = [self._combined(kind, self._column(kind, side)) for side in self._sides]
-        formula = Formula(self._r.choice(COMPARISONS), "bool", tuple(self._r.sample(sides, 2)))
+        formula = condition(self._r.choice(COMPARISONS), *self._r.sample(sides, 2))
         if self._r.random() < 0.5:
-            formula = Formula(self._r.choice(("and", "or")), "bool", (formula, self._boolean(kind, _DEPTH)))
-        return Formula("not", "bool", (formula,)) if self._r.random() < 0.2 else formula
+            formula = condition(self._r.choice(("and", "or")), formula, self._boolean(kind, _DEPTH))
+        return condition("not", formula) if self._r.random() < 0.2 else formula
 
     @staticmethod
-    def _is_float(node: Formula) -> bool:
-        return node.type.startswith("float")
+    def _is_float(node: Expression) -> bool:
+        return node.number.startswith("float")
 
-    def _column(self, kind: str, side: Sequence[Formula]) -> Formula:
-        column = Formula("cast", kind, (self._r.choice(side),))
-        if kind == "float64":
+    def _column(self, kind: KeyType, side: Sequence[Expression]) -> Expression:
+        column = Expression("cast", kind, (self._r.choice(side),))
+        if kind == _DOUBLE:
             return column
-        return Formula("%", kind, (column, Formula("literal", kind, text="1000")))
+        return Expression("%", kind, (column, literal("1000", kind)))
 
-    def _combined(self, kind: str, node: Formula) -> Formula:
+    def _combined(self, kind: KeyType, node: Expression) -> Expression:
         """Return a number made of this one."""
         way = self._r.randrange(6)
         if way == 0:
-            return Formula(self._r.choice(("+", "-", "*")), kind, (node, self._number(kind, 1)))
+            return Expression(self._r.choice(("+", "-", "*")), kind, (node, self._number(kind, 1)))
         if way == 1:
-            return Formula(self._r.choice(("abs", "negate")), kind, (node,))
+            return Expression(self._r.choice(("abs", "negate")), kind, (node,))
         if way == 2:
-            return Formula(self._r.choice(("coalesce", "least", "greatest")), kind, (node, self._number(kind, 1)))
+            return Expression(self._r.choice(("coalesce", "least", "greatest")), kind, (node, self._number(kind, 1)))
         if way == 3:
-            return Formula("if", kind, (self._boolean(kind, 1), node, self._number(kind, 1)))
+            return Expression("if", kind, (self._boolean(kind, 1), node, self._number(kind, 1)))
         return node
 
-    def _number(self, kind: str, depth: int) -> Formula:
+    def _number(self, kind: KeyType, depth: int) -> Expression:
         if self._r.random() < 0.4:
-            return Formula("literal", kind, text=self._r.choice(_LITERALS[kind]))
+            return literal(self._r.choice(_LITERALS[kind]), kind)
         column = self._column(kind, self._r.choice(self._sides))
         return self._combined(kind, column) if depth > 1 else column
 
-    def _boolean(self, kind: str, depth: int) -> Formula:
+    def _boolean(self, kind: KeyType, depth: int) -> Expression:
         way = self._r.randrange(5) if depth > 1 else self._r.randrange(2)
         if way == 0:
-            return Formula("is_null", "bool", (self._number(kind, depth),))
+            return condition("is_null", self._number(kind, depth))
         if way == 1:
-            numbers = (self._number(kind, depth), self._number(kind, depth))
-            return Formula(self._r.choice(COMPARISONS), "bool", numbers)
+            return condition(self._r.choice(COMPARISONS), self._number(kind, depth), self._number(kind, depth))
         if way == 2:
-            return Formula("not", "bool", (self._boolean(kind, depth - 1),))
+            return condition("not", self._boolean(kind, depth - 1))
         parts = (self._boolean(kind, depth - 1), self._boolean(kind, depth - 1))
-        return Formula(self._r.choice(("and", "or")), "bool", parts)
+        return condition(self._r.choice(("and", "or")), *parts)
 
 
-def formula_sql(node: Formula, name: Callable[[Formula], str]) -> str:
+def formula_sql(node: Expression, name: Callable[[Expression], str]) -> str:
     """Return a formula in words that Spark and DuckDB share; `name` names columns."""
     if node.op == "column":
         return name(node)
@@ -97,9 +97,9 @@ def formula_sql(node: Formula, name: Callable[[Formula], str]) -> str:
     return f"({f' {_OPERATORS.get(node.op, node.op)} '.join(parts)})"
 
 
-def with_columns(node: Formula, place: Callable[[Formula], Formula]) -> Formula:
+def with_columns(node: Expression, place: Callable[[Expression], Expression]) -> Expression:
     """Return the same formula with every column replaced."""
     if node.op == "column":
         return place(node)
     arguments = tuple(with_columns(argument, place) for argument in node.args)
-    return Formula(node.op, node.type, arguments, node.checked, text=node.text)
+    return Expression(node.op, node.type, arguments, node.checked, text=node.text)

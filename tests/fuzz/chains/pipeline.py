@@ -20,9 +20,8 @@ from sparkext.config import read_settings
 from sparkext.kernels import row_ids
 from sparkext.plans import algorithm as plans_algorithm
 from sparkext.plans.delivery import DELIVERIES
-from sparkext.plans.formula import Formula, number_type
+from sparkext.plans.expression import Expression, column, condition
 from sparkext.plans.key_types import parse_key_type
-from sparkext.plans.predicate import Operand, Predicate
 from sparkext.plans.spec import BUILD_PRESERVING, AsOf, ColumnRef, JoinSpec, KeyPair, PipelineSpec, RangePair
 from sparkext.worker import pipeline as pipeline_module
 from sparkext.worker.join_pipeline import join_pipeline
@@ -145,18 +144,17 @@ class _Segment:
             None if join.formula is None else with_columns(join.formula, self._number),
         )
 
-    def _condition(self, compared: Sequence[Comparison]) -> Predicate | None:
+    def _condition(self, compared: Sequence[Comparison]) -> Expression | None:
         leaves = []
         for pair in compared:
-            places = (self.places[column.name] for column in (pair.left, pair.right))
-            operands = tuple(Operand(place.source, place.column) for place in places)
-            leaves.append(Predicate(pair.op, operands=operands, type=pair.type))
-        return Predicate("and", tuple(leaves)) if leaves else None
+            places = [self.places[side.name] for side in (pair.left, pair.right)]
+            operands = [column(place.source, place.column, parse_key_type(pair.type)) for place in places]
+            leaves.append(condition(pair.op, *operands))
+        return condition("and", *leaves) if leaves else None
 
-    def _number(self, node: Formula) -> Formula:
+    def _number(self, node: Expression) -> Expression:
         place = self.places[Column(node.source, node.column).name]
-        kind = number_type(parse_key_type(node.key))
-        return Formula("column", str(kind), source=place.source, column=place.column, key=node.key)
+        return column(place.source, place.column, node.type)
 
     def _build_column(self, comparison: Comparison) -> int:
         return self.places[comparison.right.name].column

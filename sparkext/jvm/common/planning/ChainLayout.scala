@@ -96,9 +96,9 @@ object ChainLayout {
           near.tolerance)
       }
       // Whether conditions are covered was asked when the stage was made.
-      val condition = stage.condition.flatMap(part => WorkerCondition.of(chain.atSources(part), place).toOption)
-      val theta = stage.theta.flatMap(part => WorkerFormula.of(chain.atSources(part), place).toOption)
-      val guard = stage.guard.flatMap(part => WorkerFormula.of(chain.atSources(part), place).toOption)
+      val condition = stage.condition.flatMap(part => WorkerEvaluator.Arrow.of(chain.atSources(part), place).toOption)
+      val theta = stage.theta.flatMap(part => WorkerEvaluator.Compiled.of(chain.atSources(part), place).toOption)
+      val guard = stage.guard.flatMap(part => WorkerEvaluator.Compiled.of(chain.atSources(part), place).toOption)
       (keys ++ ranges ++ asOf).collectFirst { case Left(reason) => reason }.toLeft(
         PlannedJoin(
           stage.kind,

@@ -1,14 +1,14 @@
 package org.apache.spark.sql.sparkext
 
 import org.apache.spark.sql.catalyst.expressions.{Left => _, Right => _, _}
+import org.apache.spark.sql.sparkext.WorkerEvaluator.{Arrow, Compiled}
 
 /** Who tests what beside keys and ranges: Spark filters what the join emits by `filter`, workers test pairs. */
 private case class PairTests(filter: Seq[Expression], condition: Seq[Expression], theta: Seq[Expression]) {
 
   /** What keeps workers from testing all of these together, each of which they know. */
   def uncovered: Option[String] =
-    condition.reduceOption(And).flatMap(WorkerCondition.of(_, _ => ColumnRef(0, 0)).left.toOption)
-      .orElse(theta.reduceOption(And).flatMap(WorkerFormula.of(_, _ => ColumnRef(0, 0)).left.toOption))
+    condition.reduceOption(And).flatMap(Arrow.uncovered).orElse(theta.reduceOption(And).flatMap(Compiled.uncovered))
 }
 
 private object PairTests {
@@ -28,13 +28,13 @@ private object PairTests {
     val mayFail = if (guarded) (_: Expression) => false else Failing.may _
     if (inner && keyed) Right(PairTests(conditions, Nil, Nil))
     else {
-      val tested = if (inner || !keyed && !ranged || conditions.exists(mayFail)) conditions.filter(WorkerFormula.covers) else Nil
+      val tested = if (inner || !keyed && !ranged || conditions.exists(mayFail)) conditions.filter(Compiled.covers) else Nil
       // What may fail comes after the conditions before it, which may keep it from failing, or is left to Spark.
       val before = conditions.takeWhile(tested.contains)
       val formulas = tested.filter(test => before.contains(test) || !mayFail(test))
       val others = conditions.filterNot(formulas.contains)
-      val (plain, rest) = if (inner) (Nil, others) else others.partition(WorkerCondition.of(_, _ => ColumnRef(0, 0)).isRight)
-      val (more, left) = if (inner || !keyed && !ranged) (Nil, rest) else rest.partition(WorkerFormula.covers)
+      val (plain, rest) = if (inner) (Nil, others) else others.partition(Arrow.covers)
+      val (more, left) = if (inner || !keyed && !ranged) (Nil, rest) else rest.partition(Compiled.covers)
       val theta = conditions.filter(test => formulas.contains(test) || more.contains(test))
       val found = keyed || ranged || theta.exists(test => sides.isAcross(test.references))
       val groups = if (keyed || ranged) Seq(plain, theta, left) else Seq(theta, plain, left)
@@ -52,7 +52,5 @@ private object PairTests {
   }
 
   private def why(condition: Expression): String =
-    Seq(WorkerCondition.of(condition, _ => ColumnRef(0, 0)), WorkerFormula.of(condition, _ => ColumnRef(0, 0)))
-      .collectFirst { case Left(part) => part }
-      .getOrElse(Wording.of(condition))
+    Arrow.uncovered(condition).orElse(Compiled.uncovered(condition)).getOrElse(Wording.of(condition))
 }

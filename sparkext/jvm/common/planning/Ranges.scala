@@ -41,7 +41,7 @@ private object Ranges {
     def asked(condition: Expression, of: Seq[(Expression, StageRange)]): Boolean =
       of.exists { case (one, range) => one.eq(condition) && chosen(range) }
     val rest = conditions.filterNot(asked(_, found.take(comparisons.length)))
-    val formulas = rest.exists(test => WorkerFormula.covers(test) && sides.isAcross(test.references))
+    val formulas = rest.exists(test => WorkerEvaluator.Compiled.covers(test) && sides.isAcross(test.references))
     val taken = Ranged(rest, ranges.filter(chosen), None)
     val none = Ranged(conditions, Nil, None)
     if (!keyed && formulas && isOneSided(taken.ranges)) none
@@ -50,7 +50,7 @@ private object Ranges {
       if (used.isEmpty || Failing.misplaced(Seq(used, others), conditions, sides).isEmpty && !used.exists(Failing.may)) taken
       else {
         val guard = conditions.take(conditions.lastIndexWhere(Failing.may) + 1).reduce(And)
-        if (!keyed && WorkerFormula.covers(guard)) taken.copy(guard = Some(guard)) else none
+        if (!keyed && WorkerEvaluator.Compiled.covers(guard)) taken.copy(guard = Some(guard)) else none
       }
     }
   }

@@ -34,7 +34,7 @@ case class FusedScan(
   def spec: JValue =
     ("columns" -> columns.map(column => ("name" -> column.attribute.name) ~ ("partition" -> column.partition))) ~
       ("outputs" -> outputs) ~
-      ("filter" -> filter.flatMap(WorkerCondition.of(_, place).toOption)) ~
+      ("filter" -> filter.flatMap(WorkerEvaluator.Arrow.of(_, place).toOption)) ~
       ("case_sensitive" -> caseSensitive)
 
   /** What the scan reads, with the types that the query gives the columns. */
@@ -55,7 +55,7 @@ case class FusedScan(
       ("start" -> file.start) ~
       ("length" -> file.length) ~
       ("values" -> partitionSchema.zipWithIndex.map { case (field, number) =>
-        WorkerCondition.text(Literal(file.partitionValues.get(number, field.dataType), field.dataType))
+        WorkerExpression.text(Literal(file.partitionValues.get(number, field.dataType), field.dataType))
           .getOrElse(throw new IllegalStateException(s"partition column ${field.name}: no value of ${field.dataType}"))
       })
 
@@ -84,7 +84,7 @@ object FusedScan {
         _ <- readable(peeled.scan)
         columns <- columnsOf(peeled)
         filter = peeled.filters.reduceOption(And)
-        _ <- filter.flatMap(uncovered).map(part => s"a filter that only Spark evaluates: $part").toLeft(())
+        _ <- filter.flatMap(WorkerEvaluator.Arrow.uncovered).map(part => s"a filter that only Spark evaluates: $part").toLeft(())
         partitions <- partitionsOf(peeled.scan)
         buckets <- FileStores.buckets(partitions.flatMap(_.files).map(_.toPath), ParquetFiles.hadoopOf(peeled.scan.relation))
         _ <- ParquetFiles.check(peeled.scan.relation, columns.filter(_.partition.isEmpty).map(_.attribute), partitions)
@@ -105,7 +105,7 @@ object FusedScan {
     if (!settings.fusesScans || columns.exists(Widened.unapply(_).isEmpty)) None
     else plan match {
       case Project(projected, child) => expected(child, projected.map(unnamed), settings)
-      case Filter(condition, child) if uncovered(condition).isEmpty =>
+      case Filter(condition, child) if WorkerEvaluator.Arrow.covers(condition) =>
         expected(child, columns, settings).map(_ ++ condition.references)
       case LogicalRelation(files: HadoopFsRelation, _, _, _, _) =>
         val read = AttributeSet(columns)
@@ -183,9 +183,6 @@ object FusedScan {
     }
     columns.collectFirst { case Left(reason) => reason }.toLeft(columns.collect { case Right(column) => column })
   }
-
-  private def uncovered(condition: Expression): Option[String] =
-    WorkerCondition.of(condition, _ => ColumnRef(0, 0)).left.toOption
 
   private def partitionsOf(scan: FileSourceScanExec): Either[String, Seq[FilePartition]] =
     try

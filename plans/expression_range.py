@@ -1,4 +1,4 @@
-"""Whether a formula may fail, from the smallest and largest values of its columns: by arithmetic on intervals.
+"""Whether an expression may fail, from the smallest and largest values of its columns: by arithmetic on intervals.
 
     a in [0, 90], b in [3, 7]        a - b in [-7, 87]     fits an int8
                                      100 + a in [100, 190]  does not: 100 + 28 fails
@@ -11,7 +11,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from sparkext.plans.formula import Formula
+from sparkext.plans.expression import ColumnPlace, Expression
+from sparkext.plans.number_types import unscaled
 
 Interval = tuple[float, float] | None
 """The smallest and the largest value, integers as such; None where nothing is known, as of most floats."""
@@ -19,56 +20,63 @@ Interval = tuple[float, float] | None
 _BITS = {"int8": 8, "int16": 16, "int32": 32, "int64": 64}
 
 
-def may_fail(formula: Formula, extents: Mapping[tuple[int, int, str], Interval]) -> bool:
-    """Return whether values within these extents of columns (source, column, key type) may overflow, or divide by 0."""
+def may_fail(expression: Expression, extents: Mapping[ColumnPlace, Interval]) -> bool:
+    """Return whether values within these extents of columns may overflow, or divide by 0."""
     intervals = _Intervals(extents)
-    intervals.of(formula)
+    intervals.of(expression)
     return intervals.failing
 
 
 class _Intervals:
-    def __init__(self, extents: Mapping[tuple[int, int, str], Interval]) -> None:
+    def __init__(self, extents: Mapping[ColumnPlace, Interval]) -> None:
         self._extents = extents
         self.failing = False
 
-    def of(self, node: Formula) -> Interval:
+    def of(self, node: Expression) -> Interval:
         """Return where the values of a node lie, and note whether one may fail."""
         if node.op == "column":
-            return self._extents[node.source, node.column, node.key]
+            return self._extents[node.place]
         if node.op == "literal":
             return _literal(node)
         args = [self.of(argument) for argument in node.args]
         if node.op in ("/", "%"):
             return self._divided(node, args[0], args[1])
-        if node.type == "bool":
+        if node.number == "bool":
             return 0, 1
         if node.op in ("if", "coalesce", "least", "greatest"):
             return _hull(args[1:] if node.op == "if" else args)
+        if node.number not in _BITS:
+            return args[0] if node.op == "cast" and node.args[0].scale == 0 else None
+        if node.op in ("cast", "+", "-"):
+            args = [_scaled(part, node.scale - argument.scale) for part, argument in zip(args, node.args, strict=True)]
         known = [argument for argument in args if argument is not None]
-        if node.type not in _BITS:
-            return known[0] if node.op == "cast" and known else None
-        return self._fitted(node, _CALCULATED[node.op](*known)) if len(known) == len(args) else _whole(node.type)
+        return self._fitted(node, _CALCULATED[node.op](*known)) if len(known) == len(args) else _whole(node.number)
 
-    def _divided(self, node: Formula, dividend: Interval, divisor: Interval) -> Interval:
+    def _divided(self, node: Expression, dividend: Interval, divisor: Interval) -> Interval:
         if node.checked and (divisor is None or divisor[0] <= 0 <= divisor[1]):
             self.failing = True
-        if node.type not in _BITS or dividend is None:
+        if node.number not in _BITS or dividend is None:
             return None
         return min(dividend[0], 0), max(dividend[1], 0)
 
-    def _fitted(self, node: Formula, interval: tuple[float, float]) -> Interval:
-        least, most = _whole(node.type)
+    def _fitted(self, node: Expression, interval: tuple[float, float]) -> Interval:
+        least, most = _whole(node.number)
         if least <= interval[0] and interval[1] <= most:
             return interval
         self.failing |= node.checked
         return least, most
 
 
-def _literal(node: Formula) -> Interval:
-    if node.text is None or node.type == "bool":
+def _literal(node: Expression) -> Interval:
+    if node.text is None or node.number == "bool":
         return 0, 1
-    value = int(node.text) if node.type in _BITS else float(node.text)
+    value = unscaled(node.text, node.scale) if node.number in _BITS else float(node.text)
     return None if value != value else (value, value)
+
+
+def _scaled(interval: Interval, places: int) -> Interval:
+    """Return the unscaled digits that numbers become which get this many more places behind the point."""
+    return None if interval is None else (interval[0] * 10**places, interval[1] * 10**places)
 
 
 def _whole(kind: str) -> tuple[int, int]:

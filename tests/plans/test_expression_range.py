@@ -1,25 +1,31 @@
-"""Which formulas may fail, by the extents of their columns. That no error is missed, `test_formula_code` asks."""
+"""Which expressions may fail, by the extents of their columns. That no error is missed, `test_expression_code` asks."""
 
 from __future__ import annotations
 
 import pytest
 
-from sparkext.plans.formula import Formula
-from sparkext.plans.formula_range import may_fail
+from sparkext.plans import expression
+from sparkext.plans.expression import Expression
+from sparkext.plans.expression_range import may_fail
+from sparkext.plans.key_types import parse_key_type
 
 MOST = 2**31 - 1
 
 
-def column(kind: str = "int32", source: int = 0) -> Formula:
-    return Formula("column", kind, source=source, key=kind)
+def column(kind: str = "int32", source: int = 0) -> Expression:
+    return expression.column(source, 0, parse_key_type(kind))
 
 
-def literal(value: float | None, kind: str = "int32") -> Formula:
-    return Formula("literal", kind, text=None if value is None else str(value))
+def literal(value: float | None, kind: str = "int32") -> Expression:
+    return expression.literal(None if value is None else str(value), parse_key_type(kind))
 
 
-def call(op: str, *args: Formula, kind: str = "int32", checked: bool = True) -> Formula:
-    return Formula(op, kind, args, checked)
+def call(op: str, *args: Expression, kind: str = "int32", checked: bool = True) -> Expression:
+    return Expression(op, parse_key_type(kind), args, checked)
+
+
+def cast(kind: str, number: Expression) -> Expression:
+    return call("cast", number, kind=kind, checked=False)
 
 
 A, B = column(), column(source=1)
@@ -48,13 +54,13 @@ CASES = {
     "a quotient of nobody knows what": (call("/", X, Y, kind="float64"), None, None, True),
     "a quotient by a literal": (call("/", X, literal(2.5, "float64"), kind="float64"), None, None, False),
     "a quotient by a cast": (
-        call("/", X, Formula("cast", "float64", (A,)), kind="float64"),
+        call("/", X, cast("float64", A), kind="float64"),
         (1, 5),
         (0, 0),
         False,
     ),
     "in a wider type": (
-        call("+", Formula("cast", "int64", (A,)), Formula("cast", "int64", (TOP,)), kind="int64"),
+        call("+", cast("int64", A), cast("int64", TOP), kind="int64"),
         (0, MOST),
         (0, 0),
         False,
@@ -71,6 +77,7 @@ CASES = {
 
 @pytest.mark.parametrize("name", CASES)
 def test_may_fail(name: str) -> None:
-    formula, first, second, expected = CASES[name]
-    extents = {(0, 0, "int32"): first, (1, 0, "int32"): second, (0, 0, "float64"): first, (1, 0, "float64"): second}
-    assert may_fail(formula, extents) is expected
+    tested, first, second, expected = CASES[name]
+    kinds = [parse_key_type(kind) for kind in ("int32", "float64", "decimal(7,2)")]
+    extents = {(source, 0, kind): (first, second)[source] for source in range(2) for kind in kinds}
+    assert may_fail(tested, extents) is expected

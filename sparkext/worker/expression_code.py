@@ -1,4 +1,4 @@
-"""Turns a formula into the two functions that a nested loop compiles (see `kernels.nested_loop`).
+"""Turns an expression into the two functions that a nested loop compiles (see `kernels.nested_loop`).
 
     left.x + right.y > 10                   def load(p, i):
                                                 return (p[0][i], p[1][i] != 0,)
@@ -12,8 +12,8 @@ Every step is a line: its value, and beside it, where they are needed at all, wh
 went wrong on the way. There are no branches, so that LLVM tests several pairs at once.
 
 The text holds nothing but operators of a closed list and numbers that this module has written. Literals are arguments:
-formulas that differ in nothing else are one text, compiled once. Divisors of integers are not, as dividing by a number
-that LLVM knows takes a multiplication, not a division. All literals of a list are one array, which is searched.
+expressions that differ in nothing else are one text, compiled once. Divisors of integers are not, as dividing by a
+number that LLVM knows takes a multiplication, not a division. All literals of a list are one array, which is searched.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ import numpy as np
 from sparkext.kernels.intrinsics import multiply_overflows
 from sparkext.kernels.jit import frozen
 from sparkext.kernels.nested_loop import FAILED, Constant, is_among
-from sparkext.plans.formula import ARITHMETIC, Formula
-from sparkext.plans.predicate import COMPARISONS
+from sparkext.plans.expression import ARITHMETIC, COMPARISONS, ColumnPlace, Expression
+from sparkext.plans.number_types import unscaled
 
 _DTYPES = {
     "bool": np.bool_,
@@ -59,7 +59,7 @@ class _Step:
 
 
 @dataclass(frozen=True)
-class FormulaCode:
+class ExpressionCode:
     """The text of both functions, and the constants that it is called with. Equal texts test equal arrays."""
 
     text: str
@@ -68,34 +68,34 @@ class FormulaCode:
     def functions(self) -> tuple[Callable[..., Any], Callable[..., Any]]:
         """Return `load` and `holds`."""
         scope: dict[str, Any] = {"np": np, "multiply_overflows": multiply_overflows, "is_among": is_among}
-        exec(compile(self.text, "<formula>", "exec"), scope)
+        exec(compile(self.text, "<expression>", "exec"), scope)
         return scope["load"], scope["holds"]
 
 
 def code_of(
-    formula: Formula, places: dict[tuple[int, int, str], Place], probe_types: Sequence[str | None]
-) -> FormulaCode:
-    """Write the functions. `places` tells for each column (source, column, key type) where it is.
+    expression: Expression, places: dict[ColumnPlace, Place], probe_types: Sequence[str | None]
+) -> ExpressionCode:
+    """Write the functions. `places` tells for each column where it is.
 
     `probe_types`: the number type of each array of the probe side, None for a mask.
     """
     writer = _Writer(places)
-    result = writer.step(formula)
+    result = writer.step(expression)
     verdict = f"np.uint8({_both(result.value, result.known)})" + (f" | ({result.error})" if result.error else "")
     lines = "".join(f"    {line}\n" for line in writer.lines)
     loads = [f"p[{k}][i]" + (" != 0" if kind in (None, "bool") else "") for k, kind in enumerate(probe_types)]
     text = f"{_LOAD.format(values=', '.join([*loads, '']))}def holds(p, c, b, j):\n{lines}    return {verdict}\n"
-    return FormulaCode(text, tuple(writer.constants))
+    return ExpressionCode(text, tuple(writer.constants))
 
 
 class _Writer:
-    def __init__(self, places: dict[tuple[int, int, str], Place]) -> None:
+    def __init__(self, places: dict[ColumnPlace, Place]) -> None:
         self._places = places
         self._columns: dict[Place, _Step] = {}
         self.lines: list[str] = []
         self.constants: list[Constant] = []
 
-    def step(self, node: Formula) -> _Step:
+    def step(self, node: Expression) -> _Step:
         """Write what computes this node, and return where its result is."""
         if node.op == "column":
             return self._column(node)
@@ -104,7 +104,7 @@ class _Writer:
         if node.op in ("/", "%"):
             return self._divided(node, self.step(node.args[0]), self._divisor(node.args[1]))
         args = [self.step(argument) for argument in node.args]
-        kind = node.args[0].type
+        kind = node.args[0].number
         if node.op in ARITHMETIC:
             return self._arithmetic(node, args[0], args[1])
         if node.op in ("negate", "abs"):
@@ -130,42 +130,42 @@ class _Writer:
             return _Step(self._line(f"not {only.value}"), only.known, only.error)
         if node.op == "sqrt":
             return _Step(self._line(f"np.sqrt({only.value})"), only.known, only.error)
-        return _Step(self._line(_as(node.type, only.value)), only.known, only.error)  # a cast
+        return self._cast(node, only)
 
     def _line(self, expression: str) -> str:
         name = f"v{len(self.lines)}"
         self.lines.append(f"{name} = {expression}")
         return name
 
-    def _column(self, node: Formula) -> _Step:
-        place = self._places[node.source, node.column, node.key]
+    def _column(self, node: Expression) -> _Step:
+        place = self._places[node.place]
         if place not in self._columns:
             if place.is_probe:
                 known = None if place.mask is None else f"p[{place.mask}]"
                 self._columns[place] = _Step(self._line(f"p[{place.values}]"), known)
             else:
-                value = f"b[{place.values}][j]" + (" != 0" if node.type == "bool" else "")
+                value = f"b[{place.values}][j]" + (" != 0" if node.number == "bool" else "")
                 known = None if place.mask is None else self._line(f"b[{place.mask}][j] != 0")
                 self._columns[place] = _Step(self._line(value), known)
         return self._columns[place]
 
-    def _literal(self, node: Formula) -> _Step:
+    def _literal(self, node: Expression) -> _Step:
         if node.text is None:
-            return _Step(_as(node.type, "0"), "False")
-        self.constants.append(_number(node.text, node.type))
+            return _Step(_as(node.number, "0"), "False")
+        self.constants.append(_number(node.text, node))
         return _Step(f"c[{len(self.constants) - 1}]")
 
-    def _listed(self, node: Formula, only: _Step, kind: str) -> _Step:
+    def _listed(self, node: Expression, only: _Step, kind: str) -> _Step:
         """IN: true if the value is found, null if it is not and there is a null in the list."""
-        known = [_number(text, kind) for text in node.texts if text is not None]
+        known = [_number(text, node.args[0]) for text in node.texts if text is not None]
         # Of equal numbers one stays: 0.0 or -0.0, and one NaN, which comes last.
         self.constants.append(frozen(np.unique(np.array(known, dtype=_DTYPES[kind]))))
         found = self._line(f"is_among({only.value}, c[{len(self.constants) - 1}])")
         return _Step(found, self._all([only.known, found if None in node.texts else None]), only.error)
 
-    def _divisor(self, node: Formula) -> _Step:
-        if node.op == "literal" and node.text is not None and not node.type.startswith("float"):
-            return _Step(_as(node.type, str(int(node.text))))
+    def _divisor(self, node: Expression) -> _Step:
+        if node.op == "literal" and node.text is not None and not node.number.startswith("float"):
+            return _Step(_as(node.number, str(int(node.text))))
         return self.step(node)
 
     def _strict(self, expression: str, left: _Step, right: _Step) -> _Step:
@@ -192,10 +192,17 @@ class _Writer:
         """Return the error that there is where a step fails, unless it is null."""
         return self._line(f"np.uint8({_both(condition, known)}) * np.uint8({FAILED})")
 
-    def _arithmetic(self, node: Formula, left: _Step, right: _Step) -> _Step:
-        a, b, kind = left.value, right.value, node.type
+    def _arithmetic(self, node: Expression, left: _Step, right: _Step) -> _Step:
+        kind = node.number
         if kind.startswith("float"):
-            return self._strict(f"{a} {node.op} {b}", left, right)
+            return self._strict(f"{left.value} {node.op} {right.value}", left, right)
+        if node.op != "*":
+            # Decimals are brought to the scale of the result.
+            left, right = (
+                self._scaled(step, node.scale - argument.scale)
+                for step, argument in zip((left, right), node.args, strict=True)
+            )
+        a, b = left.value, right.value
         wide = self._line(_wrapping(node.op, a, b) if kind == "int64" else f"np.int64({a}) {node.op} np.int64({b})")
         result = self._strict(_as(kind, wide), left, right)
         if not node.checked:
@@ -210,19 +217,21 @@ class _Writer:
         failed = self._fails(f"({overflow})", result.known)
         return _Step(result.value, result.known, self._errors([result.error, failed]))
 
-    def _divided(self, node: Formula, left: _Step, right: _Step) -> _Step:
+    def _divided(self, node: Expression, left: _Step, right: _Step) -> _Step:
         """Return a quotient, or what remains of it with the sign of the dividend, as in Java."""
         a, b = left.value, right.value
         if node.op == "/":
             value = self._line(f"{a} / {b}")
-        elif node.type.startswith("float"):
+        elif node.number.startswith("float"):
             value = self._line(f"np.fmod({a}, {b})")
         else:
             # By 1 where it is 0, which is no result, or -1, which may overflow and leaves nothing either.
             divisor = self._line(f"np.int64(1) if ({b} == 0) | ({b} == -1) else np.int64({b})")
             floored = self._line(f"np.int64({a}) % {divisor}")
             value = self._line(
-                _as(node.type, f"({floored} - {divisor} if ({floored} != 0) & (({floored} ^ {a}) < 0) else {floored})")
+                _as(
+                    node.number, f"({floored} - {divisor} if ({floored} != 0) & (({floored} ^ {a}) < 0) else {floored})"
+                )
             )
         zero = self._line(f"{b} == 0")
         # Spark looks at the divisor first.
@@ -233,12 +242,27 @@ class _Writer:
             error = self._errors([error, self._fails(zero, known)])
         return _Step(value, known, error)
 
-    def _signed(self, node: Formula, only: _Step) -> _Step:
-        value = self._line(_as(node.type, _signed(node.op, only.value, node.type)))
-        if not node.checked or node.type.startswith("float"):
+    def _signed(self, node: Expression, only: _Step) -> _Step:
+        value = self._line(_as(node.number, _signed(node.op, only.value, node.number)))
+        if not node.checked or node.number.startswith("float"):
             return _Step(value, only.known, only.error)
-        failed = self._fails(f"({only.value} == {np.iinfo(node.type).min})", only.known)
+        failed = self._fails(f"({only.value} == {np.iinfo(node.number).min})", only.known)
         return _Step(value, only.known, self._errors([only.error, failed]))
+
+    def _cast(self, node: Expression, only: _Step) -> _Step:
+        """A decimal becomes the double that is the quotient of two exact ones: its digits, and its unit."""
+        (given,) = node.args
+        value = self._line(_as(node.number, only.value))
+        if node.number.startswith("float"):
+            value = self._line(f"{value} / {float(10**given.scale)}") if given.scale else value
+            return _Step(value, only.known, only.error)
+        return self._scaled(_Step(value, only.known, only.error), node.scale - given.scale)
+
+    def _scaled(self, step: _Step, places: int) -> _Step:
+        """Return the unscaled digits of a number that gets this many more places behind its point."""
+        if places == 0:
+            return step
+        return _Step(self._line(_wrapping("*", step.value, str(10**places))), step.known, step.error)
 
     def _null_safe(self, left: _Step, right: _Step, kind: str) -> _Step:
         equal = _compared("=", left.value, right.value, kind)
@@ -301,8 +325,11 @@ class _Writer:
         return result
 
 
-def _number(text: str, kind: str) -> np.generic:
-    number: np.generic = _DTYPES[kind](text == "true" if kind == "bool" else text)
+def _number(text: str, of: Expression) -> np.generic:
+    """Return a literal as values of an expression are computed with."""
+    if of.number == "bool":
+        return np.bool_(text == "true")
+    number: np.generic = _DTYPES[of.number](unscaled(text, of.scale) if of.scale else text)
     return number
 
 

@@ -1,4 +1,4 @@
-"""Code made from formulas against a slow evaluation of the same formulas, which follows Spark step by step."""
+"""Code made from expressions against a slow evaluation of the same expressions, which follows Spark step by step."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import math
 import operator
 import random
 from collections.abc import Callable, Iterator, Sequence
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -21,20 +22,18 @@ from sparkext.kernels.buffers import validity
 from sparkext.kernels.gather import Column
 from sparkext.kernels.matches import START, Pairs
 from sparkext.kernels.nested_loop import HIT, PairArithmeticError, is_among, numbers
-from sparkext.plans import formula as formula_module
-from sparkext.plans.formula import ARITHMETIC, NUMBER_TYPES, Formula, number_type
-from sparkext.plans.formula_range import Interval, may_fail
+from sparkext.plans import expression
+from sparkext.plans.evaluators import COMPILED as EVALUATOR
+from sparkext.plans.expression import ARITHMETIC, ARITY, COMPARISONS, ColumnPlace, Expression
+from sparkext.plans.expression_range import Interval, may_fail
 from sparkext.plans.key_types import parse_key_type
-from sparkext.plans.predicate import COMPARISONS
+from sparkext.plans.number_types import FLOATS, INTEGERS, NUMBER_TYPES, unscaled
 from sparkext.rows.row_set import RowSet
 from sparkext.storage.last_used import LastUsed
 from sparkext.worker import theta_condition
-from sparkext.worker.formula_code import FormulaCode, Place, code_of
+from sparkext.worker.expression_code import ExpressionCode, Place, code_of
 from sparkext.worker.theta_condition import bind_theta
 from tests.kernels.support import FULL_MASK, SAMPLES, examples
-
-INTEGERS = ("int8", "int16", "int32", "int64")
-FLOATS = ("float32", "float64")
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -44,20 +43,21 @@ def quiet() -> Iterator[None]:
         yield
 
 
-# What Spark makes of a formula, on Python's values: null is None, integers are exact until they are fitted.
+# What Spark makes of an expression, on Python's values: null is None, integers are exact until they are fitted, and
+# decimals are their unscaled digits.
 
 
 class Failure(ArithmeticError):
     """Spark's evaluation comes upon an overflow or a division by zero in ANSI mode."""
 
 
-def evaluate(node: Formula, row: dict[tuple[int, int], Any]) -> Any:
-    """The value of a formula; what Spark would not look at, because of what it has seen before, cannot fail."""
+def evaluate(node: Expression, row: dict[tuple[int, int], Any]) -> Any:
+    """The value of an expression; what Spark would not look at, because of what it has seen before, cannot fail."""
     parts: Iterator[Any] = (evaluate(argument, row) for argument in node.args)
     if node.op == "column":
         return row[node.source, node.column]
     if node.op == "literal":
-        return None if node.text is None else literal_value(node.type, node.text)
+        return None if node.text is None else literal_value(node, node.text)
     if node.op in ("and", "or"):
         return connected(parts, decisive=node.op == "or")
     if node.op == "coalesce":
@@ -73,25 +73,32 @@ def evaluate(node: Formula, row: dict[tuple[int, int], Any]) -> Any:
     if node.op in ("/", "%"):
         return divided(node, evaluate(node.args[1], row), parts)
     values = []
-    for part in parts:
+    for part, argument in zip(parts, node.args, strict=True):
         if part is None:
             return None
-        values.append(part)
+        values.append(at_scale_of(node, part, argument) if node.op in ("+", "-", "cast") else part)
     return fitted(STRICT[node.op](*values), node)
 
 
-def among(node: Formula, value: Any) -> bool | None:
+def at_scale_of(node: Expression, value: Any, argument: Expression) -> Any:
+    """The digits of a number as those of what is computed from it."""
+    if argument.scale and node.number in FLOATS:
+        return float(value) / 10**argument.scale
+    return value * 10 ** (node.scale - argument.scale) if node.scale else value
+
+
+def among(node: Expression, value: Any) -> bool | None:
     """As a chain of OR: a null in the list leaves open what is not found."""
     if value is None:
         return None
-    known = [order(literal_value(node.args[0].type, text)) for text in node.texts if text is not None]
+    known = [order(literal_value(node.args[0], text)) for text in node.texts if text is not None]
     return order(value) in known or (None if None in node.texts else False)
 
 
-def literal_value(kind: str, text: str) -> Any:
-    if kind == "bool":
+def literal_value(node: Expression, text: str) -> Any:
+    if node.number == "bool":
         return text == "true"
-    return float(text) if kind in FLOATS else int(text)
+    return float(text) if node.number in FLOATS else unscaled(text, node.scale)
 
 
 def connected(parts: Iterator[Any], decisive: bool) -> bool | None:
@@ -110,7 +117,7 @@ def of_all(op: str, values: list[Any]) -> Any:
     return (min if op == "least" else max)(known, key=order) if known else None
 
 
-def divided(node: Formula, divisor: Any, parts: Iterator[Any]) -> Any:
+def divided(node: Expression, divisor: Any, parts: Iterator[Any]) -> Any:
     """Spark looks at the divisor first, and at the dividend only where that leaves it a chance."""
     if divisor is None or (divisor == 0 and not node.checked):
         return None
@@ -121,7 +128,7 @@ def divided(node: Formula, divisor: Any, parts: Iterator[Any]) -> Any:
         raise Failure
     if node.op == "/":
         return dividend / divisor
-    if node.type in FLOATS:
+    if node.number in FLOATS:
         return math.nan if math.isinf(dividend) else math.fmod(dividend, divisor)
     return abs(dividend) % abs(divisor) * (-1 if dividend < 0 else 1)
 
@@ -131,12 +138,12 @@ def order(value: Any) -> tuple[bool, Any]:
     return (True, 0) if value != value else (False, value)
 
 
-def fitted(value: Any, node: Formula) -> Any:
+def fitted(value: Any, node: Expression) -> Any:
     """A result as a value of the node's type."""
-    if node.type in FLOATS:
-        return float(np.asarray(value).astype(node.type))
-    if node.type in INTEGERS:
-        limits = np.iinfo(node.type)
+    if node.number in FLOATS:
+        return float(np.asarray(value).astype(node.number))
+    if node.number in INTEGERS:
+        limits = np.iinfo(node.number)
         if node.checked and not limits.min <= value <= limits.max:
             raise Failure
         return (value - int(limits.min)) % (1 << limits.bits) + int(limits.min)
@@ -160,7 +167,7 @@ STRICT: dict[str, Callable[..., Any]] = {
 }
 
 
-# Tables of one column a type. Formulas refer to column k of a side by the number of its type.
+# Tables of one column a type. Expressions refer to column k of a side by the number of its type.
 
 
 class Side:
@@ -187,7 +194,7 @@ class Side:
         return self._column(number)[1][row]
 
 
-def truth_of(formula: Formula, probe: Side, build: Side) -> list[list[bool | None]]:
+def truth_of(formula: Expression, probe: Side, build: Side) -> list[list[bool | None]]:
     """Whether each pair matches, or None where that fails."""
     columns = {(node.source, node.column) for node in formula.columns()}
 
@@ -201,74 +208,99 @@ def truth_of(formula: Formula, probe: Side, build: Side) -> list[list[bool | Non
     return [[truth(i, j) for j in range(build.rows)] for i in range(probe.rows)]
 
 
-def column(source: int, key: str, number: int) -> Formula:
-    kind = number_type(parse_key_type(key))
-    assert kind is not None
-    return Formula("column", kind, source=source, column=number, key=key)
+def column(source: int, kind: str, number: int) -> Expression:
+    return expression.column(source, number, parse_key_type(kind))
 
 
-def literal(kind: str, text: str | None) -> Formula:
-    return Formula("literal", kind, text=text)
+def literal(kind: str, text: str | None) -> Expression:
+    return expression.literal(text, parse_key_type(kind))
 
 
-def call(op: str, kind: str, *args: Formula, checked: bool = False) -> Formula:
-    return Formula(op, kind, args, checked)
+def call(op: str, kind: str, *args: Expression, checked: bool = False) -> Expression:
+    return Expression(op, parse_key_type(kind), args, checked)
 
 
-def listed(value: Formula, *texts: str | None) -> Formula:
-    return Formula("in", "bool", (value,), texts=texts)
+def listed(value: Expression, *texts: str | None) -> Expression:
+    return expression.among(value, texts)
 
 
-# Any formula at all, without compiling it.
+# Any expression at all, without compiling it.
+
+KINDS = (*NUMBER_TYPES, "date", "decimal(7,2)", "decimal(18,0)")
+
+
+def texts_of(kind: str) -> list[str | None]:
+    """Values of a sample, and null, as texts."""
+    scale = parse_key_type(kind).scale
+    values = SAMPLES[kind].values
+    return [None, *(str(Decimal(value).scaleb(-scale)) if scale else str(value).lower() for value in values)]
 
 
 @st.composite
-def formulas(draw: st.DrawFn, kind: str, depth: int) -> Formula:
-    """A formula of this type: a leaf, or a call of formulas that are less deep."""
+def expressions(draw: st.DrawFn, kind: str, depth: int) -> Expression:
+    """An expression of this type: a leaf, or a call of expressions that are less deep."""
     if depth == 0 or draw(st.integers(0, 9)) == 0:
         if draw(st.integers(0, 4)):
-            number = NUMBER_TYPES.index(kind) + draw(st.sampled_from([0, len(NUMBER_TYPES)]))
+            number = KINDS.index(kind) + draw(st.sampled_from([0, len(KINDS)]))
             return column(draw(st.integers(0, 1)), kind, number)
-        value = draw(st.sampled_from([None, *SAMPLES[kind].values]))
-        return literal(kind, None if value is None else str(value).lower())
+        return literal(kind, draw(st.sampled_from(texts_of(kind))))
 
-    def deeper(of: str) -> Formula:
-        return draw(formulas(of, depth - 1))
+    def deeper(of: str) -> Expression:
+        return draw(expressions(of, depth - 1))
 
     op = draw(st.sampled_from(CALLS[kind]))
     if op in COMPARISONS:
-        of = draw(st.sampled_from(NUMBER_TYPES))
+        of = draw(st.sampled_from(KINDS))
         return call(op, kind, deeper(of), deeper(of))
     if op == "is_null":
-        return call(op, kind, deeper(draw(st.sampled_from(NUMBER_TYPES))))
+        return call(op, kind, deeper(draw(st.sampled_from(KINDS))))
     if op == "in":
-        of = draw(st.sampled_from(NUMBER_TYPES))
-        values = draw(st.lists(st.sampled_from([None, *SAMPLES[of].values]), min_size=1, max_size=5))
-        return listed(deeper(of), *(None if value is None else str(value).lower() for value in values))
+        of = draw(st.sampled_from(KINDS))
+        return listed(deeper(of), *draw(st.lists(st.sampled_from(texts_of(of)), min_size=1, max_size=5)))
     if op == "cast":
-        return call(op, kind, deeper(draw(st.sampled_from([*INTEGERS, *(FLOATS if kind in FLOATS else ())]))))
+        return call(op, kind, deeper(draw(st.sampled_from(CASTS[kind]))))
+    if op == "days":
+        return call("-", kind, deeper("date"), deeper("date"))
+    if kind == "date" and op in ("+", "-"):
+        return call(op, kind, deeper("date"), deeper("int32"))
+    if kind == "decimal(7,2)" and op in ("+", "-", "*"):
+        given = [kind, "decimal(18,0)"]
+        if op == "*":
+            return call(op, kind, *map(deeper, draw(st.permutations(given))))
+        return call(op, kind, *(deeper(draw(st.sampled_from(given))) for _ in range(2)))
     if op == "if":
         return call(op, kind, deeper("bool"), deeper(kind), deeper(kind))
-    least, most = formula_module.OPERANDS[op]
-    args = [deeper(kind) for _ in range(draw(st.integers(least, min(most, 3))))]
+    args = [deeper(kind) for _ in range(ARITY.get(op) or draw(st.integers(1, 3)))]
     return call(op, kind, *args, checked=draw(st.booleans()))
 
 
 CHOICES = ["if", "coalesce", "least", "greatest"]
 CALLS = {
     "bool": [*COMPARISONS, "and", "and", "or", "or", "not", "is_null", "in", *CHOICES],
-    **{kind: ["+", "-", "*", "%", "negate", "abs", "cast", *CHOICES] for kind in (*INTEGERS, "float32")},
+    **{kind: ["+", "-", "*", "%", "negate", "abs", "cast", *CHOICES] for kind in ("int8", "int16", "int64", "float32")},
+    "int32": ["+", "-", "*", "%", "negate", "abs", "cast", "days", *CHOICES],
+    "date": ["+", "-", *CHOICES],
+    **{kind: ["+", "-", "*", "negate", "abs", "cast", *CHOICES] for kind in ("decimal(7,2)", "decimal(18,0)")},
     "float64": [*ARITHMETIC, "negate", "abs", "sqrt", "cast", *CHOICES],
 }
 
 
-def as_python(formula: Formula, probe: Side, build: Side) -> Callable[[int, int], int]:
+CASTS = {
+    **{kind: [*INTEGERS] for kind in INTEGERS},
+    "int32": [*INTEGERS, "date"],
+    "float32": [*INTEGERS, *FLOATS],
+    "float64": [*INTEGERS, *FLOATS, "decimal(7,2)"],
+    **{kind: [*INTEGERS, kind] for kind in ("decimal(7,2)", "decimal(18,0)")},
+}
+
+
+def as_python(formula: Expression, probe: Side, build: Side) -> Callable[[int, int], int]:
     """The generated functions as they are, with numpy's scalars for machine words."""
-    places: dict[tuple[int, int, str], Place] = {}
+    places: dict[ColumnPlace, Place] = {}
     arrays: tuple[list[Any], list[Any]] = ([], [])
     kinds: list[str | None] = []
     for node in formula.columns():
-        place = (node.source, node.column, node.key)
+        place = node.place
         if place in places:
             continue
         flat = arrays[node.source]
@@ -277,7 +309,7 @@ def as_python(formula: Formula, probe: Side, build: Side) -> Callable[[int, int]
         places[place] = Place(node.source == 0, len(flat), None if mask is None else len(flat) + 1)
         flat += [numbers(array)] if mask is None else [numbers(array), mask]
         if node.source == 0:
-            kinds += [node.type] if mask is None else [node.type, None]
+            kinds += [node.number] if mask is None else [node.number, None]
     code = code_of(formula, places, kinds)
     load, holds = code.functions()
     # An intrinsic is none of Python's functions.
@@ -286,18 +318,16 @@ def as_python(formula: Formula, probe: Side, build: Side) -> Callable[[int, int]
     return lambda i, j: int(holds(load(arrays[0], i), code.constants, arrays[1], j))
 
 
-def extent_of(side: Side, node: Formula) -> Interval:
-    return theta_condition._extent(theta_condition._values(side.array(node.column), node.key))
+def extent_of(side: Side, node: Expression) -> Interval:
+    return theta_condition._extent(theta_condition._values(side.array(node.column), node.place[-1]))
 
 
-@given(formula=formulas("bool", 4), seed=st.integers(0, 1 << 32))
+@given(formula=expressions("bool", 4), seed=st.integers(0, 1 << 32))
 @examples(600)
-def test_any_formula(formula: Formula, seed: int) -> None:
-    probe, build = Side(f"probe {seed}", NUMBER_TYPES, 5), Side(f"build {seed}", NUMBER_TYPES, 5)
+def test_any_expression(formula: Expression, seed: int) -> None:
+    probe, build = Side(f"probe {seed}", KINDS, 5), Side(f"build {seed}", KINDS, 5)
     truth, verdict_of = truth_of(formula, probe, build), as_python(formula, probe, build)
-    extents = {
-        (node.source, node.column, node.key): extent_of((probe, build)[node.source], node) for node in formula.columns()
-    }
+    extents = {node.place: extent_of((probe, build)[node.source], node) for node in formula.columns()}
     assert may_fail(formula, extents) or None not in {verdict for row in truth for verdict in row}
     for i, row in enumerate(truth):
         for j, expected in enumerate(row):
@@ -310,15 +340,15 @@ def test_any_formula(formula: Formula, seed: int) -> None:
 KEYS = (*NUMBER_TYPES, "date", "timestamp", "decimal(7,2)", "decimal(18,0)")
 
 
-def a(key: str, nulls: bool = True) -> Formula:
+def a(key: str, nulls: bool = True) -> Expression:
     return column(0, key, KEYS.index(key) + (0 if nulls else len(KEYS)))
 
 
-def b(key: str, nulls: bool = True) -> Formula:
+def b(key: str, nulls: bool = True) -> Expression:
     return column(1, key, KEYS.index(key) + (0 if nulls else len(KEYS)))
 
 
-def everything_compared(one: Formula, other: Formula) -> Formula:
+def everything_compared(one: Expression, other: Expression) -> Expression:
     """Every comparison and connective: each decides about some pairs."""
     less, more = call("<", "bool", one, other), call(">", "bool", one, other)
     least, most = call("<=", "bool", one, other), call(">=", "bool", one, other)
@@ -327,7 +357,7 @@ def everything_compared(one: Formula, other: Formula) -> Formula:
     return call("or", "bool", choice, call("<=>", "bool", more, call("is_null", "bool", one)))
 
 
-def arithmetic(kind: str, one: Formula, other: Formula, checked: bool) -> Formula:
+def arithmetic(kind: str, one: Expression, other: Expression, checked: bool) -> Expression:
     """Every operator of integers and floats."""
     product = call("*", kind, one, other, checked=checked)
     difference = call("-", kind, call("abs", kind, product, checked=checked), other, checked=checked)
@@ -362,12 +392,18 @@ COMPILED = {
         call("greatest", "float64", a("float64"), literal("float64", None), b("float64"), literal("float64", "-1")),
         call("least", "float64", b("float64"), call("coalesce", "float64", a("float64"), literal("float64", "2.5"))),
     ),
-    "days, microseconds and unscaled digits": call(
+    "days, microseconds and decimals": call(
         "or",
         "bool",
         call("<", "bool", call("-", "int32", a("date"), b("date")), literal("int32", "100")),
-        call(">", "bool", call("*", "int64", a("decimal(7,2)"), literal("int64", "1000")), b("decimal(18,0)")),
-        call("=", "bool", call("negate", "int64", a("timestamp")), b("timestamp")),
+        call(
+            ">",
+            "bool",
+            call("*", "decimal(18,2)", a("decimal(7,2)"), b("decimal(18,0)")),
+            literal("decimal(18,2)", "4.50"),
+        ),
+        call("<", "bool", call("cast", "float64", a("decimal(7,2)")), b("float64")),
+        call("=", "bool", a("timestamp"), b("timestamp")),
     ),
     "lists": call(
         "or",
@@ -375,31 +411,31 @@ COMPILED = {
         listed(a("float64"), "NaN", "0.0", "2.5", "NaN"),
         listed(call("+", "int64", a("int64"), b("int64")), *map(str, range(-3, 40_000)), None),
         call("not", "bool", listed(b("bool"), "true")),
-        listed(a("decimal(7,2)"), "-100", None, "100"),
+        listed(a("decimal(7,2)"), "-1.00", None, "1.00"),
     ),
     "no column": call("=", "bool", literal("int8", "7"), literal("int8", "7")),
     "one side": call("is_null", "bool", b("int8")),
 }
 
 
-def operators(node: Formula) -> set[str]:
+def operators(node: Expression) -> set[str]:
     return {node.op}.union(*map(operators, node.args))
 
 
 def test_every_operator_is_compiled() -> None:
-    assert set().union(*map(operators, COMPILED.values())) == {*formula_module.OPERANDS, "column", "literal"}
+    assert set().union(*map(operators, COMPILED.values())) == {*EVALUATOR.operators}
 
 
-def further_than(distance: str, modulus: str) -> Formula:
+def further_than(distance: str, modulus: str) -> Expression:
     rest = call("%", "int64", b("int64", nulls=False), literal("int64", modulus))
     return call(">", "bool", a("int64", nulls=False), call("+", "int64", rest, literal("int64", distance)))
 
 
-def test_formulas_that_differ_in_their_literals_are_compiled_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_expressions_that_differ_in_their_literals_are_compiled_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each compiled one would take megabytes of a worker for good. Divisors are part of the code, for speed."""
-    compiled: list[FormulaCode] = []
-    functions = FormulaCode.functions
-    monkeypatch.setattr(FormulaCode, "functions", lambda code: compiled.append(code) or functions(code))
+    compiled: list[ExpressionCode] = []
+    functions = ExpressionCode.functions
+    monkeypatch.setattr(ExpressionCode, "functions", lambda code: compiled.append(code) or functions(code))
     monkeypatch.setattr(theta_condition, "_compiled", LastUsed(theta_condition._KEPT_TESTS))
     probe, build = Side("probe", KEYS, 40), Side("build", KEYS, 40)
     far = [further_than(*texts) for texts in (("-5", "7"), ("5", "7"), ("5", "3"), ("-9223372036854775808",) * 2)]

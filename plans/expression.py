@@ -1,0 +1,212 @@
+"""What workers test and compute, as plain data: filters of scans, and conditions on pairs of rows beside their keys.
+
+An expression is one of
+
+    {"op": "column", "type": type or null, "source": s, "column": c}
+    {"op": "literal", "type": type, "text": text or null}
+    {"op": "in", "type": "bool", "args": [expression], "list": [text or null, ...]}
+    {"op": name, "type": type, "args": [expression, ...], "checked": bool}
+
+where `type` is that of the result, as `plans.key_types` spells it. Columns of other types have none: they can only be
+tested for null. Integers may be named in a wider type than they have.
+
+Texts are values as Java prints them, but dates are days since 1970, timestamps and intervals microseconds, and times
+nanoseconds. A list has one or more, of its argument's type, and may have a great many.
+
+A null makes null whatever is computed from it, but for `and`, `or`, `is_null`, `<=>`, `if`, `coalesce`, `least` and
+`greatest`, which follow SQL. NaN equals NaN and is greater than any other number. Strings are compared and tested byte
+by byte, and in the pattern of `like` only `%` has a meaning of its own. Decimals are added at the scale of the sum.
+`checked`: an overflow is an error, as in Spark's ANSI mode, instead of wrapping around; a division by zero is an error,
+instead of null.
+
+Two evaluators run them, neither of which covers all (see `plans.evaluators`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sparkext.plans.key_types import KeyType, parse_key_type
+from sparkext.plans.number_types import FLOATS, INTEGERS, number_type
+
+BOOL = KeyType("bool")
+ORDERINGS = ("<", "<=", ">", ">=")
+COMPARISONS = ("=", "<=>", *ORDERINGS)
+STRING_TESTS = ("starts_with", "ends_with", "contains", "like")
+ARITHMETIC = ("+", "-", "*", "/", "%")
+ARITY = {
+    **dict.fromkeys(("negate", "abs", "sqrt", "cast", "not", "is_null", "in"), 1),
+    **dict.fromkeys((*ARITHMETIC, *COMPARISONS, *STRING_TESTS), 2),
+    "if": 3,
+}
+VARIADIC = ("and", "or", "coalesce", "least", "greatest")
+"""Operators of one argument or more."""
+LEAVES = ("column", "literal")
+ColumnPlace = tuple[int, int, KeyType]
+"""Source, column, type."""
+
+
+@dataclass(frozen=True)
+class Expression:
+    """A node. Columns have a `source` and a `column`, literals a `text`; all others have `args`.
+
+    `texts` are the literals of a list.
+    """
+
+    op: str
+    type: KeyType | None
+    args: tuple[Expression, ...] = ()
+    checked: bool = False
+    source: int = 0
+    column: int = 0
+    text: str | None = None
+    texts: tuple[str | None, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Refuse what means nothing."""
+        if self.op in LEAVES:
+            fits = not self.args and (self.type is not None or self.op == "column")
+        else:
+            known = len(self.args) == ARITY.get(self.op, -1) or (self.op in VARIADIC and len(self.args) > 0)
+            fits = known and _is_typed(self.op, [argument.type for argument in self.args], self.type)
+        if fits and self.op in STRING_TESTS:
+            fits = self.args[1].op == "literal" and self.args[1].text is not None
+        if not fits or (self.op == "in") != bool(self.texts) or (self.op == "cast" and self.checked):
+            raise ValueError(f"not an expression: {self!r}")
+
+    @property
+    def number(self) -> str:
+        """The number type of its values (see `plans.number_types`). Raises `ValueError` if they are no numbers."""
+        number = None if self.type is None else number_type(self.type)
+        if number is None:
+            raise ValueError(f"no numbers: {self!r}")
+        return number
+
+    @property
+    def scale(self) -> int:
+        """How many digits of a number are behind its point."""
+        return 0 if self.type is None else self.type.scale
+
+    @property
+    def place(self) -> ColumnPlace:
+        """Where a column is, and the type that it is looked at as."""
+        assert self.type is not None, "columns without a type are not looked at"
+        return self.source, self.column, self.type
+
+    @property
+    def may_fail(self) -> bool:
+        """Whether there are values that it has an error for."""
+        return self.checked or any(argument.may_fail for argument in self.args)
+
+    def parts(self) -> Iterator[Expression]:
+        """Yield all nodes, this one first; columns that occur twice come twice."""
+        yield self
+        for argument in self.args:
+            yield from argument.parts()
+
+    def columns(self) -> Iterator[Expression]:
+        """Yield the nodes that are columns."""
+        return (part for part in self.parts() if part.op == "column")
+
+
+def column(source: int, number: int, key_type: KeyType | None) -> Expression:
+    """Return a column of a source."""
+    return Expression("column", key_type, source=source, column=number)
+
+
+def literal(text: str | None, key_type: KeyType) -> Expression:
+    """Return a value; None is null."""
+    return Expression("literal", key_type, text=text)
+
+
+def condition(op: str, *args: Expression) -> Expression:
+    """Return what is true or false, or null."""
+    return Expression(op, BOOL, args)
+
+
+def among(value: Expression, texts: Iterable[str | None]) -> Expression:
+    """Return the condition that a list has a value."""
+    return Expression("in", BOOL, (value,), texts=tuple(texts))
+
+
+def _is_typed(op: str, given: Sequence[KeyType | None], result: KeyType | None) -> bool:
+    """Return whether the types of an operator's arguments fit each other and its own."""
+    if op == "is_null":
+        return result == BOOL
+    known = [kind for kind in given if kind is not None]
+    return len(known) == len(given) and result is not None and _RULES[op](known, result)
+
+
+_Rule = Callable[[Sequence[KeyType], KeyType], bool]
+
+
+def _of_number(*names: str) -> _Rule:
+    """One type of these for all."""
+    return lambda given, result: {*given} == {result} and result.name in names
+
+
+def _sum(given: Sequence[KeyType], result: KeyType) -> bool:
+    """Decimals are brought to the scale of their sum, which must not take digits from them."""
+    if result.name == "decimal":
+        return all(kind.name == "decimal" and kind.scale <= result.scale for kind in given)
+    return [*given, result] == [_DATE, _DAYS, _DATE] or _of_number(*INTEGERS, *FLOATS)(given, result)
+
+
+def _product(given: Sequence[KeyType], result: KeyType) -> bool:
+    if result.name == "decimal":
+        return all(kind.name == "decimal" for kind in given) and sum(kind.scale for kind in given) == result.scale
+    return _of_number(*INTEGERS, *FLOATS)(given, result)
+
+
+def _cast(given: Sequence[KeyType], result: KeyType) -> bool:
+    """Integers wrap around; decimals keep all of their digits, but as doubles."""
+    (kind,) = given
+    if kind.name == "decimal":
+        whole = result.precision - result.scale >= kind.precision - kind.scale
+        return result == _DOUBLE or (result.name == "decimal" and whole and result.scale >= kind.scale)
+    if kind.name in INTEGERS:
+        return result.name in (*INTEGERS, *FLOATS, "decimal")
+    return (kind.name in FLOATS and result.name in FLOATS) or (kind, result) == (_DATE, _DAYS)
+
+
+_DATE, _DAYS, _DOUBLE, _STRING = KeyType("date"), KeyType("int32"), KeyType("float64"), KeyType("string")
+_RULES: dict[str, _Rule] = {
+    **dict.fromkeys((*COMPARISONS, "in"), lambda given, result: len({*given}) == 1 and result == BOOL),
+    **dict.fromkeys(STRING_TESTS, lambda given, result: {*given} == {_STRING} and result == BOOL),
+    **dict.fromkeys(("and", "or", "not"), lambda given, result: {*given, result} == {BOOL}),
+    **dict.fromkeys(("coalesce", "least", "greatest"), lambda given, result: {*given} == {result}),
+    "if": lambda given, result: [*given] == [BOOL, result, result],
+    "+": _sum,
+    "-": lambda given, result: [*given, result] == [_DATE, _DATE, _DAYS] or _sum(given, result),
+    "*": _product,
+    "/": _of_number("float64"),
+    "%": _of_number(*INTEGERS, *FLOATS),
+    **dict.fromkeys(("negate", "abs"), _of_number(*INTEGERS, *FLOATS, "decimal")),
+    "sqrt": _of_number("float64"),
+    "cast": _cast,
+}
+
+
+def parse_expression(data: Mapping[str, Any]) -> Expression:
+    """Read the JSON form. Raises `ValueError`."""
+    op, key_type = data["op"], None if data["type"] is None else parse_key_type(data["type"])
+    if op == "column":
+        return Expression(op, key_type, source=data["source"], column=data["column"])
+    if op == "literal":
+        return Expression(op, key_type, text=data["text"])
+    arguments = tuple(parse_expression(argument) for argument in data["args"])
+    return Expression(op, key_type, arguments, data.get("checked", False), texts=tuple(data.get("list", ())))
+
+
+def render_expression(node: Expression) -> dict[str, Any]:
+    """Write the JSON form; `parse_expression` reads it back."""
+    data = {"op": node.op, "type": None if node.type is None else str(node.type)}
+    if node.op == "column":
+        return {**data, "source": node.source, "column": node.column}
+    if node.op == "literal":
+        return {**data, "text": node.text}
+    listed = {"list": list(node.texts)} if node.texts else {}
+    checked = {"checked": True} if node.checked else {}
+    return {**data, "args": [render_expression(argument) for argument in node.args], **listed, **checked}

@@ -1,0 +1,30 @@
+"""Which key types are numbers to a machine, and of which type: what compiled code computes with."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+
+from sparkext.plans.key_types import KeyType
+
+INTEGERS = ("int8", "int16", "int32", "int64")
+FLOATS = ("float32", "float64")
+NUMBER_TYPES = ("bool", *INTEGERS, *FLOATS)
+WORDS = {"date": "int32", "timestamp": "int64", "timestamp_ntz": "int64", "daytime_interval": "int64"}
+"""Dates are their days, timestamps and intervals their microseconds."""
+MOST_DIGITS = 18
+"""Decimals are their unscaled digits. Those of more do not fit a machine word."""
+
+
+def number_type(key_type: KeyType) -> str | None:
+    """Return the number type that values become, one of `NUMBER_TYPES`, or None if they are no numbers."""
+    if key_type.name == "decimal":
+        return "int64" if key_type.precision <= MOST_DIGITS else None
+    return key_type.name if key_type.name in NUMBER_TYPES else WORDS.get(key_type.name)
+
+
+def unscaled(text: str, scale: int) -> int:
+    """Return the digits of a decimal of at most `scale` places behind the point, as an integer."""
+    sign, digits, exponent = Decimal(text).as_tuple()
+    assert isinstance(exponent, int) and exponent + scale >= 0, f"{text} has more than {scale} places"
+    value: int = int("".join(map(str, digits))) * 10 ** (exponent + scale)
+    return -value if sign else value

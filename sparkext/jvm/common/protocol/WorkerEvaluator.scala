@@ -1,0 +1,57 @@
+package org.apache.spark.sql.sparkext
+
+import org.json4s.JsonAST.JObject
+
+import org.apache.spark.sql.catalyst.expressions.{Attribute, Expression}
+import org.apache.spark.sql.types.{DataType, DecimalType}
+
+/** One of the two that evaluate conditions in workers, and what it covers of their language: Python's `plans/evaluators.py`. */
+sealed abstract class WorkerEvaluator(name: String) {
+  import Shared.formats
+
+  private val table = Shared("evaluators") \ name
+  private val operators = (table \ "operators").extract[Set[String]]
+  private val types = (table \ "types").extract[Set[String]]
+  private val digits = (table \ "digits").extract[Int]
+  private val unordered = (table \ "unordered").extract[Set[String]]
+  private val anyNull = (table \ "any_null").extract[Boolean]
+
+  /** The condition as JSON, or what is not covered of it. */
+  def of(condition: Expression, place: Attribute => ColumnRef): Either[String, JObject] =
+    WorkerExpression.of(condition, place).flatMap(tree => tooLarge(tree).orElse(uncovered(tree)).toLeft(tree.json))
+
+  protected def tooLarge(tree: WorkerExpression): Option[String] = None
+
+  /** The part of a condition that is not covered, if there is any. */
+  def uncovered(condition: Expression): Option[String] = of(condition, _ => ColumnRef(0, 0)).left.toOption
+
+  def covers(condition: Expression): Boolean = uncovered(condition).isEmpty
+
+  private def uncovered(node: WorkerExpression): Option[String] = {
+    val looksAt = if (anyNull && node.op == "is_null") node.args.filterNot(_.op == "column") else node.args
+    if (runs(node)) looksAt.iterator.flatMap(uncovered(_)).nextOption() else Some(Wording.of(node.origin))
+  }
+
+  private def runs(node: WorkerExpression): Boolean =
+    operators(node.op) && isOf(node.dataType, types) &&
+      !(Comparison.isOrdering(node.op) && node.args.exists(argument => isOf(argument.dataType, unordered)))
+
+  private def isOf(dataType: DataType, names: Set[String]): Boolean = KeyTypes.family(dataType).exists(names) && (dataType match {
+    case decimal: DecimalType => decimal.precision <= digits
+    case _ => true
+  })
+}
+
+object WorkerEvaluator {
+
+  /** Whole columns at a time. */
+  object Arrow extends WorkerEvaluator("arrow")
+
+  /** Pair by pair, in code that is made for the condition. */
+  object Compiled extends WorkerEvaluator("compiled") {
+    private val Largest = 200 // what takes some three seconds to compile
+
+    override protected def tooLarge(tree: WorkerExpression): Option[String] =
+      if (tree.size > Largest) Some("a formula too large to compile") else None
+  }
+}

@@ -1,0 +1,229 @@
+package org.apache.spark.sql.sparkext
+
+import org.json4s.JsonAST._
+import org.json4s.JsonDSL._
+
+import org.apache.spark.sql.catalyst.expressions.{Left => _, Right => _, _}
+import org.apache.spark.sql.types._
+import org.apache.spark.unsafe.types.UTF8String
+
+/** A node of what workers evaluate, as Python's `plans/expression.py` reads it. `origin` is what it was made from. */
+case class WorkerExpression(
+    op: String,
+    dataType: DataType,
+    args: Seq[WorkerExpression],
+    origin: Expression,
+    private val details: JObject = JObject()) {
+
+  /** How many nodes there are. */
+  lazy val size: Int = 1 + args.map(_.size).sum
+
+  def json: JObject = {
+    val node = ("op" -> op) ~ ("type" -> KeyTypes.name(dataType).map(JString(_)).getOrElse(JNull)) ~ details
+    if (args.isEmpty) node else node ~ ("args" -> args.map(_.json))
+  }
+}
+
+/** Writes what has the same value there as here, to the bit: columns and literals; arithmetic of integers, floats and decimals;
+  * comparisons, lists, null tests, and tests of strings byte by byte; the connectives, and choices. Functions whose last digit
+  * depends on the library, such as sines and powers, are not in the language.
+  */
+object WorkerExpression {
+  private val Deepest = 200
+  private val MostCompared = 200
+
+  /** The expression, or the part of it that is not in the language. */
+  def of(expression: Expression, place: Attribute => ColumnRef): Either[String, WorkerExpression] =
+    new Translation(place, Deepest).of(expression)
+
+  /** A value as text: dates are days and timestamps microseconds, as in Spark's memory. None for types that have no text. */
+  def text(literal: Literal): Option[JValue] = literal match {
+    case Literal(null, _) => Some(JNull)
+    case Literal(value: UTF8String, _) if UTF8String.fromString(value.toString) == value => Some(JString(value.toString))
+    case Literal(value: Decimal, _) => Some(JString(value.toJavaBigDecimal.toPlainString))
+    case Literal(value: Float, _) => Some(JString(value.toDouble.toString))
+    case Literal(value @ (_: Byte | _: Short | _: Int | _: Long | _: Double | _: Boolean), _) => Some(JString(value.toString))
+    case _ => None
+  }
+
+  /** `levels`: how deep the tree may still become. Connectives of one kind are one node, however they are nested. */
+  private class Translation(place: Attribute => ColumnRef, levels: Int) {
+    private lazy val below = new Translation(place, levels - 1)
+
+    def of(expression: Expression): Either[String, WorkerExpression] =
+      if (levels == 0) Left("a condition nested too deeply")
+      else node(expression).getOrElse(Left(Wording.of(expression)))
+
+    /** None for what is not in the language itself, Left where a part of it is not. */
+    private def node(expression: Expression): Option[Either[String, WorkerExpression]] = expression match {
+      case Widened(column) => Some(Right(columnOf(column, expression)))
+      case constant: Literal => text(constant).filter(_ => isNamed(constant)).map { value =>
+          Right(WorkerExpression("literal", constant.dataType, Nil, constant, JObject("text" -> value)))
+        }
+      case Cast(child, to, _, _) => cast(child, expression)
+      case add: Add => arithmetic("+", add, add.evalContext.evalMode)
+      case subtract: Subtract => arithmetic("-", subtract, subtract.evalContext.evalMode)
+      case multiply: Multiply => arithmetic("*", multiply, multiply.evalContext.evalMode)
+      case divide: Divide if divide.dataType == DoubleType => divided("/", divide, divide.evalContext.evalMode)
+      case rest: Remainder if !rest.dataType.isInstanceOf[DecimalType] => divided("%", rest, rest.evalContext.evalMode)
+      case UnaryMinus(_, failOnError) => signed("negate", expression, failOnError)
+      case Abs(_, failOnError) => signed("abs", expression, failOnError)
+      case UnaryPositive(child) => Some(of(child))
+      case _: Sqrt => call("sqrt", expression)
+      case _: DateDiff => call("-", expression)
+      case DateAdd(_, days) if days.dataType == IntegerType => call("+", expression)
+      case DateSub(_, days) if days.dataType == IntegerType => call("-", expression)
+      case _: UnixDate => call("cast", expression)
+      case Comparison(operator, left, right) if isCompared(operator, left, right) => call(operator, expression)
+      case Listed(value, constants, others) => among(value, constants, others, expression)
+      case IsNull(column: Attribute) => Some(Right(test("is_null", Seq(columnOf(column, column)), expression)))
+      case _: IsNull => call("is_null", expression)
+      case IsNotNull(child) => Some(of(Not(IsNull(child))))
+      case _: And => connective("and", Trees.conjuncts(expression), expression)
+      case _: Or => connective("or", Trees.disjuncts(expression), expression)
+      case _: Not => call("not", expression)
+      case StartsWith(_, pattern: Literal) => stringTest("starts_with", expression, pattern)
+      case EndsWith(_, pattern: Literal) => stringTest("ends_with", expression, pattern)
+      case Contains(_, pattern: Literal) => stringTest("contains", expression, pattern)
+      case Like(_, pattern: Literal, escape) if isPlainPattern(pattern, escape) => stringTest("like", expression, pattern)
+      case _: If => call("if", expression)
+      case CaseWhen(branches, otherwise) =>
+        val last = otherwise.getOrElse(Literal(null, expression.dataType))
+        Some(of(branches.foldRight(last) { case ((condition, value), next) => If(condition, value, next) }))
+      case _: Coalesce => call("coalesce", expression)
+      case _: Least => call("least", expression)
+      case _: Greatest => call("greatest", expression)
+      case _ => None
+    }
+
+    /** Any column can be tested for null, whatever its type. */
+    private def columnOf(column: Attribute, as: Expression): WorkerExpression = {
+      val ref = place(column)
+      WorkerExpression("column", as.dataType, Nil, as, ("source" -> ref.source) ~ ("column" -> ref.column))
+    }
+
+    private def isNamed(expression: Expression): Boolean = KeyTypes.name(expression.dataType).isDefined
+
+    private def call(name: String, of: Expression, checked: Boolean = false): Option[Either[String, WorkerExpression]] =
+      if (isNamed(of)) Some(parts(of.children).map(made(name, of, _, checked))) else None
+
+    private def made(name: String, of: Expression, args: Seq[WorkerExpression], checked: Boolean): WorkerExpression =
+      WorkerExpression(name, of.dataType, args, of, if (checked) JObject("checked" -> JBool(true)) else JObject())
+
+    private def test(name: String, args: Seq[WorkerExpression], of: Expression): WorkerExpression =
+      WorkerExpression(name, BooleanType, args, of)
+
+    private def parts(args: Seq[Expression]): Either[String, Seq[WorkerExpression]] = {
+      val found = args.map(below.of)
+      found.collectFirst { case Left(part) => part }.toLeft(found.collect { case Right(part) => part })
+    }
+
+    private def connective(
+        name: String,
+        children: Seq[Expression],
+        of: Expression): Option[Either[String, WorkerExpression]] = Some(parts(children).map(test(name, _, of)))
+
+    /** Of some collations, equal strings have equal bytes, but lesser ones no lesser bytes. */
+    private def isCompared(operator: String, left: Expression, right: Expression): Boolean =
+      left.dataType == right.dataType && isNamed(left) && (left.dataType match {
+        case string: StringType => string.supportsBinaryOrdering || operator == "=" || operator == "<=>"
+        case _ => true
+      })
+
+    /** One search in all constants of the list, however many, and a comparison with each part that is none. */
+    private def among(
+        value: Expression,
+        constants: Seq[Literal],
+        others: Seq[Expression],
+        of: Expression): Option[Either[String, WorkerExpression]] = {
+      val texts = if (isNamed(value)) constants.filter(_.dataType == value.dataType).flatMap(text) else Nil
+      def compared = parts(others.map(EqualTo(value, _)))
+      def listed = parts(Seq(value)).map(WorkerExpression("in", BooleanType, _, of, JObject("list" -> JArray(texts.toList))))
+      if (others.length > MostCompared) Some(Left(s"a list of more than $MostCompared non-constant values"))
+      else if (texts.length < constants.length) None
+      else if (others.isEmpty) Some(listed)
+      else if (constants.isEmpty) Some(compared.map(test("or", _, of)))
+      else Some(for (list <- listed; rest <- compared) yield test("or", list +: rest, of))
+    }
+
+    private def stringTest(name: String, of: Expression, pattern: Literal): Option[Either[String, WorkerExpression]] =
+      if (pattern.value != null && of.children.forall(side => KeyTypes.name(side.dataType).contains("string"))) call(name, of)
+      else None
+
+    /** Whether `%` is all that the pattern of a LIKE means by a character. */
+    private def isPlainPattern(pattern: Literal, escape: Char): Boolean = pattern.value match {
+      case text: UTF8String => !text.toString.exists(character => character == '_' || character == escape || character == '\\')
+      case _ => false
+    }
+
+    /** Decimals do not overflow, as Spark makes room for one digit more. */
+    private def arithmetic(
+        name: String,
+        operation: BinaryArithmetic,
+        mode: EvalMode.Value): Option[Either[String, WorkerExpression]] = operation.dataType match {
+      case DecimalType.Fixed(_, scale) =>
+        val scales = operation.children.map(scaleOf)
+        if (if (name == "*") scales.sum == scale else scales.max <= scale) call(name, operation) else None
+      case FloatType | DoubleType => call(name, operation)
+      case _: IntegralType if mode != EvalMode.TRY => call(name, operation, mode == EvalMode.ANSI)
+      case _ => None
+    }
+
+    private def scaleOf(expression: Expression): Int = expression.dataType match {
+      case DecimalType.Fixed(_, scale) => scale
+      case _ => 0
+    }
+
+    private def divided(
+        name: String,
+        operation: BinaryArithmetic,
+        mode: EvalMode.Value): Option[Either[String, WorkerExpression]] = call(name, operation, mode == EvalMode.ANSI)
+
+    /** Intervals are not: they overflow with an error in every mode. */
+    private def signed(name: String, of: Expression, failOnError: Boolean): Option[Either[String, WorkerExpression]] =
+      of.dataType match {
+        case _: NumericType => call(name, of, failOnError && of.dataType.isInstanceOf[IntegralType])
+        case _ => None
+      }
+
+    private def cast(child: Expression, of: Expression): Option[Either[String, WorkerExpression]] =
+      if (child.dataType == of.dataType) Some(this.of(child)) else if (isExact(child.dataType, of.dataType)) call("cast", of) else None
+
+    /** Doubles are as near to a decimal as Java makes them: both its digits and its unit are exact. */
+    private def isExact(from: DataType, to: DataType): Boolean = (from, to) match {
+      case (narrow: IntegralType, wide: IntegralType) => narrow.defaultSize < wide.defaultSize
+      case (_: IntegralType, FloatType | DoubleType) | (FloatType, DoubleType) => true
+      case (decimal: DecimalType, DoubleType) => decimal.precision <= DigitsOfDoubles
+      case (number: IntegralType, decimal: DecimalType) => DecimalType.forType(number).precision + decimal.scale <= decimal.precision
+      case (from: DecimalType, to: DecimalType) => from.scale <= to.scale && from.precision - from.scale <= to.precision - to.scale
+      case _ => false
+    }
+  }
+
+  private val DigitsOfDoubles = 15
+}
+
+/** A list, `value IN (…)`, which Spark makes a set of where it is long: its constants, and what else it compares with. */
+private[sparkext] object Listed {
+  def unapply(expression: Expression): Option[(Expression, Seq[Literal], Seq[Expression])] = expression match {
+    case In(value, list) if list.nonEmpty =>
+      val (constants, others) = list.partitionMap {
+        case constant: Literal => scala.util.Left(constant)
+        case other => scala.util.Right(other)
+      }
+      Some((value, constants, others))
+    case InSet(value, set) if set.nonEmpty => Some((value, set.iterator.map(Literal(_, value.dataType)).toSeq, Nil))
+    case _ => None
+  }
+}
+
+/** A column, or an integer column in a wider type: workers compare and emit either. */
+object Widened {
+  def unapply(expression: Expression): Option[Attribute] = expression match {
+    case column: Attribute => Some(column)
+    case Cast(column: Attribute, wide: IntegralType, _, _)
+        if column.dataType.isInstanceOf[IntegralType] && column.dataType.defaultSize <= wide.defaultSize =>
+      Some(column)
+    case _ => None
+  }
+}

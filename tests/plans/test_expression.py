@@ -1,0 +1,273 @@
+"""Expressions as data: what is one, what JSON keeps, and who evaluates it."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from sparkext.plans.evaluators import ARROW, COMPILED, EVALUATORS
+from sparkext.plans.expression import Expression, parse_expression, render_expression
+from sparkext.plans.key_types import KEY_TYPE_NAMES, parse_key_type
+from sparkext.plans.number_types import number_type, unscaled
+from sparkext.plans.spec import ColumnRef, JoinSpec, KeyPair, PipelineSpec, RangePair
+from sparkext.plans.theta import NamedColumn, PythonPredicate, parse_theta, render_theta
+
+Data = dict[str, Any]
+
+
+def column(kind: str | None, source: int = 1, number: int = 2) -> Data:
+    return {"op": "column", "type": kind, "source": source, "column": number}
+
+
+def literal(kind: str, text: str | None = "1") -> Data:
+    return {"op": "literal", "type": kind, "text": text}
+
+
+def call(op: str, kind: str, *args: Data, checked: bool = False) -> Data:
+    return {"op": op, "type": kind, "args": [*args], **({"checked": True} if checked else {})}
+
+
+def told(op: str, *args: Data) -> Data:
+    return call(op, "bool", *args)
+
+
+def among(value: Data, *texts: str | None) -> Data:
+    return {**told("in", value), "list": [*texts]}
+
+
+INT, LONG, REAL, TRUTH, DATE, TEXT = map(column, ("int32", "int64", "float64", "bool", "date", "string"))
+PRICE, TAX = column("decimal(7,2)"), column("decimal(5,4)")
+SUM = call("+", "int32", INT, literal("int32"), checked=True)
+LESS = told("<", SUM, INT)
+PREDICATE = {
+    "pickled": "Z29uZQ==",
+    "left": [{"name": "x", "source": 0, "column": 3, "key": "date"}],
+    "right": [{"name": name, "source": 1, "column": number, "key": "int8"} for number, name in enumerate("yz")],
+}
+EITHER: list[Data] = [
+    TRUTH,
+    literal("bool", "true"),
+    told("<", INT, literal("int32", "7")),
+    told("and", told("is_null", INT), told("not", told("or", TRUTH, told("<=>", LONG, literal("int64", None)))), TRUTH),
+    told("=", PRICE, literal("decimal(7,2)", "1.50")),
+    among(DATE, "1", None, "-3"),
+    told("=", told("is_null", DATE), TRUTH),
+    told("is_null", REAL),
+]
+FOR_ARROW: list[Data] = [
+    told("is_null", column(None)),
+    told("is_null", TEXT),
+    told("like", TEXT, literal("string", "a%")),
+    among(TEXT, "a", "b"),
+    told("<", column("time"), literal("time")),
+    told(">=", column("decimal(38,10)"), literal("decimal(38,10)")),
+]
+FOR_CODE: list[Data] = [
+    LESS,
+    told("<", TRUTH, literal("bool", "true")),
+    told("<", REAL, literal("float64", "NaN")),
+    told("<=>", column("float32"), literal("float32", None)),
+    told("=", call("negate", "int32", INT, checked=True), call("-", "int32", DATE, DATE)),
+    told("=", DATE, call("-", "date", call("+", "date", DATE, INT), INT)),
+    told("=", INT, call("cast", "int32", DATE)),
+    told("<", call("/", "float64", call("cast", "float64", LONG), call("sqrt", "float64", REAL)), REAL),
+    told("=", call("if", "int64", told("is_null", INT), call("coalesce", "int64", LONG, LONG, LONG), LONG), LONG),
+    told("<", call("least", "float64", call("greatest", "float64", REAL, REAL), REAL), REAL),
+    told("<", call("+", "decimal(10,4)", PRICE, TAX), call("-", "decimal(10,4)", TAX, PRICE)),
+    told("=", call("*", "decimal(13,6)", PRICE, TAX), call("abs", "decimal(13,6)", column("decimal(13,6)"))),
+    told("<", call("cast", "decimal(9,4)", PRICE), call("cast", "decimal(9,4)", column("int8"))),
+    told("<", call("cast", "float64", PRICE), REAL),
+    among(call("%", "int32", INT, literal("int32", "7")), "1"),
+]
+
+
+@pytest.mark.parametrize("data", [*EITHER, *FOR_ARROW, *FOR_CODE])
+def test_json_keeps_an_expression(data: Data) -> None:
+    assert render_expression(parse_expression(json.loads(json.dumps(data)))) == data
+
+
+@pytest.mark.parametrize("data", [PREDICATE, LESS])
+def test_json_keeps_a_theta_condition(data: Data) -> None:
+    assert render_theta(parse_theta(json.loads(json.dumps(data)))) == data
+
+
+@pytest.mark.parametrize(
+    ("data", "covered"),
+    [
+        *((data, EVALUATORS) for data in EITHER),
+        *((data, (ARROW,)) for data in FOR_ARROW),
+        *((data, (COMPILED,)) for data in FOR_CODE),
+        (told("=", call("+", "decimal(20,0)", *[column("decimal(19,0)")] * 2), column("decimal(20,0)")), ()),
+        (told("and", told("contains", TEXT, literal("string")), LESS), ()),
+    ],
+)
+def test_evaluators_cover_what_they_run(data: Data, covered: tuple[Any, ...]) -> None:
+    node = parse_expression(data)
+    assert tuple(evaluator for evaluator in EVALUATORS if evaluator.uncovered(node) is None) == covered
+    for evaluator in {*EVALUATORS} - {*covered}:
+        part = evaluator.uncovered(node)
+        assert part in node.parts()
+        with pytest.raises(ValueError, match=f"not covered by {evaluator.name}"):
+            evaluator.check(node)
+
+
+def test_nothing_is_checked_unless_it_says_so() -> None:
+    assert not parse_expression(call("abs", "int32", INT)).may_fail
+    assert parse_expression(told("not", LESS)).may_fail
+
+
+def test_columns_come_as_often_as_they_occur() -> None:
+    parsed = parse_expression(told("or", LESS, TRUTH))
+    assert [str(node.type) for node in parsed.columns()] == ["int32", "int32", "bool"]
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        call("^", "int32", INT, INT),
+        call("+", "int32", INT),
+        call("+", "int32", INT, INT, INT),
+        call("+", "int64", INT, LONG),
+        call("+", "int64", INT, INT),
+        call("+", "bool", TRUTH, TRUTH),
+        call("+", "date", INT, DATE),
+        call("+", "int32", DATE, DATE),
+        call("-", "date", DATE, DATE),
+        call("+", "string", TEXT, TEXT),
+        call("+", "decimal(9,1)", PRICE, PRICE),
+        call("+", "decimal(9,2)", PRICE, INT),
+        call("*", "decimal(15,2)", PRICE, PRICE),
+        call("%", "bool", TRUTH, TRUTH),
+        call("%", "decimal(7,2)", PRICE, PRICE),
+        call("/", "int32", INT, INT),
+        call("/", "float32", *[column("float32")] * 2),
+        call("/", "decimal(7,2)", PRICE, PRICE),
+        call("<", "int32", INT, INT),
+        told("<", INT, LONG),
+        told("<=>", INT, REAL),
+        told("=", PRICE, TAX),
+        told("=", column(None), column(None)),
+        told("and"),
+        told("and", INT),
+        call("or", "int32", INT, INT),
+        told("not", TRUTH, TRUTH),
+        told("not", INT),
+        call("is_null", "int8", INT),
+        told("is_null", INT, INT),
+        call("if", "int32", INT, INT, INT),
+        call("if", "int32", TRUTH, INT),
+        call("if", "int32", TRUTH, INT, LONG),
+        call("if", "int64", TRUTH, INT, INT),
+        call("coalesce", "int64", INT),
+        call("least", "int32"),
+        call("greatest", "int32", INT, LONG),
+        call("negate", "bool", TRUTH),
+        call("negate", "date", DATE),
+        call("abs", "bool", TRUTH),
+        call("abs", "int64", INT),
+        call("sqrt", "float32", column("float32")),
+        call("sqrt", "float64", INT),
+        call("cast", "int32", REAL),
+        call("cast", "int32", TRUTH),
+        call("cast", "bool", INT),
+        call("cast", "int64", DATE),
+        call("cast", "decimal(7,1)", PRICE),
+        call("cast", "decimal(7,3)", PRICE),
+        call("cast", "int32", PRICE),
+        call("cast", "float32", PRICE),
+        call("cast", "int32", LONG, checked=True),
+        call("cast", "uint8", INT),
+        told("starts_with", TEXT, TEXT),
+        told("starts_with", TEXT, literal("string", None)),
+        told("contains", INT, literal("int32")),
+        told("in", INT),
+        {**told("in", INT, INT), "list": ["1"]},
+        {**call("in", "int32", INT), "list": ["1"]},
+        {**told("=", INT, INT), "list": ["1"]},
+        {**literal("int32"), "type": None},
+        literal("uint8"),
+        column("uint8"),
+    ],
+    ids=lambda data: f"{data['op']}-{data['type']}",
+)
+def test_what_is_no_expression_is_refused(data: Data) -> None:
+    with pytest.raises(ValueError, match="not a"):
+        parse_expression(data)
+
+
+@pytest.mark.parametrize(
+    ("key", "kind"),
+    [
+        *((name, name) for name in ("bool", "int8", "int16", "int32", "int64", "float32", "float64")),
+        ("date", "int32"),
+        *((name, "int64") for name in ("timestamp", "timestamp_ntz", "daytime_interval", "decimal(18,3)")),
+        *((name, None) for name in ("decimal(19,3)", "string", "binary", "time")),
+    ],
+)
+def test_what_columns_become(key: str, kind: str | None) -> None:
+    key_type = parse_key_type(key)
+    assert number_type(key_type) == kind
+    node = Expression("column", key_type)
+    assert (COMPILED.uncovered(node) is None) == (kind is not None)
+    if kind is None:
+        with pytest.raises(ValueError, match="no numbers"):
+            _ = node.number
+    else:
+        assert node.number == kind
+
+
+@pytest.mark.parametrize(
+    ("text", "scale", "expected"),
+    [("0", 0, 0), ("-0.01", 2, -1), ("1.5", 2, 150), ("-12", 3, -12_000), ("9" * 36 + ".99", 2, int("9" * 38))],
+)
+def test_unscaled_digits(text: str, scale: int, expected: int) -> None:
+    assert unscaled(text, scale) == expected
+
+
+def test_digits_that_do_not_fit_are_refused() -> None:
+    with pytest.raises(AssertionError):
+        unscaled("0.001", 2)
+
+
+def test_every_type_is_looked_at_by_someone() -> None:
+    assert {name for evaluator in EVALUATORS for name in evaluator.types} == {*KEY_TYPE_NAMES}
+
+
+KEY = KeyPair(ColumnRef(0, 0), 0, "int64", null_safe=False)
+RANGE = RangePair(ColumnRef(0, 0), "<", 0, "int64")
+
+
+@pytest.mark.parametrize("theta", [LESS, PREDICATE, None], ids=["expression", "predicate", "none"])
+def test_a_spec_keeps_its_conditions(theta: Data | None) -> None:
+    condition, guard = parse_expression(FOR_ARROW[3]), parse_expression(LESS)
+    parsed = None if theta is None else parse_theta(theta)
+    join = JoinSpec("left", (KEY,), "auto", "k", condition, theta=parsed, guard=guard)
+    spec = PipelineSpec(1, (join,) * 2, (ColumnRef(0, 0),))
+    assert PipelineSpec.from_json(spec.to_json()) == spec
+
+
+def test_a_spec_takes_what_its_evaluators_cover() -> None:
+    text, less = parse_expression(FOR_ARROW[3]), parse_expression(LESS)
+    with pytest.raises(ValueError, match="not covered by arrow"):
+        JoinSpec("left", (KEY,), "auto", "k", less)
+    with pytest.raises(ValueError, match="not covered by compiled"):
+        JoinSpec("left", (KEY,), "auto", "k", theta=text)
+    with pytest.raises(ValueError, match="not covered by compiled"):
+        JoinSpec("left", (KEY,), "auto", "k", guard=text)
+
+
+@pytest.mark.parametrize("how", ["right", "full"])
+def test_joins_that_preserve_build_rows_take_no_condition(how: str) -> None:
+    for conditions in ({"condition": parse_expression(FOR_ARROW[3])}, {"theta": parse_expression(LESS)}):
+        with pytest.raises(ValueError, match="takes no condition"):
+            JoinSpec(how, (), "auto", "k", **conditions)  # type: ignore[arg-type]
+
+
+def test_pairs_are_tried_where_nothing_else_narrows_them_down() -> None:
+    theta = PythonPredicate("", (NamedColumn("x", 0, 0, "int8"),), ())
+    assert JoinSpec("inner", (), "auto", "k", theta=theta).nested
+    assert not JoinSpec("inner", (KEY,), "auto", "k", theta=theta).nested
+    assert not JoinSpec("inner", (), "auto", "k", ranges=(RANGE,), theta=theta).nested
+    assert not JoinSpec("inner", (), "auto", "k").nested
