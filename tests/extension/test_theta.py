@@ -171,6 +171,18 @@ def test_an_existence_join(spark: SparkSession) -> None:
     assert_pipelined(assert_like_spark(spark, lambda: spark.sql(query)), 1)
 
 
+def test_subqueries_that_spark_copies(spark: SparkSession) -> None:
+    """NOT IN for one of two equal columns is asked for the other, too: two build sides have columns of one name."""
+    frame(spark, 1, n=[0, 1, 2, None], name=["q", "r", "s", "t"]).createOrReplaceTempView("copied")
+    subquery = "SELECT n FROM copied WHERE n IN (1, 2)"
+    among = f"one.n NOT IN ({subquery}) OR one.name <> two.name"
+    query = f"SELECT one.name FROM copied one JOIN copied two ON one.n = two.n WHERE {among}"
+    with configured(spark, spark_sparkext_debug_force="true"):
+        out = assert_like_spark(spark, lambda: spark.sql(query))
+        assert_pipelined(out, 3)
+    assert [row.name for row in out.collect()] == ["q"]
+
+
 def test_which_index(spark: SparkSession) -> None:
     for condition, index in (("a.x * b.x > 7", "all rows"), ("abs(a.x - b.x) < 0.1", "range")):
         out = spark.sql(f"SELECT {HINT} a.id, b.id FROM a JOIN b ON {condition}")

@@ -36,7 +36,7 @@ object ChainLayout {
     val sources = new Sources(chain, wanted.map(chain.source), settings)
     val joins = chain.stages.zipWithIndex.map { case (stage, number) => sources.join(stage, number + 1) }
     joins.collectFirst { case Left(reason) => reason }.toLeft {
-      val origins = wanted.map(attribute => sources.place(chain.source(attribute)))
+      val origins = wanted.map(attribute => sources.place(chain.source(attribute), 0))
       val planned = joins.collect { case Right(join) => join }
       val columns = sources.columns
       ChainLayout(planned, wanted, origins, sources.parts, RuntimeFallback.joins(chain, planned, columns, wanted), columns)
@@ -96,9 +96,9 @@ object ChainLayout {
           near.tolerance)
       }
       // Whether conditions are covered was asked when the stage was made.
-      val condition = stage.condition.flatMap(part => WorkerEvaluator.Arrow.of(chain.atSources(part), place).toOption)
-      val theta = stage.theta.flatMap(part => WorkerEvaluator.Compiled.of(chain.atSources(part), place).toOption)
-      val guard = stage.guard.flatMap(part => WorkerEvaluator.Compiled.of(chain.atSources(part), place).toOption)
+      val condition = stage.condition.flatMap(part => WorkerEvaluator.Arrow.of(chain.atSources(part), place(_, source)).toOption)
+      val theta = stage.theta.flatMap(part => WorkerEvaluator.Compiled.of(chain.atSources(part), place(_, source)).toOption)
+      val guard = stage.guard.flatMap(part => WorkerEvaluator.Compiled.of(chain.atSources(part), place(_, source)).toOption)
       (keys ++ ranges ++ asOf).collectFirst { case Left(reason) => reason }.toLeft(
         PlannedJoin(
           stage.kind,
@@ -108,7 +108,7 @@ object ChainLayout {
           condition,
           theta,
           guard,
-          stage.formula.filter(Failing.may).map(pairCondition(_, stage)),
+          stage.formula.filter(Failing.may).map(pairCondition(_, stage, source)),
           label(stage),
           stage.hint.flatMap(_.algorithm).getOrElse(settings.algorithm),
           isProbeOrdered(stage),
@@ -124,19 +124,25 @@ object ChainLayout {
     }
 
     /** With its columns as the join has them: those of an outer side may be null, and others not. */
-    private def pairCondition(formula: Expression, stage: JoinStage): PairCondition =
+    private def pairCondition(formula: Expression, stage: JoinStage, source: Int): PairCondition =
       PairCondition(
         formula,
         (Failing.arriving(stage.probe) ++ Failing.arriving(stage.build)).filter(formula.references.contains).map { column =>
-          column -> place(chain.source(column))
+          column -> place(chain.source(column), source)
         })
 
-    /** Where a column of a source will be found. */
-    def place(attribute: Attribute): ColumnRef = flags.getOrElse(
+    /** Where a column will be found that join number `join` looks at, or, if that is 0, what comes behind.
+      *
+      * A subquery that Spark copies keeps the names of its columns. Those of a build side that no row comes out of are seen by
+      * its own join only.
+      */
+    def place(attribute: Attribute, join: Int): ColumnRef = flags.getOrElse(
       attribute.exprId, {
-        val source = plans.indexWhere(_.outputSet.contains(attribute))
+        val source = (join +: plans.indices.filterNot(isHidden)).find(plans(_).outputSet.contains(attribute)).get
         ColumnRef(source, position(source, attribute))
       })
+
+    private def isHidden(source: Int): Boolean = source > 0 && !chain.stages(source - 1).emitsBuild
 
     /** The number of a build side's column that is indexed. Workers widen integers themselves. */
     private def indexed(source: Int, key: Expression): Int =
@@ -144,9 +150,10 @@ object ChainLayout {
 
     /** Where a probe key will be found: computed keys are computed by the one source that has all they need. */
     private def reference(key: Expression, before: Int): Either[String, ColumnRef] = key match {
-      case Widened(column) => Right(place(column))
+      case Widened(column) => Right(place(column, 0))
       case computed =>
-        val source = plans.take(before).indexWhere(plan => computed.references.subsetOf(plan.outputSet))
+        val source = (0 until before).filterNot(isHidden).find(number => computed.references.subsetOf(plans(number).outputSet))
+          .getOrElse(-1)
         if (source < 0) Left(s"a key computed from several tables: ${Wording.of(computed)}")
         else if (source == 0 && before > 1 && chain.stages.head.full) {
           Left(s"a key computed from a side of an earlier full join: ${Wording.of(computed)}")

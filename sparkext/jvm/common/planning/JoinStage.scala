@@ -42,6 +42,9 @@ case class JoinStage(
   /** Whether rows of the probe side may be missing, too: then nothing below can be a stage of the same pipeline. */
   def full: Boolean = kind == "full"
 
+  /** Whether columns of the build side come out. */
+  def emitsBuild: Boolean = kind != "semi" && kind != "anti" && kind != "existence"
+
   /** Whether there is nothing to look rows up by: then every pair is tried. */
   def nested: Boolean = keys.isEmpty && ranges.isEmpty && asOf.isEmpty
 
