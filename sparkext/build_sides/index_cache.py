@@ -38,8 +38,10 @@ def evict(kept: Collection[Path], max_bytes: int) -> None:
     """Remove entries, least recently used first, until all take at most `max_bytes`; those `kept` stay."""
     folder = local_folder()
     with locked(folder / _LOCK):
+        # Every task comes by here: the folder, which may hold thousands of entries, is listed once.
+        names = {item.name for item in folder.iterdir()}
         found = []
-        for entry in folder.glob(f"*{INDEX_SUFFIX}"):
+        for entry in (folder / name for name in names if name.endswith(INDEX_SUFFIX)):
             with contextlib.suppress(FileNotFoundError):
                 found.append((_last_used(entry), entry, entry.stat().st_size))
         total = sum(size for _, _, size in found)
@@ -48,17 +50,19 @@ def evict(kept: Collection[Path], max_bytes: int) -> None:
                 break
             if entry not in kept:
                 entry.unlink(missing_ok=True)
+                names.discard(entry.name)
                 total -= size
-        _remove_leftovers(folder)
+        _remove_leftovers(folder, names)
 
 
-def _remove_leftovers(folder: Path) -> None:
+def _remove_leftovers(folder: Path, names: Collection[str]) -> None:
     """Delete what killed writers have left, and the locks of entries that are gone. What is under way stays."""
-    for lock in folder.glob(f"*{INDEX_SUFFIX}{LOCK_SUFFIX}"):
-        entry = lock.with_name(lock.name.removesuffix(LOCK_SUFFIX))
-        if not entry.exists() or any(folder.glob(f"{entry.name}.*{TEMPORARY_SUFFIX}")):
-            with locked_if_free(lock) as is_free:
+    half_written = {name.partition(INDEX_SUFFIX)[0] for name in names if name.endswith(TEMPORARY_SUFFIX)}
+    for lock in (name for name in names if name.endswith(INDEX_SUFFIX + LOCK_SUFFIX)):
+        entry = folder / lock.removesuffix(LOCK_SUFFIX)
+        if entry.name not in names or entry.name.removesuffix(INDEX_SUFFIX) in half_written:
+            with locked_if_free(folder / lock) as is_free:
                 if is_free:
                     remove_half_written(entry)
                     if not entry.exists():
-                        lock.unlink(missing_ok=True)
+                        (folder / lock).unlink(missing_ok=True)

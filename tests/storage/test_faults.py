@@ -479,6 +479,21 @@ def test_what_killed_writers_left_goes_with_the_next_eviction(folder: Path, tmp_
     nothing_but(folder, entry.name, entry.name + LOCK_SUFFIX, "run.7.part", "eviction")
 
 
+def test_a_cache_of_many_entries_is_listed_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every task makes room: it must not look through all entries for each of them."""
+    folder.mkdir()
+    for number in range(300):
+        for name in (f"{number}.0123{INDEX_SUFFIX}", f"{number}.0123{INDEX_SUFFIX}{LOCK_SUFFIX}"):
+            (folder / name).touch()
+    listed = []
+    for name in ("listdir", "scandir"):
+        once = getattr(os, name)
+        monkeypatch.setattr(os, name, lambda path, once=once: listed.append(path) or once(path))
+    evict([], 1 << 30)
+    assert [*map(Path, listed)] == [folder]
+    assert len([*folder.iterdir()]) == 601
+
+
 def test_a_file_replaced_with_its_times_kept_is_another_build_side(folder: Path, tmp_path: Path) -> None:
     """As `cp -p` writes it, size and inode as they were."""
     path = tmp_path / "file.parquet"
