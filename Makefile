@@ -27,7 +27,7 @@ BIN    := $(VENV)/bin
 python  = $(or $(wildcard $(BIN)/python),$(PYTHON))
 
 .PHONY: demo check test versions bench bench-quick bench-report bench-compare bench-comet study notebook lint docs kernels wheel
-.PHONY: clean java python
+.PHONY: classes clean java python
 # One after the other, but for what `test` asks of a make of its own.
 ifeq ($(MAKELEVEL),0)
 .NOTPARALLEL:
@@ -53,12 +53,16 @@ check: java $(VENV)/.has-dev
 # process, so they must not be the last. That transforms are planned where there is the extension is tested by
 # `make versions`, on Spark 4.2.
 test: java $(VENV)/.has-dev
-	@$(MAKE) --no-print-directory --jobs 3 --output-sync lint docs kernels
+	@$(MAKE) --no-print-directory --jobs 3 --output-sync lint docs kernels classes
 	$(BIN)/pytest -n 2 --dist loadgroup --no-loadscope-reorder
 
 # Or all processes would compile the same kernels.
 kernels: $(VENV)/.has-dev
 	@$(BIN)/python -m sparkext warm-up
+
+# Or dozens of JVMs would parse the same classes.
+classes: java $(VENV)/.has-dev
+	@$(BIN)/python -m tests.class_archive
 
 versions: java $(VENV)/.has-dev
 	$(BIN)/nox --parallel 2

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import sys
 
+from tests.class_archive import archive_options
+
 # Workers must run the interpreter of the tests, whatever `python3` means on this machine.
 os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
 
@@ -21,5 +23,6 @@ os.environ["SPARK_SUBMIT_OPTS"] = " ".join(
         # A sixth of a session's start goes into checking the byte code of Spark's own classes.
         "-XX:+UnlockDiagnosticVMOptions",
         "-XX:-BytecodeVerificationRemote",
+        *archive_options(),
     ]
 )

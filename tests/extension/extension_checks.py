@@ -12,9 +12,10 @@ from pathlib import Path
 from pyspark.sql import DataFrame, SparkSession
 
 from sparkext import declined
+from tests.class_archive import archive_options
 
 MODE = "spark.sparkext.mode"
-QUICK_START = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+QUICK_START = " ".join(["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", *archive_options()])
 """How the processes of a small cluster start quickly."""
 
 ENCRYPTED = {
