@@ -1,7 +1,7 @@
 """What evaluates expressions in workers, and which part of their language each evaluator covers.
 
     ARROW       whole columns at a time, by Arrow's functions: filters of scans, conditions on found pairs
-    COMPILED    numbers, pair by pair, in code that is made for the expression: conditions on all pairs
+    COMPILED    numbers, pair by pair, in code that is made for the expression: conditions on all pairs, or on few
 
 The table travels in the jar, where the planner asks it before it hands an expression on (`WorkerEvaluator.scala`).
 """
@@ -44,7 +44,9 @@ class Evaluator:
         return node.op in self.operators and self._is_of(node, self.types) and is_ordered
 
     def _is_of(self, node: Expression, types: tuple[str, ...]) -> bool:
-        return node.type is not None and node.type.name in types and node.type.precision <= self.digits
+        kind = node.type
+        # Legacy decimals count tens and hundreds.
+        return kind is not None and kind.name in types and kind.precision <= self.digits and kind.scale >= 0
 
     def check(self, node: Expression) -> Expression:
         """Return the expression. Raises `ValueError` if it is not covered."""

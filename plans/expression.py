@@ -8,7 +8,7 @@ An expression is one of
     {"op": name, "type": type, "args": [expression, ...], "checked": bool}
 
 where `type` is that of the result, as `plans.key_types` spells it. Columns of other types have none: they can only be
-tested for null. Integers may be named in a wider type than they have.
+tested for null. Columns of integers may be named in a wider type than they have.
 
 Texts are values as Java prints them, but dates are days since 1970, timestamps and intervals microseconds, and times
 nanoseconds. A list has one or more, of its argument's type, and may have a great many.

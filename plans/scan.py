@@ -158,12 +158,12 @@ def _may_be_among(condition: Expression, bounds: Callable[[int], ColumnBounds]) 
     (value,) = condition.args
     if value.op != "column" or value.type is None:
         return True
-    texts = _sorted_bounds(condition.texts, value.type)
-    if texts is None:
+    listed = _sorted_bounds(condition.texts, value.type)
+    if listed is None:
         return True
     known = bounds(value.column)
-    at = 0 if known.low is None else bisect_left(texts, known.low)
-    return at < len(texts) and (known.high is None or not _less(known.high, texts[at]))
+    at = 0 if known.low is None else bisect_left(listed, known.low)
+    return at < len(listed) and (known.high is None or not _less(known.high, listed[at]))
 
 
 @lru_cache(maxsize=16)

@@ -52,16 +52,16 @@ def _values(node: Expression, rows: RowSet) -> pa.Array:
         return pc.is_null(_column(tested, rows) if tested.op == "column" else _values(tested, rows))
     if node.op in _STRING_TESTS:
         return _string_test(node, rows)
-    args = [_values(argument, rows) for argument in node.args]
+    args = (_values(argument, rows) for argument in node.args)
     if node.op in ("and", "or"):
+        # One after the other: a wide one would keep a column for each of its parts.
         return reduce(pc.and_kleene if node.op == "and" else pc.or_kleene, args)
     if node.op == "not":
-        return pc.invert(args[0])
+        return pc.invert(*args)
     if node.op == "in":
-        return _listed(args[0], node)
+        return _listed(*args, node)
     if node.op == "<=>":
-        both_null = pc.and_(pc.is_null(args[0]), pc.is_null(args[1]))
-        return pc.or_(both_null, pc.equal(*args).fill_null(False))
+        return _null_safe_equal(*args)
     return _COMPARE[node.op](*args)
 
 
@@ -83,9 +83,14 @@ def _string_test(node: Expression, rows: RowSet) -> pa.Array:
 
 def _listed(array: pa.Array, node: Expression) -> pa.Array:
     """IN: true if the value is found, null if it is not and there is a null in the list."""
-    among = pc.is_in(array, value_set=_list(node.texts, array.type))
-    told = among if None in node.texts else pc.is_valid(array)
-    return pc.if_else(told, among, pa.scalar(None, pa.bool_()))
+    known, has_null = _list(node.texts, array.type)
+    among = pc.is_in(array, value_set=known)
+    return pc.if_else(among if has_null else pc.is_valid(array), among, pa.scalar(None, pa.bool_()))
+
+
+def _null_safe_equal(one: pa.Array, other: pa.Array) -> pa.Array:
+    both_null = pc.and_(pc.is_null(one), pc.is_null(other))
+    return pc.or_(both_null, pc.equal(one, other).fill_null(False))
 
 
 def literal_array(text: str | None, target: pa.DataType, length: int) -> pa.Array:
@@ -98,9 +103,10 @@ def _literal(text: str | None, target: pa.DataType) -> pa.Array:
 
 
 @lru_cache(maxsize=16)
-def _list(texts: tuple[str | None, ...], target: pa.DataType) -> pa.Array:
-    """Return the literals of a list but for null, which every morsel is tested against."""
-    return _literals([text for text in texts if text is not None], target)
+def _list(texts: tuple[str | None, ...], target: pa.DataType) -> tuple[pa.Array, bool]:
+    """Return the literals of a list but for null, which every morsel is tested against, and whether there is a null."""
+    known = [text for text in texts if text is not None]
+    return _literals(known, target), len(known) < len(texts)
 
 
 def _literals(texts: Sequence[str | None], target: pa.DataType) -> pa.Array:

@@ -202,6 +202,7 @@ def test_what_is_declined(spark: SparkSession) -> None:
             "a condition beside the keys of a left outer",
         ),
         ("LEFT", "a.name <> b.name AND a.x BETWEEN b.lo - 1 AND b.hi + 1", neither),
+        ("INNER", "a.id IN (a.x % b.z, 3)", neither),
     ):
         query = f"SELECT {HINT} a.id, b.id FROM a {kind} JOIN b ON {text}"
         assert_declined(spark.sql(query), reason)

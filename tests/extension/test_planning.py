@@ -223,6 +223,24 @@ def test_deep_conditions(spark: SparkSession, name: str) -> None:
             assert sum(pipelines_of(out)) + len(sparkext.declined(out)) == 1, plan_of(out)
 
 
+def test_a_case_of_many_branches(spark: SparkSession) -> None:
+    """More than a stack is deep, if each were the alternative of the one before."""
+    branches = " ".join(f"WHEN {number} THEN {number % 7}" for number in range(5000))
+    queries = {
+        f"SELECT {HINT} k, ms FROM a JOIN b ON k = mk WHERE CASE j {branches} END = 3": True,
+        f"SELECT {HINT} k, ms FROM a JOIN b ON k = mk AND CASE j + mj {branches} END = 3": True,
+        f"SELECT {HINT} k, ms FROM a LEFT JOIN b ON k = mk AND CASE j + mj {branches} END = 3": False,
+    }
+    with configured(spark, spark_sql_codegen_wholeStage="false"):
+        for query, is_pipelined in queries.items():
+            out = assert_like_spark(spark, sql(spark, query))
+            if is_pipelined:
+                assert_pipelined(out, 1)
+            else:
+                assert_declined(out, "a condition beside the keys of a left outer join that only Spark evaluates: ")
+            assert "planning it failed" not in plan_of(out)
+
+
 def test_sixty_joins_of_files(spark: SparkSession, tmp_path: Path) -> None:
     """Each is asked about with all that are below it: minutes, were sizes found anew each time."""
     spark.range(50).write.parquet(f"{tmp_path}/ids")

@@ -166,6 +166,13 @@ def test_formulas_too_many_to_compile(spark: SparkSession, kind: str) -> None:
     assert_declined(assert_like_spark(spark, lambda: spark.sql(query)), "a formula too large to compile")
 
 
+def test_decimals_that_count_thousands(spark: SparkSession) -> None:
+    one, other = "CAST(a.i AS DECIMAL(9, 0))", "CAST(b.i AS DECIMAL(9, 0))"
+    query = f"SELECT {HINT} a.id, b.id FROM a JOIN b ON {one} * 1E3BD > {other} + {one}"
+    with configured(spark, spark_sql_legacy_allowNegativeScaleOfDecimal="true"):
+        assert_declined(assert_like_spark(spark, lambda: spark.sql(query)), "neither an equality")
+
+
 def test_an_existence_join(spark: SparkSession) -> None:
     query = f"SELECT id FROM a WHERE i < 20 OR EXISTS (SELECT {HINT} 1 FROM b WHERE a.x * b.x > a.i)"
     assert_pipelined(assert_like_spark(spark, lambda: spark.sql(query)), 1)

@@ -1,12 +1,9 @@
-"""Code made from expressions against a slow evaluation of the same expressions, which follows Spark step by step."""
+"""Code made from expressions against the oracle."""
 
 from __future__ import annotations
 
-import math
-import operator
 import random
 from collections.abc import Callable, Iterator, Sequence
-from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -27,13 +24,14 @@ from sparkext.plans.evaluators import COMPILED as EVALUATOR
 from sparkext.plans.expression import ARITHMETIC, ARITY, COMPARISONS, ColumnPlace, Expression
 from sparkext.plans.expression_range import Interval, may_fail
 from sparkext.plans.key_types import parse_key_type
-from sparkext.plans.number_types import FLOATS, INTEGERS, NUMBER_TYPES, unscaled
+from sparkext.plans.number_types import FLOATS, INTEGERS, NUMBER_TYPES
 from sparkext.rows.row_set import RowSet
 from sparkext.storage.last_used import LastUsed
 from sparkext.worker import theta_condition
 from sparkext.worker.expression_code import ExpressionCode, Place, code_of
 from sparkext.worker.theta_condition import bind_theta
 from tests.kernels.support import FULL_MASK, SAMPLES, examples
+from tests.oracle.expressions import Failure, evaluate, text_of
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -41,130 +39,6 @@ def quiet() -> Iterator[None]:
     """Numpy's scalars warn where machine words wrap around, and of NaN."""
     with np.errstate(all="ignore"):
         yield
-
-
-# What Spark makes of an expression, on Python's values: null is None, integers are exact until they are fitted, and
-# decimals are their unscaled digits.
-
-
-class Failure(ArithmeticError):
-    """Spark's evaluation comes upon an overflow or a division by zero in ANSI mode."""
-
-
-def evaluate(node: Expression, row: dict[tuple[int, int], Any]) -> Any:
-    """The value of an expression; what Spark would not look at, because of what it has seen before, cannot fail."""
-    parts: Iterator[Any] = (evaluate(argument, row) for argument in node.args)
-    if node.op == "column":
-        return row[node.source, node.column]
-    if node.op == "literal":
-        return None if node.text is None else literal_value(node, node.text)
-    if node.op in ("and", "or"):
-        return connected(parts, decisive=node.op == "or")
-    if node.op == "coalesce":
-        return next((part for part in parts if part is not None), None)
-    if node.op == "if":
-        return evaluate(node.args[1 if next(parts) else 2], row)
-    if node.op == "is_null":
-        return next(parts) is None
-    if node.op == "in":
-        return among(node, next(parts))
-    if node.op in ("<=>", "least", "greatest"):
-        return of_all(node.op, [*parts])
-    if node.op in ("/", "%"):
-        return divided(node, evaluate(node.args[1], row), parts)
-    values = []
-    for part, argument in zip(parts, node.args, strict=True):
-        if part is None:
-            return None
-        values.append(at_scale_of(node, part, argument) if node.op in ("+", "-", "cast") else part)
-    return fitted(STRICT[node.op](*values), node)
-
-
-def at_scale_of(node: Expression, value: Any, argument: Expression) -> Any:
-    """The digits of a number as those of what is computed from it."""
-    if argument.scale and node.number in FLOATS:
-        return float(value) / 10**argument.scale
-    return value * 10 ** (node.scale - argument.scale) if node.scale else value
-
-
-def among(node: Expression, value: Any) -> bool | None:
-    """As a chain of OR: a null in the list leaves open what is not found."""
-    if value is None:
-        return None
-    known = [order(literal_value(node.args[0], text)) for text in node.texts if text is not None]
-    return order(value) in known or (None if None in node.texts else False)
-
-
-def literal_value(node: Expression, text: str) -> Any:
-    if node.number == "bool":
-        return text == "true"
-    return float(text) if node.number in FLOATS else unscaled(text, node.scale)
-
-
-def connected(parts: Iterator[Any], decisive: bool) -> bool | None:
-    result: bool | None = not decisive
-    for part in parts:
-        if part is decisive:
-            return decisive
-        result = None if part is None else result
-    return result
-
-
-def of_all(op: str, values: list[Any]) -> Any:
-    known = [value for value in values if value is not None]
-    if op == "<=>":
-        return len({*map(order, known)}) == 1 if len(known) == 2 else not known
-    return (min if op == "least" else max)(known, key=order) if known else None
-
-
-def divided(node: Expression, divisor: Any, parts: Iterator[Any]) -> Any:
-    """Spark looks at the divisor first, and at the dividend only where that leaves it a chance."""
-    if divisor is None or (divisor == 0 and not node.checked):
-        return None
-    dividend = next(parts)
-    if dividend is None:
-        return None
-    if divisor == 0:
-        raise Failure
-    if node.op == "/":
-        return dividend / divisor
-    if node.number in FLOATS:
-        return math.nan if math.isinf(dividend) else math.fmod(dividend, divisor)
-    return abs(dividend) % abs(divisor) * (-1 if dividend < 0 else 1)
-
-
-def order(value: Any) -> tuple[bool, Any]:
-    """As Spark compares: NaN equals NaN and is larger than all others, 0.0 equals -0.0."""
-    return (True, 0) if value != value else (False, value)
-
-
-def fitted(value: Any, node: Expression) -> Any:
-    """A result as a value of the node's type."""
-    if node.number in FLOATS:
-        return float(np.asarray(value).astype(node.number))
-    if node.number in INTEGERS:
-        limits = np.iinfo(node.number)
-        if node.checked and not limits.min <= value <= limits.max:
-            raise Failure
-        return (value - int(limits.min)) % (1 << limits.bits) + int(limits.min)
-    return value
-
-
-STRICT: dict[str, Callable[..., Any]] = {
-    "+": operator.add,
-    "-": operator.sub,
-    "*": operator.mul,
-    "=": lambda one, other: order(one) == order(other),
-    "<": lambda one, other: order(one) < order(other),
-    "<=": lambda one, other: order(one) <= order(other),
-    ">": lambda one, other: order(one) > order(other),
-    ">=": lambda one, other: order(one) >= order(other),
-    "negate": operator.neg,
-    "abs": abs,
-    "sqrt": lambda value: math.nan if value < 0 else math.sqrt(value),
-    "cast": lambda value: value,
-    "not": operator.not_,
-}
 
 
 # Tables of one column a type. Expressions refer to column k of a side by the number of its type.
@@ -231,9 +105,7 @@ KINDS = (*NUMBER_TYPES, "date", "decimal(7,2)", "decimal(18,0)")
 
 def texts_of(kind: str) -> list[str | None]:
     """Values of a sample, and null, as texts."""
-    scale = parse_key_type(kind).scale
-    values = SAMPLES[kind].values
-    return [None, *(str(Decimal(value).scaleb(-scale)) if scale else str(value).lower() for value in values)]
+    return [text_of(value, parse_key_type(kind).scale) for value in [None, *SAMPLES[kind].values]]
 
 
 @st.composite

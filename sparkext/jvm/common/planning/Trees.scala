@@ -26,12 +26,12 @@ private[sparkext] object Trees {
 
   def isDeep(expression: Expression): Boolean = isDeeper(expression, DeepestExpression)
 
-  /** Whether a tree has more nodes. */
-  def isLarger(root: Expression, nodes: Int): Boolean = {
+  /** Whether there are more nodes below `root`, and itself, by way of `below`. */
+  def isLarger(root: Expression, nodes: Int)(below: Expression => Seq[Expression]): Boolean = {
     val rest = mutable.Stack(root)
     var count = 0
     while (rest.nonEmpty && count <= nodes) {
-      rest.pushAll(rest.pop().children)
+      rest.pushAll(below(rest.pop()))
       count += 1
     }
     count > nodes
@@ -73,7 +73,7 @@ private[sparkext] object Wording {
     else try expression.sql catch { case NonFatal(_) => expression.prettyName }
 
   private def isLong(expression: Expression): Boolean =
-    Trees.isLarger(expression, MostParts) || expression.exists {
+    Trees.isLarger(expression, MostParts)(_.children) || expression.exists {
       case InSet(_, values) => values.size > MostParts
       case _ => false
     }

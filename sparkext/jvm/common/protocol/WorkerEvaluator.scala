@@ -18,9 +18,10 @@ sealed abstract class WorkerEvaluator(name: String) {
 
   /** The condition as JSON, or what is not covered of it. */
   def of(condition: Expression, place: Attribute => ColumnRef): Either[String, JObject] =
-    WorkerExpression.of(condition, place).flatMap(tree => tooLarge(tree).orElse(uncovered(tree)).toLeft(tree.json))
+    tooLarge(condition).toLeft(()).flatMap(_ => WorkerExpression.of(condition, place))
+      .flatMap(tree => uncovered(tree).toLeft(tree.json))
 
-  protected def tooLarge(tree: WorkerExpression): Option[String] = None
+  protected def tooLarge(condition: Expression): Option[String] = None
 
   /** The part of a condition that is not covered, if there is any. */
   def uncovered(condition: Expression): Option[String] = of(condition, _ => ColumnRef(0, 0)).left.toOption
@@ -37,7 +38,7 @@ sealed abstract class WorkerEvaluator(name: String) {
       !(Comparison.isOrdering(node.op) && node.args.exists(argument => isOf(argument.dataType, unordered)))
 
   private def isOf(dataType: DataType, names: Set[String]): Boolean = KeyTypes.family(dataType).exists(names) && (dataType match {
-    case decimal: DecimalType => decimal.precision <= digits
+    case decimal: DecimalType => decimal.precision <= digits && decimal.scale >= 0
     case _ => true
   })
 }
@@ -51,7 +52,13 @@ object WorkerEvaluator {
   object Compiled extends WorkerEvaluator("compiled") {
     private val Largest = 200 // what takes some three seconds to compile
 
-    override protected def tooLarge(tree: WorkerExpression): Option[String] =
-      if (tree.size > Largest) Some("a formula too large to compile") else None
+    override protected def tooLarge(condition: Expression): Option[String] =
+      if (Trees.isLarger(condition, Largest)(computed)) Some("a formula too large to compile") else None
+
+    /** What is computed for an expression: the constants of a list are looked up, however many they are. */
+    private def computed(expression: Expression): Seq[Expression] = expression match {
+      case Listed(value, _, others) => value +: others
+      case other => other.children
+    }
   }
 }

@@ -1,5 +1,7 @@
 package org.apache.spark.sql.sparkext
 
+import scala.util.Try
+
 import org.json4s.JsonAST._
 import org.json4s.JsonDSL._
 
@@ -15,9 +17,6 @@ case class WorkerExpression(
     origin: Expression,
     private val details: JObject = JObject()) {
 
-  /** How many nodes there are. */
-  lazy val size: Int = 1 + args.map(_.size).sum
-
   def json: JObject = {
     val node = ("op" -> op) ~ ("type" -> KeyTypes.name(dataType).map(JString(_)).getOrElse(JNull)) ~ details
     if (args.isEmpty) node else node ~ ("args" -> args.map(_.json))
@@ -31,6 +30,7 @@ case class WorkerExpression(
 object WorkerExpression {
   private val Deepest = 200
   private val MostCompared = 200
+  private val TooDeep = "a condition nested too deeply"
 
   /** The expression, or the part of it that is not in the language. */
   def of(expression: Expression, place: Attribute => ColumnRef): Either[String, WorkerExpression] =
@@ -40,7 +40,8 @@ object WorkerExpression {
   def text(literal: Literal): Option[JValue] = literal match {
     case Literal(null, _) => Some(JNull)
     case Literal(value: UTF8String, _) if UTF8String.fromString(value.toString) == value => Some(JString(value.toString))
-    case Literal(value: Decimal, _) => Some(JString(value.toJavaBigDecimal.toPlainString))
+    case Literal(value: Decimal, decimal: DecimalType) =>
+      Try(value.toJavaBigDecimal.setScale(decimal.scale)).toOption.map(exact => JString(exact.toPlainString))
     case Literal(value: Float, _) => Some(JString(value.toDouble.toString))
     case Literal(value @ (_: Byte | _: Short | _: Int | _: Long | _: Double | _: Boolean), _) => Some(JString(value.toString))
     case _ => None
@@ -51,7 +52,7 @@ object WorkerExpression {
     private lazy val below = new Translation(place, levels - 1)
 
     def of(expression: Expression): Either[String, WorkerExpression] =
-      if (levels == 0) Left("a condition nested too deeply")
+      if (levels == 0) Left(TooDeep)
       else node(expression).getOrElse(Left(Wording.of(expression)))
 
     /** None for what is not in the language itself, Left where a part of it is not. */
@@ -87,6 +88,8 @@ object WorkerExpression {
       case Contains(_, pattern: Literal) => stringTest("contains", expression, pattern)
       case Like(_, pattern: Literal, escape) if isPlainPattern(pattern, escape) => stringTest("like", expression, pattern)
       case _: If => call("if", expression)
+      // What asks for the type of the choices that it becomes looks at all of them.
+      case CaseWhen(branches, _) if branches.length >= levels => Some(Left(TooDeep))
       case CaseWhen(branches, otherwise) =>
         val last = otherwise.getOrElse(Literal(null, expression.dataType))
         Some(of(branches.foldRight(last) { case ((condition, value), next) => If(condition, value, next) }))
@@ -130,20 +133,25 @@ object WorkerExpression {
         case _ => true
       })
 
-    /** One search in all constants of the list, however many, and a comparison with each part that is none. */
+    /** One search in all constants of the list, however many, and a comparison with each part that is none. Constants go first,
+      * so that what may fail cannot stand beside them.
+      */
     private def among(
         value: Expression,
         constants: Seq[Literal],
         others: Seq[Expression],
         of: Expression): Option[Either[String, WorkerExpression]] = {
-      val texts = if (isNamed(value)) constants.filter(_.dataType == value.dataType).flatMap(text) else Nil
-      def compared = parts(others.map(EqualTo(value, _)))
-      def listed = parts(Seq(value)).map(WorkerExpression("in", BooleanType, _, of, JObject("list" -> JArray(texts.toList))))
+      val texts = constants.filter(_.dataType == value.dataType).flatMap(text)
+      val isCovered = texts.length == constants.length && others.forall(isCompared("=", value, _)) && isNamed(value) &&
+        (constants.isEmpty || !others.exists(Failing.may))
       if (others.length > MostCompared) Some(Left(s"a list of more than $MostCompared non-constant values"))
-      else if (texts.length < constants.length) None
-      else if (others.isEmpty) Some(listed)
-      else if (constants.isEmpty) Some(compared.map(test("or", _, of)))
-      else Some(for (list <- listed; rest <- compared) yield test("or", list +: rest, of))
+      else if (!isCovered) None
+      else Some(for (looked <- below.of(value); elements <- parts(others)) yield {
+        val listed = WorkerExpression("in", BooleanType, Seq(looked), of, JObject("list" -> JArray(texts.toList)))
+        val compared = elements.map(element => test("=", Seq(looked, element), of))
+        val all = if (constants.isEmpty) compared else listed +: compared
+        if (all.length == 1) all.head else test("or", all, of)
+      })
     }
 
     private def stringTest(name: String, of: Expression, pattern: Literal): Option[Either[String, WorkerExpression]] =
