@@ -10,6 +10,7 @@ import operator
 import re
 from collections.abc import Callable, Iterator
 from decimal import Decimal
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -62,8 +63,12 @@ def among(node: Expression, value: Any) -> bool | None:
     """As a chain of OR: a null in the list leaves open what is not found."""
     if value is None:
         return None
-    known = [order(literal_value(node.args[0], text)) for text in node.texts if text is not None]
-    return order(value) in known or (None if None in node.texts else False)
+    return order(value) in listed(node) or (None if None in node.texts else False)
+
+
+@lru_cache(maxsize=4)
+def listed(node: Expression) -> set[tuple[bool, Any]]:
+    return {order(literal_value(node.args[0], text)) for text in node.texts if text is not None}
 
 
 def literal_value(node: Expression, text: str) -> Any:
