@@ -59,7 +59,7 @@ def _values(node: Expression, rows: RowSet) -> pa.Array:
     if node.op == "not":
         return pc.invert(*args)
     if node.op == "in":
-        return _listed(*args, node)
+        return _listed(next(args), node)
     if node.op == "<=>":
         return _null_safe_equal(*args)
     return _COMPARE[node.op](*args)
