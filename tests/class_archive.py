@@ -15,12 +15,13 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 _FOLDER = Path(__file__).parents[1] / "build"
+_SILENT = ["-Xlog:cds=off", "-Xlog:cds+dynamic=off"]
 
 
 def archive_options() -> list[str]:
     """Options of a JVM that maps the archive, if there is one of these jars. Where it does not fit, it is ignored."""
     path = _archive()
-    return [f"-XX:SharedArchiveFile={path}", "-Xlog:cds=off", "-Xlog:cds+dynamic=off"] if path.exists() else []
+    return [f"-XX:SharedArchiveFile={path}", *_SILENT] if path.exists() else []
 
 
 def _archive() -> Path:
@@ -41,8 +42,8 @@ def _make() -> None:
     path.parent.mkdir(exist_ok=True)
     part = path.with_suffix(".part")
     part.unlink(missing_ok=True)
-    options = f"-XX:TieredStopAtLevel=1 -XX:ArchiveClassesAtExit={part} -Xlog:cds=off -Xlog:cds+dynamic=off"
-    environment = {**os.environ, "SPARK_SUBMIT_OPTS": options}
+    options = ["-XX:TieredStopAtLevel=1", f"-XX:ArchiveClassesAtExit={part}", *_SILENT]
+    environment = {**os.environ, "SPARK_SUBMIT_OPTS": " ".join(options)}
     subprocess.run([sys.executable, "-m", __spec__.name, "run"], env=environment, check=True)
     if part.exists():
         part.replace(path)

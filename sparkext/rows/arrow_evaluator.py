@@ -49,7 +49,7 @@ def _values(node: Expression, rows: RowSet) -> pa.Array:
         return literal_array(node.text, _arrow_type(node), rows.length)
     if node.op == "is_null":
         (tested,) = node.args
-        return pc.is_null(_column(tested, rows) if tested.op == "column" else _values(tested, rows))
+        return pc.is_null(_uncast(tested, rows))
     if node.op in _STRING_TESTS:
         return _string_test(node, rows)
     args = (_values(argument, rows) for argument in node.args)
@@ -69,6 +69,11 @@ def _column(node: Expression, rows: RowSet) -> pa.Array:
     return rows.gather(ColumnRef(node.source, node.column))
 
 
+def _uncast(node: Expression, rows: RowSet) -> pa.Array:
+    """Return values; those of a column in the type that it has."""
+    return _column(node, rows) if node.op == "column" else _values(node, rows)
+
+
 def _arrow_type(node: Expression) -> pa.DataType:
     assert node.type is not None, "only a null test asks for no type"
     return arrow_key_type(node.type)
@@ -76,9 +81,8 @@ def _arrow_type(node: Expression) -> pa.DataType:
 
 def _string_test(node: Expression, rows: RowSet) -> pa.Array:
     tested, pattern = node.args
-    array = _column(tested, rows) if tested.op == "column" else _values(tested, rows)
     # Byte by byte, as Spark does: as text, Arrow would look for characters, which not all bytes are.
-    return _STRING_TESTS[node.op](array.cast(pa.binary()), pattern=pattern.text)
+    return _STRING_TESTS[node.op](_uncast(tested, rows).cast(pa.binary()), pattern=pattern.text)
 
 
 def _listed(array: pa.Array, node: Expression) -> pa.Array:

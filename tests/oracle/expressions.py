@@ -16,7 +16,9 @@ from typing import Any
 import numpy as np
 
 from sparkext.plans.expression import Expression
+from sparkext.plans.key_types import parse_key_type
 from sparkext.plans.number_types import FLOATS, INTEGERS, unscaled
+from tests.kernels.support import SAMPLES
 
 
 class Failure(ArithmeticError):
@@ -84,6 +86,11 @@ def text_of(value: Any, scale: int = 0) -> str | None:
         return None if value is None else value if isinstance(value, str) else str(value).lower()
     sign, digits, _ = Decimal(value).as_tuple()
     return f"{Decimal((sign, digits, -scale)):f}"
+
+
+def texts_of(kind: str) -> list[str | None]:
+    """Null, and the values of the samples of a key type, as texts of literals."""
+    return [text_of(value, parse_key_type(kind).scale) for value in [None, *SAMPLES[kind].values]]
 
 
 def connected(parts: Iterator[Any], decisive: bool) -> bool | None:

@@ -2,28 +2,19 @@
 
 from __future__ import annotations
 
-import operator
-from collections.abc import Callable
 from decimal import Decimal
 from itertools import pairwise
-from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from sparkext.plans import expression
-from sparkext.plans.expression import Expression, among, condition, parse_expression
+from sparkext.plans.expression import ORDERINGS, Expression, among, condition, parse_expression
 from sparkext.plans.key_types import KeyType
 from sparkext.plans.scan import ColumnBounds, ScanColumn, ScanSpec, Split, grouped, may_hold, may_meet
+from tests.oracle.expressions import evaluate
 
-COMPARE: dict[str, Callable[[Any, Any], bool]] = {
-    "=": operator.eq,
-    "<": operator.lt,
-    "<=": operator.le,
-    ">": operator.gt,
-    ">=": operator.ge,
-}
 VALUES = st.one_of(st.none(), st.integers(-5, 5))
 ROWS = st.lists(st.tuples(VALUES, VALUES), min_size=1, max_size=6)
 
@@ -42,7 +33,7 @@ def literal(value: int | None) -> Expression:
 def comparisons() -> st.SearchStrategy[Expression]:
     operands = st.tuples(st.builds(column, st.integers(0, 1)), st.builds(literal, VALUES))
     either_way = st.one_of(operands, operands.map(lambda pair: (pair[1], pair[0])))
-    return st.builds(lambda op, pair: condition(op, *pair), st.sampled_from([*COMPARE]), either_way)
+    return st.builds(lambda op, pair: condition(op, *pair), st.sampled_from(["=", *ORDERINGS]), either_way)
 
 
 def leaves() -> st.SearchStrategy[Expression]:
@@ -70,26 +61,8 @@ def conditions() -> st.SearchStrategy[Expression]:
     )
 
 
-def holds(tested: Expression, row: tuple[int | None, ...]) -> bool | None:
-    """SQL's three-valued logic, the obvious way."""
-    if tested.op == "not":
-        inner = holds(tested.args[0], row)
-        return None if inner is None else not inner
-    if tested.op in ("and", "or"):
-        results = [holds(part, row) for part in tested.args]
-        decisive = tested.op == "or"
-        if decisive in results:
-            return decisive
-        return None if None in results else not decisive
-    values = [
-        row[part.column] if part.op == "column" else (None if part.text is None else int(part.text))
-        for part in tested.args
-    ]
-    if tested.op == "is_null":
-        return values[0] is None
-    if tested.op == "in" and values[0] is not None:
-        return str(values[0]) in tested.texts or (None if None in tested.texts else False)
-    return None if None in values else COMPARE[tested.op](*values)
+def holds(tested: Expression, row: tuple[int | None, ...]) -> bool:
+    return evaluate(tested, {(0, number): value for number, value in enumerate(row)}) is True
 
 
 def bounds_of(rows: list[tuple[int | None, ...]], number: int) -> ColumnBounds:

@@ -15,14 +15,10 @@ from sparkext.plans.key_types import parse_key_type
 from sparkext.rows.arrow_evaluator import holds
 from sparkext.rows.row_set import RowSet
 from tests.kernels.support import SAMPLES, examples
-from tests.oracle.expressions import evaluate, text_of
+from tests.oracle.expressions import evaluate, texts_of
 
 KINDS = [name for name in SAMPLES if not name.startswith(("float", "large", "binary"))]
 ROWS = 12
-
-
-def texts_of(kind: str) -> list[str | None]:
-    return [text_of(value, parse_key_type(kind).scale) for value in [None, *SAMPLES[kind].values]]
 
 
 @st.composite

@@ -31,7 +31,7 @@ from sparkext.worker import theta_condition
 from sparkext.worker.expression_code import ExpressionCode, Place, code_of
 from sparkext.worker.theta_condition import bind_theta
 from tests.kernels.support import FULL_MASK, SAMPLES, examples
-from tests.oracle.expressions import Failure, evaluate, text_of
+from tests.oracle.expressions import Failure, evaluate, texts_of
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -101,11 +101,6 @@ def listed(value: Expression, *texts: str | None) -> Expression:
 # Any expression at all, without compiling it.
 
 KINDS = (*NUMBER_TYPES, "date", "decimal(7,2)", "decimal(18,0)")
-
-
-def texts_of(kind: str) -> list[str | None]:
-    """Values of a sample, and null, as texts."""
-    return [text_of(value, parse_key_type(kind).scale) for value in [None, *SAMPLES[kind].values]]
 
 
 @st.composite

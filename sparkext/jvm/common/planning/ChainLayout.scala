@@ -152,8 +152,9 @@ object ChainLayout {
     private def reference(key: Expression, before: Int): Either[String, ColumnRef] = key match {
       case Widened(column) => Right(place(column, 0))
       case computed =>
-        val source = (0 until before).filterNot(isHidden).find(number => computed.references.subsetOf(plans(number).outputSet))
-          .getOrElse(-1)
+        val source = (0 until before).indexWhere { number =>
+          !isHidden(number) && computed.references.subsetOf(plans(number).outputSet)
+        }
         if (source < 0) Left(s"a key computed from several tables: ${Wording.of(computed)}")
         else if (source == 0 && before > 1 && chain.stages.head.full) {
           Left(s"a key computed from a side of an earlier full join: ${Wording.of(computed)}")

@@ -65,8 +65,10 @@ object WorkerExpression {
       case add: Add => arithmetic("+", add, add.evalContext.evalMode)
       case subtract: Subtract => arithmetic("-", subtract, subtract.evalContext.evalMode)
       case multiply: Multiply => arithmetic("*", multiply, multiply.evalContext.evalMode)
-      case divide: Divide if divide.dataType == DoubleType => divided("/", divide, divide.evalContext.evalMode)
-      case rest: Remainder if !rest.dataType.isInstanceOf[DecimalType] => divided("%", rest, rest.evalContext.evalMode)
+      case divide: Divide if divide.dataType == DoubleType =>
+        call("/", divide, divide.evalContext.evalMode == EvalMode.ANSI)
+      case rest: Remainder if !rest.dataType.isInstanceOf[DecimalType] =>
+        call("%", rest, rest.evalContext.evalMode == EvalMode.ANSI)
       case UnaryMinus(_, failOnError) => signed("negate", expression, failOnError)
       case Abs(_, failOnError) => signed("abs", expression, failOnError)
       case UnaryPositive(child) => Some(of(child))
@@ -171,7 +173,8 @@ object WorkerExpression {
         mode: EvalMode.Value): Option[Either[String, WorkerExpression]] = operation.dataType match {
       case DecimalType.Fixed(_, scale) =>
         val scales = operation.children.map(scaleOf)
-        if (if (name == "*") scales.sum == scale else scales.max <= scale) call(name, operation) else None
+        val linedUp = if (name == "*") scales.sum == scale else scales.max <= scale
+        if (linedUp) call(name, operation) else None
       case FloatType | DoubleType => call(name, operation)
       case _: IntegralType if mode != EvalMode.TRY => call(name, operation, mode == EvalMode.ANSI)
       case _ => None
@@ -181,11 +184,6 @@ object WorkerExpression {
       case DecimalType.Fixed(_, scale) => scale
       case _ => 0
     }
-
-    private def divided(
-        name: String,
-        operation: BinaryArithmetic,
-        mode: EvalMode.Value): Option[Either[String, WorkerExpression]] = call(name, operation, mode == EvalMode.ANSI)
 
     /** Intervals are not: they overflow with an error in every mode. */
     private def signed(name: String, of: Expression, failOnError: Boolean): Option[Either[String, WorkerExpression]] =
