@@ -10,7 +10,7 @@ from tests.fuzz.__main__ import Hunt
 from tests.fuzz.running import Runner
 
 SEED = 21
-QUERIES = 300
+QUERIES = 150
 
 
 def test_random_queries(spark: SparkSession, tmp_path: Path) -> None:
