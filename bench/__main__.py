@@ -31,6 +31,7 @@ from sparkext.errors import SparkExtError
 SUITES = (
     "micro",
     "kernels",
+    "groups",
     "engines",
     "end_to_end",
     "scan",

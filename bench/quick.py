@@ -21,6 +21,7 @@ QUICK = (
     "memory.index-bytes",
     "micro.kernels",
     "kernels.orders",
+    "groups.int-text",
     "engines.clustered",
     "engines.strings",
     "engines.composite",

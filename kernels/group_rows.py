@@ -1,0 +1,144 @@
+"""What accumulators have in common: the rows of a morsel by group, which groups have had a value, and how many."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from sparkext.kernels.buffers import Int64Array, UInt8Array
+from sparkext.kernels.growing import Int32Array, grown
+from sparkext.kernels.jit import frozen, kernel
+
+
+class GroupRows(NamedTuple):
+    """The rows of a morsel.
+
+    `numbers` is the group of each row, int32[rows], or None if all of them are in group 0. There are `groups` groups so
+    far. `mask` is uint8[rows], zero where the value is null, or empty if none is.
+    """
+
+    numbers: Int32Array | None
+    groups: int
+    rows: int
+    mask: UInt8Array
+
+    @property
+    def all_numbers(self) -> Int32Array:
+        """The group of each row, for kernels that have no path of their own for a single group."""
+        return frozen(np.zeros(self.rows, dtype=np.int32)) if self.numbers is None else self.numbers
+
+    @property
+    def present(self) -> int:
+        """How many rows are not null."""
+        return int(np.count_nonzero(self.mask)) if self.mask.size else self.rows
+
+
+class Seen:
+    """Which groups have had a value.
+
+    Most groups have one in the very row that made them a group. As numbers are given in that order, a look at the
+    numbers is enough to see it; a byte is marked for each row only from the first group on that has had none.
+    """
+
+    def __init__(self) -> None:
+        self.clear()
+
+    def clear(self) -> None:
+        """Forget all groups."""
+        self._flags = np.zeros(0, dtype=np.uint8)
+        self._complete = 0  # all groups below have had a value
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes held."""
+        return self._flags.nbytes
+
+    def add(self, rows: GroupRows) -> None:
+        """Note the groups of rows that are not null."""
+        if self._complete >= rows.groups:
+            return
+        if rows.numbers is None:
+            self._complete = max(self._complete, int(rows.present > 0))
+            return
+        self._complete = _follow(rows.numbers, rows.mask, self._complete, rows.groups)
+        if self._complete < rows.groups:
+            self._flags = grown(self._flags, rows.groups)
+            _mark(rows.numbers, rows.mask, self._flags)
+            self._complete = _first_zero(self._flags, self._complete, rows.groups)
+
+    def flags(self, start: int, stop: int) -> UInt8Array:
+        """Return uint8: 1 for each of the groups start to before stop that has had a value."""
+        flags = np.zeros(stop - start, dtype=np.uint8)
+        known = self._flags[start:stop]
+        flags[: known.size] = known
+        flags[: max(0, self._complete - start)] = 1
+        return flags
+
+
+class Counts:
+    """How many rows had a value: int64 for each group."""
+
+    def __init__(self) -> None:
+        self.clear()
+
+    def clear(self) -> None:
+        """Forget all groups."""
+        self._counts = np.zeros(0, dtype=np.int64)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes held."""
+        return self._counts.nbytes
+
+    def add(self, rows: GroupRows) -> None:
+        """Count the rows that are not null."""
+        self._counts = grown(self._counts, rows.groups)
+        if rows.numbers is None:
+            self._counts[0] += rows.present
+        else:
+            _count(rows.numbers, rows.mask, self._counts)
+
+    def counts(self, start: int, stop: int) -> Int64Array:
+        """Return int64: the counts of the groups start to before stop."""
+        self._counts = grown(self._counts, stop)
+        return self._counts[start:stop]
+
+
+@kernel
+def _follow(numbers: Int32Array, mask: UInt8Array, complete: int, groups: int) -> int:
+    """Return the first group from `complete` on that has no value in a row after that of the group before."""
+    none_null = mask.size == 0
+    for i in range(numbers.size):
+        if numbers[i] == complete and (none_null or mask[i] != 0):
+            complete += 1
+            if complete == groups:
+                break
+    return complete
+
+
+@kernel
+def _mark(numbers: Int32Array, mask: UInt8Array, flags: UInt8Array) -> None:
+    if mask.size == 0:
+        for i in range(numbers.size):
+            flags[np.uint32(numbers[i])] = 1
+    else:
+        for i in range(numbers.size):
+            flags[np.uint32(numbers[i])] |= mask[i]
+
+
+@kernel
+def _first_zero(flags: UInt8Array, start: int, stop: int) -> int:
+    while start < stop and flags[start] != 0:
+        start += 1
+    return start
+
+
+@kernel
+def _count(numbers: Int32Array, mask: UInt8Array, counts: Int64Array) -> None:
+    if mask.size == 0:
+        for i in range(numbers.size):
+            counts[np.uint32(numbers[i])] += 1
+    else:
+        for i in range(numbers.size):
+            counts[np.uint32(numbers[i])] += mask[i]

@@ -1,0 +1,35 @@
+"""Fields of dates against numpy's calendar."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from sparkext.kernels.calendar import FIELDS, date_field
+from tests.oracle.expressions import date_field as told
+
+ENDS_OF_YEARS = [
+    day + step
+    for year in (1600, 1900, 1999, 2000, 2023, 2024)
+    for day in (
+        int(np.datetime64(f"{year}-03-01", "D").astype(int)),
+        int(np.datetime64(f"{year}-01-01", "D").astype(int)),
+    )
+    for step in (-1, 0, 1)
+]
+LIMITS = [-(2**31), -(2**31) + 1, 2**31 - 1, -719_529, -719_528, -719_468, -1, 0, 1]
+
+
+@pytest.mark.parametrize("field", FIELDS)
+def test_fields(field: str) -> None:
+    days = [*ENDS_OF_YEARS, *LIMITS, *np.random.default_rng(3).integers(-(2**31), 2**31, 200).tolist()]
+    assert date_field(field, np.array(days, np.int32)).tolist() == [told(field, day) for day in days]
+
+
+@pytest.mark.parametrize("field", FIELDS)
+def test_every_day_of_an_era(field: str) -> None:
+    """Sizes around nothing, and 400 years, of which Python knows the calendar, too."""
+    assert date_field(field, np.empty(0, np.int32)).tolist() == []
+    first = int(np.datetime64("1823-05-17", "D").astype(int))
+    days = np.arange(first, first + 146_097, 97, dtype=np.int32)
+    assert date_field(field, days).tolist() == [told(field, day) for day in days.tolist()]
