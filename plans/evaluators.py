@@ -1,6 +1,6 @@
 """What evaluates expressions in workers, and which part of their language each evaluator covers.
 
-    ARROW       whole columns at a time, by Arrow's functions: filters of scans, conditions on found pairs
+    ARROW       whole columns at a time: filters of scans, conditions on found pairs, computed columns
     COMPILED    numbers, pair by pair, in code that is made for the expression: conditions on all pairs, or on few
 
 The table travels in the jar, where the planner asks it before it hands an expression on (`WorkerEvaluator.scala`).
@@ -10,24 +10,32 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sparkext.plans.expression import ARITY, COMPARISONS, LEAVES, ORDERINGS, STRING_TESTS, VARIADIC, Expression
+from sparkext.plans.expression import (
+    CHOICES,
+    DATE_FIELDS,
+    DECIMAL_ARITHMETIC,
+    DECIMAL_CASTS,
+    LEAVES,
+    LOGIC,
+    NUMERIC,
+    STRING_TESTS,
+    Expression,
+)
 from sparkext.plans.key_types import KEY_TYPE_NAMES, MOST_DECIMAL_DIGITS
-from sparkext.plans.number_types import FLOATS, MOST_DIGITS, NUMBER_TYPES, WORDS
+from sparkext.plans.number_types import MOST_DIGITS, NUMBER_TYPES, WORDS
 
 
 @dataclass(frozen=True)
 class Evaluator:
     """It runs these `operators` on values of these `types`, decimals of up to `digits`.
 
-    Values of the types in `unordered` are equal or not, but never less or more. `any_null`: columns of all other types
-    can be tested for null.
+    `any_null`: columns of all other types can be tested for null.
     """
 
     name: str
     operators: tuple[str, ...]
     types: tuple[str, ...]
     digits: int
-    unordered: tuple[str, ...] = ()
     any_null: bool = False
 
     def uncovered(self, node: Expression) -> Expression | None:
@@ -39,14 +47,10 @@ class Evaluator:
         return next((part for part in map(self.uncovered, looks_at) if part is not None), None)
 
     def _runs(self, node: Expression) -> bool:
-        orders = node.args if node.op in ORDERINGS else ()
-        is_ordered = not any(self._is_of(argument, self.unordered) for argument in orders)
-        return node.op in self.operators and self._is_of(node, self.types) and is_ordered
-
-    def _is_of(self, node: Expression, types: tuple[str, ...]) -> bool:
         kind = node.type
         # Legacy decimals count tens and hundreds.
-        return kind is not None and kind.name in types and kind.precision <= self.digits and kind.scale >= 0
+        is_covered = kind is not None and kind.name in self.types and kind.precision <= self.digits and kind.scale >= 0
+        return node.op in self.operators and is_covered
 
     def check(self, node: Expression) -> Expression:
         """Return the expression. Raises `ValueError` if it is not covered."""
@@ -56,20 +60,15 @@ class Evaluator:
         return node
 
 
-_EVERYWHERE = (*LEAVES, *COMPARISONS, "and", "or", "not", "is_null", "in")
+_EVERYWHERE = (*LEAVES, *LOGIC, *CHOICES, *NUMERIC)
+_DECIMALS = (*DECIMAL_ARITHMETIC, *DECIMAL_CASTS)
+_TEXTS = (*STRING_TESTS, "substring", "length", "concat")
 ARROW = Evaluator(
     "arrow",
-    (*_EVERYWHERE, *STRING_TESTS),
-    # NaN is a value like any other to Spark, and none to Arrow.
-    tuple(name for name in KEY_TYPE_NAMES if name not in FLOATS),
+    (*_EVERYWHERE, *_DECIMALS, *_TEXTS, *DATE_FIELDS),
+    KEY_TYPE_NAMES,
     MOST_DECIMAL_DIGITS,
-    unordered=("bool",),
     any_null=True,
 )
-COMPILED = Evaluator(
-    "compiled",
-    tuple(op for op in (*LEAVES, *ARITY, *VARIADIC) if op not in STRING_TESTS),
-    (*NUMBER_TYPES, *WORDS, "decimal"),
-    MOST_DIGITS,
-)
+COMPILED = Evaluator("compiled", _EVERYWHERE, (*NUMBER_TYPES, *WORDS, "decimal"), MOST_DIGITS)
 EVALUATORS = (ARROW, COMPILED)

@@ -14,10 +14,16 @@ Texts are values as Java prints them, but dates are days since 1970, timestamps 
 nanoseconds. A list has one or more, of its argument's type, and may have a great many.
 
 A null makes null whatever is computed from it, but for `and`, `or`, `is_null`, `<=>`, `if`, `coalesce`, `least` and
-`greatest`, which follow SQL. NaN equals NaN and is greater than any other number. Strings are compared and tested byte
-by byte, and in the pattern of `like` only `%` has a meaning of its own. Decimals are added at the scale of the sum.
-`checked`: an overflow is an error, as in Spark's ANSI mode, instead of wrapping around; a division by zero is an error,
-instead of null.
+`greatest`, which follow SQL. NaN equals NaN and is greater than any other number.
+
+Strings are compared and tested byte by byte. In the pattern of `like`, `%` is any text, `_` any character, and a
+backslash takes the meaning of these, and its own, away. `substring` counts characters from 1, or from the end.
+
+Decimals are added at the scale of the sum, where there is room for all digits. `plus`, `minus`, `times`, `over` and
+`to_decimal` make decimals of any type: the exact result, rounded half up. `unscaled` are a decimal's digits.
+
+`checked`: an overflow is an error, as in Spark's ANSI mode, instead of wrapping around, or null where it is a decimal;
+a division by zero is an error, instead of null.
 
 Two evaluators run them, neither of which covers all (see `plans.evaluators`).
 """
@@ -26,22 +32,32 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from sparkext.plans.key_types import KeyType, parse_key_type
-from sparkext.plans.number_types import FLOATS, INTEGERS, number_type
+from sparkext.plans.number_types import FLOATS, INTEGERS, MOST_DIGITS, number_type
 
 BOOL = KeyType("bool")
 ORDERINGS = ("<", "<=", ">", ">=")
 COMPARISONS = ("=", "<=>", *ORDERINGS)
 STRING_TESTS = ("starts_with", "ends_with", "contains", "like")
 ARITHMETIC = ("+", "-", "*", "/", "%")
+DECIMAL_ARITHMETIC = ("plus", "minus", "times", "over")
+DECIMAL_CASTS = ("to_decimal", "unscaled")
+DATE_FIELDS = ("year", "quarter", "month", "day", "day_of_week", "weekday", "day_of_year")
+"""Days of the week begin with 1 on Sunday, but `weekday` with 0 on Monday."""
+NUMERIC = (*ARITHMETIC, "negate", "abs", "sqrt", "cast")
+LOGIC = (*COMPARISONS, "and", "or", "not", "is_null", "in")
+CHOICES = ("if", "coalesce", "least", "greatest")
 ARITY = {
-    **dict.fromkeys(("negate", "abs", "sqrt", "cast", "not", "is_null", "in"), 1),
-    **dict.fromkeys((*ARITHMETIC, *COMPARISONS, *STRING_TESTS), 2),
-    "if": 3,
+    **dict.fromkeys(
+        ("negate", "abs", "sqrt", "cast", "not", "is_null", "in", *DECIMAL_CASTS, "length", *DATE_FIELDS), 1
+    ),
+    **dict.fromkeys((*ARITHMETIC, *DECIMAL_ARITHMETIC, *COMPARISONS, *STRING_TESTS), 2),
+    **dict.fromkeys(("if", "substring"), 3),
 }
-VARIADIC = ("and", "or", "coalesce", "least", "greatest")
+VARIADIC = ("and", "or", "coalesce", "least", "greatest", "concat")
 """Operators of one argument or more."""
 LEAVES = ("column", "literal")
 ColumnPlace = tuple[int, int, KeyType]
@@ -71,10 +87,18 @@ class Expression:
         else:
             known = len(self.args) == ARITY.get(self.op, -1) or (self.op in VARIADIC and len(self.args) > 0)
             fits = known and _is_typed(self.op, [argument.type for argument in self.args], self.type)
-        if fits and self.op in STRING_TESTS:
-            fits = self.args[1].op == "literal" and self.args[1].text is not None
+        if fits and self.op in (*STRING_TESTS, "substring"):
+            fits = all(argument.op == "literal" and argument.text is not None for argument in self.args[1:])
         if not fits or (self.op == "in") != bool(self.texts) or (self.op == "cast" and self.checked):
             raise ValueError(f"not an expression: {self!r}")
+
+    def __hash__(self) -> int:
+        """Return what equal expressions share, found once: lists may be long, and trees deep."""
+        return self._hash
+
+    @cached_property
+    def _hash(self) -> int:
+        return hash((self.op, self.type, self.args, self.checked, self.source, self.column, self.text, self.texts))
 
     @property
     def number(self) -> str:
@@ -171,7 +195,11 @@ def _cast(given: Sequence[KeyType], result: KeyType) -> bool:
     return (kind.name in FLOATS and result.name in FLOATS) or (kind, result) == (_DATE, _DAYS)
 
 
-_DATE, _DAYS, _DOUBLE, _STRING = KeyType("date"), KeyType("int32"), KeyType("float64"), KeyType("string")
+def _decimals(given: Sequence[KeyType], result: KeyType) -> bool:
+    return result.name == "decimal" and {kind.name for kind in given} == {"decimal"}
+
+
+_DATE, _DAYS, _LONG, _DOUBLE, _STRING = map(KeyType, ("date", "int32", "int64", "float64", "string"))
 _RULES: dict[str, _Rule] = {
     **dict.fromkeys((*COMPARISONS, "in"), lambda given, result: len({*given}) == 1 and result == BOOL),
     **dict.fromkeys(STRING_TESTS, lambda given, result: {*given} == {_STRING} and result == BOOL),
@@ -186,6 +214,17 @@ _RULES: dict[str, _Rule] = {
     **dict.fromkeys(("negate", "abs"), _of_number(*INTEGERS, *FLOATS, "decimal")),
     "sqrt": _of_number("float64"),
     "cast": _cast,
+    **dict.fromkeys(DECIMAL_ARITHMETIC, _decimals),
+    "to_decimal": lambda given, result: (
+        _decimals(given, result) or (result.name == "decimal" and given[0].name in INTEGERS)
+    ),
+    "unscaled": lambda given, result: (
+        (given[0].name, result) == ("decimal", _LONG) and given[0].precision <= MOST_DIGITS
+    ),
+    **dict.fromkeys(DATE_FIELDS, lambda given, result: [*given, result] == [_DATE, _DAYS]),
+    "substring": lambda given, result: [*given, result] == [_STRING, _DAYS, _DAYS, _STRING],
+    "length": lambda given, result: [*given, result] == [_STRING, _DAYS],
+    "concat": lambda given, result: {*given, result} == {_STRING},
 }
 
 

@@ -1,120 +1,247 @@
-"""Evaluates a condition over rows of a pipeline, with Spark's three-valued logic, through Arrow's compute functions.
+"""Evaluates expressions over rows of a pipeline, whole columns at a time, as Spark does row by row.
 
-It covers what `plans.evaluators.ARROW` names: types whose values Arrow compares as Spark does.
+Nothing is compiled for an expression: Arrow's and numpy's functions, and kernels that are there. What Spark would not
+look at in a row, because of what it has seen before, cannot fail there: all is computed for all rows, and a mask tells
+where a part has failed (see `rows.vectors`). It covers what `plans.evaluators.ARROW` names.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from functools import lru_cache, reduce
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from sparkext.kernels.buffers import validity
+from sparkext.kernels.calendar import date_field
+from sparkext.kernels.jit import AnyArray
 from sparkext.kernels.keys import cast_key
-from sparkext.plans.expression import Expression
+from sparkext.plans.expression import (
+    ARITHMETIC,
+    COMPARISONS,
+    DATE_FIELDS,
+    DECIMAL_ARITHMETIC,
+    STRING_TESTS,
+    Expression,
+)
 from sparkext.plans.spec import ColumnRef
+from sparkext.rows import decimal_vectors, vector_arithmetic
 from sparkext.rows.row_set import RowSet
+from sparkext.rows.text_functions import concatenation, length, substring, text_test
 from sparkext.rows.types import arrow_key_type
-
-_STRING_TESTS: dict[str, Callable[..., pa.Array]] = {
-    "starts_with": pc.starts_with,
-    "ends_with": pc.ends_with,
-    "contains": pc.match_substring,
-    "like": pc.match_like,
-}
-
-_COMPARE: dict[str, Callable[[pa.Array, pa.Array], pa.Array]] = {
-    "=": pc.equal,
-    "<": pc.less,
-    "<=": pc.less_equal,
-    ">": pc.greater,
-    ">=": pc.greater_equal,
-}
+from sparkext.rows.vector_choices import both_hold, branch, first_known, one_holds
+from sparkext.rows.vector_comparisons import among, comparison, extreme
+from sparkext.rows.vectors import (
+    BoolArray,
+    Vector,
+    arrow_of,
+    constant,
+    vector_of,
+    where_true,
+)
 
 
-def holds(condition: Expression, rows: RowSet) -> npt.NDArray[np.bool_]:
-    """Return bool[rows.length]: where the condition is true. Null counts as false, as in every join condition."""
-    result = _values(condition, rows)
-    mask: npt.NDArray[np.bool_] = result.fill_null(False).to_numpy(zero_copy_only=False)
-    return mask
+class ExpressionError(ArithmeticError):
+    """Expression number `expression` of those that were asked for has no value in row number `row` of the set."""
+
+    def __init__(self, expression: int, row: int) -> None:
+        super().__init__(f"expression {expression} fails on row {row}")
+        self.expression, self.row = expression, row
 
 
-def _values(node: Expression, rows: RowSet) -> pa.Array:
-    if node.op == "column":
-        return cast_key(_column(node, rows), _arrow_type(node))
-    if node.op == "literal":
-        return literal_array(node.text, _arrow_type(node), rows.length)
-    if node.op == "is_null":
-        (tested,) = node.args
-        return pc.is_null(_uncast(tested, rows))
-    if node.op in _STRING_TESTS:
-        return _string_test(node, rows)
-    args = (_values(argument, rows) for argument in node.args)
-    if node.op in ("and", "or"):
-        # One after the other: a wide one would keep a column for each of its parts.
-        return reduce(pc.and_kleene if node.op == "and" else pc.or_kleene, args)
-    if node.op == "not":
-        return pc.invert(*args)
-    if node.op == "in":
-        return _listed(next(args), node)
-    if node.op == "<=>":
-        return _null_safe_equal(*args)
-    return _COMPARE[node.op](*args)
+def holds(condition: Expression, rows: RowSet) -> BoolArray:
+    """Return bool[rows.length]: where the condition is true. Null counts as false, as in every join condition.
+
+    Raises
+    ------
+    ExpressionError
+        It fails on a row.
+    """
+    evaluation = _Evaluation(rows, [condition])
+    computed = evaluation.vectors()
+    result = where_true(computed[0] if computed else evaluation.vector(condition))
+    return result if result.ndim else np.full(rows.length, result)
 
 
-def _column(node: Expression, rows: RowSet) -> pa.Array:
-    return rows.gather(ColumnRef(node.source, node.column))
+def values(node: Expression, rows: RowSet) -> pa.Array:
+    """Return the values of an expression for these rows: see `columns`."""
+    (column,) = columns([node], rows)
+    return column
 
 
-def _uncast(node: Expression, rows: RowSet) -> pa.Array:
-    """Return values; those of a column in the type that it has."""
-    return _column(node, rows) if node.op == "column" else _values(node, rows)
+def columns(nodes: Sequence[Expression], rows: RowSet) -> list[pa.Array]:
+    """Return the values of expressions for these rows, in the Arrow types of theirs. What they share is computed once.
+
+    Texts have offsets as wide as the columns that they come from: of a morsel these may be large strings.
+
+    Raises
+    ------
+    ExpressionError
+        One fails on a row.
+    VarBytesOverflowError
+        The texts of a column exceed what one batch can hold.
+    """
+    evaluation = _Evaluation(rows, nodes)
+    computed = evaluation.vectors()
+    return [
+        evaluation.column(node) if number not in computed else arrow_of(computed[number], _kind(node), rows.length)
+        for number, node in enumerate(nodes)
+    ]
 
 
-def _arrow_type(node: Expression) -> pa.DataType:
+def _kind(node: Expression) -> Any:
     assert node.type is not None, "only a null test asks for no type"
-    return arrow_key_type(node.type)
+    return node.type
 
 
-def _string_test(node: Expression, rows: RowSet) -> pa.Array:
-    tested, pattern = node.args
-    # Byte by byte, as Spark does: as text, Arrow would look for characters, which not all bytes are.
-    return _STRING_TESTS[node.op](_uncast(tested, rows).cast(pa.binary()), pattern=pattern.text)
+class _Evaluation:
+    """One run of expressions over one set of rows."""
+
+    def __init__(self, rows: RowSet, nodes: Sequence[Expression]) -> None:
+        self._rows, self._nodes = rows, nodes
+        times = Counter(part for node in nodes for part in node.parts())
+        self._shared = {part for part, count in times.items() if count > 1}
+        self._known: dict[Expression, Vector] = {}
+        self._gathered: dict[ColumnRef, pa.Array] = {}
+
+    def vectors(self) -> dict[int, Vector]:
+        """Compute all but columns, by their numbers.
+
+        Raises `ExpressionError` for the first that fails, at its first row.
+        """
+        with np.errstate(all="ignore"):
+            vectors = {number: self.vector(node) for number, node in enumerate(self._nodes) if node.op != "column"}
+        for number, vector in vectors.items():
+            if vector.failed is not None and self._rows.length and vector.failed.any():
+                raise ExpressionError(number, int(np.argmax(vector.failed)))
+        return vectors
+
+    def vector(self, node: Expression) -> Vector:
+        """Compute one, or take what has been computed of it before."""
+        if node not in self._shared:
+            return self._computed(node)
+        if node not in self._known:
+            self._known[node] = self._computed(node)
+        return self._known[node]
+
+    def column(self, node: Expression) -> pa.Array:
+        """Return a column as it is emitted."""
+        return cast_key(self._gather(node), arrow_key_type(_kind(node)))
+
+    def _gather(self, node: Expression) -> pa.Array:
+        place = ColumnRef(node.source, node.column)
+        if place not in self._gathered:
+            self._gathered[place] = self._rows.gather(place)
+        return self._gathered[place]
+
+    def _computed(self, node: Expression) -> Vector:
+        if node.op == "column":
+            return vector_of(self.column(node), _kind(node))
+        if node.op == "literal":
+            return constant(node.text, _kind(node))
+        if node.op == "is_null":
+            return self._is_null(node.args[0])
+        if node.op in ("and", "or"):
+            return self._connected(node)
+        args = (self.vector(argument) for argument in node.args)
+        if node.op == "if":
+            return branch(*args)
+        if node.op == "coalesce":
+            return first_known(args)
+        if node.op == "not":
+            (given,) = args
+            return Vector(np.asarray(~given.data), given.known, given.failed)
+        if node.op in ("least", "greatest"):
+            return extreme(node.op, [*args])
+        if node.op in COMPARISONS:
+            return comparison(node.op, *args)
+        if node.op == "in":
+            return among(node, *args)
+        if node.op in STRING_TESTS:
+            return text_test(node, next(args))
+        if node.op in DATE_FIELDS:
+            (given,) = args
+            return Vector(_date_field(node.op, given.data), given.known, given.failed)
+        if node.op == "substring":
+            return substring(node, next(args))
+        if node.op == "length":
+            return length(next(args))
+        if node.op == "concat":
+            return concatenation([*args])
+        return _number(node, [*args])
+
+    def _is_null(self, tested: Expression) -> Vector:
+        if tested.op == "column":
+            # Of any type.
+            valid = validity(self._gather(tested))
+            return Vector(np.zeros((), np.bool_) if valid is None else ~valid.view(np.bool_))
+        vector = self.vector(tested)
+        return Vector(np.zeros((), np.bool_) if vector.known is None else ~vector.known, None, vector.failed)
+
+    def _connected(self, node: Expression) -> Vector:
+        """AND and OR: one part after the other, each where those before have not decided."""
+        result = self.vector(node.args[0])
+        for argument in node.args[1:]:
+            result = (both_hold if node.op == "and" else one_holds)(result, self.vector(argument))
+        return result
 
 
-def _listed(array: pa.Array, node: Expression) -> pa.Array:
-    """IN: true if the value is found, null if it is not and there is a null in the list."""
-    known, has_null = _list(node.texts, array.type)
-    among = pc.is_in(array, value_set=known)
-    return pc.if_else(among if has_null else pc.is_valid(array), among, pa.scalar(None, pa.bool_()))
+def _date_field(field: str, days: AnyArray) -> AnyArray:
+    return date_field(field, days.reshape(-1)).reshape(days.shape)
 
 
-def _null_safe_equal(one: pa.Array, other: pa.Array) -> pa.Array:
-    both_null = pc.and_(pc.is_null(one), pc.is_null(other))
-    return pc.or_(both_null, pc.equal(one, other).fill_null(False))
+def _number(node: Expression, args: list[Vector]) -> Vector:
+    is_decimal = _kind(node).name == "decimal"
+    if node.op == "to_decimal":
+        return decimal_vectors.to_decimal(node, *args)
+    if node.op == "unscaled":
+        return decimal_vectors.unscaled(*args)
+    if node.op == "over":
+        return decimal_vectors.decimal_quotient(node, *args)
+    if node.op in DECIMAL_ARITHMETIC or (node.op in ARITHMETIC and is_decimal):
+        return decimal_vectors.decimal_sum(node, *args)
+    if node.op in ("/", "%"):
+        return vector_arithmetic.division(node, *args)
+    if node.op in ARITHMETIC:
+        return vector_arithmetic.arithmetic(node, *args)
+    if node.op in ("negate", "abs"):
+        if is_decimal:
+            return decimal_vectors.decimal_sign(node.op, *args)
+        return vector_arithmetic.signed(node, *args)
+    if node.op == "sqrt":
+        return vector_arithmetic.square_root(*args)
+    return vector_arithmetic.cast(node, *args)
+
+
+def failing_values(node: Expression, rows: RowSet, row: int) -> dict[str, int | str | bool]:
+    """Return what an expression reads in a row, from which the extension finds Spark's own error: see `PairCondition`.
+
+    By source and column: numbers as integers, floats as their bits and decimals as their unscaled digits; texts as
+    hexadecimal digits of their bytes; true for what only a null test looks at. What is null is left out.
+    """
+    picked = rows.slice(row, 1)
+    read: dict[str, int | str | bool] = {}
+    for column in dict.fromkeys(node.columns()):
+        array = picked.gather(ColumnRef(column.source, column.column))
+        name = f"{column.source}.{column.column}"
+        if array.null_count:
+            continue
+        if column.type is None:
+            read.setdefault(name, True)
+            continue
+        data = vector_of(cast_key(array, arrow_key_type(column.type)), column.type).data
+        if isinstance(data, pa.Array):
+            read[name] = data[0].as_py().hex()
+        else:
+            read[name] = int(data.view(f"i{data.itemsize}")[0] if data.dtype.kind == "f" else data[0])
+    return read
 
 
 def literal_array(text: str | None, target: pa.DataType, length: int) -> pa.Array:
-    """Return a literal as a column: comparing with an Arrow scalar is no faster, and not all types have one."""
-    return _literal(text, target).take(pa.array(_zeros(length)))
-
-
-def _literal(text: str | None, target: pa.DataType) -> pa.Array:
-    return _literals([text], target)
-
-
-@lru_cache(maxsize=16)
-def _list(texts: tuple[str | None, ...], target: pa.DataType) -> tuple[pa.Array, bool]:
-    """Return the literals of a list but for null, which every morsel is tested against, and whether there is a null."""
-    known = [text for text in texts if text is not None]
-    return _literals(known, target), len(known) < len(texts)
-
-
-def _literals(texts: Sequence[str | None], target: pa.DataType) -> pa.Array:
-    return pa.array(texts, pa.string()).cast(_parsed(target)).cast(target)
+    """Return a literal as a column."""
+    return pa.array([text], pa.string()).cast(_parsed(target)).cast(target).take(pa.array(np.zeros(length, np.int32)))
 
 
 def _parsed(target: pa.DataType) -> pa.DataType:
@@ -124,7 +251,3 @@ def _parsed(target: pa.DataType) -> pa.DataType:
     if pa.types.is_timestamp(target) or pa.types.is_time(target) or pa.types.is_duration(target):
         return pa.int64()
     return target
-
-
-def _zeros(length: int) -> npt.NDArray[np.int32]:
-    return np.zeros(length, dtype=np.int32)

@@ -10,14 +10,15 @@ import operator
 import re
 from collections.abc import Callable, Iterator
 from decimal import Decimal
+from fractions import Fraction
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
-from sparkext.plans.expression import Expression
+from sparkext.plans.expression import DATE_FIELDS, Expression
 from sparkext.plans.key_types import parse_key_type
-from sparkext.plans.number_types import FLOATS, INTEGERS, unscaled
+from sparkext.plans.number_types import FLOATS, INTEGERS, number_type, unscaled
 from tests.kernels.support import SAMPLES
 
 
@@ -44,20 +45,66 @@ def evaluate(node: Expression, row: dict[tuple[int, int], Any]) -> Any:
         return among(node, next(parts))
     if node.op in ("<=>", "least", "greatest"):
         return of_all(node.op, [*parts])
-    if node.op in ("/", "%"):
+    if node.op in ("/", "%", "over"):
         return divided(node, evaluate(node.args[1], row), parts)
     values = []
     for part, argument in zip(parts, node.args, strict=True):
         if part is None:
             return None
         values.append(at_scale_of(node, part, argument) if node.op in ("+", "-", "cast") else part)
+    if node.op in ROUNDED:
+        return rounded(node, ROUNDED[node.op](*map(fraction, node.args, values)))
+    if node.op in DATE_FIELDS:
+        return date_field(node.op, *values)
     return fitted(STRICT[node.op](*values), node)
+
+
+def fraction(node: Expression, digits: int) -> Fraction:
+    return Fraction(digits, 10**node.scale)
+
+
+def rounded(node: Expression, exact: Fraction) -> int | None:
+    """The digits of a decimal, rounded half up; null or a failure if the type has no room for them."""
+    assert node.type is not None
+    digits = math.floor(abs(exact) * 10**node.scale + Fraction(1, 2)) * (-1 if exact < 0 else 1)
+    if abs(digits) < 10**node.type.precision:
+        return digits
+    if node.checked:
+        raise Failure
+    return None
+
+
+def date_field(op: str, days: int) -> int:
+    day = np.datetime64(days, "D")
+    year, month = int(day.astype("M8[Y]").astype(int)) + 1970, int(day.astype("M8[M]").astype(int)) % 12 + 1
+    return {
+        "year": year,
+        "quarter": (month + 2) // 3,
+        "month": month,
+        "day": days - int(day.astype("M8[M]").astype("M8[D]").astype(int)) + 1,
+        "day_of_year": days - int(day.astype("M8[Y]").astype("M8[D]").astype(int)) + 1,
+        # The first day of 1970 was a Thursday.
+        "day_of_week": (days + 4) % 7 + 1,
+        "weekday": (days + 3) % 7,
+    }[op]
+
+
+def substring(text: str, position: int, length: int) -> str:
+    """From the first character on, or from the last one back; what lies before the first counts as well."""
+    start = position - 1 if position > 0 else len(text) + position if position < 0 else 0
+    return text[max(start, 0) : max(start + length, 0)]
+
+
+def like(text: str, pattern: str) -> bool:
+    parts = re.findall(r"\\.|.", pattern, re.DOTALL)
+    known = {"%": ".*", "_": "."}
+    return re.fullmatch("".join(known.get(part, re.escape(part[-1])) for part in parts), text, re.DOTALL) is not None
 
 
 def at_scale_of(node: Expression, value: Any, argument: Expression) -> Any:
     """The digits of a number as those of what is computed from it."""
-    if argument.scale and node.number in FLOATS:
-        return float(value) / 10**argument.scale
+    if argument.scale and node.type is not None and node.type.name in FLOATS:
+        return float(fraction(argument, value))
     return value * 10 ** (node.scale - argument.scale) if node.scale else value
 
 
@@ -118,6 +165,8 @@ def divided(node: Expression, divisor: Any, parts: Iterator[Any]) -> Any:
         return None
     if divisor == 0:
         raise Failure
+    if node.op == "over":
+        return rounded(node, fraction(node.args[0], dividend) / fraction(node.args[1], divisor))
     if node.op == "/":
         return dividend / divisor
     if node.number in FLOATS:
@@ -132,9 +181,10 @@ def order(value: Any) -> tuple[bool, Any]:
 
 def fitted(value: Any, node: Expression) -> Any:
     """A result as a value of the node's type."""
-    if node.number in FLOATS:
+    number = None if node.type is None else number_type(node.type)
+    if number in FLOATS:
         return float(np.asarray(value).astype(node.number))
-    if node.number in INTEGERS:
+    if number in INTEGERS:
         limits = np.iinfo(node.number)
         if node.checked and not limits.min <= value <= limits.max:
             raise Failure
@@ -159,7 +209,15 @@ STRICT: dict[str, Callable[..., Any]] = {
     "starts_with": str.startswith,
     "ends_with": str.endswith,
     "contains": operator.contains,
-    "like": lambda text, pattern: (
-        re.fullmatch(".*".join(map(re.escape, pattern.split("%"))), text, re.DOTALL) is not None
-    ),
+    "like": like,
+    "unscaled": lambda digits: digits,
+    "substring": substring,
+    "length": len,
+    "concat": lambda *parts: "".join(parts),
+}
+ROUNDED: dict[str, Callable[..., Fraction]] = {
+    "plus": operator.add,
+    "minus": operator.sub,
+    "times": operator.mul,
+    "to_decimal": lambda value: value,
 }

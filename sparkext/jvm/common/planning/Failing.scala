@@ -20,16 +20,20 @@ private object Failing {
     */
   def may(expression: Expression): Boolean = !isTotal(expression) || expression.children.exists(may)
 
+  /** The part that may raise an error, if there is any. */
+  def part(expression: Expression): Option[Expression] = expression.find(!isTotal(_))
+
   private def isTotal(expression: Expression): Boolean = expression match {
     case _: Attribute | _: Literal | _: KnownFloatingPointNormalized | _: NormalizeNaNAndZero | _: KnownNotNull => true
     case _: And | _: Or | _: Not | _: BinaryComparison | _: In | _: InSet | _: IsNull | _: IsNotNull | _: IsNaN => true
     case _: If | _: CaseWhen | _: Coalesce | _: Least | _: Greatest | _: NaNvl | _: AtLeastNNonNulls => true
     case _: StartsWith | _: EndsWith | _: Contains | _: Upper | _: Lower | _: Length | _: OctetLength => true
     case _: Substring | _: StringTrim | _: StringTrimLeft | _: StringTrimRight => true
-    case Like(_, Literal(pattern, _), escape) => pattern == null || !pattern.toString.contains(escape)
+    case Like(_, LikePattern(pattern), escape) => LikePattern.plain(pattern, escape).isDefined
+    case Like(_, Literal(null, _), _) => true
     case concat: Concat => concat.dataType.isInstanceOf[StringType]
     case _: DateAdd | _: DateSub | _: DateDiff | _: UnixDate | _: GetDateField | _: TimestampAddInterval => true
-    case _: Sqrt | _: UnaryPositive => true
+    case _: Sqrt | _: UnaryPositive | _: UnscaledValue => true
     case cast: Cast => isTotal(cast)
     case operation @ (_: Add | _: Subtract | _: Multiply) => isTotalSum(operation.asInstanceOf[BinaryArithmetic])
     case divide: Divide => !isAnsi(divide) || (divide.dataType == DoubleType && isNotZero(divide.right))
@@ -54,7 +58,7 @@ private object Failing {
   }
 
   /** Whether the type of a result has room for the exact one. */
-  private def holds(result: DecimalType, operation: BinaryArithmetic): Boolean =
+  def holds(result: DecimalType, operation: BinaryArithmetic): Boolean =
     (operation, operation.left.dataType, operation.right.dataType) match {
       case (_: Multiply, DecimalType.Fixed(one, _), DecimalType.Fixed(other, _)) => one + other + 1 <= DecimalType.MAX_PRECISION
       case (_, DecimalType.Fixed(one, scale), DecimalType.Fixed(other, otherScale)) =>

@@ -33,7 +33,7 @@ private object PairTests {
       val before = conditions.takeWhile(tested.contains)
       val formulas = tested.filter(test => before.contains(test) || !mayFail(test))
       val others = conditions.filterNot(formulas.contains)
-      val (plain, rest) = if (inner) (Nil, others) else others.partition(Arrow.covers)
+      val (plain, rest) = if (inner) (Nil, others) else others.partition(Arrow.tests)
       val (more, left) = if (inner || !keyed && !ranged) (Nil, rest) else rest.partition(Compiled.covers)
       val theta = conditions.filter(test => formulas.contains(test) || more.contains(test))
       val found = keyed || ranged || theta.exists(test => sides.isAcross(test.references))
@@ -52,5 +52,5 @@ private object PairTests {
   }
 
   private def why(condition: Expression): String =
-    Arrow.uncovered(condition).orElse(Compiled.uncovered(condition)).getOrElse(Wording.of(condition))
+    Arrow.untested(condition).orElse(Compiled.uncovered(condition)).getOrElse(Wording.of(condition))
 }

@@ -2,40 +2,55 @@ package org.apache.spark.sql.sparkext
 
 import scala.util.control.NonFatal
 
-import org.json4s.JsonAST.{JInt, JObject}
+import org.json4s.JsonAST.{JInt, JObject, JString, JValue}
 
-import org.apache.spark.sql.catalyst.expressions.{Attribute, Expression, GenericInternalRow, Predicate}
+import org.apache.spark.sql.catalyst.expressions.{Attribute, AttributeSeq, BindReferences, Expression, GenericInternalRow, Literal}
 import org.apache.spark.sql.types._
+import org.apache.spark.unsafe.types.UTF8String
 
-/** A condition that workers test by a formula, and where they find its columns: where it fails on a pair, they give the values,
+/** An expression that workers compute, and where they find its columns: where it fails on a row, or a pair, they give the values,
   * and the error is the one that Spark makes of them.
   */
 case class PairCondition(condition: Expression, columns: Seq[(Attribute, ColumnRef)]) {
 
-  /** `values`: numbers by `source.column`, as Python's `theta_condition` writes them; what is null is left out. */
+  /** `values`: by `source.column`, as Python's `theta_condition` and `failing_values` write them; what is null is left out. */
   def error(values: JObject): Throwable = {
-    val numbers = values.obj.collect { case (place, JInt(number)) => place -> number.toLong }.toMap
+    val told = values.obj.toMap
     val row = columns.map { case (column, place) =>
-      numbers.get(s"${place.source}.${place.column}").map(PairCondition.value(_, column.dataType)).orNull
+      told.get(s"${place.source}.${place.column}").map(PairCondition.value(_, column.dataType)).orNull
     }
     try {
-      val result = Predicate.create(condition, columns.map(_._1)).eval(new GenericInternalRow(row.toArray[Any]))
-      new IllegalStateException(s"workers cannot evaluate a condition that Spark evaluates to $result: ${condition.sql}")
+      val bound = BindReferences.bindReference(condition, AttributeSeq(columns.map(_._1)))
+      val result = bound.eval(new GenericInternalRow(row.toArray[Any]))
+      new IllegalStateException(s"workers cannot evaluate what Spark evaluates to $result: ${condition.sql}")
     } catch { case NonFatal(failure) => failure }
   }
 }
 
 private object PairCondition {
 
-  /** The value that a machine word means: floats are their bits, decimals their unscaled digits. */
-  private def value(word: Long, dataType: DataType): Any = dataType match {
+  private val Hexadecimal = 16
+
+  /** The value that is told: of strings the bytes; any will do for a type that workers only test for null. */
+  private def value(told: JValue, dataType: DataType): Any = (told, dataType) match {
+    case (JInt(digits), decimal: DecimalType) => Decimal(BigDecimal(digits, decimal.scale), decimal.precision, decimal.scale)
+    case (JInt(word), _) => ofWord(word.toLong, dataType)
+    case (JString(digits), _: StringType) => UTF8String.fromBytes(bytes(digits))
+    case (JString(digits), _) => bytes(digits)
+    case _ => Literal.default(dataType).value
+  }
+
+  private def bytes(digits: String): Array[Byte] =
+    digits.grouped(2).map(Integer.parseInt(_, Hexadecimal).toByte).toArray
+
+  /** The value that a machine word means: floats are their bits. */
+  private def ofWord(word: Long, dataType: DataType): Any = dataType match {
     case BooleanType => word != 0
     case ByteType => word.toByte
     case ShortType => word.toShort
     case IntegerType | DateType => word.toInt
     case FloatType => java.lang.Float.intBitsToFloat(word.toInt)
     case DoubleType => java.lang.Double.longBitsToDouble(word)
-    case DecimalType.Fixed(precision, scale) => Decimal(word, precision, scale)
     case _ => word
   }
 }

@@ -3,9 +3,9 @@ package org.apache.spark.sql.sparkext
 import org.json4s.JsonAST.JObject
 
 import org.apache.spark.sql.catalyst.expressions.{Attribute, Expression}
-import org.apache.spark.sql.types.{DataType, DecimalType}
+import org.apache.spark.sql.types.DecimalType
 
-/** One of the two that evaluate conditions in workers, and what it covers of their language: Python's `plans/evaluators.py`. */
+/** One of the two that evaluate expressions in workers, and what it covers of their language: Python's `plans/evaluators.py`. */
 sealed abstract class WorkerEvaluator(name: String) {
   import Shared.formats
 
@@ -13,7 +13,6 @@ sealed abstract class WorkerEvaluator(name: String) {
   private val operators = (table \ "operators").extract[Set[String]]
   private val types = (table \ "types").extract[Set[String]]
   private val digits = (table \ "digits").extract[Int]
-  private val unordered = (table \ "unordered").extract[Set[String]]
   private val anyNull = (table \ "any_null").extract[Boolean]
 
   /** The condition as JSON, or what is not covered of it. */
@@ -34,19 +33,23 @@ sealed abstract class WorkerEvaluator(name: String) {
   }
 
   private def runs(node: WorkerExpression): Boolean =
-    operators(node.op) && isOf(node.dataType, types) &&
-      !(Comparison.isOrdering(node.op) && node.args.exists(argument => isOf(argument.dataType, unordered)))
-
-  private def isOf(dataType: DataType, names: Set[String]): Boolean = KeyTypes.family(dataType).exists(names) && (dataType match {
-    case decimal: DecimalType => decimal.precision <= digits && decimal.scale >= 0
-    case _ => true
-  })
+    operators(node.op) && KeyTypes.family(node.dataType).exists(types) && (node.dataType match {
+      case decimal: DecimalType => decimal.precision <= digits && decimal.scale >= 0
+      case _ => true
+    })
 }
 
 object WorkerEvaluator {
 
   /** Whole columns at a time. */
-  object Arrow extends WorkerEvaluator("arrow")
+  object Arrow extends WorkerEvaluator("arrow") {
+
+    /** Whether it may test rows in place of Spark: all of them, whatever else Spark would have tested before. */
+    def tests(condition: Expression): Boolean = untested(condition).isEmpty
+
+    /** What keeps it from that: a part that is not covered, or may fail. */
+    def untested(condition: Expression): Option[String] = uncovered(condition).orElse(Failing.part(condition).map(Wording.of))
+  }
 
   /** Pair by pair, in code that is made for the condition. */
   object Compiled extends WorkerEvaluator("compiled") {

@@ -24,8 +24,8 @@ case class WorkerExpression(
 }
 
 /** Writes what has the same value there as here, to the bit: columns and literals; arithmetic of integers, floats and decimals;
-  * comparisons, lists, null tests, and tests of strings byte by byte; the connectives, and choices. Functions whose last digit
-  * depends on the library, such as sines and powers, are not in the language.
+  * comparisons, lists, null tests, and tests of strings byte by byte; parts of strings by characters; fields of dates; the
+  * connectives, and choices. Functions whose last digit depends on the library, such as sines and powers, are not in the language.
   */
 object WorkerExpression {
   private val Deepest = 200
@@ -61,7 +61,7 @@ object WorkerExpression {
       case constant: Literal => text(constant).filter(_ => isNamed(constant)).map { value =>
           Right(WorkerExpression("literal", constant.dataType, Nil, constant, JObject("text" -> value)))
         }
-      case Cast(child, to, _, _) => cast(child, expression)
+      case converted: Cast => cast(converted.child, converted)
       case add: Add => arithmetic("+", add, add.evalContext.evalMode)
       case subtract: Subtract => arithmetic("-", subtract, subtract.evalContext.evalMode)
       case multiply: Multiply => arithmetic("*", multiply, multiply.evalContext.evalMode)
@@ -72,11 +72,20 @@ object WorkerExpression {
       case UnaryMinus(_, failOnError) => signed("negate", expression, failOnError)
       case Abs(_, failOnError) => signed("abs", expression, failOnError)
       case UnaryPositive(child) => Some(of(child))
+      case KnownNotNull(child) => Some(of(child))
+      case divide: Divide if divide.dataType.isInstanceOf[DecimalType] && divide.evalContext.evalMode != EvalMode.TRY =>
+        call("over", divide, divide.evalContext.evalMode == EvalMode.ANSI)
+      case UnscaledValue(child) => call("unscaled", expression)
       case _: Sqrt => call("sqrt", expression)
       case _: DateDiff => call("-", expression)
       case DateAdd(_, days) if days.dataType == IntegerType => call("+", expression)
       case DateSub(_, days) if days.dataType == IntegerType => call("-", expression)
       case _: UnixDate => call("cast", expression)
+      case field: GetDateField if field.child.dataType == DateType => dateField(field).flatMap(call(_, field))
+      case Substring(text, from: Literal, length: Literal) if from.value != null && length.value != null && isString(text) =>
+        call("substring", expression)
+      case Length(child) if isString(child) => call("length", expression)
+      case Concat(children) if children.nonEmpty && children.forall(isString) => call("concat", expression)
       case Comparison(operator, left, right) if isCompared(operator, left, right) => call(operator, expression)
       case Listed(value, constants, others) => among(value, constants, others, expression)
       case IsNull(column: Attribute) => Some(Right(test("is_null", Seq(columnOf(column, column)), expression)))
@@ -88,7 +97,7 @@ object WorkerExpression {
       case StartsWith(_, pattern: Literal) => stringTest("starts_with", expression, pattern)
       case EndsWith(_, pattern: Literal) => stringTest("ends_with", expression, pattern)
       case Contains(_, pattern: Literal) => stringTest("contains", expression, pattern)
-      case Like(_, pattern: Literal, escape) if isPlainPattern(pattern, escape) => stringTest("like", expression, pattern)
+      case Like(looked, LikePattern(pattern), escape) if isString(looked) => like(expression, looked, LikePattern.plain(pattern, escape))
       case _: If => call("if", expression)
       // What asks for the type of the choices that it becomes looks at all of them.
       case CaseWhen(branches, _) if branches.length >= levels => Some(Left(TooDeep))
@@ -157,24 +166,40 @@ object WorkerExpression {
     }
 
     private def stringTest(name: String, of: Expression, pattern: Literal): Option[Either[String, WorkerExpression]] =
-      if (pattern.value != null && of.children.forall(side => KeyTypes.name(side.dataType).contains("string"))) call(name, of)
-      else None
+      if (pattern.value != null && of.children.forall(isString)) call(name, of) else None
 
-    /** Whether `%` is all that the pattern of a LIKE means by a character. */
-    private def isPlainPattern(pattern: Literal, escape: Char): Boolean = pattern.value match {
-      case text: UTF8String => !text.toString.exists(character => character == '_' || character == escape || character == '\\')
-      case _ => false
+    private def isString(expression: Expression): Boolean = KeyTypes.name(expression.dataType).contains("string")
+
+    private def like(
+        of: Expression,
+        looked: Expression,
+        pattern: Option[String]): Option[Either[String, WorkerExpression]] = pattern.map { text =>
+      val constant = WorkerExpression("literal", StringType, Nil, of, JObject("text" -> JString(text)))
+      below.of(looked).map(value => test("like", Seq(value, constant), of))
     }
 
-    /** Decimals do not overflow, as Spark makes room for one digit more. */
+    private def dateField(field: GetDateField): Option[String] = field match {
+      case _: Year => Some("year")
+      case _: Quarter => Some("quarter")
+      case _: Month => Some("month")
+      case _: DayOfMonth => Some("day")
+      case _: DayOfWeek => Some("day_of_week")
+      case _: WeekDay => Some("weekday")
+      case _: DayOfYear => Some("day_of_year")
+      case _ => None
+    }
+
+    /** Most types of decimals have room for the exact result. Where they have not, it is rounded, or overflows. */
     private def arithmetic(
         name: String,
         operation: BinaryArithmetic,
         mode: EvalMode.Value): Option[Either[String, WorkerExpression]] = operation.dataType match {
-      case DecimalType.Fixed(_, scale) =>
+      case decimal: DecimalType =>
         val scales = operation.children.map(scaleOf)
-        val linedUp = if (name == "*") scales.sum == scale else scales.max <= scale
-        if (linedUp) call(name, operation) else None
+        val linedUp = if (name == "*") scales.sum == decimal.scale else scales.max <= decimal.scale
+        if (linedUp && Failing.holds(decimal, operation)) call(name, operation)
+        else if (mode != EvalMode.TRY) call(Rounding(name), operation, mode == EvalMode.ANSI)
+        else None
       case FloatType | DoubleType => call(name, operation)
       case _: IntegralType if mode != EvalMode.TRY => call(name, operation, mode == EvalMode.ANSI)
       case _ => None
@@ -185,15 +210,21 @@ object WorkerExpression {
       case _ => 0
     }
 
-    /** Intervals are not: they overflow with an error in every mode. */
+    /** Intervals are not: they overflow with an error in every mode. Of decimals Spark keeps no more than 34 digits. */
     private def signed(name: String, of: Expression, failOnError: Boolean): Option[Either[String, WorkerExpression]] =
       of.dataType match {
+        case decimal: DecimalType if decimal.precision > DigitsOfSigns => None
         case _: NumericType => call(name, of, failOnError && of.dataType.isInstanceOf[IntegralType])
         case _ => None
       }
 
-    private def cast(child: Expression, of: Expression): Option[Either[String, WorkerExpression]] =
-      if (child.dataType == of.dataType) Some(this.of(child)) else if (isExact(child.dataType, of.dataType)) call("cast", of) else None
+    private def cast(child: Expression, of: Cast): Option[Either[String, WorkerExpression]] =
+      (child.dataType, of.dataType) match {
+        case (from, to) if from == to => Some(this.of(child))
+        case (from, to) if isExact(from, to) => call("cast", of)
+        case (_: IntegralType | _: DecimalType, _: DecimalType) => call("to_decimal", of, of.evalMode == EvalMode.ANSI)
+        case _ => None
+      }
 
     /** Doubles are as near to a decimal as Java makes them: both its digits and its unit are exact. */
     private def isExact(from: DataType, to: DataType): Boolean = (from, to) match {
@@ -207,6 +238,38 @@ object WorkerExpression {
   }
 
   private val DigitsOfDoubles = 15
+  private val DigitsOfSigns = 34 // of Scala's decimals, unless they are told otherwise
+  private val Rounding = Map("+" -> "plus", "-" -> "minus", "*" -> "times")
+}
+
+/** A constant pattern of a LIKE. */
+private[sparkext] object LikePattern {
+  private val Escape = '\\'
+  private val Special = Set[Int]('%', '_', Escape)
+  private val Replacement = 0xFFFD // which Java reads where bytes are no character
+
+  def unapply(expression: Expression): Option[String] = expression match {
+    case Literal(text: UTF8String, _) => Some(text.toString)
+    case _ => None
+  }
+
+  /** The pattern with workers' own escape character; None for one that Spark refuses, or that matches what is no text. */
+  def plain(pattern: String, escape: Char): Option[String] = {
+    val characters = pattern.codePoints.toArray
+    val written = new StringBuilder
+    var at = 0
+    while (at < characters.length) {
+      val escapes = characters(at) == escape
+      if (escapes) at += 1
+      if (at == characters.length || characters(at) == Replacement) return None
+      val character = characters(at)
+      if (escapes && character != '%' && character != '_' && character != escape) return None
+      if (Special(character) && (escapes || character == Escape)) written += Escape
+      written.appendAll(Character.toChars(character))
+      at += 1
+    }
+    Some(written.toString)
+  }
 }
 
 /** A list, `value IN (…)`, which Spark makes a set of where it is long: its constants, and what else it compares with. */

@@ -84,7 +84,7 @@ object FusedScan {
         _ <- readable(peeled.scan)
         columns <- columnsOf(peeled)
         filter = peeled.filters.reduceOption(And)
-        _ <- filter.flatMap(WorkerEvaluator.Arrow.uncovered).map(part => s"a filter that only Spark evaluates: $part").toLeft(())
+        _ <- filter.flatMap(WorkerEvaluator.Arrow.untested).map(part => s"a filter that only Spark evaluates: $part").toLeft(())
         partitions <- partitionsOf(peeled.scan)
         buckets <- FileStores.buckets(partitions.flatMap(_.files).map(_.toPath), ParquetFiles.hadoopOf(peeled.scan.relation))
         _ <- ParquetFiles.check(peeled.scan.relation, columns.filter(_.partition.isEmpty).map(_.attribute), partitions)
@@ -105,7 +105,7 @@ object FusedScan {
     if (!settings.fusesScans || columns.exists(Widened.unapply(_).isEmpty)) None
     else plan match {
       case Project(projected, child) => expected(child, projected.map(unnamed), settings)
-      case Filter(condition, child) if WorkerEvaluator.Arrow.covers(condition) =>
+      case Filter(condition, child) if WorkerEvaluator.Arrow.tests(condition) =>
         expected(child, columns, settings).map(_ ++ condition.references)
       case LogicalRelation(files: HadoopFsRelation, _, _, _, _) =>
         val read = AttributeSet(columns)

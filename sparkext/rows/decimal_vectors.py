@@ -1,0 +1,215 @@
+"""Arithmetic of decimals, exact as Spark's: on machine words where the extremes of a batch prove that nothing
+overflows, else on Python's integers.
+
+    l_extendedprice * (1 - l_discount)      90104..10494950 at scale 2
+                                          * 90..100         at scale 2, from 1.00 - 0.00..0.10
+                                          = 8109360..1049495000 at scale 4: fits a word, and the result's type
+
+The exact result is rounded half up to the scale of the type. Where the type has no room for it, it is null or an error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from sparkext.kernels.buffers import allocate
+from sparkext.kernels.jit import AnyArray
+from sparkext.plans.expression import Expression
+from sparkext.rows.vectors import Interval, Vector, all_known, any_of, both, extremes, in_turn, where_true
+
+_WORD = (1 << 63) - 1
+_MOST_PLACES = 18  # 10^18 is the last power of ten that fits a word
+_EXACT_DOUBLES = 1 << 53
+_MOST_EXACT_POWER = 22  # 10^22 is the last power of ten that is a double
+_UFUNCS: dict[str, Any] = {"+": np.add, "-": np.subtract, "*": np.multiply}
+_EXACT = {"plus": "+", "minus": "-", "times": "*"}
+_INTERVALS: dict[str, Callable[[Interval, Interval], Interval]] = {
+    "+": lambda one, other: (one[0] + other[0], one[1] + other[1]),
+    "-": lambda one, other: (one[0] - other[1], one[1] - other[0]),
+    "*": lambda one, other: _hull([first * second for first in one for second in other]),
+}
+
+
+def interval_of(op: str, one: Interval, other: Interval) -> Interval:
+    """Return where sums, differences or products of numbers within these bounds lie."""
+    return _INTERVALS[op](one, other)
+
+
+def decimal_sum(node: Expression, left: Vector, right: Vector) -> Vector:
+    """Add, subtract or multiply decimals."""
+    known, failed = all_known([left, right])
+    op = _EXACT.get(node.op, node.op)
+    scales = [argument.scale for argument in node.args]
+    scale = sum(scales) if op == "*" else max(scales)
+    more, others = (0, 0) if op == "*" else (scale - given for given in scales)
+
+    def on_words(one: Interval, other: Interval) -> Interval | None:
+        parts = _scaled(one, more), _scaled(other, others)
+        result = interval_of(op, *parts)
+        return result if max(more, others) <= _MOST_PLACES and all(map(_fits_word, (*parts, result))) else None
+
+    def computed(one: AnyArray, other: AnyArray) -> AnyArray:
+        return _applied(_UFUNCS[op], _shifted(one, more), _shifted(other, others))
+
+    data, within = _computed(on_words, computed, left, right)
+    return _fitted(node, Vector(data, known, failed, within), scale)
+
+
+def decimal_quotient(node: Expression, left: Vector, right: Vector) -> Vector:
+    """Divide decimals: null, or an error, where the divisor is 0. Spark looks at the divisor first."""
+    zero = np.asarray(right.data == 0, dtype=np.bool_)
+    divides = right.known if node.checked else both(right.known, ~zero)
+    known = both(left.known, divides)
+    failed = in_turn(right.failed, divides, left.failed)
+    if node.checked:
+        failed = any_of(failed, both(zero, known))
+    divisor = replace(right, data=np.where(zero, 1, right.data), within=_hull([*right.bounds, 1]))
+    places = node.scale - node.args[0].scale + node.args[1].scale
+    more, others = max(places, 0), max(-places, 0)
+
+    def on_words(one: Interval, other: Interval) -> Interval | None:
+        above, below = _largest(_scaled(one, more)), _largest(_scaled(other, others))
+        return (-above, above) if max(more, others) <= _MOST_PLACES and 2 * (above + below) <= _WORD else None
+
+    def computed(one: AnyArray, other: AnyArray) -> AnyArray:
+        """Return quotients rounded half up: away from zero."""
+        above, below = _shifted(one, more), _shifted(other, others)
+        size = np.asarray((2 * np.abs(above) + np.abs(below)) // (2 * np.abs(below)), dtype=above.dtype)
+        return np.asarray(np.where((above < 0) != (below < 0), -size, size), dtype=above.dtype)
+
+    data, within = _computed(on_words, computed, left, divisor)
+    return _fitted(node, Vector(data, known, failed, within), node.scale)
+
+
+def decimal_sign(op: str, given: Vector) -> Vector:
+    """Return negated or absolute decimals."""
+    low, high = given.bounds
+    # The smallest word has no counterpart.
+    data = given.data if _fits_word((low, high)) else given.data.astype(object)
+    within = (-high, -low) if op == "negate" else (max(low, -high, 0), _largest((low, high)))
+    signed = np.asarray((np.negative if op == "negate" else np.abs)(data), dtype=data.dtype)
+    return replace(given, data=signed, within=within)
+
+
+def to_decimal(node: Expression, given: Vector) -> Vector:
+    """Return decimals or integers as decimals of another type."""
+    return _fitted(node, replace(given, data=_as_int64(given.data)), node.args[0].scale)
+
+
+def unscaled(given: Vector) -> Vector:
+    """Return the digits of decimals that fit words."""
+    return replace(given, data=_as_int64(given.data))
+
+
+def _as_int64(data: AnyArray) -> AnyArray:
+    return data if data.dtype == object else data.astype(np.int64, copy=False)
+
+
+def to_double(given: Vector, scale: int) -> Vector:
+    """Return the doubles that are next to decimals, as Java finds them."""
+    data = given.data
+    if data.dtype != object and scale <= _MOST_EXACT_POWER and _largest(given.bounds) <= _EXACT_DOUBLES:
+        return Vector(data.astype(np.float64) / float(10**scale), given.known, given.failed)
+    # Python rounds the quotient of two integers only once, too.
+    return Vector((data.astype(object) / 10**scale).astype(np.float64), given.known, given.failed)
+
+
+def _computed(
+    on_words: Callable[[Interval, Interval], Interval | None],
+    computed: Callable[[AnyArray, AnyArray], AnyArray],
+    left: Vector,
+    right: Vector,
+) -> tuple[AnyArray, Interval | None]:
+    """Compute, and return bounds of the result if they are known.
+
+    `on_words` tells these if nothing leaves a word on the way from arguments within some bounds: those that there are,
+    or those of the values. Else Python's integers, of any length, take the place of words.
+    """
+    if left.data.dtype != object and right.data.dtype != object:
+        within = on_words(left.bounds, right.bounds)
+        if within is None:
+            within = on_words(extremes(left.data), extremes(right.data))
+        if within is not None:
+            return computed(left.data, right.data), within
+    return computed(left.data.astype(object), right.data.astype(object)), None
+
+
+def _fitted(node: Expression, exact: Vector, scale: int) -> Vector:
+    """Return numbers of this scale as the node's type has them."""
+    assert node.type is not None, "decimals have a type"
+    vector = exact
+    if node.scale > scale:
+        vector = _raised(vector, node.scale - scale)
+    elif node.scale < scale:
+        vector = _rounded(vector, scale - node.scale)
+    most = 10**node.type.precision - 1
+    if _largest(vector.bounds) > most:
+        vector = vector.measured()
+    if _largest(vector.bounds) <= most:
+        return _narrowed(vector)
+    overflows = where_true(Vector(np.asarray((vector.data > most) | (vector.data < -most), np.bool_), vector.known))
+    data = np.where(overflows, 0, vector.data) if vector.data.dtype == object else vector.data
+    if node.checked:
+        return _narrowed(Vector(data, vector.known, any_of(vector.failed, overflows)))
+    return _narrowed(Vector(data, both(vector.known, ~overflows), vector.failed))
+
+
+def _narrowed(vector: Vector) -> Vector:
+    """Return numbers as words again if all of them fit."""
+    if vector.data.dtype != object:
+        return vector
+    bounds = extremes(vector.data)
+    data = vector.data.astype(np.int64) if _fits_word(bounds) else vector.data
+    return replace(vector, data=data, within=bounds)
+
+
+def _raised(vector: Vector, places: int) -> Vector:
+    """Return numbers with this many more places behind the point."""
+    bounds = _scaled(vector.bounds, places)
+    if vector.data.dtype != object and not _fits_word(bounds):
+        vector = vector.measured()
+        bounds = _scaled(vector.bounds, places)
+    data = vector.data if places <= _MOST_PLACES and _fits_word(bounds) else vector.data.astype(object)
+    return replace(vector, data=_shifted(data, places), within=bounds)
+
+
+def _rounded(vector: Vector, places: int) -> Vector:
+    """Return numbers with this many places less, rounded half up: away from zero."""
+    unit = 10**places
+    data = vector.data
+    if data.dtype != object and _largest(vector.bounds) + unit > _WORD:
+        data = data.astype(object)
+    size = np.asarray((np.abs(data) + unit // 2) // unit, dtype=data.dtype)
+    low, high = vector.bounds
+    return replace(vector, data=np.where(data < 0, -size, size), within=(low // unit - 1, high // unit + 1))
+
+
+def _applied(ufunc: Any, one: AnyArray, other: AnyArray) -> AnyArray:
+    """Apply a function, words in memory from Arrow's pool."""
+    if one.dtype == object or one.ndim == other.ndim == 0:
+        return np.asarray(ufunc(one, other), dtype=one.dtype)
+    return np.asarray(ufunc(one, other, out=allocate((one if one.ndim else other).size, np.int64)))
+
+
+def _shifted(data: AnyArray, places: int) -> AnyArray:
+    return data if places == 0 else np.asarray(data * 10**places, dtype=data.dtype)
+
+
+def _scaled(bounds: Interval, places: int) -> Interval:
+    return bounds[0] * 10**places, bounds[1] * 10**places
+
+
+def _largest(bounds: Interval) -> int:
+    return max(abs(bounds[0]), abs(bounds[1]))
+
+
+def _fits_word(bounds: Interval) -> bool:
+    return _largest(bounds) <= _WORD
+
+
+def _hull(values: Sequence[int]) -> Interval:
+    return min(values), max(values)

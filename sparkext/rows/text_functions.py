@@ -1,0 +1,67 @@
+"""Tests of texts, byte by byte as Spark makes them, and parts of them, by characters."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from sparkext.kernels.characters import lengths, substrings
+from sparkext.kernels.jit import AnyArray
+from sparkext.kernels.patterns import matches
+from sparkext.plans.expression import Expression
+from sparkext.rows.vector_comparisons import truth
+from sparkext.rows.vectors import Vector, any_of, both
+
+_TESTS: dict[str, Callable[..., Any]] = {
+    "starts_with": pc.starts_with,
+    "ends_with": pc.ends_with,
+    "contains": pc.match_substring,
+    "like": pc.match_like,
+}
+
+
+def text_test(node: Expression, tested: Vector) -> Vector:
+    """Look for a pattern, which is a literal. As text, Arrow would look for characters, which not all bytes are."""
+    pattern = node.args[1].text
+    assert pattern is not None, "patterns are not null"
+    # Arrow has its own way with backslashes.
+    if node.op == "like" and ("_" in pattern or "\\" in pattern):
+        return Vector(_for_all(tested, lambda texts: matches(texts, pattern)), tested.known, tested.failed)
+    return Vector(truth(_TESTS[node.op](tested.data, pattern=pattern)), tested.known, tested.failed)
+
+
+def length(given: Vector) -> Vector:
+    """Count characters."""
+    return Vector(_for_all(given, lengths), given.known, given.failed)
+
+
+def _for_all(given: Vector, function: Callable[[pa.Array], AnyArray]) -> AnyArray:
+    """Apply a function of columns, also to a constant."""
+    if isinstance(given.data, pa.Scalar):
+        return np.asarray(function(pa.array([given.data.as_py()], given.data.type))[0])
+    return function(given.data)
+
+
+def substring(node: Expression, given: Vector) -> Vector:
+    """Cut out a part by characters: where, and how many, are literals."""
+    position, count = (int(argument.text or "") for argument in node.args[1:])
+    is_constant = isinstance(given.data, pa.Scalar)
+    whole = pa.array([given.data.as_py()], given.data.type) if is_constant else given.data
+    parts = substrings(whole, position, count)
+    # No longer than what it was cut from.
+    parts = parts.cast(whole.type)
+    return Vector(parts[0] if is_constant else parts, given.known, given.failed)
+
+
+def concatenation(args: Sequence[Vector]) -> Vector:
+    """Join texts; null where one is. Spark computes all of them, whatever is null."""
+    is_large = any(pa.types.is_large_binary(argument.data.type) for argument in args)
+    target = pa.large_binary() if is_large else pa.binary()
+    parts = [argument.data.cast(target) for argument in args]
+    joined = pc.binary_join_element_wise(*parts, pa.scalar(b"", target), null_handling="replace")
+    known = both(*(argument.known for argument in args))
+    return Vector(joined, known, any_of(*(argument.failed for argument in args)))

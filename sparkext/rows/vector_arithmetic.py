@@ -1,0 +1,96 @@
+"""Arithmetic of integers, floats and dates, column by column, as Java has it.
+
+Integers wrap around, or overflow with an error (`checked`): the extremes of a batch mostly prove that they do not.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from sparkext.kernels.jit import AnyArray
+from sparkext.plans.expression import Expression
+from sparkext.plans.number_types import FLOATS, INTEGERS
+from sparkext.rows.decimal_vectors import interval_of, to_decimal, to_double
+from sparkext.rows.vectors import BoolArray, Interval, Vector, all_known, any_of, both, dtype_of, in_turn
+
+_UFUNCS: dict[str, Any] = {"+": np.add, "-": np.subtract, "*": np.multiply}
+
+
+def arithmetic(node: Expression, left: Vector, right: Vector) -> Vector:
+    """Add, subtract or multiply two columns of one type, dates and days, or two dates."""
+    known, failed = all_known([left, right])
+    data = np.asarray(_UFUNCS[node.op](left.data, right.data))
+    if not node.checked or node.number in FLOATS:
+        return Vector(data, known, failed)
+    bounds = interval_of(node.op, left.bounds, right.bounds)
+    if _fits(node, bounds):
+        return Vector(data, known, failed, bounds)
+    overflows = _overflows(node, left.data, right.data, data)
+    return Vector(data, known, any_of(failed, both(overflows, known)))
+
+
+def _overflows(node: Expression, left: AnyArray, right: AnyArray, wrapped: AnyArray) -> BoolArray:
+    if wrapped.dtype != np.int64:
+        exact = _UFUNCS[node.op](left.astype(np.int64), right.astype(np.int64))
+        return np.asarray(exact != wrapped)
+    if node.op == "+":
+        return np.asarray(((left ^ wrapped) & (right ^ wrapped)) < 0)
+    if node.op == "-":
+        return np.asarray(((left ^ right) & (left ^ wrapped)) < 0)
+    # A quotient that is not the factor, or the one product whose quotient overflows as well.
+    divisor = np.where((left == 0) | (left == -1), 1, left)
+    return np.asarray(
+        np.where(left == -1, right == np.iinfo(np.int64).min, (left != 0) & (wrapped // divisor != right))
+    )
+
+
+def _fits(node: Expression, bounds: Interval) -> bool:
+    limits = np.iinfo(node.number)
+    return int(limits.min) <= bounds[0] and bounds[1] <= int(limits.max)
+
+
+def division(node: Expression, left: Vector, right: Vector) -> Vector:
+    """Return quotients of doubles, or what remains of any numbers, with the sign of the dividend."""
+    zero = np.asarray(right.data == 0)
+    # Spark looks at the divisor first.
+    divides = right.known if node.checked else both(right.known, ~zero)
+    known = both(left.known, divides)
+    failed = in_turn(right.failed, divides, left.failed)
+    if node.checked:
+        failed = any_of(failed, both(zero, known))
+    if node.op == "/":
+        return Vector(np.asarray(left.data / right.data), known, failed)
+    if node.number in FLOATS:
+        return Vector(np.asarray(np.fmod(left.data, right.data)), known, failed)
+    # -1 leaves nothing either, and may overflow.
+    divisor = np.where(zero | (right.data == -1), np.ones((), right.data.dtype), right.data)
+    return Vector(np.asarray(np.fmod(left.data, divisor)), known, failed)
+
+
+def signed(node: Expression, given: Vector) -> Vector:
+    """Return negated or absolute integers or floats."""
+    data = np.asarray((np.negative if node.op == "negate" else np.abs)(given.data))
+    if not node.checked or node.number in FLOATS:
+        return Vector(data, given.known, given.failed)
+    overflows = both(np.asarray(given.data == np.iinfo(data.dtype).min), given.known)
+    return Vector(data, given.known, any_of(given.failed, overflows))
+
+
+def square_root(given: Vector) -> Vector:
+    """Return the roots of doubles."""
+    return Vector(np.asarray(np.sqrt(given.data)), given.known, given.failed)
+
+
+def cast(node: Expression, given: Vector) -> Vector:
+    """Return numbers, or dates, in another type: integers wrap around."""
+    (argument,) = node.args
+    assert node.type is not None and argument.type is not None, "what is cast has types"
+    if argument.type.name == "decimal" and node.type.name in FLOATS:
+        return to_double(given, argument.scale)
+    if node.type.name == "decimal":
+        return to_decimal(node, given)
+    data = given.data.astype(dtype_of(node.type))
+    is_widened = argument.type.name in INTEGERS and given.data.dtype.itemsize <= data.dtype.itemsize
+    return Vector(data, given.known, given.failed, given.within if is_widened and data.dtype.kind == "i" else None)

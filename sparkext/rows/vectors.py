@@ -1,0 +1,196 @@
+"""What an expression has computed for the rows of a set: numbers as flat arrays, texts as Arrow has them.
+
+    decimal128 array ──▶ Vector(data=int64[n], known=bool[n], failed=None, within=(-99, 12345)) ──▶ decimal128 array
+
+A constant has arrays without dimensions, which numpy stretches as far as it takes. What lies in `data` where a value is
+not known, or has failed, means nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import reduce
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from sparkext.kernels.buffers import bits_view, validity, values_view
+from sparkext.kernels.decimal_words import halves_of, words_of
+from sparkext.kernels.jit import AnyArray
+from sparkext.kernels.keys import decimal_halves
+from sparkext.plans.key_types import KeyType
+from sparkext.plans.number_types import FLOATS, INTEGERS, WORDS, unscaled
+from sparkext.rows.types import arrow_key_type
+
+BoolArray = npt.NDArray[np.bool_]
+Mask = BoolArray | None
+"""One bool for each row, or without dimensions for all; as `known` None is always, as `failed` never."""
+Interval = tuple[int, int]
+TEXTS = ("string", "binary")
+_DTYPES = {"bool": "?", **{name: name for name in (*INTEGERS, *FLOATS)}, **WORDS, "time": "int64", "decimal": "int64"}
+
+
+@dataclass(frozen=True)
+class Vector:
+    """Values: `data` of rows for which `known` says that they are not null, and `failed` not that there are none.
+
+    Numbers are numpy's: dates their days, times and intervals int64 in their unit, decimals their unscaled digits,
+    which are int64, or objects (Python's integers) where some need more. Texts are binary arrays or scalars of
+    Arrow's, whose own nulls mean nothing. `within`: no integer or decimal is smaller or larger than that, if given.
+    """
+
+    data: Any
+    known: Mask = None
+    failed: Mask = None
+    within: Interval | None = None
+
+    @property
+    def bounds(self) -> Interval:
+        """Which integer or decimal is the smallest, and which the largest, as far as is known."""
+        return extremes(self.data) if self.within is None else self.within
+
+    @property
+    def is_constant(self) -> bool:
+        """Whether it has the same value for all rows."""
+        return isinstance(self.data, pa.Scalar) or (isinstance(self.data, np.ndarray) and self.data.ndim == 0)
+
+    def measured(self) -> Vector:
+        """Return the same with bounds that are values."""
+        return replace(self, within=extremes(self.data))
+
+
+def extremes(data: AnyArray) -> Interval:
+    """Return the smallest and the largest integer; 0 if there is none."""
+    return (int(data.min()), int(data.max())) if data.size else (0, 0)
+
+
+def both(*masks: Mask) -> Mask:
+    """Return where all of these are true; None is everywhere."""
+    given = [mask for mask in masks if mask is not None]
+    return reduce(np.bitwise_and, given) if given else None
+
+
+def any_of(*masks: Mask) -> Mask:
+    """Return where any of these is true; None is nowhere."""
+    given = [mask for mask in masks if mask is not None]
+    return reduce(np.bitwise_or, given) if given else None
+
+
+def where_true(vector: Vector) -> BoolArray:
+    """Return where a condition is true, not null."""
+    return np.asarray(vector.data if vector.known is None else vector.data & vector.known)
+
+
+def where_false(vector: Vector) -> BoolArray:
+    """Return where a condition is false, not null."""
+    return np.asarray(~vector.data if vector.known is None else ~vector.data & vector.known)
+
+
+def in_turn(first: Mask, goes_on: Mask, second: Mask) -> Mask:
+    """Return what fails where the second is looked at only if `goes_on` (None: always)."""
+    return any_of(first, None if second is None else both(second, goes_on))
+
+
+def all_known(args: Sequence[Vector]) -> tuple[Mask, Mask]:
+    """Return where all arguments are known, and where one fails: each is looked at where those before are known."""
+    known, failed = args[0].known, args[0].failed
+    for argument in args[1:]:
+        failed = in_turn(failed, known, argument.failed)
+        known = both(known, argument.known)
+    return known, failed
+
+
+def dtype_of(kind: KeyType) -> np.dtype[Any]:
+    """Return the dtype of a type's values, of decimals that of those which fit machine words."""
+    return np.dtype(_DTYPES[kind.name])
+
+
+def vector_of(array: pa.Array, kind: KeyType) -> Vector:
+    """View an Arrow array of this type (see `arrow_key_type`), texts with offsets of either width."""
+    valid = validity(array)
+    known = None if valid is None else valid.view(np.bool_)
+    if kind.name in TEXTS:
+        is_large = pa.types.is_large_string(array.type) or pa.types.is_large_binary(array.type)
+        return Vector(array.cast(pa.large_binary() if is_large else pa.binary()), known)
+    if kind.name == "bool":
+        return Vector(bits_view(array, 1).view(np.bool_), known)
+    if kind.name != "decimal":
+        return Vector(values_view(array, _DTYPES[kind.name]), known)
+    words = words_of(array)
+    if words is not None:
+        return Vector(words.digits, known, within=(words.least, words.most))
+    return Vector(_digits(array, known), known)
+
+
+def _digits(array: pa.Array, known: Mask) -> AnyArray:
+    """Return decimals of any length as Python's integers, nulls as 0."""
+    halves = decimal_halves(array)
+    digits = (halves[:, 1].astype(object) << 64) + halves[:, 0].view(np.uint64).astype(object)
+    return digits if known is None else np.where(known, digits, 0)
+
+
+def constant(text: str | None, kind: KeyType) -> Vector:
+    """Return what a literal stands for."""
+    if kind.name in TEXTS:
+        return Vector(pa.scalar(b"" if text is None else text.encode(), pa.binary()), _known_if(text is not None))
+    if text is None:
+        return Vector(np.zeros((), dtype_of(kind)), _known_if(False))
+    number = number_array([text], kind).reshape(())
+    return Vector(number, within=None if number.dtype.kind in "bf" else extremes(number))
+
+
+def _known_if(known: bool) -> Mask:
+    return None if known else np.zeros((), dtype=np.bool_)
+
+
+def number_array(texts: Sequence[str], kind: KeyType) -> AnyArray:
+    """Return the numbers that literals of a type stand for."""
+    if kind.name == "bool":
+        return np.array([text == "true" for text in texts], dtype=np.bool_)
+    if kind.name in FLOATS:
+        return np.array([float(text) for text in texts], dtype=kind.name)
+    values = [unscaled(text, kind.scale) for text in texts]
+    fits = all(-(1 << 63) <= value < 1 << 63 for value in values)
+    return np.array(values, dtype=dtype_of(kind) if fits else object)
+
+
+def arrow_of(vector: Vector, kind: KeyType, length: int) -> pa.Array:
+    """Return `length` values as an Arrow array of this type; offsets of texts are as wide as in their columns."""
+    known = vector.known
+    if known is not None and known.ndim == 0:
+        if not known:
+            return pa.nulls(length, arrow_key_type(kind))
+        known = None
+    if kind.name in TEXTS:
+        return _texts(vector.data, known, kind, length)
+    data = np.asarray(vector.data)
+    if data.ndim == 0:
+        data = np.full(length, data)
+    if data.dtype == object:
+        data = _halves(data, known)
+    elif kind.name == "bool":
+        data = np.packbits(data, bitorder="little")
+    elif kind.name == "decimal":
+        data = halves_of(data)
+    bitmap = None if known is None else pa.py_buffer(np.packbits(known, bitorder="little"))
+    return pa.Array.from_buffers(arrow_key_type(kind), length, [bitmap, pa.py_buffer(np.ascontiguousarray(data))])
+
+
+def _halves(digits: AnyArray, known: Mask) -> AnyArray:
+    values = digits if known is None else np.where(known, digits, 0)
+    return np.frombuffer(b"".join(value.to_bytes(16, "little", signed=True) for value in values.tolist()), np.int64)
+
+
+def _texts(data: Any, known: Mask, kind: KeyType, length: int) -> pa.Array:
+    array = pa.array([data.as_py()]).take(pa.array(np.zeros(length, np.int32))) if isinstance(data, pa.Scalar) else data
+    if known is not None:
+        array = pc.if_else(pa.array(known), array, pa.scalar(None, array.type))
+    is_large = pa.types.is_large_binary(array.type)
+    # What is cut out of texts between characters, or comes from a column of texts, are texts.
+    if kind.name == "string":
+        return array.view(pa.large_string() if is_large else pa.string())
+    return array

@@ -1,0 +1,271 @@
+"""What workers compute of whole columns, beside what Spark computes: every operator, at the limits of every type."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import random
+from decimal import Context, Decimal
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from pyspark.errors import AnalysisException, PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.classic.column import Column as SparkColumn
+
+from sparkext.kernels.gather import Column
+from sparkext.plans import expression
+from sparkext.plans.expression import Expression, parse_expression
+from sparkext.plans.key_types import parse_key_type
+from sparkext.rows.arrow_evaluator import ExpressionError, failing_values, values
+from sparkext.rows.row_set import RowSet
+from tests.extension.extension_checks import configured
+from tests.extension.test_errors import EXTREMES, OPERATIONS
+from tests.extension.test_joins import frame
+from tests.rows.test_arrow_evaluator import bits
+
+
+def decimals(kind: pa.DataType, *texts: str) -> tuple[pa.DataType, list[Any]]:
+    return kind, [*map(Decimal, texts), None]
+
+
+NINES = "9" * 38
+RANDOM = random.Random(7)
+LONG_DECIMALS = {
+    "decimal(38,0)": decimals(pa.decimal128(38, 0), NINES, "-" + NINES, "0", "1", "-3", str(2**63), str(-(2**64))),
+    "decimal(38,10)": decimals(
+        pa.decimal128(38, 10),
+        f"{NINES[:28]}.{NINES[28:]}",
+        f"-{NINES[:28]}.{NINES[28:]}",
+        "0E-10",
+        *("0.0000000001", "-7.5000000000", "12345678901234567890.0987654321", "3.3333333333"),
+    ),
+    "decimal(20,18)": decimals(
+        pa.decimal128(20, 18),
+        *(f"99.{NINES[:18]}", f"-99.{NINES[:18]}", f"0.{'0' * 17}1", f"0.{'0' * 18}", f"-1.5{'0' * 17}"),
+    ),
+    "decimal(18,6)": decimals(
+        pa.decimal128(18, 6),
+        *("999999999999.999999", "-999999999999.999999", "0.000000", "0.000001", "-2.500000", "3.000000"),
+    ),
+    "decimal(5,2)": decimals(pa.decimal128(5, 2), "999.99", "-999.99", "0.00", "0.01", "-0.05", "7.00"),
+}
+TEXTS = ["", "a", "ab", "a%b", "a_b", "a\\b", "äöü", "日本語", "a\nb", "😀b", "b😀", "%", "_", "\\", None]
+MALFORMED = [
+    bytes(RANDOM.choice(b"\x80\xbf\xc2\xe0\xe2\xed\xf0\xf4\xf5\xffa\xa0\x90") for _ in range(4)) for _ in range(300)
+]
+TYPES: dict[str, tuple[pa.DataType, list[Any]]] = {
+    **{name: given for name, given in EXTREMES.items() if name != "decimal(17,0)"},
+    **LONG_DECIMALS,
+    "string": (pa.string(), TEXTS),
+    "boolean": (pa.bool_(), [True, False, None]),
+    "timestamp": (pa.timestamp("us", "UTC"), [-(2**52), -1, 0, 2**52, None]),
+}
+CASTS = [f"CAST(u AS DECIMAL({digits}))" for digits in ("38, 0", "38, 37", "18, 6", "10, 2", "3, 1", "20, 4", "38, 38")]
+FIELDS = ["year", "quarter", "month", "day", "dayofweek", "weekday", "dayofyear"]
+MORE = [
+    *CASTS,
+    *(f"{field}(u)" for field in FIELDS),
+    *("u * (1 - v)", "u * (1 + v)", "u + 1.5", "u / 3", "1 / u", "v % u", "u = 0 OR v / u > 1", "u <> 0 AND v / u > 1"),
+    *("CASE WHEN u > v THEN u WHEN u < v THEN v ELSE u + v END", "coalesce(u, v, u + v)", "if(u IS NULL, v + v, u)"),
+    *("u IN (1, 2, 3)", "u NOT IN (v, NULL)", "u BETWEEN v AND v + v", "greatest(u, v, 1)", "least(v, NULL, u)"),
+    *("nullif(u, v)", "coalesce(u / v, v)", "u AND v", "u OR v", "NOT u", "u AND NOT v"),
+    *("u || v", "concat(u, '-', v)", "length(u)", "char_length(u || v)", "substring(u, 2)"),
+    *(f"substring(u, {place}, {count})" for place in (-3, -1, 0, 1, 2) for count in (-1, 0, 1, 2, 2147483647)),
+    *("substring(u, -2147483648, 5)", "substring(u, 2147483647, 5)"),
+    *(
+        f"u LIKE '{pattern}'"
+        for pattern in ("", "a%", "_", "__", "%_", "_%b", "a\\\\%b", "a\\\\_b", "%\\\\\\\\%", "日_語", "😀_")
+    ),
+    *("u LIKE 'a#_b' ESCAPE '#'", "u LIKE '##%' ESCAPE '#'", "u LIKE 'a\\\\b%' ESCAPE '#'", "u NOT LIKE '%b'"),
+    *("u LIKE 'a#b' ESCAPE '#'", "contains(u, 'b')", "startswith(u, 'a')", "endswith(u, 'ü')", "u IN ('a', '日本語')"),
+]
+"""Beside those of `OPERATIONS`; one that a type does not have is left out."""
+
+
+class Operations:
+    """What Spark can make of two columns, u and v, and what it writes for workers of it."""
+
+    def __init__(self, spark: SparkSession, pairs: DataFrame, operations: list[str]) -> None:
+        jvm = spark._jvm
+        assert jvm is not None
+        package = jvm.org.apache.spark.sql.sparkext
+        evaluator = getattr(getattr(package, "WorkerEvaluator$Arrow$"), "MODULE$")
+        methods = getattr(getattr(jvm.org.json4s.jackson, "JsonMethods$"), "MODULE$")
+        place = getattr(getattr(jvm.scala.collection.immutable, "Map$"), "MODULE$").empty()
+        _, u, v = (pairs._jdf.queryExecution().analyzed().output().apply(number) for number in range(3))
+        place = place.updated(u, package.ColumnRef(0, 0)).updated(v, package.ColumnRef(0, 1))
+        self.names: list[str] = []
+        self.sparks: list[Any] = []
+        self.nodes: list[Expression] = []
+        self._pairs = pairs
+        self._catalyst = jvm.org.apache.spark.sql.catalyst.expressions
+        self.columns = jvm.org.apache.spark.sql.classic.ExpressionUtils
+        for operation in operations:
+            try:
+                analyzed = pairs.selectExpr(f"{operation} AS value")._jdf.queryExecution().analyzed()
+            except (AnalysisException, PySparkException):
+                continue  # no operation of this type
+            made = analyzed.expressions().head().child()
+            json_tree = evaluator.of(made, place).toOption()
+            if json_tree.isDefined():
+                self.names.append(operation)
+                self.sparks.append(made)
+                self.nodes.append(parse_expression(json.loads(methods.compact(json_tree.get()))))
+
+    def truth(self) -> list[tuple[pa.Array, pa.Array]]:
+        """Of each operation the values, null where it fails, and where it does."""
+        sql = self._pairs.sparkSession._jvm.org.apache.spark.sql  # type: ignore[union-attr]
+        catalyst, columns = sql.catalyst.expressions, sql.classic.ExpressionUtils
+        tried = [
+            part for each in self.sparks for part in (catalyst.TryEval(each), catalyst.TryEval(catalyst.IsNull(each)))
+        ]
+        selected = [SparkColumn(columns.column(part)).alias(f"c{number}") for number, part in enumerate(tried)]
+        # Or parts that are the same would be computed before they are tried.
+        with configured(self._pairs.sparkSession, spark_sql_subexpressionElimination_enabled="false"):
+            table = self._pairs.select("i", *selected).orderBy("i").drop("i").toArrow().combine_chunks()
+        arrays = [column.chunk(0) for column in table.columns]
+        return [(value, null.is_null()) for value, null in zip(arrays[::2], arrays[1::2], strict=True)]
+
+
+def told(array: pa.Array) -> list[Any]:
+    """Values that differ where those of Spark would; times as integers, of which Python has fewer."""
+    if pa.types.is_temporal(array.type):
+        array = array.view(pa.int32() if pa.types.is_date32(array.type) else pa.int64())
+    if pa.types.is_string(array.type) or pa.types.is_large_string(array.type):
+        array = array.cast(pa.large_binary())
+    return [bits(value) for value in array.to_pylist()]
+
+
+def assert_computed(node: Expression, rows: RowSet, expected: pa.Array, failed: pa.Array, name: str) -> None:
+    fails = failed.to_numpy(zero_copy_only=False)
+    kept = np.flatnonzero(~fails)
+    try:
+        got = values(node, rows.picked(kept))
+    except ExpressionError as error:
+        raise AssertionError(f"{name} fails: {failing_values(node, rows, int(kept[error.row]))}") from error
+    # Spark names the session's time zone.
+    assert got.type == expected.type or pa.types.is_timestamp(expected.type), name
+    wanted, found = told(expected.take(pa.array(kept))), told(got)
+    differing = [(int(row), one, other) for row, one, other in zip(kept, found, wanted, strict=True) if one != other]
+    assert not differing, f"{name}: row, workers, Spark: {differing[:5]}"
+    for row in np.flatnonzero(fails).tolist():
+        with pytest.raises(ExpressionError):
+            values(node, rows.picked(np.array([row])))
+            raise AssertionError(f"{name} does not fail: {failing_values(node, rows, row)}")
+    if fails.any():
+        with pytest.raises(ExpressionError) as caught:
+            values(node, rows)
+        assert caught.value.row == int(np.argmax(fails)), name
+
+
+@pytest.mark.parametrize("ansi", [True, False])
+@pytest.mark.parametrize("name", TYPES)
+def test_every_operator(spark: SparkSession, name: str, ansi: bool) -> None:
+    arrow_type, given = TYPES[name]
+    us, vs = (pa.array(side, arrow_type) for side in zip(*itertools.product(given, given), strict=True))
+    with configured(spark, **{"spark_sql_ansi_enabled": str(ansi).lower()}):
+        pairs = frame(spark, 1, i=range(len(us)), u=us, v=vs)
+        operations = Operations(spark, pairs, [*OPERATIONS, *MORE])
+        truth = operations.truth()
+    assert len(operations.nodes) > 5
+    assert not any("try_" in operation or "DIV" in operation for operation in operations.names)
+    rows = RowSet.of_morsel([Column.of(us), Column.of(vs)], len(us))
+    for node, (expected, failed), operation in zip(operations.nodes, truth, operations.names, strict=True):
+        assert_computed(node, rows, expected, failed, f"{operation} of {name}")
+
+
+@pytest.mark.parametrize("ansi", [True, False])
+def test_decimals_of_every_two_types(spark: SparkSession, ansi: bool) -> None:
+    """Types of results are capped at 38 digits, and have less room behind the point then."""
+    kinds = {"decimal(9,2)": EXTREMES["decimal(9,2)"], **LONG_DECIMALS}
+    for one, other in itertools.product(kinds, kinds):
+        left, right = ([*kinds[name][1]] for name in (one, other))
+        us = pa.array([left[row % len(left)] for row in range(len(left) * len(right))], kinds[one][0])
+        vs = pa.array([right[row // len(left)] for row in range(len(left) * len(right))], kinds[other][0])
+        with configured(spark, **{"spark_sql_ansi_enabled": str(ansi).lower()}):
+            pairs = frame(spark, 1, i=range(len(us)), u=us, v=vs)
+            operations = Operations(spark, pairs, ["u + v", "u - v", "u * v", "u / v", "u < v", "greatest(u, v)"])
+            truth = operations.truth()
+        assert {"u + v", "u - v", "u * v", "u / v"} <= {*operations.names}
+        rows = RowSet.of_morsel([Column.of(us), Column.of(vs)], len(us))
+        for node, (expected, failed), operation in zip(operations.nodes, truth, operations.names, strict=True):
+            assert_computed(node, rows, expected, failed, f"{operation} of {one} and {other}")
+
+
+CHARACTERS = ["length(u)", *(f"substring(u, {place}, {count})" for place in (1, 2, -1, -3) for count in (1, 2, 3))]
+PATTERNS = [f"u LIKE '{pattern}'" for pattern in ("_", "__", "___", "____", "%a", "_a%", "%_a_%", "%a%", "a%_")]
+
+
+@pytest.mark.parametrize(("texts", "tail"), [(PATTERNS, b""), (CHARACTERS, b"aaa")], ids=["patterns", "characters"])
+def test_texts_that_are_no_characters(spark: SparkSession, texts: list[str], tail: bytes) -> None:
+    """Bytes from a file may be anything. Python's decoder would count other characters than Java's.
+
+    Of a last character that is cut off, Spark's substrings have bytes that are not the text's: there is none.
+    """
+    given = pa.array([text + tail for text in MALFORMED], pa.binary())
+    pairs = frame(spark, 1, i=range(len(given)), b=given).selectExpr("i", "CAST(b AS STRING) AS u", "'a' AS v")
+    operations = Operations(spark, pairs, texts)
+    assert operations.names == texts
+    columns = [SparkColumn(operations.columns.column(made)) for made in operations.sparks]
+    columns = [
+        column.cast("binary") if "substring" in name else column for column, name in zip(columns, texts, strict=True)
+    ]
+    named = [column.alias(f"c{number}") for number, column in enumerate(columns)]
+    expected = pairs.select("i", *named).orderBy("i").drop("i").toArrow().combine_chunks()
+    arrow_texts = pa.Array.from_buffers(pa.string(), len(given), given.buffers())
+    rows = RowSet.of_morsel([Column.of(arrow_texts), Column.of(arrow_texts)], len(given))
+    for node, name, wanted in zip(operations.nodes, operations.names, expected.columns, strict=True):
+        assert told(values(node, rows)) == wanted.to_pylist(), name
+
+
+FAILURES = {
+    "s || '}' = 'ü}}' AND s <> '' AND 7 / i > 1": "DIVIDE_BY_ZERO",
+    "CAST(d * 10 AS DECIMAL(38, 3))": "NUMERIC_VALUE_OUT_OF_RANGE.WITH_SUGGESTION",
+    "if(a IS NULL OR b <> x'c3bc7d', 0, CAST(d AS DECIMAL(5, 0)))": "NUMERIC_VALUE_OUT_OF_RANGE.WITH_SUGGESTION",
+    "if(t IS NULL, i - 1 - 9223372036854775807 - 1, i)": "ARITHMETIC_OVERFLOW",
+    "i + 1": None,
+}
+
+
+@pytest.mark.parametrize("text", FAILURES)
+def test_errors_are_those_that_spark_makes_of_the_values(spark: SparkSession, text: str) -> None:
+    """What `failing_values` tells, JSON keeps, and Catalyst's expression is evaluated on."""
+    jvm = spark._jvm
+    assert jvm is not None
+    big = Decimal("9" * 38).scaleb(-3, Context(60))
+    types = {
+        "i": (pa.int64(), 0),
+        "s": (pa.string(), "ü}"),
+        "b": (pa.binary(), "ü}".encode()),
+        "d": (pa.decimal128(38, 3), big),
+        "a": (pa.list_(pa.int8()), [1]),
+        "t": (pa.string(), None),
+    }
+    data = {name: pa.array([value], kind) for name, (kind, value) in types.items()}
+    df = spark.createDataFrame(pa.table(data))
+    made = df.selectExpr(f"{text} AS value")._jdf.queryExecution().analyzed().expressions().head().child()
+    package = jvm.org.apache.spark.sql.sparkext
+    pairs = jvm.java.util.ArrayList()
+    kinds = ["int64", "string", "binary", "decimal(38,3)", None, "string"]
+    read = []
+    for number, kind in enumerate(kinds):
+        attribute = df._jdf.queryExecution().analyzed().output().apply(number)
+        pairs.add(jvm.scala.Tuple2(attribute, package.ColumnRef(0, number)))
+        read.append(expression.column(0, number, None if kind is None else parse_key_type(kind)))
+    node = expression.condition("and", *(expression.condition("is_null", column) for column in read))
+    told = failing_values(node, RowSet.of_morsel([Column.of(array) for array in data.values()], 1), 0)
+    methods = getattr(getattr(jvm.org.json4s.jackson, "JsonMethods$"), "MODULE$")
+    converters = jvm.scala.jdk.javaapi.CollectionConverters
+    condition = package.PairCondition(made, converters.asScala(pairs).toSeq())
+    error = condition.error(methods.fromJsonNode(methods.mapper().readTree(json.dumps(told))))
+    if FAILURES[text] is None:
+        assert "workers cannot evaluate what Spark evaluates to 1" in error.getMessage()
+        return
+    assert error.getClass().getName().startswith("org.apache.spark"), error.toString()
+    assert error.getCondition() == FAILURES[text], error.getMessage()
+    with pytest.raises(PySparkException) as caught:
+        df.selectExpr(text).collect()
+    assert caught.value.getCondition() == FAILURES[text]
