@@ -30,6 +30,10 @@ class OperatorBudget:
         """Return how many bytes may be copied to look at rows before any output is made."""
         return self._controller.most_bytes(self._operator)
 
+    def usable_bytes(self) -> float:
+        """Return how much more may be kept from one output to the next, infinite if that is not known."""
+        return self._controller.usable_bytes()
+
     def observe(self, rows_in: int, rows_out: int, bytes_out: int | None = None) -> None:
         """Record what the operator made of its last budget (see `OutputSizeController.observe`)."""
         self._controller.observe(self._operator, rows_in, rows_out, bytes_out)

@@ -210,6 +210,10 @@ class OutputSizeController:
         """Bytes that `operator` may copy to look at rows before it produces any. Counts as no decision."""
         return self._bytes(operator, self._usable(self._headroom()))
 
+    def usable_bytes(self) -> float:
+        """Bytes that may be planned with at this moment, infinite if that is not known. Counts as no decision."""
+        return self._usable(self._headroom())
+
     def observe(self, operator: int, rows_in: int, rows_out: int, bytes_out: int | None) -> None:
         """Record what `operator` made of its budget, directly after it ran.
 

@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+from sparkext.plans.aggregates import Aggregation, parse_aggregation, render_aggregation
 from sparkext.plans.evaluators import ARROW, COMPILED
 from sparkext.plans.expression import Expression, parse_expression, render_expression
 from sparkext.plans.theta import PythonPredicate, Theta, parse_theta, render_theta
@@ -186,6 +187,12 @@ class PipelineSpec:
     carries two kinds of rows and `owner_columns` leading columns: the first is the build row id that this task owns,
     or null for a probe row; the others only served to bring equal keys to one task. With `owned_by`, it is the number
     of a part instead: the task owns all build rows that have this number in column `owned_by` of the first build side.
+    `filter` has to hold for a row that the joins emit. With an `aggregation` groups of rows come out, and no `outputs`.
+
+    Raises
+    ------
+    ValueError
+        It means nothing.
     """
 
     probe_columns: int
@@ -193,6 +200,15 @@ class PipelineSpec:
     outputs: tuple[ColumnRef, ...]
     owner_columns: int = 0
     owned_by: int | None = None
+    filter: Expression | None = None
+    aggregation: Aggregation | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse what no pipeline runs."""
+        if self.filter is not None:
+            ARROW.check(self.filter)
+        if self.aggregation is not None and self.outputs:
+            raise ValueError("groups come out, or rows")
 
     def then(self, join: JoinSpec, outputs: tuple[ColumnRef, ...]) -> PipelineSpec:
         """Return the pipeline with one more join at its end."""
@@ -207,6 +223,9 @@ class PipelineSpec:
             yield from output.references()
         if self.owned_by is not None:
             yield 1, self.owned_by
+        computed = () if self.aggregation is None else self.aggregation.expressions()
+        for expression in (*computed, *(() if self.filter is None else (self.filter,))):
+            yield from ((node.source, node.column) for node in expression.columns())
         for number, join in enumerate(self.joins, 1):
             compared = (*join.keys, *join.ranges, *(() if join.as_of is None else (join.as_of,)))
             for pair in compared:
@@ -225,6 +244,8 @@ class PipelineSpec:
             written["condition"] = None if join.condition is None else render_expression(join.condition)
             written["theta"] = None if join.theta is None else render_theta(join.theta)
             written["guard"] = None if join.guard is None else render_expression(join.guard)
+        data["filter"] = None if self.filter is None else render_expression(self.filter)
+        data["aggregation"] = None if self.aggregation is None else render_aggregation(self.aggregation)
         return json.dumps(data)
 
     @classmethod
@@ -240,6 +261,8 @@ class PipelineSpec:
             outputs=tuple(_reference(output) for output in data["outputs"]),
             owner_columns=data["owner_columns"],
             owned_by=data.get("owned_by"),
+            filter=None if (kept := data.get("filter")) is None else parse_expression(kept),
+            aggregation=None if (groups := data.get("aggregation")) is None else parse_aggregation(groups),
         )
 
 

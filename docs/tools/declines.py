@@ -191,6 +191,36 @@ GROUPS = (
         },
     ),
     Group(
+        "Groups that Spark makes",
+        (
+            "Spark computes partial aggregates itself for these reasons. `EXPLAIN` shows them as"
+            " `groups=by Spark (<reason>)` at the pipeline whose rows are grouped; above a scan alone it shows nothing."
+        ),
+        {
+            "an aggregate that only Spark computes: …": (
+                "Workers compute `count`, `sum`, `avg`, `min`, `max`, the variances and standard deviations, the"
+                " aggregates of bits, and `bool_and` and `bool_or`. With any other function beside them the whole"
+                " aggregate is Spark's."
+            ),
+            "an expression that only Spark evaluates: …": (
+                "A group column, or an argument, has a part that workers do not evaluate: it follows the colon."
+            ),
+            "a condition that only Spark evaluates: …": ("So has a filter between the joins and the aggregate."),
+            "groups by a value of type …: …": (
+                "Nested types, month intervals, variants, and strings with a collation are not compared by their bytes."
+            ),
+            "neither a join nor a scan of files: …": (
+                "Between the rows that workers have and the aggregate may be filters and computed columns, and"
+                " nothing else; grouping sets expand rows there."
+            ),
+            "no column is read": "Spark counts the rows of files without workers.",
+            "a streaming aggregate": "Streams are aggregated by Spark.",
+            "an aggregate that Spark does not compute in parts": ("Some functions need all rows of a group at once."),
+            "an expression nested too deeply": "Compute parts of it in a subquery that is not merged, or cache them.",
+            "no plan": "Never shown: Spark plans every aggregate.",
+        },
+    ),
+    Group(
         "Parts of conditions",
         "These follow the colon of a reason above, unless it is the SQL of the part itself.",
         {
@@ -218,8 +248,8 @@ GROUPS = (
             ),
             "a filter nested too deeply": "More than 250 levels.",
             "a filter that only Spark evaluates: …": (
-                "Workers support comparisons of columns and literals (but not floats), IN, IS NULL, LIKE with"
-                " `%`, AND, OR and NOT."
+                "Workers support comparisons, arithmetic, IN, IS NULL, CASE, COALESCE, LIKE, parts of strings and"
+                " fields of dates; not what may fail, such as a division by a column in ANSI mode."
             ),
             "metadata columns of files": "`_metadata` is used.",
             "partitions chosen at run time": "Dynamic partition pruning, or a subquery in a partition filter.",
@@ -321,7 +351,7 @@ GROUPS = (
             ),
             "…: unknown option '…', expected algorithm or maxBytes": "In a hint.",
             "… names relations, got …": "In a hint: `PIPELINED_JOIN(o, 'algorithm=hash')`.",
-            "workers cannot evaluate a condition that Spark evaluates to …: …": "A bug in sparkext: please report it.",
+            "workers cannot evaluate what Spark evaluates to …: …": "A bug in sparkext: please report it.",
             "workers emitted …, expected …": "A bug in sparkext: please report it.",
         },
     ),
@@ -339,13 +369,14 @@ OTHER_TEXTS = {
     "Guarded.scala": {"planning pipelined joins failed (…), so Spark plans without them: please report this", "… …"},
     "JoinChain.scala": {"… …"},
     "JoinStage.scala": {"an …", "a …"},
+    "Groups.scala": {"… of …"},
     "PipelineMetrics.scala": None,
     "PipelineRuns.scala": {"… …"},
     "PipelineDescription.scala": {
         ", built ahead as it may take more",
         "…, …, algorithm …, build side: child … of … bytes at most…, scan: …",
         "as a pipeline, or by Spark's own joins if a build side turns out not to fit",
-        "… … scan=………",
+        "… … scan=……",
         "Join …: …",
     },
     "PipelineInputs.scala": {"… from Spark (…)"},
@@ -361,6 +392,9 @@ OTHER_TEXTS = {
     "PythonBatches.scala": {
         "FileReadError: cannot read ['\"](.*)['\"]: (no such file)?",
         r"ConditionError: the condition of join (\d+) fails on (\{.*?\})",
+        r"ConditionError: the filter fails on (\{.*?\})",
+        r"ConditionError: expression (\d+) of the groups fails on (\{.*?\})",
+        "ConditionError: a sum of integers overflows in a group",
     },
     "Trees.scala": {"… of more than … parts"},
 }

@@ -28,7 +28,8 @@ NO_TASK = TaskId(0, 0, 0)
 class TaskMetrics:
     """Counters of one task.
 
-    `operators` has one summary per join and one for the payload gather; `seconds` likewise, time spent in each.
+    `operators` has one summary per join and one for each of what is `behind` them, the last of which is the sink;
+    `seconds` likewise, time spent in each.
     `indexes` describes the index of each join (see `index_file.IndexInfo`), and whether it was `reused`. `scan` tells
     what a task that reads files itself has read.
     `decisions` are (time, operator, headroom, budget, produced). Times, and `started`, are seconds since the epoch by
@@ -48,6 +49,7 @@ class TaskMetrics:
     started: float = 0.0
     elapsed_seconds: float = 0.0
     scan: ScanMetrics | None = None
+    behind: list[str] = field(default_factory=lambda: ["gather payload"])
 
     def to_json(self) -> str:
         """Serialise; `from_json` reads it back."""

@@ -141,7 +141,9 @@ def summarise(labels: list[str], tasks: list[TaskMetrics], notes: tuple[str, ...
                 index_reused=all(task.indexes[number]["reused"] for task in tasks),
             )
         )
-    joins.append(_entry("gather payload", operators[-1], operators[-1]["rows_out"], seconds[-1]))
+    for number, name in enumerate(tasks[0].behind, len(labels)):
+        rows_out = operators[number + 1]["rows_in"] if number + 1 < len(operators) else operators[number]["rows_out"]
+        joins.append(_entry(name, operators[number], rows_out, seconds[number]))
     return Report(tuple(joins), tuple(tasks), notes)
 
 

@@ -92,7 +92,7 @@ def test_every_shape_and_kind(spark: SparkSession, name: str, kind: str) -> None
     query = f"SELECT {hint} * FROM points {kind} JOIN spans ON {CONDITIONS[name]}"
     out = assert_like_spark(spark, lambda: spark.sql(query))
     assert_pipelined(out, 1)
-    assert [join.index for join in sparkext.report(out).joins[:-1]] == ["range"]
+    assert [join.index for join in sparkext.report(out).joins if join.index is not None] == ["range"]
 
 
 def test_a_full_join_wants_an_equality(spark: SparkSession) -> None:
@@ -174,7 +174,7 @@ def test_files_are_read_by_workers(spark: SparkSession, tmp_path: Path) -> None:
     out = assert_like_spark(spark, lambda: spark.sql(query))
     assert_pipelined(out, 1)
     assert "scan=fused" in plan_of(out) and "(fused)" in plan_of(out)
-    assert [join.index for join in sparkext.report(out).joins[:-1]] == ["range"]
+    assert [join.index for join in sparkext.report(out).joins if join.index is not None] == ["range"]
 
 
 def test_auto_mode_weighs_pairs(spark: SparkSession) -> None:
@@ -185,5 +185,5 @@ def test_auto_mode_weighs_pairs(spark: SparkSession) -> None:
         many = spark.sql(f"SELECT id, start FROM range(3000000) JOIN {spans} ON id >= start AND id < stop")
         assert_pipelined(many, 1)
         assert many.count() == 100_000
-        half = spark.sql(f"SELECT count(*) FROM range(300000) JOIN {spans} ON id >= start")
+        half = spark.sql(f"SELECT * FROM range(300000) JOIN {spans} ON id >= start")
         assert_declined(half, "by the estimates it is not clearly cheaper than Spark's own joins")

@@ -396,7 +396,10 @@ def test_sources_that_are_no_parquet_files(spark: SparkSession, folder: Path, tm
         "not a Parquet scan": spark.read.orc(str(tmp_path / "orc")),
         "not a scan of files": spark.range(20).select((F.col("id") * 2).alias("k")),
         "a column that Spark computes": spark.read.parquet(str(folder / "facts")).select((F.col("k") + 1).alias("k")),
-        "a filter that only Spark evaluates": spark.read.parquet(str(folder / "facts")).where("f8 > 3"),
+        "a filter that only Spark evaluates: upper": spark.read.parquet(str(folder / "facts")).where("upper(s) < 'm'"),
+        "a filter that only Spark evaluates: (1": spark.read.parquet(str(folder / "facts")).where(
+            "1 / nullif(f8, 0) > 3"
+        ),
         "a column that Spark computes: knownnotnull": spark.read.parquet(str(folder / "facts")).select(
             "k", "_metadata.file_size"
         ),
@@ -654,8 +657,8 @@ def test_rows_without_columns_are_counted(spark: SparkSession, folder: Path, how
 
     out = assert_like_spark(spark, query)
     assert_pipelined(out, 1)
-    [gather] = [join for join in report(out).joins if join.index is None]
-    assert gather.rows_out == out.collect()[0][0]
+    [group] = [join for join in report(out).joins if join.index is None]
+    assert group.operator == "group" and group.rows_in == out.collect()[0][0]
 
 
 def test_scan_parquet_is_planned_here(spark: SparkSession, folder: Path) -> None:

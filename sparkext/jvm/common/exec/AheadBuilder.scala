@@ -40,7 +40,7 @@ class AheadBuilder(
       runnerConf,
       SparkShim.pythonMetrics(context),
       SparkShim.artifacts,
-      Nil)
+      Formulas(Nil, None, Nil))
     context.parallelize(Seq(0), 1).mapPartitionsWithIndexInternal { (partition, _) =>
       run.onRows(Iterator.single(InternalRow(UTF8String.EMPTY_UTF8)), most = 1, partition)
         .flatMap(batch => (0 until batch.numRows).map(batch.column(0).getUTF8String(_).toString))

@@ -8,14 +8,20 @@ private class PipelineDescription(operator: PipelinedJoinExec, inputs: PipelineI
     val stages = joins.zip(inputs.buildScans).map { case (join, scan) =>
       s"${join.kind}: ${join.label}${if (scan.isRight) " (fused)" else ""}"
     }
-    s"$nodeName ${stages.mkString("[", "; ", "]")} scan=${inputs.describedProbe}${if (inPlace) " rows=in place" else ""}${fate.map(told => s" $told").mkString}"
+    val behind = filter.map(filter => s" filter=${filter.described}") ++ grouping.map(groups => s" groups=${groups.described}") ++
+      getTagValue(GroupedRows.Declined).map(reason => s" groups=by Spark ($reason)")
+    val text = s"$nodeName ${stages.mkString("[", "; ", "]")} scan=${inputs.describedProbe}${Redaction.redacted(behind.mkString)}"
+    s"$text${if (inPlace) " rows=in place" else ""}${fate.map(told => s" $told").mkString}"
   }
 
   def inFull(name: String): String = {
-    val lines = joins.indices.map(number => s"Join ${number + 1}: ${described(number)}")
+    val behind = filter.map(filter => s"Filter: ${filter.described}") ++ grouping.map(groups => s"Groups: ${groups.described}") ++
+      getTagValue(GroupedRows.Declined).map(reason => s"Groups: by Spark ($reason)")
+    val lines = joins.indices.map(number => s"Join ${number + 1}: ${described(number)}") ++ behind.map(Redaction.redacted)
     s"""
        |$name
-       |The rows of child 1 stream through all joins in one pass, in Python workers; the others are indexed first. A fused
+       |The rows of child 1 stream through all joins in one pass, in Python workers; the others are indexed first. Groups are
+       |parts of groups: the aggregate above puts them together. A fused
        |scan is done by the workers themselves; one from Spark is not, for the reason that is given.
        |${lines.mkString("\n")}
        |Scan: ${inputs.describedProbe}

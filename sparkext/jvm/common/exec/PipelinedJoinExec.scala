@@ -18,9 +18,10 @@ import org.apache.spark.sql.execution.metric.SQLMetrics
 import org.apache.spark.sql.types.ByteType
 import org.apache.spark.sql.vectorized.ColumnarBatch
 
-/** A chain of joins as one operator: `probe` streams through the indexes of all `builds` inside Python workers.
+/** A chain of joins, or a scan, as one operator: `probe` streams through the indexes of all `builds` inside Python workers.
   *
-  * Output column i is `output(i)`, and comes from `origins(i)`. Build sides run when the operator is prepared, side by
+  * Output column i is `output(i)`, and comes from `origins(i)`; of rows for which `filter` holds. With a `grouping` workers emit
+  * groups of these rows instead, as a partial aggregate of Spark's does. Build sides run when the operator is prepared, side by
   * side, each as a job of its own.
   *
   * `parts`: set where the first join emits unmatched build rows. The probe side is shuffled inside the operator then: a
@@ -40,12 +41,14 @@ case class PipelinedJoinExec(
     joins: Seq[PlannedJoin],
     output: Seq[Attribute],
     origins: Seq[ColumnRef],
+    filter: Option[PlannedFilter],
+    grouping: Option[PlannedGroups],
     parts: Option[Parts],
     otherwise: LogicalPlan,
     inPlace: Boolean = false)
     extends SparkPlan {
 
-  override def nodeName: String = "PipelinedJoin"
+  override def nodeName: String = if (joins.isEmpty) "PipelinedAggregate" else "PipelinedJoin"
   override def children: Seq[SparkPlan] = probe +: builds
   override def producedAttributes: AttributeSet = outputSet -- inputSet
 
@@ -54,7 +57,11 @@ case class PipelinedJoinExec(
     */
   override protected def doCanonicalize(): SparkPlan = super.doCanonicalize() match {
     case operator: PipelinedJoinExec =>
-      operator.copy(joins = joins.map(_.copy(label = "", formula = None)), otherwise = PipelinedJoinExec.Canonical)
+      operator.copy(
+        joins = joins.map(_.copy(label = "", formula = None)),
+        filter = filter.map(_.copy(formula = None, described = "")),
+        grouping = grouping.map(_.copy(formulas = Nil, output = Nil, described = "", partial = null)),
+        otherwise = PipelinedJoinExec.Canonical)
     case other => other
   }
 
@@ -112,7 +119,7 @@ case class PipelinedJoinExec(
       joins(number).label)
   }
 
-  private def spec: JValue = WorkOrder.spec(joins, origins, probe.output.length, parts.map(_.owner))
+  private def spec: JValue = WorkOrder.spec(joins, origins, filter.map(_.spec), grouping.map(_.spec), probe.output.length, parts.map(_.owner))
 
   private def inPython(command: Array[Byte], sides: Seq[PublishedBuildSide]): ChainedPythonFunctions =
     WorkerPython.found match {
@@ -180,7 +187,7 @@ case class PipelinedJoinExec(
       SparkShim.pythonRunnerConf(conf),
       PipelineMetrics.forRunner(metrics),
       SparkShim.artifacts,
-      joins.map(_.formula))
+      Formulas(joins.map(_.formula), filter.flatMap(_.formula), grouping.map(_.formulas).getOrElse(Nil)))
     val most = math.min(settings.morselRows, Int.MaxValue).toInt
     inputs.probeColumns match {
       case Right(input) =>

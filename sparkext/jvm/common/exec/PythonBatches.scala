@@ -7,18 +7,22 @@ import org.json4s.JsonAST.JObject
 import org.json4s.jackson.JsonMethods.parse
 
 import org.apache.spark.api.python.PythonException
+import org.apache.spark.sql.catalyst.expressions.{Add, EvalMode, Literal, NumericEvalContext}
 import org.apache.spark.sql.errors.QueryExecutionErrors
 import org.apache.spark.sql.types._
 import org.apache.spark.sql.vectorized.{ArrowColumnVector, ColumnarArray, ColumnarBatch, ColumnarMap, ColumnVector}
 import org.apache.spark.unsafe.Platform
 import org.apache.spark.unsafe.types.UTF8String
 
+/** What may fail of each join, of the filter behind them, and of each expression of the groups. */
+case class Formulas(joins: Seq[Option[PairCondition]], filter: Option[PairCondition], groups: Seq[Option[PairCondition]])
+
 /** What workers give back, batch by batch, as columns of the declared types.
   *
-  * A batch lives until the next one is asked for. Where workers fail to read a file, or to compute one of the `formulas` of the
-  * joins, the error is the one that Spark itself gives.
+  * A batch lives until the next one is asked for. Where workers fail to read a file, to compute one of the `formulas`, or to add up
+  * integers, the error is the one that Spark itself gives.
   */
-class PythonBatches(batches: Iterator[ColumnarBatch], declared: StructType, formulas: Seq[Option[PairCondition]])
+class PythonBatches(batches: Iterator[ColumnarBatch], declared: StructType, formulas: Formulas)
     extends Iterator[ColumnarBatch] {
   override def hasNext: Boolean = translated(batches.hasNext)
 
@@ -46,10 +50,13 @@ object PythonBatches {
   /** The message of Python's `FileReadError`. */
   private val Unreadable: Regex = """FileReadError: cannot read ['"](.*)['"]: (no such file)?""".r
 
-  /** The message of Python's `ConditionError`. */
+  /** The messages of Python's `ConditionError`. */
   private val Failed: Regex = """ConditionError: the condition of join (\d+) fails on (\{.*?\})""".r
+  private val NotTested: Regex = """ConditionError: the filter fails on (\{.*?\})""".r
+  private val NotComputed: Regex = """ConditionError: expression (\d+) of the groups fails on (\{.*?\})""".r
+  private val Overflow = "ConditionError: a sum of integers overflows in a group"
 
-  private def sparks(failure: PythonException, formulas: Seq[Option[PairCondition]]): Throwable = {
+  private def sparks(failure: PythonException, formulas: Formulas): Throwable = {
     val message = failure.getMessage
     Unreadable.findFirstMatchIn(message).map { told =>
       val path = told.group(1)
@@ -58,10 +65,25 @@ object PythonBatches {
     }.orElse {
       for {
         told <- Failed.findFirstMatchIn(message)
-        formula <- formulas(told.group(1).toInt - 1)
+        formula <- formulas.joins(told.group(1).toInt - 1)
       } yield formula.error(parse(told.group(2)).asInstanceOf[JObject])
+    }.orElse {
+      for {
+        told <- NotTested.findFirstMatchIn(message)
+        formula <- formulas.filter
+      } yield formula.error(parse(told.group(1)).asInstanceOf[JObject])
+    }.orElse {
+      for {
+        told <- NotComputed.findFirstMatchIn(message)
+        formula <- formulas.groups(told.group(1).toInt)
+      } yield formula.error(parse(told.group(2)).asInstanceOf[JObject])
+    }.orElse {
+      if (message.contains(Overflow)) Some(PairCondition(SumOverflow, Nil).error(JObject())) else None
     }.getOrElse(failure)
   }
+
+  /** What Spark's sum of integers fails with. */
+  private val SumOverflow = Add(Literal(Long.MaxValue), Literal(1L), NumericEvalContext(EvalMode.ANSI))
 
   /** Whether `told`, which Spark makes of an Arrow type, may be `declared`: Arrow has one type for the strings of all collations,
     * one for all fields of intervals, and one for times of all precisions.

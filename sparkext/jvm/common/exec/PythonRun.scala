@@ -9,7 +9,7 @@ import org.apache.spark.sql.vectorized.ColumnarBatch
 
 /** A function in Python with all that tasks need to run it: it is given columns `input`, and emits columns `output`.
   *
-  * `formulas`: what may fail of each join, see [[PythonBatches]].
+  * `formulas`: what may fail, see [[PythonBatches]].
   */
 case class PythonRun(
     function: ChainedPythonFunctions,
@@ -19,7 +19,7 @@ case class PythonRun(
     conf: Map[String, String],
     metrics: Map[String, SQLMetric],
     artifacts: Option[String],
-    formulas: Seq[Option[PairCondition]]) {
+    formulas: Formulas) {
 
   /** In a task: what the function emits for these rows, of which a batch has `most`. */
   def onRows(rows: Iterator[InternalRow], most: Int, partition: Int): Iterator[ColumnarBatch] = {

@@ -6,7 +6,7 @@ import org.apache.spark.sql.catalyst.expressions.{Left => _, Right => _, _}
 import org.apache.spark.sql.catalyst.plans._
 import org.apache.spark.sql.catalyst.plans.logical._
 import org.apache.spark.sql.catalyst.plans.physical.{Partitioning, ShufflePartitionIdPassThrough, SinglePartition, UnknownPartitioning}
-import org.apache.spark.sql.execution.{LeafExecNode, ShuffledRowRDD, SparkPlan, UnsafeRowSerializer}
+import org.apache.spark.sql.execution.{LeafExecNode, RDDScanExec, ShuffledRowRDD, SortExec, SparkPlan, UnsafeRowSerializer}
 import org.apache.spark.sql.execution.adaptive.LogicalQueryStage
 import org.apache.spark.sql.execution.exchange.ShuffleExchangeExec
 import org.apache.spark.sql.execution.metric.{SQLShuffleReadMetricsReporter, SQLShuffleWriteMetricsReporter}
@@ -54,10 +54,11 @@ class RuntimeFallback(operator: PipelinedJoinExec, sizes: Map[Int, Long]) {
     SparkShim.executed(operator.session, RuntimeFallback.over(operator, sizes, Some(home).filter(_ => atHome && !inOne)))
 
   def execute(): RDD[InternalRow] = {
-    val rows =
-      if (inOne) shuffled(plan.execute(), operator.output, SinglePartition)
+    val joined =
+      if (inOne) shuffled(plan.execute(), columns, SinglePartition)
       else if (atHome) broughtHome(plan.execute())
       else plan.execute()
+    val rows = operator.grouping.map(grouped(_, joined)).getOrElse(joined)
     val count = operator.longMetric("numOutputRows")
     rows.mapPartitionsInternal(_.map { row =>
       count += 1
@@ -65,9 +66,20 @@ class RuntimeFallback(operator: PipelinedJoinExec, sizes: Map[Int, Long]) {
     })
   }
 
+  /** What comes out of Spark's own joins, beside the home of each row. */
+  private def columns: Seq[Attribute] = operator.otherwise.output
+
+  /** Spark's own partial aggregate of these rows. */
+  private def grouped(grouping: PlannedGroups, rows: RDD[InternalRow]): RDD[InternalRow] = {
+    val scanned = RDDScanExec(columns, rows, "joined")
+    val ordering = grouping.partial.requiredChildOrdering.head
+    val child = if (ordering.isEmpty) scanned else SortExec(ordering, global = false, scanned)
+    grouping.partial.withNewChildren(Seq(child)).execute()
+  }
+
   /** The rows in the partitions that their last column has the numbers of. */
   private def broughtHome(rows: RDD[InternalRow]): RDD[InternalRow] = {
-    val output = operator.output
+    val output = columns
     val sent = output :+ home.toAttribute
     val byNumber = ShufflePartitionIdPassThrough(DirectShufflePartitionID(home.toAttribute), partitioning.numPartitions)
     shuffled(rows, sent, byNumber).mapPartitionsInternal(_.map(UnsafeProjection.create(output, sent)))
@@ -93,21 +105,24 @@ object RuntimeFallback {
     case _ => false
   }
 
-  /** The logical plan of a chain of joins that emits `wanted`, over the columns that each of its sources sends. */
+  /** The logical plan of a chain of joins that emits `wanted`, over the columns that each of its sources sends: of the rows for
+    * which `filters` hold.
+    */
   def joins(
       chain: JoinChain,
       planned: Seq[PlannedJoin],
       sources: Seq[(LogicalPlan, Seq[NamedExpression])],
-      wanted: Seq[Attribute]): LogicalPlan = {
+      wanted: Seq[Attribute],
+      filters: Seq[Expression]): LogicalPlan = {
     val rows = sources.zipWithIndex.map { case ((plan, columns), number) =>
       SourceRows(number, columns.map(_.toAttribute), Project(columns, plan).stats.sizeInBytes)
     }
     val all = chain.stages.indices.foldLeft[LogicalPlan](rows.head) { (joined, number) =>
       new Stage(chain, chain.stages(number), planned(number), rows.map(_.output)).join(joined, rows(number + 1))
     }
-    // They hold above the operator, too: here they may be pushed down, as Spark does, up to one that may fail.
+    // Some hold above the operator, too: here they may be pushed down, as Spark does, up to one that may fail.
     val pushed = chain.filters.reverse.map(chain.atSources).takeWhile(!Failing.may(_))
-    val filtered = pushed.reduceOption(And).map(Filter(_, all)).getOrElse(all)
+    val filtered = (filters.map(chain.atSources) ++ pushed).distinct.reduceOption(And).map(Filter(_, all)).getOrElse(all)
     Project(wanted.map(column => renamed(chain.source(column), column)), filtered)
   }
 
@@ -124,10 +139,14 @@ object RuntimeFallback {
         val known = sizes.get(rows.number - 1).map(BigInt(_))
         rows.copy(plan = Some(operator.builds(rows.number - 1)), bytes = (known ++ Seq(rows.bytes)).max)
     }
-    filled match {
-      case Project(columns, joined) => Project(columns ++ home.map(_.toAttribute), joined)
-      case other => throw new IllegalStateException(s"no columns chosen: $other")
-    }
+    home.map(column => kept(filled, column.toAttribute)).getOrElse(filled)
+  }
+
+  /** With one more column of the probe side, through all that chooses columns. */
+  private def kept(plan: LogicalPlan, column: Attribute): LogicalPlan = plan match {
+    case Project(columns, child) => Project(columns :+ column, if (child.output.contains(column)) child else kept(child, column))
+    case Filter(condition, child) => Filter(condition, kept(child, column))
+    case other => throw new IllegalStateException(s"no columns chosen: $other")
   }
 
   /** One join over the columns that are sent: keys that sources compute are columns of theirs. */

@@ -38,14 +38,15 @@ object Acceptance {
   /** A whole chain, in auto mode: whether the estimates say that it wins. Hinted joins are taken without asking, and so are
     * as-of joins: for each of these Spark looks at all rows with an equal key.
     */
-  def chain(chain: JoinChain, settings: Settings): Either[String, Unit] =
-    if (settings.force || settings.mode == "hint" || chain.stages.exists(stage => stage.hint.isDefined || stage.asOf.isDefined)) Right(())
-    else if (chain.stages.forall(stage => stage.keys.nonEmpty && Costs.isBroadcast(stage.build)) && !new Costs(chain, settings).fused) {
+  def chain(chain: JoinChain, grouping: Option[Groups], settings: Settings): Either[String, Unit] = {
+    lazy val costs = new Costs(chain, grouping, settings)
+    if (settings.mode == "hint" && chain.stages.isEmpty) Left("not hinted, and spark.sparkext.mode is hint")
+    else if (settings.force || settings.mode == "hint" || chain.stages.exists(stage => stage.hint.isDefined || stage.asOf.isDefined)) Right(())
+    else if (chain.stages.forall(stage => stage.keys.nonEmpty && Costs.isBroadcast(stage.build)) && !costs.fused) {
       Left("Spark broadcasts every build side of it, and rows would have to cross into Python")
     } else if (isPrunedAtRunTime(chain.probe)) {
       Left("dynamic partition pruning of the probe side needs Spark's own join")
     } else {
-      val costs = new Costs(chain, settings)
       val (ours, sparks) = (costs.pipeline, costs.spark)
       if (ours <= sparks * WorthIt && ours + LeastGain <= sparks) Right(())
       else {
@@ -54,6 +55,7 @@ object Acceptance {
             " overrules this)")
       }
     }
+  }
 
   /** Whether there is a Python to run pipelines, with room for one. */
   def workers: Either[String, Unit] = for {

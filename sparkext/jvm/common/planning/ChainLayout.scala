@@ -8,12 +8,15 @@ import org.apache.spark.sql.execution.{ProjectExec, SparkPlan}
 
 /** Where everything is in a pipeline: which columns each source sends, and which of them come out.
   *
-  * `otherwise`: the same joins as Spark's own, see [[RuntimeFallback]].
+  * `filter` holds for all that comes out, and if there is a `grouping`, groups do. `otherwise`: the same as Spark's own joins, see
+  * [[RuntimeFallback]].
   */
 case class ChainLayout(
     joins: Seq[PlannedJoin],
     outputs: Seq[Attribute],
     origins: Seq[ColumnRef],
+    filter: Option[PlannedFilter],
+    grouping: Option[PlannedGroups],
     parts: Option[Parts],
     otherwise: LogicalPlan,
     private val sources: Seq[(LogicalPlan, Seq[NamedExpression])]) {
@@ -31,26 +34,56 @@ case class ChainLayout(
 
 object ChainLayout {
 
-  /** Lay out a chain that has to emit the columns `wanted`. Left if a key cannot be computed before the join. */
-  def of(chain: JoinChain, wanted: Seq[Attribute], settings: Settings): Either[String, ChainLayout] = {
-    val sources = new Sources(chain, wanted.map(chain.source), settings)
-    val joins = chain.stages.zipWithIndex.map { case (stage, number) => sources.join(stage, number + 1) }
-    joins.collectFirst { case Left(reason) => reason }.toLeft {
+  /** Lay out a chain that has to emit the columns `wanted` of rows for which `filters` hold. Left if a key cannot be computed
+    * before the join.
+    */
+  def of(chain: JoinChain, wanted: Seq[Attribute], filters: Seq[Expression], settings: Settings): Either[String, ChainLayout] = {
+    val sources = new Sources(chain, wanted.map(chain.source), filters.map(chain.atSources), Nil, settings)
+    for {
+      joins <- sources.joins
+      filter <- sources.filter
+    } yield {
       val origins = wanted.map(attribute => sources.place(chain.source(attribute), 0))
-      val planned = joins.collect { case Right(join) => join }
       val columns = sources.columns
-      ChainLayout(planned, wanted, origins, sources.parts, RuntimeFallback.joins(chain, planned, columns, wanted), columns)
+      val otherwise = RuntimeFallback.joins(chain, joins, columns, wanted, filters)
+      ChainLayout(joins, wanted, origins, filter, None, sources.parts, otherwise, columns)
     }
   }
 
-  private class Sources(chain: JoinChain, outputs: Seq[Attribute], settings: Settings) {
+  /** The same of a chain whose rows are grouped. */
+  def of(chain: JoinChain, grouped: GroupedRows, filters: Seq[Expression], settings: Settings): Either[String, ChainLayout] = {
+    val grouping = grouped.grouping.map(chain.atSources)
+    val sources = new Sources(chain, Nil, filters.map(chain.atSources), grouping.expressions, settings)
+    for {
+      joins <- sources.joins
+      filter <- sources.filter
+      spec <- grouping.spec(sources.place(_, 0))
+    } yield {
+      val columns = sources.columns
+      val otherwise = grouped.over(RuntimeFallback.joins(chain, joins, columns, grouped.needed, filters))
+      val formulas = grouping.expressions.map { expression =>
+        if (Failing.may(expression)) Some(sources.formula(expression)) else None
+      }
+      val planned = PlannedGroups(spec, formulas, grouping.partial.output, grouping.described, grouping.partial)
+      ChainLayout(joins, grouping.partial.output, Nil, filter, Some(planned), sources.parts, otherwise, columns)
+    }
+  }
+
+  /** `filters` and `computed` are what workers evaluate of the rows that all joins have passed. */
+  private class Sources(
+      chain: JoinChain,
+      outputs: Seq[Attribute],
+      filters: Seq[Expression],
+      computed: Seq[Expression],
+      settings: Settings) {
     private val plans = chain.probe +: chain.stages.map(_.build)
 
     /** Plain columns first, in the order that their source has them, so that one that sends all needs no projection. */
     private val sent = {
       val keys = chain.stages.flatMap(stage => stage.probes.map(chain.atSources) ++ stage.indexed)
       val compared = chain.stages.flatMap(stage => stage.conditions ++ stage.guard).map(chain.atSources).flatMap(_.references)
-      val plain = AttributeSet(outputs ++ compared ++ keys.flatMap(Widened.unapply))
+      val evaluated = (filters ++ computed).flatMap(_.references)
+      val plain = AttributeSet(outputs ++ compared ++ evaluated ++ keys.flatMap(Widened.unapply))
       plans.map(plan => mutable.ArrayBuffer.from[NamedExpression](plan.output.filter(plain.contains)))
     }
     private val flags: Map[ExprId, ColumnRef] = chain.stages.zipWithIndex.flatMap { case (stage, number) =>
@@ -71,7 +104,22 @@ object ChainLayout {
       plan -> (if (columns.isEmpty) Seq(Alias(Literal(0), "nothing")()) else columns.toSeq)
     }
 
-    def join(stage: JoinStage, source: Int): Either[String, PlannedJoin] = {
+    def joins: Either[String, Seq[PlannedJoin]] = {
+      val planned = chain.stages.zipWithIndex.map { case (stage, number) => join(stage, number + 1) }
+      planned.collectFirst { case Left(reason) => reason }.toLeft(planned.collect { case Right(join) => join })
+    }
+
+    /** All filters as one: a row that one drops, if only as it is null, is not looked at by those behind that may fail. */
+    def filter: Either[String, Option[PlannedFilter]] = filters.reduceOption { (before, next) =>
+      And(if (Failing.may(next)) EqualNullSafe(before, Literal.TrueLiteral) else before, next)
+    } match {
+      case Some(condition) => WorkerEvaluator.Arrow.of(condition, place(_, 0))
+          .map(spec => Some(PlannedFilter(spec, Some(formula(condition)).filter(_ => Failing.may(condition)), Wording.of(condition))))
+          .left.map(part => s"a condition that only Spark evaluates: $part")
+      case None => Right(None)
+    }
+
+    private def join(stage: JoinStage, source: Int): Either[String, PlannedJoin] = {
       val keys = stage.keys.map { key =>
         for (probe <- reference(chain.atSources(key.probe), source)) yield PlannedKey(
           probe,
@@ -130,6 +178,10 @@ object ChainLayout {
         (Failing.arriving(stage.probe) ++ Failing.arriving(stage.build)).filter(formula.references.contains).map { column =>
           column -> place(chain.source(column), source)
         })
+
+    /** An expression of the rows that all joins have passed. */
+    def formula(expression: Expression): PairCondition =
+      PairCondition(expression, expression.references.toSeq.map(column => column -> place(column, 0)))
 
     /** Where a column will be found that join number `join` looks at, or, if that is 0, what comes behind.
       *

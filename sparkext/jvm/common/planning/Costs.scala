@@ -10,10 +10,10 @@ import org.apache.spark.sql.types.{BinaryType, StringType}
   * coefficients were measured on. Only their ratio matters.
   *
   * A pipeline pays for every row and column that workers read from files, which is little, or that crosses into Python, before
-  * any join has dropped a row; and for every one that comes back. Spark pays for reading what workers would read, for shuffling
+  * any join has dropped a row; and for every one that comes back, or is grouped. Spark pays for reading what workers would read, for shuffling
   * and sorting both sides of each join that it cannot broadcast, after the joins before it have dropped theirs, and for probing.
   */
-class Costs(chain: JoinChain, settings: Settings) {
+class Costs(chain: JoinChain, grouping: Option[Groups], settings: Settings) {
   import Costs._
 
   private val probeKeys = chain.stages.flatMap(_.probes)
@@ -30,10 +30,12 @@ class Costs(chain: JoinChain, settings: Settings) {
       if (stage.nested) rows * millions(stage.build) * LoopPair * stopped(stage) else 0.0
     }
     val columns = chain.probe.output.length + chain.stages.filter(givesColumns).map(_.build.output.length).sum
-    val shuffled = if (chain.stages.head.full) shuffling(chain.probe, millions(chain.probe), probeKeys) * NotSorted else 0.0
+    val shuffled = if (chain.stages.headOption.exists(_.full)) shuffling(chain.probe, millions(chain.probe), probeKeys) * NotSorted else 0.0
     Started + shuffled + brought(chain.probe, probeKeys, chain.probe.output.length) + builds.sum + loops.sum +
-      survivors.last * ReturnedColumn * columns
+      grouping.map(groups => survivors.last * (GroupedRow + GroupedValue * values(groups))).getOrElse(survivors.last * ReturnedColumn * columns)
   }
+
+  private def values(groups: Groups): Int = groups.keys.length + groups.calls.length
 
   def spark: Double = {
     val joins = chain.stages.zip(survivors).map { case (stage, rows) =>
@@ -49,7 +51,8 @@ class Costs(chain: JoinChain, settings: Settings) {
     val scans = sources.flatMap { case (plan, keys) =>
       columnsRead(plan, keys).map(columns => reading(plan, columns, ScannedRow, ScannedColumn, ScannedText))
     }
-    joins.sum + scans.sum
+    val grouped = grouping.map(groups => survivors.last * (SparkGroupedRow + SparkGroupedValue * values(groups)))
+    joins.sum + scans.sum + grouped.getOrElse(0.0)
   }
 
   /** What it takes to bring the rows of a source to the workers. */
@@ -82,6 +85,10 @@ object Costs {
   private val CrossedColumn = 0.02
   private val IndexedRow = 0.02
   private val ReturnedColumn = 0.01
+  private val GroupedRow = 0.01
+  private val GroupedValue = 0.012
+  private val SparkGroupedRow = 0.04
+  private val SparkGroupedValue = 0.05
   private val ScannedRow = 0.02
   private val ScannedColumn = 0.012
   private val ScannedText = 0.02

@@ -54,6 +54,9 @@ object JoinChain {
   /** A chain of one stage. */
   def single(stage: JoinStage): JoinChain = JoinChain(stage.probe, Seq(stage), Nil, AttributeMap.empty[Attribute])
 
+  /** No stage at all: the rows of a scan. */
+  def scan(plan: LogicalPlan): JoinChain = JoinChain(plan, Nil, Nil, AttributeMap.empty[Attribute])
+
   private class Flattening(accepts: JoinStage => Either[String, Unit]) {
     private val filters = mutable.ArrayBuffer.empty[Expression]
     private val aliases = mutable.ArrayBuffer.empty[(Attribute, Attribute)]

@@ -7,7 +7,8 @@ import org.apache.spark.sql.catalyst.plans.logical._
 import org.apache.spark.sql.execution.{FilterExec, ProjectExec, SparkPlan, SparkStrategy}
 import org.apache.spark.sql.internal.SQLConf
 
-/** Plans chains of supported joins as one operator each, and notes at every other join why it is not one.
+/** Plans chains of supported joins as one operator each, with the partial aggregate above them, and notes at every other join why
+  * it is not one.
   *
   * Spark asks this strategy before its own. What it declines is planned by those that follow, unchanged.
   */
@@ -19,6 +20,8 @@ class PipelinedJoinStrategy(session: SparkSession) extends SparkStrategy with Lo
       Guarded("sizes")(Estimates.begin(whole))
       Nil
     case SourceRows(number, _, _, Some(rows)) => Seq(SourceRowsExec(number, rows))
+    case aggregate: Aggregate if RuntimeFallback.runs(aggregate) => Nil
+    case aggregate: Aggregate => unlessRefused(unlessOff(grouped(aggregate, _)))
     case Pruned(_, _, join) if RuntimeFallback.runs(join) => Nil
     case join: Join if RuntimeFallback.runs(join) => Nil
     case Pruned(columns, conditions, join) =>
@@ -40,6 +43,11 @@ class PipelinedJoinStrategy(session: SparkSession) extends SparkStrategy with Lo
   private def unlessOff(planned: Settings => Seq[SparkPlan]): Seq[SparkPlan] =
     settings.filterOrElse(_.mode != "off", "").map(planned).getOrElse(Nil)
 
+  /** A bad setting refuses the joins of a query, but not a query without any. */
+  private def unlessRefused(planned: => Seq[SparkPlan]): Seq[SparkPlan] =
+    try planned
+    catch { case _: RefusedException => Nil }
+
   private def settings: Either[String, Settings] = Guarded("settings")(new Settings(SQLConf.get))
 
   /** An as-of join that was taken over: on its own if it cannot be one of a chain, and Spark's after all if that fails, too. */
@@ -48,7 +56,7 @@ class PipelinedJoinStrategy(session: SparkSession) extends SparkStrategy with Lo
       settings <- settings
       operator <- pipelined(join, join.output, Nil, settings).orElse(Guarded.either("join") {
         val chain = JoinChain.single(join.stage)
-        ChainLayout.of(chain, join.output, settings).map(operator(_, chain.key))
+        ChainLayout.of(chain, join.output, Nil, settings).map(operator(_, chain.key))
       })
     } yield operator
     planned.fold(reason => DeclinedJoinExec(Redaction.redacted(reason), sparks(join)), identity)
@@ -80,20 +88,59 @@ class PipelinedJoinStrategy(session: SparkSession) extends SparkStrategy with Lo
     _ <- JoinStage.check(!columns.exists(Trees.isDeep), "a column nested too deeply")
     _ <- conditions.map(Expressions.deferrable).collectFirst { case Left(reason) => reason }.toLeft(())
     chain <- JoinChain.of(join, stage => Acceptance.stage(stage, settings))
-    _ <- Acceptance.chain(chain, settings)
-    _ <- Acceptance.files(session.sparkContext)
-    _ <- Acceptance.workers
-    _ <- Acceptance.rows(chain)
+    _ <- accepted(chain, None, settings)
     // The lowest first, as Spark applies them: one may keep the next from dividing by zero, also where it is null.
     filters = (conditions ++ chain.filters).reverse
-    wanted = (columns ++ filters).flatMap(_.references).distinctBy(_.exprId)
-    layout <- ChainLayout.of(chain, wanted, settings)
+    (within, above) = split(filters)
+    wanted = (columns ++ above).flatMap(_.references).distinctBy(_.exprId)
+    layout <- ChainLayout.of(chain, wanted, within, settings)
   } yield {
     val joined = operator(layout, chain.key)
-    val levels = if (filters.exists(Failing.may)) filters else filters.reduceOption(And).toSeq
+    join.getTagValue(GroupedRows.Declined).foreach(joined.setTagValue(GroupedRows.Declined, _))
+    val levels = if (above.exists(Failing.may)) above else above.reduceOption(And).toSeq
     val filtered = levels.foldLeft(joined)((below, filter) => FilterExec(filter, below))
     if (columns == filtered.output) filtered else ProjectExec(columns, filtered)
   })
+
+  /** Which filters workers apply, and which are left to Spark. Those that may fail stay where they are, and so do all above. */
+  private def split(filters: Seq[Expression]): (Seq[Expression], Seq[Expression]) = {
+    val (safe, others) = filters.flatMap(Trees.conjuncts).span(!Failing.may(_))
+    val (within, above) = safe.partition(WorkerEvaluator.Arrow.covers)
+    (within, above ++ others)
+  }
+
+  private def accepted(chain: JoinChain, grouping: Option[Groups], settings: Settings): Either[String, Unit] = for {
+    _ <- Acceptance.chain(chain, grouping, settings)
+    _ <- Acceptance.files(session.sparkContext)
+    _ <- Acceptance.workers
+    _ <- Acceptance.rows(chain)
+  } yield ()
+
+  /** Spark's plan for an aggregate, in which workers compute the partial one; or none, if they do not. */
+  private def grouped(aggregate: Aggregate, settings: Settings): Seq[SparkPlan] = {
+    val planned = Guarded("aggregate")(SparkShim.planner(session).Aggregation(aggregate)).getOrElse(Nil)
+    val found = planned.headOption.toRight("no plan").flatMap { operators =>
+      Guarded.either("aggregate")(for {
+        _ <- JoinStage.check(!Trees.isDeeper[LogicalPlan](aggregate, Trees.DeepestPlan), "a plan nested too deeply")
+        rows <- GroupedRows.of(operators, settings)
+        pipeline <- pipelined(rows, settings)
+      } yield operators.transformUp { case partial if partial eq rows.grouping.partial => pipeline })
+    }
+    found.fold(
+      reason => {
+        GroupedRows.note(aggregate, Redaction.redacted(reason))
+        Nil
+      },
+      Seq(_))
+  }
+
+  private def pipelined(rows: GroupedRows, settings: Settings): Either[String, SparkPlan] = Guarded.either("join")(for {
+    chain <- if (rows.isScan) Right(JoinChain.scan(rows.rows)) else JoinChain.of(rows.rows, stage => Acceptance.stage(stage, settings))
+    _ <- accepted(chain, Some(rows.grouping), settings)
+    filters = chain.filters.reverse ++ rows.filters.reverse
+    layout <- ChainLayout.of(chain, rows, filters, settings)
+    // What a DataFrame tells of its joins is told of them also where an action groups their rows.
+  } yield operator(layout, if (rows.isScan) rows.grouping.described else chain.key))
 
   private def operator(layout: ChainLayout, key: String): SparkPlan = {
     val operator = PipelinedJoinExec(
@@ -102,6 +149,8 @@ class PipelinedJoinStrategy(session: SparkSession) extends SparkStrategy with Lo
       layout.joins,
       layout.outputs,
       layout.origins,
+      layout.filter,
+      layout.grouping,
       layout.parts,
       layout.otherwise)
     operator.setTagValue(PipelineRuns.Key, key)

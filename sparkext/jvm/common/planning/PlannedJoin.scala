@@ -20,6 +20,9 @@ case class PlannedAsOf(
     exact: Boolean,
     tolerance: Option[Long])
 
+/** What has to hold for rows that all joins have passed, as Python's `Expression`; `formula` is what may fail of it. */
+case class PlannedFilter(spec: JValue, formula: Option[PairCondition], described: String)
+
 /** One join of the pipeline, as Python's `JoinSpec` has it; `formula` is what may fail of it, as Spark has it. */
 case class PlannedJoin(
     kind: String,

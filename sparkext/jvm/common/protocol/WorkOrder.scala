@@ -14,7 +14,13 @@ import org.apache.spark.sql.types.StructType
 object WorkOrder {
 
   /** Python's `PipelineSpec`. */
-  def spec(joins: Seq[PlannedJoin], origins: Seq[ColumnRef], probeColumns: Int, owner: Option[Int]): JValue =
+  def spec(
+      joins: Seq[PlannedJoin],
+      origins: Seq[ColumnRef],
+      filter: Option[JValue],
+      aggregation: Option[JValue],
+      probeColumns: Int,
+      owner: Option[Int]): JValue =
     ("version" -> Shared("spec_version")) ~
       ("probe_columns" -> probeColumns) ~
       ("owner_columns" -> owner.size) ~
@@ -48,7 +54,9 @@ object WorkOrder {
               ("type" -> range.keyType)
           })
       }) ~
-      ("outputs" -> origins.map(reference))
+      ("outputs" -> origins.map(reference)) ~
+      ("filter" -> filter) ~
+      ("aggregation" -> aggregation)
 
   /** The pickled call `sparkext.worker.work_order.make(order)`, which gives workers their `(function, return type)`. */
   def command(

@@ -1,0 +1,110 @@
+"""Which groups a pipeline makes of its rows, and what it computes of each, as plain data.
+
+    {"keys": [expression, ...], "calls": [{"function": name, "argument": expression or null, "checked": bool}, ...]}
+
+What comes out is a row a group: the keys, then the *buffers* of each call, which are those of Spark's own partial
+aggregates (a sum and whether it is empty, a sum and a count, ...): Spark's final aggregate merges them. A group may
+come out more than once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from sparkext.plans.evaluators import ARROW
+from sparkext.plans.expression import Expression, parse_expression, render_expression
+from sparkext.plans.key_types import KEY_TYPE_NAMES
+from sparkext.plans.number_types import FLOATS, INTEGERS
+
+_NUMBERS = (*INTEGERS, *FLOATS, "decimal")
+FUNCTIONS: dict[str, tuple[str, ...]] = {
+    "count": KEY_TYPE_NAMES,
+    "sum": _NUMBERS,
+    "avg": _NUMBERS,
+    "min": KEY_TYPE_NAMES,
+    "max": KEY_TYPE_NAMES,
+    **dict.fromkeys(("stddev_samp", "stddev_pop", "var_samp", "var_pop"), ("float64",)),
+    **dict.fromkeys(("bit_and", "bit_or", "bit_xor"), INTEGERS),
+}
+"""The functions, and the types of what they are computed of."""
+
+
+@dataclass(frozen=True)
+class AggregateCall:
+    """One function over the rows of a group.
+
+    `argument`: what it is computed of; None for a count of rows. `checked`: where a sum of integers overflows it is an
+    error, as in Spark's ANSI mode.
+
+    Raises
+    ------
+    ValueError
+        It means nothing.
+    """
+
+    function: str
+    argument: Expression | None
+    checked: bool = False
+
+    def __post_init__(self) -> None:
+        """Refuse what no accumulator computes."""
+        taken = FUNCTIONS.get(self.function, ())
+        fits = self.function == "count" if self.argument is None else _name(self.argument) in taken
+        if not fits:
+            raise ValueError(f"not an aggregate: {self!r}")
+        if self.argument is not None:
+            ARROW.check(self.argument)
+
+
+@dataclass(frozen=True)
+class Aggregation:
+    """Group columns, none for one group of all rows, and what is computed of each group."""
+
+    keys: tuple[Expression, ...]
+    calls: tuple[AggregateCall, ...]
+
+    def __post_init__(self) -> None:
+        """Refuse keys that no evaluator computes. Raises `ValueError`."""
+        for key in self.keys:
+            ARROW.check(key)
+
+    def expressions(self) -> Iterator[Expression]:
+        """Yield what is evaluated for each row."""
+        yield from self.keys
+        yield from (call.argument for call in self.calls if call.argument is not None)
+
+
+def parse_aggregation(data: Mapping[str, Any]) -> Aggregation:
+    """Read the JSON form. Raises `ValueError`."""
+    return Aggregation(
+        tuple(parse_expression(key) for key in data["keys"]),
+        tuple(
+            AggregateCall(
+                call["function"],
+                None if call["argument"] is None else parse_expression(call["argument"]),
+                call["checked"],
+            )
+            for call in data["calls"]
+        ),
+    )
+
+
+def render_aggregation(aggregation: Aggregation) -> dict[str, Any]:
+    """Write the JSON form; `parse_aggregation` reads it back."""
+    return {
+        "keys": [render_expression(key) for key in aggregation.keys],
+        "calls": [
+            {
+                "function": call.function,
+                "argument": None if call.argument is None else render_expression(call.argument),
+                "checked": call.checked,
+            }
+            for call in aggregation.calls
+        ],
+    }
+
+
+def _name(expression: Expression) -> str:
+    return "" if expression.type is None else expression.type.name

@@ -1,0 +1,83 @@
+package org.apache.spark.sql.sparkext
+
+import org.apache.spark.sql.catalyst.expressions.{Left => _, Right => _, _}
+import org.apache.spark.sql.catalyst.plans.logical._
+import org.apache.spark.sql.catalyst.trees.TreeNodeTag
+import org.apache.spark.sql.execution.{PlanLater, SparkPlan}
+import org.apache.spark.sql.execution.aggregate.BaseAggregateExec
+
+/** The rows that an aggregate groups: those of a chain of joins, or of a scan alone, under `filters`.
+  *
+  * `grouping` and `filters` are in terms of the columns of `rows`, whatever is computed between. `whole` is what gives the
+  * aggregate its rows, from `rows` upwards.
+  */
+case class GroupedRows(rows: LogicalPlan, filters: Seq[Expression], grouping: Groups, private val whole: LogicalPlan) {
+
+  /** What gives the aggregate its rows, over another plan with the same columns as `rows`. */
+  def over(plan: LogicalPlan): LogicalPlan = whole.transformDown { case found if found eq rows => plan }
+
+  /** The columns of `rows` that are looked at above. */
+  def needed: Seq[Attribute] = {
+    val looked = AttributeSet(between(whole).flatMap(_.references)) ++ grouping.partial.references
+    rows.output.filter(looked.contains)
+  }
+
+  private def between(plan: LogicalPlan): Seq[LogicalPlan] =
+    if (plan eq rows) Nil else plan +: plan.children.flatMap(between)
+
+  def isScan: Boolean = !GroupedRows.isJoin(rows)
+}
+
+object GroupedRows {
+
+  /** Why Spark groups the rows of a join, or of the pipeline that it has become. */
+  val Declined: TreeNodeTag[String] = TreeNodeTag[String]("sparkext.groups")
+
+  /** Keeps the reason at the join whose rows an aggregate groups, if there is one. */
+  @scala.annotation.tailrec
+  def note(plan: LogicalPlan, reason: String): Unit = plan match {
+    case join if isJoin(join) => join.setTagValue(Declined, reason)
+    case above: UnaryNode => note(above.child, reason)
+    case _ =>
+  }
+
+  /** What the lowest aggregate among these operators groups, which Spark has planned; or why workers do not. */
+  def of(planned: SparkPlan, settings: Settings): Either[String, GroupedRows] = for {
+    partial <- planned.collectFirst { case lowest: BaseAggregateExec if lowest.child.isInstanceOf[PlanLater] => lowest }
+      .toRight("an aggregate that Spark does not compute in parts")
+    below = partial.child.asInstanceOf[PlanLater].plan
+    _ <- JoinStage.check(!below.isStreaming, "a streaming aggregate")
+    peeled <- peel(below, settings)
+    grouping <- Groups.of(partial)
+    looked = AttributeSet(grouping.expressions.flatMap(_.references))
+    _ <- JoinStage.check(isJoin(peeled.rows) || looked.nonEmpty, "no column is read")
+    moved = grouping.map(peeled.at)
+    _ <- moved.expressions.find(Trees.isDeep).map(_ => "an expression nested too deeply").toLeft(())
+    _ <- moved.expressions.map(Expressions.deferrable).collectFirst { case Left(reason) => reason }.toLeft(())
+  } yield GroupedRows(peeled.rows, peeled.filters, moved, below)
+
+  /** `at`: an expression over what the plan emits, over the columns of `rows`. */
+  private case class Peeled(rows: LogicalPlan, filters: Seq[Expression], at: Expression => Expression)
+
+  private def peel(plan: LogicalPlan, settings: Settings): Either[String, Peeled] = plan match {
+    case rows if isJoin(rows) || isScan(rows, settings) => Right(Peeled(rows, Nil, identity))
+    case Project(columns, child) =>
+      for {
+        _ <- columns.map(Expressions.deferrable).collectFirst { case Left(reason) => reason }.toLeft(())
+        below <- peel(child, settings)
+      } yield {
+        val computed = AttributeMap(columns.collect { case alias @ Alias(value, _) => alias.toAttribute -> value })
+        below.copy(at = expression => below.at(expression.transformUp { case column: Attribute => computed.getOrElse(column, column) }))
+      }
+    case Filter(condition, child) =>
+      for {
+        _ <- Expressions.deferrable(condition)
+        below <- peel(child, settings)
+      } yield below.copy(filters = below.at(condition) +: below.filters)
+    case other => Left(s"neither a join nor a scan of files: ${other.nodeName}")
+  }
+
+  private def isJoin(plan: LogicalPlan): Boolean = plan.isInstanceOf[Join] || plan.isInstanceOf[PipelinedAsOf]
+
+  private def isScan(plan: LogicalPlan, settings: Settings): Boolean = FusedScan.expected(plan, plan.output, settings).isDefined
+}

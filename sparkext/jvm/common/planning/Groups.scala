@@ -1,0 +1,126 @@
+package org.apache.spark.sql.sparkext
+
+import org.json4s.JsonAST.{JArray, JNull, JObject, JValue}
+import org.json4s.JsonDSL._
+
+import org.apache.spark.sql.catalyst.expressions.{Left => _, Right => _, _}
+import org.apache.spark.sql.catalyst.expressions.aggregate._
+import org.apache.spark.sql.catalyst.optimizer.NormalizeNaNAndZero
+import org.apache.spark.sql.execution.aggregate.BaseAggregateExec
+import org.apache.spark.sql.types._
+
+/** One aggregate function, by the name that Python's `plans/aggregates.py` has for it. */
+case class GroupCall(function: String, argument: Option[Expression], checked: Boolean) {
+  def described: String = s"$function(${argument.map(Wording.of).getOrElse("*")})"
+}
+
+/** What a partial aggregate of Spark's asks of its rows: groups by `keys`, and the buffers of `calls` of each.
+  *
+  * `partial` is that aggregate. What workers emit is what it would, but that a group may come out more than once.
+  */
+case class Groups(partial: BaseAggregateExec, keys: Seq[Expression], calls: Seq[GroupCall]) {
+  /** What is computed of each row, in Python's order. */
+  def expressions: Seq[Expression] = keys ++ calls.flatMap(_.argument)
+
+  def map(change: Expression => Expression): Groups =
+    copy(keys = keys.map(change), calls = calls.map(call => call.copy(argument = call.argument.map(change))))
+
+  def described: String =
+    s"${keys.map(Wording.of).mkString("[", ", ", "]")} of ${calls.map(_.described).mkString("[", ", ", "]")}"
+
+  /** Python's `Aggregation`; or what workers do not compute of it. */
+  def spec(place: Attribute => ColumnRef): Either[String, JValue] = {
+    def written(expression: Expression): Either[String, JObject] = WorkerEvaluator.Arrow.of(expression, place)
+      .left.map(part => s"an expression that only Spark evaluates: $part")
+    val writtenKeys = keys.map(written)
+    val writtenCalls = calls.map { call =>
+      for (argument <- call.argument.map(written).getOrElse(Right(JNull))) yield
+        ("function" -> call.function) ~ ("argument" -> argument) ~ ("checked" -> call.checked)
+    }
+    (writtenKeys ++ writtenCalls).collectFirst { case Left(reason) => reason }.toLeft {
+      ("keys" -> JArray(writtenKeys.flatMap(_.toOption).toList)) ~ ("calls" -> JArray(writtenCalls.flatMap(_.toOption).toList))
+    }
+  }
+}
+
+object Groups {
+
+  /** What `partial` asks for, in terms of its child's columns; or what workers do not compute of it. */
+  def of(partial: BaseAggregateExec): Either[String, Groups] = {
+    val keys = partial.groupingExpressions.map(key)
+    val calls = partial.aggregateExpressions.map(call)
+    (keys ++ calls).collectFirst { case Left(reason) => reason }.toLeft(
+      Groups(partial, keys.flatMap(_.toOption), calls.flatMap(_.toOption)))
+  }
+
+  /** Workers take all zeros and all NaN of a key for one, and emit one. */
+  private def key(named: NamedExpression): Either[String, Expression] = {
+    val found = unnamed(named) match {
+      case KnownFloatingPointNormalized(NormalizeNaNAndZero(value)) => value
+      case other => other
+    }
+    if (KeyTypes.name(found.dataType).isDefined) Right(found)
+    else Left(s"groups by a value of type ${found.dataType.simpleString}: ${Wording.of(found)}")
+  }
+
+  private def unnamed(named: NamedExpression): Expression = named match {
+    case Alias(child, _) => child
+    case other => other
+  }
+
+  private def call(aggregate: AggregateExpression): Either[String, GroupCall] = {
+    def made(function: String, argument: Expression, checked: Boolean = false): Either[String, GroupCall] =
+      Right(GroupCall(function, Some(filtered(argument, aggregate.filter)), checked))
+    lazy val unknown = Left(s"an aggregate that only Spark computes: ${Wording.of(aggregate.aggregateFunction)}")
+    if (aggregate.mode != Partial) unknown
+    else aggregate.aggregateFunction match {
+      case Count(values) if values.forall(!_.nullable) && aggregate.filter.isEmpty => Right(GroupCall("count", None, checked = false))
+      case Count(values) if values.forall(!_.nullable) => made("count", Literal.TrueLiteral)
+      case Count(Seq(value)) => made("count", value)
+      case sum: Sum if isNumber(sum.child.dataType) && sum.evalContext.evalMode != EvalMode.TRY =>
+        val checked = sum.evalContext.evalMode == EvalMode.ANSI && sum.child.dataType.isInstanceOf[IntegralType]
+        made("sum", sum.child, checked)
+      case average: Average if isNumber(average.child.dataType) && average.evalMode != EvalMode.TRY =>
+        made("avg", average.child)
+      case Min(value) if isOrdered(value.dataType) => made("min", value)
+      case Max(value) if isOrdered(value.dataType) => made("max", value)
+      case moments: CentralMomentAgg => Moments.get(moments.getClass.getSimpleName).map(made(_, moments.child)).getOrElse(unknown)
+      case BitAndAgg(value) => made("bit_and", value)
+      case BitOrAgg(value) => made("bit_or", value)
+      case BitXorAgg(value) => made("bit_xor", value)
+      case _ => unknown
+    }
+  }
+
+  /** No function looks at nulls. */
+  private def filtered(argument: Expression, filter: Option[Expression]): Expression =
+    filter.map(If(_, argument, Literal(null, argument.dataType))).getOrElse(argument)
+
+  private val Moments = Map(
+    "StddevSamp" -> "stddev_samp",
+    "StddevPop" -> "stddev_pop",
+    "VarianceSamp" -> "var_samp",
+    "VariancePop" -> "var_pop")
+
+  private def isNumber(dataType: DataType): Boolean = dataType match {
+    case decimal: DecimalType => decimal.scale >= 0
+    case _: NumericType => true
+    case _ => false
+  }
+
+  /** Strings of some collations are equal where their bytes are, but lesser ones have no lesser bytes. */
+  private def isOrdered(dataType: DataType): Boolean = dataType match {
+    case string: StringType => string.supportsBinaryOrdering
+    case other => KeyTypes.name(other).isDefined
+  }
+}
+
+/** A [[Groups]] with the places of its columns: `spec` is Python's `Aggregation`; `formulas` are those of its expressions that may
+  * fail, `partial` is Spark's aggregate.
+  */
+case class PlannedGroups(
+    spec: JValue,
+    formulas: Seq[Option[PairCondition]],
+    output: Seq[Attribute],
+    described: String,
+    @transient partial: BaseAggregateExec)

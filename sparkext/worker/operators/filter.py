@@ -1,0 +1,61 @@
+"""A filter: keeps the rows for which a condition holds."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+
+import numpy as np
+import numpy.typing as npt
+
+from sparkext.errors import ConditionError
+from sparkext.plans.expression import Expression
+from sparkext.plans.operator_budget import OperatorBudget
+from sparkext.plans.spec import ColumnRef
+from sparkext.rows.arrow_evaluator import ExpressionError, failing_values, holds
+from sparkext.rows.row_set import RowSet
+from sparkext.worker.operators.join_matches import pieces
+
+_ROW_ID_BYTES = 8
+
+
+class Filter:
+    """Emits ids of those rows for which `condition` is true; `sources` is how many the rows come from.
+
+    Raises
+    ------
+    ConditionError
+        The condition fails on a row.
+    """
+
+    def __init__(self, condition: Expression, sources: int) -> None:
+        """Remember which columns are looked at."""
+        self._condition = condition
+        self._columns = [ColumnRef(node.source, node.column) for node in condition.columns()]
+        self.row_bytes = float(_ROW_ID_BYTES * sources)
+
+    def process(self, rows: RowSet, budget: OperatorBudget) -> Iterator[RowSet]:
+        """Emit those of these rows that are kept."""
+        for piece in pieces(rows, self._columns, budget):
+            start = 0
+            while start < piece.length:
+                started = time.perf_counter()
+                some = piece.slice(start, min(budget.next().rows, piece.length - start))
+                kept = self._kept(some)
+                budget.observe(some.length, kept.size)
+                budget.spent_since(started)
+                start += some.length
+                if kept.size:
+                    yield some if kept.size == some.length else some.picked(kept)
+
+    def _kept(self, rows: RowSet) -> npt.NDArray[np.intp]:
+        try:
+            return np.flatnonzero(holds(self._condition, rows))
+        except ExpressionError as error:
+            values = json.dumps(failing_values(self._condition, rows, error.row))
+            raise ConditionError(f"the filter fails on {values}") from error
+
+    def finish(self, budget: OperatorBudget) -> Iterator[RowSet]:
+        """Emit nothing: each row was decided when it came."""
+        return iter(())

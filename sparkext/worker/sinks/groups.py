@@ -1,0 +1,219 @@
+"""Groups of rows, with what Spark's partial aggregates keep of each: Spark's final aggregate merges them.
+
+    rows ──▶ keys ──────▶ table of groups ──▶ number of each row's group
+      └────▶ arguments ──────────────────────▶ accumulators, an element a group
+                                                      │
+    when all rows are in, or memory is short:         ▼
+                            keys of groups │ buffers, in pieces of a budget ──▶ to the JVM
+
+As a group may leave more than once, nothing has to be kept: where memory is short, all groups leave and the table
+starts over; where a first sample of rows hardly shares groups, each row leaves as a group of its own, and no table is
+searched for it.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from threading import Lock
+
+import numpy as np
+import pyarrow as pa
+
+from sparkext.errors import ConditionError, SchemaMismatchError
+from sparkext.kernels.accumulators import Accumulator, AccumulatorOverflowError, accumulator
+from sparkext.kernels.group_table import GroupTable
+from sparkext.kernels.growing import Int32Array
+from sparkext.kernels.hashing import FULL_MASK
+from sparkext.kernels.jit import frozen
+from sparkext.plans.aggregates import AggregateCall, Aggregation
+from sparkext.plans.expression import Expression
+from sparkext.plans.operator_budget import OperatorBudget
+from sparkext.plans.output_size import FINAL_OUTPUT_COPIES
+from sparkext.plans.spec import ColumnRef
+from sparkext.rows.arrow_evaluator import ExpressionError, columns, failing_values
+from sparkext.rows.row_set import RowSet
+from sparkext.rows.types import arrow_key_type, conform
+
+_VALUE_BYTES = 8.0
+LEAST_BYTES = 1 << 20
+"""Groups that take no more stay, however little memory there is."""
+SAMPLE_ROWS = 1 << 17
+"""After so many rows it is judged whether they share groups."""
+_SHARED = 0.9
+"""Rows that have more groups than this share of their number are not worth a table."""
+
+
+class Groups:
+    """Emits record batches of keys and buffers, which `schema` declares.
+
+    Raises
+    ------
+    ConditionError
+        A value cannot be computed, or a sum of integers overflows.
+    SchemaMismatchError
+        A column is not what was declared.
+    """
+
+    copies = FINAL_OUTPUT_COPIES
+
+    def __init__(self, aggregation: Aggregation, schema: pa.Schema, hash_mask: int = FULL_MASK) -> None:
+        """Start without groups."""
+        self._aggregation = aggregation
+        self._schema = schema
+        self._hash_mask = hash_mask
+        self._expressions = list(dict.fromkeys(aggregation.expressions()))
+        places = (node for expression in self._expressions for node in expression.columns())
+        self._columns = [ColumnRef(node.source, node.column) for node in places]
+        self.row_bytes = _VALUE_BYTES * max(1, len(self._expressions))
+        self._turn = Lock()
+        self._held = self._empty()
+        self._sampled = 0
+        self._passes = False
+
+    def process(self, rows: RowSet, budget: OperatorBudget) -> Iterator[pa.RecordBatch]:
+        """Enter these rows; emit groups where memory is short, or groups are not shared."""
+        start = 0
+        while start < rows.length:
+            most = budget.next()
+            started = time.perf_counter()
+            piece = rows.slice(start, min(most.rows, rows.length - start))
+            piece = piece.slice(0, next(piece.within(self._columns, most.bytes)))
+            start += piece.length
+            values = self._computed(piece)
+            with self._turn:
+                leaving = self._entered(values, piece.length, budget)
+            budget.observe(piece.length, 0)
+            budget.spent_since(started)
+            for held in leaving:
+                yield from self._emitted(held, budget)
+
+    def finish(self, budget: OperatorBudget) -> Iterator[pa.RecordBatch]:
+        """Emit all groups that are there. Without keys there is one, also of no row."""
+        yield from self._emitted(self._held, budget)
+
+    def _computed(self, rows: RowSet) -> dict[Expression, pa.Array]:
+        try:
+            return dict(zip(self._expressions, columns(self._expressions, rows), strict=True))
+        except ExpressionError as error:
+            failed = self._expressions[error.expression]
+            number = list(self._aggregation.expressions()).index(failed)
+            values = json.dumps(failing_values(failed, rows, error.row))
+            raise ConditionError(f"expression {number} of the groups fails on {values}") from error
+
+    def _entered(self, values: dict[Expression, pa.Array], rows: int, budget: OperatorBudget) -> list[_Held]:
+        """Enter a piece's rows; return groups that are to leave."""
+        leaving = []
+        if self._passes:
+            own = self._empty()
+            own.enter(values, rows, shared=False)
+            return [own]
+        try:
+            self._held.enter(values, rows, shared=True)
+        except AccumulatorOverflowError as error:
+            raise ConditionError("a sum of integers overflows in a group") from error
+        if self._sampled < SAMPLE_ROWS and self._aggregation.keys:
+            self._sampled += rows
+            self._passes = self._sampled >= SAMPLE_ROWS and self._held.count > _SHARED * self._sampled
+        # A table that grows needs as much again.
+        if self._passes or self._held.nbytes > max(LEAST_BYTES, budget.usable_bytes()):
+            leaving.append(self._held)
+            self._held = self._empty()
+        return leaving
+
+    def _empty(self) -> _Held:
+        keys = self._aggregation.keys
+        table = GroupTable([_arrow_type(key) for key in keys], self._hash_mask) if keys else None
+        return _Held(self._aggregation, table, [_accumulator(call) for call in self._aggregation.calls])
+
+    def _emitted(self, held: _Held, budget: OperatorBudget) -> Iterator[pa.RecordBatch]:
+        start, count = 0, held.count
+        while start < count:
+            stop = min(start + budget.next().rows, count)
+            started = time.perf_counter()
+            batch = self._batch(held.states(start, stop), stop - start)
+            budget.observe(0, batch.num_rows, batch.nbytes)
+            budget.spent_since(started)
+            start = stop
+            yield batch
+
+    def _batch(self, arrays: Sequence[pa.Array], rows: int) -> pa.RecordBatch:
+        if len(arrays) != len(self._schema):
+            raise SchemaMismatchError(f"{len(self._schema)} columns are declared, the groups have {len(arrays)}")
+        if not arrays:
+            return pa.RecordBatch.from_struct_array(pa.Array.from_buffers(pa.struct([]), rows, [None]))
+        try:
+            conformed = [conform(array, field.type) for array, field in zip(arrays, self._schema, strict=True)]
+        except pa.ArrowException as error:
+            declared = {field.name: str(field.type) for field in self._schema}
+            given = [str(array.type) for array in arrays]
+            raise SchemaMismatchError(
+                f"columns are declared as {declared}, the groups have {given}: {error}"
+            ) from error
+        return pa.RecordBatch.from_arrays(conformed, names=self._schema.names)
+
+
+@dataclass
+class _Held:
+    """Groups, and what is kept of each. Without a table there is one group."""
+
+    aggregation: Aggregation
+    table: GroupTable | None
+    accumulators: Sequence[Accumulator]
+    passed: Sequence[pa.Array] = ()
+    rows: int = 0
+
+    @property
+    def count(self) -> int:
+        if self.passed:
+            return self.rows
+        return 1 if self.table is None else self.table.count
+
+    @property
+    def nbytes(self) -> int:
+        table = 0 if self.table is None else self.table.nbytes
+        return table + sum(one.nbytes for one in self.accumulators)
+
+    def enter(self, values: dict[Expression, pa.Array], rows: int, shared: bool) -> None:
+        """Enter rows; unless they may be `shared`, each as a group of its own."""
+        numbers: Int32Array | None = None
+        groups = 1
+        if self.table is not None:
+            keys = [values[key] for key in self.aggregation.keys]
+            if shared:
+                numbers = self.table.numbers(keys)
+                groups = self.table.count
+            else:
+                numbers = frozen(np.arange(rows, dtype=np.int32))
+                groups, self.passed, self.rows = rows, [_normalised(key) for key in keys], rows
+        for call, one in zip(self.aggregation.calls, self.accumulators, strict=True):
+            one.add(numbers, groups, None if call.argument is None else values[call.argument], rows)
+
+    def states(self, start: int, stop: int) -> list[pa.Array]:
+        """Return the columns of groups `start` to `stop`."""
+        if self.passed:
+            keys = [key.slice(start, stop - start) for key in self.passed]
+        else:
+            keys = [] if self.table is None else self.table.keys(start, stop)
+        return [*keys, *(state for one in self.accumulators for state in one.states(start, stop))]
+
+
+def _accumulator(call: AggregateCall) -> Accumulator:
+    value_type = None if call.argument is None else _arrow_type(call.argument)
+    return accumulator(call.function, value_type, checked=call.checked)
+
+
+def _normalised(key: pa.Array) -> pa.Array:
+    """Return keys as a table emits them: floats have one zero and one NaN."""
+    if not pa.types.is_floating(key.type):
+        return key
+    values = key.fill_null(0).to_numpy(zero_copy_only=False) + 0.0
+    values[np.isnan(values)] = np.nan
+    return pa.array(values, key.type, mask=key.is_null().to_numpy(zero_copy_only=False) if key.null_count else None)
+
+
+def _arrow_type(expression: Expression) -> pa.DataType:
+    assert expression.type is not None, "group columns and arguments have types"
+    return arrow_key_type(expression.type)

@@ -1,0 +1,44 @@
+"""Aggregations as plain data."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from sparkext.plans.aggregates import AggregateCall, Aggregation, parse_aggregation, render_aggregation
+from sparkext.plans.expression import Expression, column, condition
+from sparkext.plans.key_types import parse_key_type
+from sparkext.plans.spec import ColumnRef, PipelineSpec
+
+INT, TEXT = parse_key_type("int64"), parse_key_type("string")
+K, T = column(0, 0, INT), column(1, 2, TEXT)
+AGGREGATION = Aggregation(
+    (K, Expression("+", INT, (K, K), checked=True)),
+    (AggregateCall("count", None), AggregateCall("sum", K, checked=True), AggregateCall("max", T)),
+)
+
+
+def test_what_is_written_is_read_back() -> None:
+    assert parse_aggregation(json.loads(json.dumps(render_aggregation(AGGREGATION)))) == AGGREGATION
+    spec = PipelineSpec(2, (), (), filter=condition("is_null", T), aggregation=AGGREGATION)
+    assert PipelineSpec.from_json(spec.to_json()) == spec
+
+
+def test_columns_of_groups_and_filters_are_gathered() -> None:
+    spec = PipelineSpec(2, (), (), filter=condition("is_null", column(2, 5, None)), aggregation=AGGREGATION)
+    assert [spec.gathered(source) for source in range(3)] == [(0,), (2,), (5,)]
+
+
+@pytest.mark.parametrize(
+    ("function", "argument"),
+    [("median", K), ("sum", None), ("avg", None), ("sum", T), ("bit_and", T), ("stddev_samp", K), ("", K)],
+)
+def test_what_no_accumulator_computes(function: str, argument: Expression | None) -> None:
+    with pytest.raises(ValueError, match="not an aggregate"):
+        AggregateCall(function, argument)
+
+
+def test_groups_or_rows() -> None:
+    with pytest.raises(ValueError, match="groups come out, or rows"):
+        PipelineSpec(2, (), (ColumnRef(0, 0),), aggregation=AGGREGATION)

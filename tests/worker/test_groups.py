@@ -1,0 +1,186 @@
+"""The sink that makes groups, held against a dictionary: what it emits of a group in parts adds up to the group."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Callable
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from sparkext.config import read_settings
+from sparkext.errors import ConditionError, SchemaMismatchError
+from sparkext.plans.aggregates import AggregateCall, Aggregation
+from sparkext.plans.expression import Expression, column, condition, literal
+from sparkext.plans.key_types import parse_key_type
+from sparkext.plans.spec import PipelineSpec
+from sparkext.worker.join_pipeline import join_pipeline
+from sparkext.worker.pipeline import Pipeline, Resources
+from sparkext.worker.sinks import groups
+from sparkext.worker.sources.row_batches import RowBatches
+
+INT, TEXT, DOUBLE = map(parse_key_type, ("int64", "string", "float64"))
+K, T, X = column(0, 0, INT), column(0, 1, TEXT), column(0, 2, DOUBLE)
+CALLS = (AggregateCall("count", None), AggregateCall("sum", K), AggregateCall("min", T), AggregateCall("avg", X))
+KEYED = Aggregation((K, T), CALLS)
+SCHEMA = pa.schema(
+    [
+        *(("k", pa.int64()), ("t", pa.string()), ("count", pa.int64()), ("sum", pa.int64()), ("least", pa.string())),
+        *(("total", pa.float64()), ("counted", pa.int64())),
+    ]
+)
+Group = tuple[int, int | None, str | None, float, int]
+
+
+def rows_of(count: int, distinct: int, nulls: float, seed: int = 3) -> pa.RecordBatch:
+    rng = np.random.default_rng(seed)
+
+    def with_nulls(values: list[object]) -> list[object]:
+        return [None if rng.random() < nulls else value for value in values]
+
+    keys = rng.integers(0, distinct, count).tolist()
+    texts = [f"text {number}" for number in rng.integers(0, 3, count)]
+    return pa.record_batch(
+        {
+            "k": pa.array(with_nulls(keys), pa.int64()),
+            "t": pa.array(with_nulls(list(texts)), pa.string()),
+            "x": pa.array(with_nulls((rng.integers(-9, 9, count) / 4).tolist()), pa.float64()),
+        }
+    )
+
+
+def merged(parts: list[tuple[object, ...]]) -> dict[tuple[object, ...], Group]:
+    """Put the parts of groups together, as Spark's final aggregate does."""
+    found: dict[tuple[object, ...], Group] = {}
+    for *keys, count, total, least, added, counted in parts:
+        before = found.get(tuple(keys), (0, None, None, 0.0, 0))
+        known = [one for one in (before[1], total) if one is not None]
+        texts = [one for one in (before[2], least) if one is not None]
+        found[tuple(keys)] = (
+            before[0] + count,  # type: ignore[operator]
+            sum(known) if known else None,  # type: ignore[arg-type]
+            min(texts) if texts else None,  # type: ignore[type-var]
+            before[3] + added,  # type: ignore[operator]
+            before[4] + counted,  # type: ignore[operator]
+        )
+    return found
+
+
+def expected(batch: pa.RecordBatch, keys: int) -> dict[tuple[object, ...], Group]:
+    by_group = defaultdict(list)
+    for row in zip(*(values.to_pylist() for values in batch.columns), strict=True):
+        by_group[row[:keys]].append(row)
+    parts = []
+    for key, rows in by_group.items():
+        known = [k for k, _, _ in rows if k is not None]
+        texts = [t for _, t, _ in rows if t is not None]
+        numbers = [x for _, _, x in rows if x is not None]
+        least = min(texts) if texts else None
+        parts.append((*key, len(rows), sum(known) if known else None, least, sum(numbers), len(numbers)))
+    return merged(parts)
+
+
+def pipeline(
+    aggregation: Aggregation,
+    schema: pa.Schema = SCHEMA,
+    headroom: Callable[[], tuple[int, str] | None] = lambda: None,
+    cores: int = 1,
+    kept: Expression | None = None,
+    **given: object,
+) -> Pipeline:
+    settings = read_settings({f"spark.sparkext.{name.replace('_', '.')}": str(v) for name, v in given.items()}.get, {})
+    spec = PipelineSpec(3, (), (), filter=kept, aggregation=aggregation)
+    return join_pipeline(PipelineSpec.from_json(spec.to_json()), [], schema, settings, Resources(headroom, cores=cores))
+
+
+def parts_of(made: Pipeline, batch: pa.RecordBatch, most: int = 100) -> list[tuple[object, ...]]:
+    batches = [batch.slice(start, most) for start in range(0, batch.num_rows, most)]
+    source = RowBatches(batches, PipelineSpec(3, (), ()), most)
+    return [tuple(row.values()) for emitted in made.run(source) for row in emitted.to_pylist()]
+
+
+@pytest.mark.parametrize("nulls", [0.0, 0.1, 0.5, 1.0])
+@pytest.mark.parametrize("rows", [0, 1, 99, 100, 101, 1000])
+@pytest.mark.parametrize("budget", [1, 7, 1_000_000])
+def test_groups(rows: int, nulls: float, budget: int) -> None:
+    batch = rows_of(rows, 20, nulls)
+    parts = parts_of(pipeline(KEYED, morsel_maxRows=budget, morsel_minRows=1), batch)
+    assert merged(parts) == expected(batch, 2)
+    assert len(parts) == len(expected(batch, 2)), "each group once, where memory is ample"
+
+
+@pytest.mark.parametrize("rows", [0, 1, 1000])
+def test_one_group_of_all_rows(rows: int) -> None:
+    batch = rows_of(rows, 20, 0.2)
+    (part,) = parts_of(pipeline(Aggregation((), CALLS), pa.schema(list(SCHEMA)[2:])), batch)
+    assert merged([part]) == (expected(batch, 0) or {(): (0, None, None, 0.0, 0)})
+
+
+@pytest.mark.parametrize("cores", [1, 3])
+def test_groups_leave_where_memory_is_short(monkeypatch: pytest.MonkeyPatch, cores: int) -> None:
+    monkeypatch.setattr(groups, "LEAST_BYTES", 0)
+    batch = rows_of(3000, 20, 0.1)
+    made = pipeline(KEYED, headroom=lambda: (0, "a limit"), cores=cores, threads="independent", morsel_maxRows=200)
+    parts = parts_of(made, batch)
+    assert merged(parts) == expected(batch, 2)
+    assert len(parts) > 2 * len(expected(batch, 2)), "in parts"
+
+
+def test_rows_that_share_no_group_pass(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(groups, "SAMPLE_ROWS", 500)
+    batch = rows_of(3000, 10**12, 0.0)
+    parts = parts_of(pipeline(KEYED), batch)
+    assert merged(parts) == expected(batch, 2)
+    again = pa.concat_batches([batch.slice(0, 1000), batch.slice(0, 1000), batch.slice(0, 1000)])
+    parts = parts_of(pipeline(KEYED), again)
+    assert merged(parts) == expected(again, 2)
+    assert len(parts) > 2000, "rows behind the sample are groups of their own, although they share some"
+
+
+def test_passing_keys_have_one_zero_and_one_nan(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(groups, "SAMPLE_ROWS", 1)
+    nan = np.frombuffer(b"\x01\0\0\0\0\0\xf8\xff", dtype=np.float64)[0]
+    values = pa.array([1.5, -0.0, nan, None, -0.0])
+    empty = pa.nulls(5, pa.string())
+    batch = pa.record_batch({"k": pa.nulls(5, pa.int64()), "t": empty, "x": values})
+    made = pipeline(Aggregation((X,), CALLS[:1]), pa.schema([("x", pa.float64()), ("n", pa.int64())]))
+    found = [key for key, _ in parts_of(made, batch, most=1)]
+    assert found[0] == 1.5 and found[3] is None
+    assert [math.copysign(1, found[place]) for place in (1, 4)] == [1, 1]  # type: ignore[arg-type]
+    assert np.float64(found[2]).tobytes() == np.float64(np.nan).tobytes()  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("cores", [1, 3])
+def test_threads(cores: int) -> None:
+    batch = rows_of(20_000, 700, 0.1)
+    for threads in ("cooperative", "independent"):
+        made = pipeline(KEYED, cores=cores, threads=threads, morsel_maxRows=5000)
+        assert merged(parts_of(made, batch, most=10_000)) == expected(batch, 2)
+
+
+def test_a_filter_before_groups() -> None:
+    batch = rows_of(1000, 20, 0.1)
+    made = pipeline(KEYED, kept=condition("<", K, literal("5", INT)))
+    kept = batch.filter(pa.array([k is not None and k < 5 for k in batch["k"].to_pylist()]))
+    assert merged(parts_of(made, batch)) == expected(kept, 2)
+    assert made.metrics.behind == ["filter", "group"]
+    assert [summary["rows_in"] for summary in made.metrics.operators] == [1000, kept.num_rows]
+
+
+def test_what_fails_says_so() -> None:
+    batch = rows_of(100, 20, 0.0)
+    large = literal(str(2**62), INT)
+    product = Expression("*", INT, (column(0, 0, INT), large), checked=True)
+    schema = pa.schema([("sum", pa.int64())])
+    with pytest.raises(ConditionError, match=r'expression 0 of the groups fails on \{"0\.0": \d+\}'):
+        parts_of(pipeline(Aggregation((), (AggregateCall("sum", product),)), schema), batch)
+    with pytest.raises(ConditionError, match="a sum of integers overflows"):
+        parts_of(pipeline(Aggregation((), (AggregateCall("sum", large, checked=True),)), schema), batch)
+    wrapped = parts_of(pipeline(Aggregation((), (AggregateCall("sum", large),)), schema), batch)
+    assert wrapped == [(0,)]
+    with pytest.raises(SchemaMismatchError, match="columns are declared as"):
+        parts_of(pipeline(Aggregation((), (AggregateCall("min", T),)), schema), batch)
+    with pytest.raises(SchemaMismatchError, match="1 columns are declared, the groups have 5"):
+        parts_of(pipeline(Aggregation((), CALLS), schema), batch)
