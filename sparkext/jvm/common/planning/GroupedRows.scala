@@ -34,10 +34,13 @@ object GroupedRows {
   val Declined: TreeNodeTag[String] = TreeNodeTag[String]("sparkext.groups")
 
   /** Keeps the reason at the join whose rows an aggregate groups, if there is one. */
+  def note(aggregate: Aggregate, reason: String): Unit = noteAt(aggregate.child, reason)
+
   @scala.annotation.tailrec
-  def note(plan: LogicalPlan, reason: String): Unit = plan match {
+  private def noteAt(plan: LogicalPlan, reason: String): Unit = plan match {
     case join if isJoin(join) => join.setTagValue(Declined, reason)
-    case above: UnaryNode => note(above.child, reason)
+    case Project(_, child) => noteAt(child, reason)
+    case Filter(_, child) => noteAt(child, reason)
     case _ =>
   }
 
