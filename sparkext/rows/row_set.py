@@ -124,6 +124,11 @@ class RowSet:
             yield self.slice(start, end - start)
             start = end
 
+    def next_piece(self, start: int, rows: int, references: Iterable[ColumnRef], most_bytes: int) -> RowSet:
+        """Return what comes at `start`: at most so many rows, in the first of the parts that `within` says."""
+        piece = self.slice(start, min(rows, self.length - start))
+        return piece.slice(0, next(piece.within(references, most_bytes)))
+
     def within(self, references: Iterable[ColumnRef], most_bytes: int) -> Iterator[int]:
         """Part the rows so that each part's columns are gathered into at most `most_bytes`, or it is a single row.
 

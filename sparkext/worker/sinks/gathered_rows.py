@@ -47,8 +47,7 @@ class GatheredRows:
         while start < rows.length:
             most = budget.next()
             started = time.perf_counter()
-            piece = rows.slice(start, min(most.rows, rows.length - start))
-            piece = piece.slice(0, next(piece.within(self._outputs, most.bytes)))
+            piece = rows.next_piece(start, most.rows, self._outputs, most.bytes)
             batch = self._batch(piece)
             budget.spent_since(started)
             budget.observe(piece.length, piece.length, batch.nbytes)

@@ -79,8 +79,7 @@ class Groups:
         while start < rows.length:
             most = budget.next()
             started = time.perf_counter()
-            piece = rows.slice(start, min(most.rows, rows.length - start))
-            piece = piece.slice(0, next(piece.within(self._columns, most.bytes)))
+            piece = rows.next_piece(start, most.rows, self._columns, most.bytes)
             start += piece.length
             values = self._computed(piece)
             with self._turn:
@@ -105,7 +104,6 @@ class Groups:
 
     def _entered(self, values: dict[Expression, pa.Array], rows: int, budget: OperatorBudget) -> list[_Held]:
         """Enter a piece's rows; return groups that are to leave."""
-        leaving = []
         if self._passes:
             own = self._empty()
             own.enter(values, rows, shared=False)
@@ -119,9 +117,9 @@ class Groups:
             self._passes = self._sampled >= SAMPLE_ROWS and self._held.count > _SHARED * self._sampled
         # A table that grows needs as much again.
         if self._passes or self._held.nbytes > max(LEAST_BYTES, budget.usable_bytes()):
-            leaving.append(self._held)
-            self._held = self._empty()
-        return leaving
+            full, self._held = self._held, self._empty()
+            return [full]
+        return []
 
     def _empty(self) -> _Held:
         keys = self._aggregation.keys
@@ -133,17 +131,15 @@ class Groups:
         while start < count:
             stop = min(start + budget.next().rows, count)
             started = time.perf_counter()
-            batch = self._batch(held.states(start, stop), stop - start)
+            batch = self._batch(held.states(start, stop))
             budget.observe(0, batch.num_rows, batch.nbytes)
             budget.spent_since(started)
             start = stop
             yield batch
 
-    def _batch(self, arrays: Sequence[pa.Array], rows: int) -> pa.RecordBatch:
+    def _batch(self, arrays: Sequence[pa.Array]) -> pa.RecordBatch:
         if len(arrays) != len(self._schema):
             raise SchemaMismatchError(f"{len(self._schema)} columns are declared, the groups have {len(arrays)}")
-        if not arrays:
-            return pa.RecordBatch.from_struct_array(pa.Array.from_buffers(pa.struct([]), rows, [None]))
         try:
             conformed = [conform(array, field.type) for array, field in zip(arrays, self._schema, strict=True)]
         except pa.ArrowException as error:

@@ -8,16 +8,14 @@ private class PipelineDescription(operator: PipelinedJoinExec, inputs: PipelineI
     val stages = joins.zip(inputs.buildScans).map { case (join, scan) =>
       s"${join.kind}: ${join.label}${if (scan.isRight) " (fused)" else ""}"
     }
-    val behind = filter.map(filter => s" filter=${filter.described}") ++ grouping.map(groups => s" groups=${groups.described}") ++
-      getTagValue(GroupedRows.Declined).map(reason => s" groups=by Spark ($reason)")
-    val text = s"$nodeName ${stages.mkString("[", "; ", "]")} scan=${inputs.describedProbe}${Redaction.redacted(behind.mkString)}"
+    val rest = behind.map { case (name, told) => s" $name=$told" }.mkString
+    val text = s"$nodeName ${stages.mkString("[", "; ", "]")} scan=${inputs.describedProbe}$rest"
     s"$text${if (inPlace) " rows=in place" else ""}${fate.map(told => s" $told").mkString}"
   }
 
   def inFull(name: String): String = {
-    val behind = filter.map(filter => s"Filter: ${filter.described}") ++ grouping.map(groups => s"Groups: ${groups.described}") ++
-      getTagValue(GroupedRows.Declined).map(reason => s"Groups: by Spark ($reason)")
-    val lines = joins.indices.map(number => s"Join ${number + 1}: ${described(number)}") ++ behind.map(Redaction.redacted)
+    val lines = joins.indices.map(number => s"Join ${number + 1}: ${described(number)}") ++
+      behind.map { case (name, told) => s"${name.capitalize}: $told" }
     s"""
        |$name
        |The rows of child 1 stream through all joins in one pass, in Python workers; the others are indexed first. Groups are
@@ -29,6 +27,13 @@ private class PipelineDescription(operator: PipelinedJoinExec, inputs: PipelineI
        |Run: ${fate.getOrElse("as a pipeline, or by Spark's own joins if a build side turns out not to fit")}
        |Output [${output.length}]: ${output.mkString("[", ", ", "]")}
        |""".stripMargin
+  }
+
+  /** What the rows of all joins pass, by name. */
+  private def behind: Seq[(String, String)] = {
+    val told = filter.map("filter" -> _.described) ++ grouping.map("groups" -> _.described) ++
+      getTagValue(GroupedRows.Declined).map(reason => "groups" -> s"by Spark ($reason)")
+    told.map { case (name, text) => name -> Redaction.redacted(text) }.toSeq
   }
 
   private def described(number: Int): String = {

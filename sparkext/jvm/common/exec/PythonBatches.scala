@@ -1,6 +1,7 @@
 package org.apache.spark.sql.sparkext
 
 import scala.util.matching.Regex
+import scala.util.matching.Regex.Match
 
 import org.apache.arrow.vector.{BaseFixedWidthVector, DecimalVector, FieldVector, VarCharVector}
 import org.json4s.JsonAST.JObject
@@ -63,20 +64,15 @@ object PythonBatches {
       if (told.group(2) == null) QueryExecutionErrors.cannotReadFilesError(failure, path)
       else QueryExecutionErrors.fileNotExistError(path, failure)
     }.orElse {
-      for {
-        told <- Failed.findFirstMatchIn(message)
-        formula <- formulas.joins(told.group(1).toInt - 1)
-      } yield formula.error(parse(told.group(2)).asInstanceOf[JObject])
-    }.orElse {
-      for {
-        told <- NotTested.findFirstMatchIn(message)
-        formula <- formulas.filter
-      } yield formula.error(parse(told.group(1)).asInstanceOf[JObject])
-    }.orElse {
-      for {
-        told <- NotComputed.findFirstMatchIn(message)
-        formula <- formulas.groups(told.group(1).toInt)
-      } yield formula.error(parse(told.group(2)).asInstanceOf[JObject])
+      Seq[(Regex, Match => Option[PairCondition])](
+        Failed -> (told => formulas.joins(told.group(1).toInt - 1)),
+        NotTested -> (_ => formulas.filter),
+        NotComputed -> (told => formulas.groups(told.group(1).toInt))).flatMap { case (pattern, which) =>
+        // The values come last, whatever names the formula.
+        pattern.findFirstMatchIn(message).flatMap { told =>
+          which(told).map(_.error(parse(told.group(told.groupCount)).asInstanceOf[JObject]))
+        }
+      }.headOption
     }.orElse {
       if (message.contains(Overflow)) Some(PairCondition(SumOverflow, Nil).error(JObject())) else None
     }.getOrElse(failure)

@@ -14,9 +14,6 @@ object Comparison {
     case _ => None
   }
 
-  /** Whether it compares by order: the others are the same with their sides exchanged. */
-  def isOrdering(operator: String): Boolean = mirrored(operator) != operator
-
   /** The operator for the same comparison with its sides exchanged. */
   def mirrored(operator: String): String = operator match {
     case "<" => ">"
