@@ -1,10 +1,11 @@
 """Which groups a pipeline makes of its rows, and what it computes of each, as plain data.
 
-    {"keys": [expression, ...], "calls": [{"function": name, "argument": expression or null, "checked": bool}, ...]}
+    {"keys": [expression, ...], "calls": [{"function": name, "argument": expression or null, "checked": bool}, ...],
+     "whole": bool}
 
 What comes out is a row a group: the keys, then the *buffers* of each call, which are those of Spark's own partial
 aggregates (a sum and whether it is empty, a sum and a count, ...): Spark's final aggregate merges them. A group may
-come out more than once.
+come out more than once, unless they are asked for `whole`.
 """
 
 from __future__ import annotations
@@ -60,10 +61,14 @@ class AggregateCall:
 
 @dataclass(frozen=True)
 class Aggregation:
-    """Group columns, none for one group of all rows, and what is computed of each group."""
+    """Group columns, none for one group of all rows, and what is computed of each group.
+
+    `whole`: a group comes out once, with all of its rows.
+    """
 
     keys: tuple[Expression, ...]
     calls: tuple[AggregateCall, ...]
+    whole: bool = False
 
     def __post_init__(self) -> None:
         """Refuse keys that no evaluator computes. Raises `ValueError`."""
@@ -88,6 +93,7 @@ def parse_aggregation(data: Mapping[str, Any]) -> Aggregation:
             )
             for call in data["calls"]
         ),
+        data.get("whole", False),
     )
 
 
@@ -103,6 +109,7 @@ def render_aggregation(aggregation: Aggregation) -> dict[str, Any]:
             }
             for call in aggregation.calls
         ],
+        "whole": aggregation.whole,
     }
 
 

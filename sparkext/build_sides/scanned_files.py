@@ -1,51 +1,24 @@
-"""Build sides that the workers of each node read from Parquet files themselves, and keep in a cache on disk."""
+"""Build sides that the workers of each node read from Parquet files themselves."""
 
 from __future__ import annotations
 
-import errno
 import hashlib
 import json
-import warnings
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from pathlib import Path
+from dataclasses import dataclass
 
 import pyarrow as pa
 
 from sparkext import __version__
-from sparkext.build_sides.file import check_build_size, check_memory, read_build_file, write_build_file
-from sparkext.build_sides.index_builder import BuiltIndex, index_columns
-from sparkext.build_sides.index_cache import evict, touch
-from sparkext.build_sides.index_recipe import IndexRecipe
-from sparkext.build_sides.index_store import INDEX_SUFFIX, BuildSide, open_kept_index
-from sparkext.build_sides.sources import BuildSource, private_build_side
-from sparkext.memory.freed import release
-from sparkext.memory.probes import process_probe
+from sparkext.build_sides.kept_rows import KeptRows
 from sparkext.parquet.scan import ParquetScan
 from sparkext.plans.scan import Split
-from sparkext.rows.collected import CollectedRows, mapped, unnamed_file
-from sparkext.rows.contiguous import contiguous
+from sparkext.rows.collected import CollectedRows
 from sparkext.storage.container import FORMAT_VERSION
-from sparkext.storage.local_folder import local_folder
-
-_MOST_OF_HEADROOM = 0.25
-"""Of what memory there is, rows may take so much while they are indexed, and the index and a column as much again."""
-
-
-# Of the files that are read, errors are `FileReadError`s. An entry that is gone again and again has no room.
-_DISK_PROBLEMS = (
-    *(errno.ENOENT, errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO),
-    *(errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP),  # a shared file system without locks
-)
 
 
 @dataclass(frozen=True)
-class ScannedFiles:
-    """Parquet files that the workers of each node read themselves, once: the first one builds, with all of their cores.
-
-    `max_bytes` limits the build side, `cache_bytes` what its node keeps of this and earlier ones (see `index_cache`).
-    `threads`: the cores that this process and those waiting for it have together.
-    """
+class ScannedFiles(KeptRows):
+    """Parquet files that the workers of each node read themselves, once."""
 
     scan: ParquetScan
     splits: tuple[Split, ...]
@@ -53,89 +26,17 @@ class ScannedFiles:
     cache_bytes: int
     threads: int
 
-    def open(self, recipe: IndexRecipe) -> BuildSide:
-        """Return the build side from the cache, reading and indexing it first if it is not there."""
-        try:
-            return self._cached(recipe)
-        except OSError as error:
-            if error.errno not in _DISK_PROBLEMS:
-                raise
-            warnings.warn(
-                f"a build side cannot be kept on disk ({error}): this worker holds its own copy in memory",
-                stacklevel=2,
-            )
-            return private_build_side(self._digest(), self.columns, recipe)
+    def digest(self) -> str:
+        """Name what is read of which files, as they are now."""
+        return scan_digest(self.scan, self.splits)
 
-    def columns(self) -> tuple[int, list[pa.Array]]:
-        """Return the number of rows, and the columns, read into this process's memory."""
-        table = self.scan.begun().table(self.splits, self.threads, self._check_in_memory)
-        return table.num_rows, [contiguous(column) for column in table.columns]
-
-    def entry(self, recipe: IndexRecipe) -> Path:
-        """Return where the cache keeps this index of the files, as these are now."""
-        return local_folder() / f"{self._digest()}.{recipe.digest}{INDEX_SUFFIX}"
-
-    def _cached(self, recipe: IndexRecipe) -> BuildSide:
-        entry = self.entry(recipe)
-        for last_attempt in (False, False, True):
-            try:
-                reused = entry.exists()
-                side = open_kept_index(entry, lambda: self._built(recipe, entry.parent))
-                touch(entry)
-                return replace(side, reused=reused)
-            except FileNotFoundError:
-                if last_attempt:
-                    raise
-                # Another query has made room for its own: this one needs the entry all the same.
-        raise AssertionError("the last attempt returns or raises")
-
-    def _built(self, recipe: IndexRecipe, folder: Path) -> BuiltIndex:
-        with CollectedRows(self._check, _share_of_headroom, folder) as collected:
-            table = self.scan.begun().collect(self.splits, self.threads, collected)
-        rows, columns = table.num_rows, table.columns
-        if collected.spilled:
-            release()
-            for number, column in zip(recipe.indexed, _on_disk(table.select(recipe.indexed), folder), strict=True):
-                columns[number] = column
-        del table  # its columns are let go one by one
-        return index_columns(rows, columns, recipe, self.threads, keep=True)
-
-    def _check(self, rows: int, size: int) -> None:
-        check_build_size(rows, size, self.max_bytes)
-
-    def _check_in_memory(self, rows: int, size: int) -> None:
-        self._check(rows, size)
-        check_memory(rows, size)
-
-    def _digest(self) -> str:
-        """Name the rows: what is read of which files, as they are now."""
-        files = [(*vars(split).values(), self.scan.identity(split.path)) for split in self.splits]
-        spec = self.scan.spec
-        parts = [__version__, FORMAT_VERSION, repr(spec), repr(self.scan.calendars), str(self.scan.schema), files]
-        return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:32]
+    def collect(self, rows: CollectedRows) -> pa.Table:
+        """Read all rows."""
+        return self.scan.begun().collect(self.splits, self.threads, rows)
 
 
-def _share_of_headroom() -> int | None:
-    headroom = process_probe().headroom()
-    return None if headroom is None else int(headroom.bytes * _MOST_OF_HEADROOM)
-
-
-def _on_disk(table: pa.Table, folder: Path) -> list[pa.Array]:
-    """Return the columns, contiguous, in pages of a file without a name, which the system may reclaim."""
-    with unnamed_file(folder) as stream:
-        write_build_file(table, stream)
-        _, columns = read_build_file(mapped(stream), "a temporary file")
-        return columns
-
-
-def make_room(sources: Sequence[BuildSource], recipes: Sequence[IndexRecipe]) -> None:
-    """Keep the cache of this node within its limit, but keep these indexes of these sources."""
-    read = [
-        (source, recipe) for source, recipe in zip(sources, recipes, strict=True) if isinstance(source, ScannedFiles)
-    ]
-    if read:
-        try:
-            evict({source.entry(recipe) for source, recipe in read}, read[0][0].cache_bytes)
-        except OSError as error:
-            if error.errno not in _DISK_PROBLEMS:
-                raise  # else there is no cache here, of which `ScannedFiles.open` has warned
+def scan_digest(scan: ParquetScan, splits: tuple[Split, ...]) -> str:
+    """Name what a scan emits of these splits of files, as they are now."""
+    files = [(*vars(split).values(), scan.identity(split.path)) for split in splits]
+    parts = [__version__, FORMAT_VERSION, repr(scan.spec), repr(scan.calendars), str(scan.schema), files]
+    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:32]

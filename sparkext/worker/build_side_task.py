@@ -14,6 +14,7 @@ from sparkext.config import Settings
 from sparkext.errors import BuildSideTooLargeError
 from sparkext.memory import freed
 from sparkext.plans.spec import PipelineSpec
+from sparkext.worker.pipelined_rows import opened
 from sparkext.worker.task_start import check_version, entered, settle
 
 
@@ -43,7 +44,7 @@ class BuildSideTask:
 
     def _problem(self, recipe: IndexRecipe) -> str:
         try:
-            self.source.open(recipe)
+            opened(self.source, recipe, self.number)
         except BuildSideTooLargeError as error:
             return str(error)
         finally:

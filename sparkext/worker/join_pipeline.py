@@ -31,23 +31,34 @@ def join_pipeline(
 
     `output_schema` is what the result is declared to be: every batch is held against it.
     """
+    behind = ["filter"] if spec.filter is not None else []
+    behind.append("gather payload" if spec.aggregation is None else "group")
+    indexes = [{**vars(build.info), "reused": build.reused} for build in builds]
+    return Pipeline(
+        operators_of(spec, builds),
+        sink_of(spec, builds, output_schema, settings),
+        settings,
+        resources,
+        TaskMetrics(task, indexes=indexes, behind=behind),
+    )
+
+
+def operators_of(spec: PipelineSpec, builds: Sequence[BuildSide]) -> list[Operator]:
+    """Return the joins of a spec over these build sides, and the filter behind them."""
     if len(builds) != len(spec.joins):
         raise ValueError(f"{len(spec.joins)} joins need as many build sides, got {len(builds)}")
-    joins = [
+    operators: list[Operator] = [
         BuildPreservingJoin(spec, build) if join.preserves_build else Join(join, build, source)
         for source, (join, build) in enumerate(zip(spec.joins, builds, strict=True), 1)
     ]
-    operators: list[Operator] = [*joins]
-    behind = []
     if spec.filter is not None:
-        operators.append(Filter(spec.filter, len(joins) + 1))
-        behind.append("filter")
-    sink: Sink
-    if spec.aggregation is None:
-        behind.append("gather payload")
-        sink = GatheredRows(spec.outputs, output_schema, [join.columns for join in joins])
-    else:
-        behind.append("group")
-        sink = Groups(spec.aggregation, output_schema, settings.debug_hash_mask)
-    indexes = [{**vars(build.info), "reused": build.reused} for build in builds]
-    return Pipeline(operators, sink, settings, resources, TaskMetrics(task, indexes=indexes, behind=behind))
+        operators.append(Filter(spec.filter, len(spec.joins) + 1))
+    return operators
+
+
+def sink_of(spec: PipelineSpec, builds: Sequence[BuildSide], output_schema: pa.Schema, settings: Settings) -> Sink:
+    """Return what the rows of a spec end in."""
+    if spec.aggregation is not None:
+        return Groups(spec.aggregation, output_schema, settings.debug_hash_mask)
+    columns = [{} if join.how == "existence" else build.columns for join, build in zip(spec.joins, builds, strict=True)]
+    return GatheredRows(spec.outputs, output_schema, columns)

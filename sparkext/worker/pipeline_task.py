@@ -12,7 +12,7 @@ import pyarrow as pa
 from sparkext import __version__
 from sparkext.build_sides.index_recipe import index_recipe
 from sparkext.build_sides.index_store import BuildSide
-from sparkext.build_sides.scanned_files import make_room
+from sparkext.build_sides.kept_rows import make_room
 from sparkext.build_sides.sources import BuildSource
 from sparkext.config import Settings
 from sparkext.kernels.threads import may_begin
@@ -26,6 +26,7 @@ from sparkext.rows.compression import decompressed
 from sparkext.worker.join_pipeline import join_pipeline
 from sparkext.worker.nodes import Source
 from sparkext.worker.pipeline import Resources
+from sparkext.worker.pipelined_rows import opened
 from sparkext.worker.sources.row_batches import RowBatches
 from sparkext.worker.sources.scanned_splits import ScannedSplits
 from sparkext.worker.task_start import check_version, entered, owned_cores, settle, task_id
@@ -91,7 +92,7 @@ class PipelineTask:
         builds: dict[int, BuildSide] = {}
         for turn in range(count):
             number = (turn + task_id().partition) % count
-            builds[number] = self.sources[number].open(recipes[number])
+            builds[number] = opened(self.sources[number], recipes[number], number)
         if not all(build.reused for build in builds.values()):
             make_room(self.sources, recipes)
         return [builds[number] for number in range(count)]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from sparkext.build_sides.published_files import StreamedBroadcast
@@ -17,11 +18,13 @@ from sparkext.config import Settings, read_settings
 from sparkext.parquet.file_stores import Bucket
 from sparkext.parquet.rules import Calendars
 from sparkext.parquet.scan import ParquetScan
+from sparkext.plans.projection import parse_projection
 from sparkext.plans.scan import ScanSpec, Split
 from sparkext.reports.reporters import FileReporter
 from sparkext.spark.arrow import arrow_schema
 from sparkext.worker.build_side_task import BuildSideTask
 from sparkext.worker.pipeline_task import PipelineTask
+from sparkext.worker.pipelined_rows import PipelinedRows
 from sparkext.worker.task_start import check_version
 
 if TYPE_CHECKING:
@@ -82,16 +85,32 @@ def _read(order_json: str) -> dict[str, Any]:
 
 
 def _source(build: dict[str, Any], settings: Settings, tasks_sharing: int | None) -> BuildSource:
-    if "scan" not in build:
+    if "broadcast" in build:
         schema = arrow_schema(_schema(build["schema"]))
         return StreamedBroadcast(build["broadcast"], schema, build["crc"])
-    return ScannedFiles(
-        _scan(build["scan"], settings),
-        tuple(Split.from_data(split) for split in build["splits"]),
-        build["max_bytes"],
-        settings.index_cache_max_bytes,
-        tasks_sharing or len(os.sched_getaffinity(0)),
+    max_bytes, cache_bytes = build["max_bytes"], settings.index_cache_max_bytes
+    threads = tasks_sharing or len(os.sched_getaffinity(0))
+    scan = _scan(build["scan"], settings)
+    if "pipeline" not in build:
+        return ScannedFiles(scan, _splits(build["splits"]), max_bytes, cache_bytes, threads)
+    made = build["pipeline"]
+    return PipelinedRows(
+        json.dumps(made["spec"]),
+        scan,
+        tuple(map(_splits, made["parts"])),
+        tuple(_source(below, settings, tasks_sharing) for below in made["builds"]),
+        arrow_schema(_schema(made["emitted"])),
+        parse_projection(made["projection"]),
+        arrow_schema(_schema(build["schema"])),
+        settings,
+        max_bytes,
+        cache_bytes,
+        threads,
     )
+
+
+def _splits(data: Iterable[dict[str, Any]]) -> tuple[Split, ...]:
+    return tuple(map(Split.from_data, data))
 
 
 def _scan(scan: dict[str, Any], settings: Settings) -> ParquetScan:

@@ -22,13 +22,14 @@ import pyarrow.parquet as pq
 import pytest
 
 from sparkext.build_sides import file as build_file
-from sparkext.build_sides import index_store, published_files, scanned_files, sources
+from sparkext.build_sides import index_store, kept_rows, published_files, sources
 from sparkext.build_sides.file import write_build_file
 from sparkext.build_sides.index_cache import evict, touch
 from sparkext.build_sides.index_recipe import IndexRecipe
 from sparkext.build_sides.index_store import INDEX_SUFFIX, BuildSide, open_build_side
+from sparkext.build_sides.kept_rows import make_room
 from sparkext.build_sides.published_files import BroadcastBytes, StreamedBroadcast
-from sparkext.build_sides.scanned_files import ScannedFiles, make_room
+from sparkext.build_sides.scanned_files import ScannedFiles
 from sparkext.errors import BuildFileError, BuildSideTooLargeError
 from sparkext.kernels.hashing import FULL_MASK
 from sparkext.kernels.keys import normalise_keys
@@ -382,7 +383,7 @@ def wide_rows(rows: int) -> pa.Table:
 
 def scarce(monkeypatch: pytest.MonkeyPatch, size: int) -> None:
     reading = Headroom(size, "cgroup")
-    monkeypatch.setattr(scanned_files, "process_probe", lambda: SimpleNamespace(headroom=lambda: reading))
+    monkeypatch.setattr(kept_rows, "process_probe", lambda: SimpleNamespace(headroom=lambda: reading))
     monkeypatch.setattr(build_file, "headroom_for", lambda needed: size)
 
 

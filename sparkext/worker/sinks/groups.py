@@ -8,7 +8,7 @@
 
 As a group may leave more than once, nothing has to be kept: where memory is short, all groups leave and the table
 starts over; where a first sample of rows hardly shares groups, each row leaves as a group of its own, and no table is
-searched for it.
+searched for it. Groups that are asked for whole all stay, or do not fit.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ from threading import Lock
 import numpy as np
 import pyarrow as pa
 
-from sparkext.errors import ConditionError, SchemaMismatchError
+from sparkext.build_sides.file import WAYS_OUT
+from sparkext.errors import BuildSideTooLargeError, ConditionError, SchemaMismatchError
 from sparkext.kernels.accumulators import Accumulator, AccumulatorOverflowError, accumulator
 from sparkext.kernels.group_table import GroupTable
 from sparkext.kernels.growing import Int32Array
@@ -51,6 +52,8 @@ class Groups:
 
     Raises
     ------
+    BuildSideTooLargeError
+        Groups that are asked for whole take more memory than there is.
     ConditionError
         A value cannot be computed, or a sum of integers overflows.
     SchemaMismatchError
@@ -112,14 +115,27 @@ class Groups:
             self._held.enter(values, rows, shared=True)
         except AccumulatorOverflowError as error:
             raise ConditionError("a sum of integers overflows in a group") from error
+        if self._aggregation.whole:
+            self._check_room(budget)
+            return []
         if self._sampled < SAMPLE_ROWS and self._aggregation.keys:
             self._sampled += rows
             self._passes = self._sampled >= SAMPLE_ROWS and self._held.count > _SHARED * self._sampled
-        # A table that grows needs as much again.
-        if self._passes or self._held.nbytes > max(LEAST_BYTES, budget.usable_bytes()):
+        if self._passes or self._is_short(budget):
             full, self._held = self._held, self._empty()
             return [full]
         return []
+
+    def _is_short(self, budget: OperatorBudget) -> bool:
+        """Return whether the table might not grow: then it needs as much again."""
+        return self._held.nbytes > max(LEAST_BYTES, budget.usable_bytes())
+
+    def _check_room(self, budget: OperatorBudget) -> None:
+        if self._is_short(budget):
+            raise BuildSideTooLargeError(
+                f"the groups of the build side do not fit in memory: the first {self._held.count:,} take"
+                f" {self._held.nbytes:,} bytes, and {int(budget.usable_bytes()):,} may be planned with. {WAYS_OUT}"
+            )
 
     def _empty(self) -> _Held:
         keys = self._aggregation.keys

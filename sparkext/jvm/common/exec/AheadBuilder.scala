@@ -8,7 +8,7 @@ import org.apache.spark.sql.execution.{FileSourceScanExec, SparkPlan}
 import org.apache.spark.sql.types._
 import org.apache.spark.unsafe.types.UTF8String
 
-/** Has a worker read and index a build side before any task of the join needs it: once a task has found that it does not fit,
+/** Has a worker make and index a build side before any task of the join needs it: once a task has found that it does not fit,
   * it is too late for anything but an error.
   *
   * Asked of build sides alone that may not fit, by what their files say. The index is not built twice: it stays on its node.
@@ -18,7 +18,8 @@ class AheadBuilder(
     function: ChainedPythonFunctions,
     runnerConf: Map[String, String],
     timeZone: String,
-    label: String)
+    label: String,
+    formulas: Formulas)
     extends BuildSidePreparation(context, label) {
   import AheadBuilder._
 
@@ -40,7 +41,7 @@ class AheadBuilder(
       runnerConf,
       SparkShim.pythonMetrics(context),
       SparkShim.artifacts,
-      Formulas(Nil, None, Nil))
+      formulas)
     context.parallelize(Seq(0), 1).mapPartitionsWithIndexInternal { (partition, _) =>
       run.onRows(Iterator.single(InternalRow(UTF8String.EMPTY_UTF8)), most = 1, partition)
         .flatMap(batch => (0 until batch.numRows).map(batch.column(0).getUTF8String(_).toString))

@@ -5,12 +5,12 @@ private class PipelineDescription(operator: PipelinedJoinExec, inputs: PipelineI
   import operator._
 
   def inBrief: String = {
-    val stages = joins.zip(inputs.buildScans).map { case (join, scan) =>
-      s"${join.kind}: ${join.label}${if (scan.isRight) " (fused)" else ""}"
+    val stages = joins.zip(inputs.ownBuilds).map { case (join, build) =>
+      s"${join.kind}: ${join.label}${build.fold(_ => "", made => s" (${made.way})")}"
     }
     val rest = behind.map { case (name, told) => s" $name=$told" }.mkString
     val text = s"$nodeName ${stages.mkString("[", "; ", "]")} scan=${inputs.describedProbe}$rest"
-    s"$text${if (inPlace) " rows=in place" else ""}${fate.map(told => s" $told").mkString}"
+    s"$text${if (asBuild) " as build side" else ""}${if (inPlace) " rows=in place" else ""}${fate.map(told => s" $told").mkString}"
   }
 
   def inFull(name: String): String = {

@@ -19,22 +19,24 @@ private class PipelineInputs(
   /** The scans that workers do, or why they do not. Files are listed and their footers read when this is first asked. */
   lazy val probeScan: Either[String, FusedScan] =
     if (parts.isDefined) Left(Shuffled) else Guarded.either("scan")(FusedScan.of(probe, settings))
-  lazy val buildScans: Seq[Either[String, FusedScan]] =
-    builds.map(build => Guarded.either("scan")(FusedScan.of(build, settings)))
+
+  /** The build sides that workers make, or why they do not. */
+  lazy val ownBuilds: Seq[Either[String, OwnBuild]] =
+    builds.map(build => Guarded.either("build side")(OwnBuild.of(build, settings)))
 
   /** What is sent as columns where workers do not scan, or why rows are. */
   lazy val probeColumns: Either[String, ColumnarInput] =
     if (probeScan.isRight) Left("workers read files")
     else if (parts.isDefined) Left(Shuffled)
     else Guarded.either("columns")(ColumnarInput.of(probe))
-  lazy val buildColumns: Seq[Either[String, ColumnarInput]] = builds.zip(buildScans).map {
+  lazy val buildColumns: Seq[Either[String, ColumnarInput]] = builds.zip(ownBuilds).map {
     case (_, Right(_)) => Left("workers read files")
     case (build, _) => Guarded.either("columns")(ColumnarInput.of(build))
   }
 
   /** Whether workers may find that a build side which they read does not fit. */
   lazy val mayNotFit: Seq[Boolean] = builds.indices.map { number =>
-    buildScans(number).exists(scan => AheadBuilder.mostBytes(builds(number), scan).forall(_ > joins(number).maxBuildBytes))
+    ownBuilds(number).exists(_.mayExceed(joins(number).maxBuildBytes))
   }
 
   /** What is sent of the probe side: its columns, under a full outer join behind that of parts, or what tells workers where to
@@ -52,12 +54,12 @@ private class PipelineInputs(
     case Left(_) => parts.map(_.shuffled(probe)).getOrElse(probe.execute())
   }
 
-  def describedProbe: String = described(probeScan, probeColumns)
+  def describedProbe: String = described(probeScan.map(_.described), probeColumns)
 
-  def describedBuild(number: Int): String = described(buildScans(number), buildColumns(number))
+  def describedBuild(number: Int): String = described(ownBuilds(number).map(_.described), buildColumns(number))
 
-  private def described(scan: Either[String, FusedScan], columns: Either[String, ColumnarInput]): String =
-    Redaction.redacted(scan.fold(reason => s"${if (columns.isRight) "columns" else "rows"} from Spark ($reason)", _.described))
+  private def described(own: Either[String, String], columns: Either[String, ColumnarInput]): String =
+    Redaction.redacted(own.fold(reason => s"${if (columns.isRight) "columns" else "rows"} from Spark ($reason)", identity))
 }
 
 private object PipelineInputs {

@@ -33,7 +33,8 @@ import org.apache.spark.sql.vectorized.ColumnarBatch
   * `otherwise`: the same joins as Spark's own, over what the children give. They run where a build side turns out not to fit, see
   * [[RuntimeFallback]].
   *
-  * `inPlace`: set by [[RowsInPlace]] where rows need not be copied.
+  * `inPlace`: set by [[RowsInPlace]] where rows need not be copied. `asBuild`: set by [[OwnBuilds]] where it gives another
+  * pipeline a build side.
   */
 case class PipelinedJoinExec(
     probe: SparkPlan,
@@ -45,7 +46,8 @@ case class PipelinedJoinExec(
     grouping: Option[PlannedGroups],
     parts: Option[Parts],
     otherwise: LogicalPlan,
-    inPlace: Boolean = false)
+    inPlace: Boolean = false,
+    asBuild: Boolean = false)
     extends SparkPlan {
 
   override def nodeName: String = if (joins.isEmpty) "PipelinedAggregate" else "PipelinedJoin"
@@ -60,6 +62,7 @@ case class PipelinedJoinExec(
       operator.copy(
         joins = joins.map(_.copy(label = "", formula = None)),
         filter = filter.map(_.copy(formula = None, described = "")),
+        asBuild = false,
         grouping = grouping.map(_.copy(formulas = Nil, output = Nil, described = "", partial = null)),
         otherwise = PipelinedJoinExec.Canonical)
     case other => other
@@ -85,12 +88,12 @@ case class PipelinedJoinExec(
 
   @transient private lazy val settings = new Settings(conf)
 
-  @transient private lazy val inputs = new PipelineInputs(probe, builds, joins, parts, settings)
+  @transient private[sparkext] lazy val inputs = new PipelineInputs(probe, builds, joins, parts, settings)
 
   /** Those build sides that run in the JVM, and those read by workers that may not fit. */
   @transient private lazy val publications: Publications = new Publications(
     session,
-    inputs.buildScans.zipWithIndex.collect {
+    inputs.ownBuilds.zipWithIndex.collect {
       case (Left(_), number) => number -> new BuildSidePublisher(
           sparkContext,
           builds(number),
@@ -100,26 +103,36 @@ case class PipelinedJoinExec(
           joins(number).maxBuildBytes,
           conf.sessionLocalTimeZone,
           ordered = joins(number).asOf.isDefined)
-      case (Right(scan), number) if inputs.mayNotFit(number) => number -> builtAhead(scan, number)
+      case (Right(build), number) if inputs.mayNotFit(number) => number -> builtAhead(build, number)
     }.toMap)
 
-  private def builtAhead(scan: FusedScan, number: Int): AheadBuilder = {
+  private def builtAhead(build: OwnBuild, number: Int): AheadBuilder = {
     val command = WorkOrder.ahead(
-      spec,
+      spec(whole = false),
       settings.forWorkers,
       AheadBuilder.Answer,
       number,
-      WorkOrder.read(scan, joins(number).maxBuildBytes),
+      build.order(joins(number).maxBuildBytes),
       tasksSharing)
     new AheadBuilder(
       sparkContext,
       inPython(command, Nil),
       SparkShim.pythonRunnerConf(conf),
       conf.sessionLocalTimeZone,
-      joins(number).label)
+      joins(number).label,
+      formulas)
   }
 
-  private def spec: JValue = WorkOrder.spec(joins, origins, filter.map(_.spec), grouping.map(_.spec), probe.output.length, parts.map(_.owner))
+  /** `whole`: groups come out once. */
+  private[sparkext] def spec(whole: Boolean): JValue =
+    WorkOrder.spec(joins, origins, filter.map(_.spec), grouping.map(_.spec(whole)), probe.output.length, parts.map(_.owner))
+
+  /** What may fail, that of build sides included. */
+  private[sparkext] def formulas: Formulas = Formulas(
+    joins.map(_.formula),
+    filter.flatMap(_.formula),
+    grouping.map(_.formulas).getOrElse(Nil),
+    builds = inputs.ownBuilds.map(_.toOption.flatMap(_.formulas)))
 
   private def inPython(command: Array[Byte], sides: Seq[PublishedBuildSide]): ChainedPythonFunctions =
     WorkerPython.found match {
@@ -128,7 +141,7 @@ case class PipelinedJoinExec(
       case Left(problem) => throw new IllegalStateException(s"no Python to run the pipelined join: $problem")
     }
 
-  override protected def doPrepare(): Unit = publications
+  override protected def doPrepare(): Unit = if (!asBuild) publications
 
   override protected def doExecute(): RDD[InternalRow] = publications.awaited() match {
     case Right(sides) => rowsOf(batches(sides))
@@ -165,16 +178,16 @@ case class PipelinedJoinExec(
     val result = if (output.isEmpty) SentColumns.of(Seq(ByteType)) else SentColumns.like(output)
     val reports = new TaskReports(
       UUID.randomUUID().toString,
-      inputs.buildScans.indices.filter(inputs.buildScans(_).isRight).toSet,
+      inputs.ownBuilds.indices.filter(inputs.ownBuilds(_).isRight).toSet,
       metrics,
       PipelineRuns.begin(this, sparkContext))
     val command = WorkOrder.command(
-      spec,
+      spec(whole = false),
       settings.forWorkers,
       result,
       inputs.probeScan.toOption,
-      inputs.buildScans.zipWithIndex.map {
-        case (Right(scan), number) => WorkOrder.read(scan, joins(number).maxBuildBytes)
+      inputs.ownBuilds.zipWithIndex.map {
+        case (Right(build), number) => build.order(joins(number).maxBuildBytes)
         case (_, number) => WorkOrder.broadcast(sides(number), SentColumns.like(builds(number).output))
       },
       reports.run,
@@ -187,7 +200,7 @@ case class PipelinedJoinExec(
       SparkShim.pythonRunnerConf(conf),
       PipelineMetrics.forRunner(metrics),
       SparkShim.artifacts,
-      Formulas(joins.map(_.formula), filter.flatMap(_.formula), grouping.map(_.formulas).getOrElse(Nil)))
+      formulas)
     val most = math.min(settings.morselRows, Int.MaxValue).toInt
     inputs.probeColumns match {
       case Right(input) =>
@@ -246,5 +259,5 @@ object PipelinedJoinExec {
     "To run the pipeline raise spark.sparkext.buildSide.maxBytes, filter the build side, or put the hint on the other side"
 
   /** What stands for Spark's own joins in all plans that give the same. */
-  private val Canonical = OneRowRelation()
+  private[sparkext] val Canonical = OneRowRelation()
 }

@@ -1,7 +1,6 @@
 package org.apache.spark.sql.sparkext
 
 import scala.util.matching.Regex
-import scala.util.matching.Regex.Match
 
 import org.apache.arrow.vector.{BaseFixedWidthVector, DecimalVector, FieldVector, VarCharVector}
 import org.json4s.JsonAST.JObject
@@ -15,8 +14,23 @@ import org.apache.spark.sql.vectorized.{ArrowColumnVector, ColumnarArray, Column
 import org.apache.spark.unsafe.Platform
 import org.apache.spark.unsafe.types.UTF8String
 
-/** What may fail of each join, of the filter behind them, and of each expression of the groups. */
-case class Formulas(joins: Seq[Option[PairCondition]], filter: Option[PairCondition], groups: Seq[Option[PairCondition]])
+/** What may fail of each join, of the filter behind them, and of each expression of the groups; of what is made of all that for a
+  * build side; and of each build side that a pipeline makes.
+  */
+case class Formulas(
+    joins: Seq[Option[PairCondition]],
+    filter: Option[PairCondition],
+    groups: Seq[Option[PairCondition]],
+    having: Option[PairCondition] = None,
+    results: Seq[Option[PairCondition]] = Nil,
+    builds: Seq[Option[Formulas]] = Nil) {
+
+  /** Those of the build side that a path of numbers, from 1 on, leads to. */
+  def below(path: List[Int]): Option[Formulas] = path match {
+    case number :: rest => builds.lift(number - 1).flatten.flatMap(_.below(rest))
+    case Nil => Some(this)
+  }
+}
 
 /** What workers give back, batch by batch, as columns of the declared types.
   *
@@ -51,11 +65,12 @@ object PythonBatches {
   /** The message of Python's `FileReadError`. */
   private val Unreadable: Regex = """FileReadError: cannot read ['"](.*)['"]: (no such file)?""".r
 
-  /** The messages of Python's `ConditionError`. */
-  private val Failed: Regex = """ConditionError: the condition of join (\d+) fails on (\{.*?\})""".r
-  private val NotTested: Regex = """ConditionError: the filter fails on (\{.*?\})""".r
-  private val NotComputed: Regex = """ConditionError: expression (\d+) of the groups fails on (\{.*?\})""".r
-  private val Overflow = "ConditionError: a sum of integers overflows in a group"
+  /** The messages of Python's `ConditionError`: of which build side's, which expression, and the values, whatever names it. */
+  private val Failed: Regex = """ConditionError: ((?:build side \d+: )*)(.*) (?:fails on (\{.*\})|overflows in a group)""".r
+  private val Number: Regex = """\d+""".r
+  private val OfJoin: Regex = """the condition of join (\d+)""".r
+  private val OfGroups: Regex = """expression (\d+) of the groups""".r
+  private val OfResult: Regex = """column (\d+) of the result""".r
 
   private def sparks(failure: PythonException, formulas: Formulas): Throwable = {
     val message = failure.getMessage
@@ -64,17 +79,19 @@ object PythonBatches {
       if (told.group(2) == null) QueryExecutionErrors.cannotReadFilesError(failure, path)
       else QueryExecutionErrors.fileNotExistError(path, failure)
     }.orElse {
-      Seq[(Regex, Match => Option[PairCondition])](
-        Failed -> (told => formulas.joins(told.group(1).toInt - 1)),
-        NotTested -> (_ => formulas.filter),
-        NotComputed -> (told => formulas.groups(told.group(1).toInt))).flatMap { case (pattern, which) =>
-        // The values come last, whatever names the formula.
-        pattern.findFirstMatchIn(message).flatMap { told =>
-          which(told).map(_.error(parse(told.group(told.groupCount)).asInstanceOf[JObject]))
+      for {
+        told <- Failed.findFirstMatchIn(message)
+        below <- formulas.below(Number.findAllIn(told.group(1)).map(_.toInt).toList)
+        formula <- told.group(2) match {
+          case OfJoin(number) => below.joins(number.toInt - 1)
+          case "the filter" => below.filter
+          case OfGroups(number) => below.groups(number.toInt)
+          case "the filter of the result" => below.having
+          case OfResult(number) => below.results(number.toInt)
+          case "a sum of integers" => Some(PairCondition(SumOverflow, Nil))
+          case _ => None
         }
-      }.headOption
-    }.orElse {
-      if (message.contains(Overflow)) Some(PairCondition(SumOverflow, Nil).error(JObject())) else None
+      } yield formula.error(Option(told.group(3)).map(parse(_).asInstanceOf[JObject]).getOrElse(JObject()))
     }.getOrElse(failure)
   }
 

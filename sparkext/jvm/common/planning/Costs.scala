@@ -18,22 +18,42 @@ class Costs(chain: JoinChain, grouping: Option[Groups], settings: Settings) {
 
   private val probeKeys = chain.stages.flatMap(_.probes)
 
+  /** What pipelines of their own make of the build sides, by the numbers of these. */
+  private lazy val pipelined: Map[Int, Costs] = chain.stages.zipWithIndex.flatMap { case (stage, number) =>
+    OwnPipelines.expected(stage, settings).map(number -> _)
+  }.toMap
+
   /** Whether workers read the probe side: then no row crosses into Python at all. */
   def fused: Boolean = columnsRead(chain.probe, probeKeys).isDefined
 
+  /** Whether workers make all of it, of files. */
+  def isOwn: Boolean = fused && chain.stages.zipWithIndex.forall { case (stage, number) =>
+    columnsRead(stage.build, stage.indexed).isDefined || pipelined.contains(number)
+  }
+
+  /** With what it takes to begin, and to hand out what it makes. */
   def pipeline: Double = {
-    val builds = chain.stages.map { stage =>
+    val columns = chain.probe.output.length + chain.stages.filter(givesColumns).map(_.build.output.length).sum
+    val shuffled = if (chain.stages.headOption.exists(_.full)) shuffling(chain.probe, millions(chain.probe), probeKeys) * NotSorted else 0.0
+    Started + shuffled + made + (if (grouping.isEmpty) survivors.last * ReturnedColumn * columns else 0.0)
+  }
+
+  /** What it takes to make rows, or groups, in workers. */
+  def made: Double = {
+    val builds = chain.stages.zipWithIndex.map { case (stage, number) =>
       val columns = if (givesColumns(stage)) stage.build.output.length else stage.indexed.length
-      brought(stage.build, stage.indexed, columns) + millions(stage.build) * IndexedRow
+      val rows = pipelined.get(number).map(_.made + PipelineStarted).getOrElse(brought(stage.build, stage.indexed, columns))
+      rows + millions(stage.build) * IndexedRow
     }
     val loops = chain.stages.zip(survivors).map { case (stage, rows) =>
       if (stage.nested) rows * millions(stage.build) * LoopPair * stopped(stage) else 0.0
     }
-    val columns = chain.probe.output.length + chain.stages.filter(givesColumns).map(_.build.output.length).sum
-    val shuffled = if (chain.stages.headOption.exists(_.full)) shuffling(chain.probe, millions(chain.probe), probeKeys) * NotSorted else 0.0
-    Started + shuffled + brought(chain.probe, probeKeys, chain.probe.output.length) + builds.sum + loops.sum +
-      grouping.map(groups => survivors.last * (GroupedRow + GroupedValue * values(groups))).getOrElse(survivors.last * ReturnedColumn * columns)
+    brought(chain.probe, probeKeys, chain.probe.output.length) + builds.sum + loops.sum +
+      grouping.map(groups => survivors.last * (GroupedRow + GroupedValue * values(groups))).getOrElse(0.0)
   }
+
+  /** What Spark pays beside its own plan where a build side is made of it: its rows cross into Python. */
+  def crossing(rows: Double, columns: Int): Double = rows / 1e6 * (CrossedRow + CrossedColumn * columns)
 
   private def values(groups: Groups): Int = groups.keys.length + groups.calls.length
 
@@ -52,7 +72,7 @@ class Costs(chain: JoinChain, grouping: Option[Groups], settings: Settings) {
       columnsRead(plan, keys).map(columns => reading(plan, columns, ScannedRow, ScannedColumn, ScannedText))
     }
     val grouped = grouping.map(groups => survivors.last * (SparkGroupedRow + SparkGroupedValue * values(groups)))
-    joins.sum + scans.sum + grouped.getOrElse(0.0)
+    joins.sum + scans.sum + grouped.getOrElse(0.0) + pipelined.values.map(_.spark).sum
   }
 
   /** What it takes to bring the rows of a source to the workers. */
@@ -104,8 +124,11 @@ object Costs {
   private val LoopPair = 150.0
   private val LoopKept = 0.01
 
-  /** Seconds until the workers have begun, and that the stages of a shuffled join take however little there is to do. */
+  /** Seconds until the workers have begun, and have begun to make a build side of their own; and that the stages of a shuffled
+    * join take however little there is to do.
+    */
   private val Started = 0.2
+  private val PipelineStarted = 0.05
   private val ShufflesStarted = 0.15
 
   // A build side that filters have made small is likely to be broadcast after all, once adaptive execution has seen its

@@ -26,6 +26,10 @@ case class GroupedRows(rows: LogicalPlan, filters: Seq[Expression], grouping: Gr
     if (plan eq rows) Nil else plan +: plan.children.flatMap(between)
 
   def isScan: Boolean = !GroupedRows.isJoin(rows)
+
+  /** The chain that gives the rows. */
+  def chain(settings: Settings): Either[String, JoinChain] =
+    if (isScan) Right(JoinChain.scan(rows)) else JoinChain.of(rows, Acceptance.stage(_, settings))
 }
 
 object GroupedRows {

@@ -1,6 +1,6 @@
 package org.apache.spark.sql.sparkext
 
-import org.json4s.JsonAST.{JArray, JNull, JObject, JValue}
+import org.json4s.JsonAST.{JArray, JBool, JNull, JObject, JValue}
 import org.json4s.JsonDSL._
 
 import org.apache.spark.sql.catalyst.expressions.{Left => _, Right => _, _}
@@ -115,12 +115,16 @@ object Groups {
   }
 }
 
-/** A [[Groups]] with the places of its columns: `spec` is Python's `Aggregation`; `formulas` are those of its expressions that may
+/** A [[Groups]] with the places of its columns: `aggregation` is Python's `Aggregation`; `formulas` are those of its expressions that may
   * fail, `partial` is Spark's aggregate.
   */
 case class PlannedGroups(
-    spec: JValue,
+    aggregation: JValue,
     formulas: Seq[Option[PairCondition]],
     output: Seq[Attribute],
     described: String,
-    @transient partial: BaseAggregateExec)
+    @transient partial: BaseAggregateExec) {
+
+  /** Whether a group comes out once, and has to be `whole`. */
+  def spec(whole: Boolean): JValue = aggregation.merge(JObject("whole" -> JBool(whole)))
+}

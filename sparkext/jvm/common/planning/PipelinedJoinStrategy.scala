@@ -56,7 +56,7 @@ class PipelinedJoinStrategy(session: SparkSession) extends SparkStrategy with Lo
       settings <- settings
       operator <- pipelined(join, join.output, Nil, settings).orElse(Guarded.either("join") {
         val chain = JoinChain.single(join.stage)
-        ChainLayout.of(chain, join.output, Nil, settings).map(operator(_, chain.key))
+        ChainLayout.of(chain, join.output, Nil, settings).map(operator(_, chain, chain.key, settings))
       })
     } yield operator
     planned.fold(reason => DeclinedJoinExec(Redaction.redacted(reason), sparks(join)), identity)
@@ -88,14 +88,15 @@ class PipelinedJoinStrategy(session: SparkSession) extends SparkStrategy with Lo
     _ <- JoinStage.check(!columns.exists(Trees.isDeep), "a column nested too deeply")
     _ <- conditions.map(Expressions.deferrable).collectFirst { case Left(reason) => reason }.toLeft(())
     chain <- JoinChain.of(join, stage => Acceptance.stage(stage, settings))
-    _ <- accepted(chain, None, settings)
+    use = if (join.getTagValue(OwnPipelines.Marked).isDefined) Acceptance.Use.build(join) else Acceptance.Use.Result
+    _ <- accepted(chain, None, use, settings)
     // The lowest first, as Spark applies them: one may keep the next from dividing by zero, also where it is null.
     filters = (conditions ++ chain.filters).reverse
     (within, above) = split(filters)
     wanted = (columns ++ above).flatMap(_.references).distinctBy(_.exprId)
     layout <- ChainLayout.of(chain, wanted, within, settings)
   } yield {
-    val joined = operator(layout, chain.key)
+    val joined = operator(layout, chain, chain.key, settings)
     join.getTagValue(GroupedRows.Declined).foreach(joined.setTagValue(GroupedRows.Declined, _))
     val levels = if (above.exists(Failing.may)) above else above.reduceOption(And).toSeq
     val filtered = levels.foldLeft(joined)((below, filter) => FilterExec(filter, below))
@@ -109,8 +110,12 @@ class PipelinedJoinStrategy(session: SparkSession) extends SparkStrategy with Lo
     (within, above ++ others)
   }
 
-  private def accepted(chain: JoinChain, grouping: Option[Groups], settings: Settings): Either[String, Unit] = for {
-    _ <- Acceptance.chain(chain, grouping, settings)
+  private def accepted(
+      chain: JoinChain,
+      grouping: Option[Groups],
+      use: Acceptance.Use,
+      settings: Settings): Either[String, Unit] = for {
+    _ <- Acceptance.chain(chain, grouping, use, settings)
     _ <- Acceptance.files(session.sparkContext)
     _ <- Acceptance.workers
     _ <- Acceptance.rows(chain)
@@ -123,7 +128,7 @@ class PipelinedJoinStrategy(session: SparkSession) extends SparkStrategy with Lo
       Guarded.either("aggregate")(for {
         _ <- JoinStage.check(!Trees.isDeeper[LogicalPlan](aggregate, Trees.DeepestPlan), "a plan nested too deeply")
         rows <- GroupedRows.of(operators, settings)
-        pipeline <- pipelined(rows, settings)
+        pipeline <- pipelined(rows, Acceptance.Use.Result, settings)
       } yield operators.transformUp { case partial if partial eq rows.grouping.partial => pipeline })
     }
     found.fold(
@@ -134,18 +139,19 @@ class PipelinedJoinStrategy(session: SparkSession) extends SparkStrategy with Lo
       Seq(_))
   }
 
-  private def pipelined(rows: GroupedRows, settings: Settings): Either[String, SparkPlan] = Guarded.either("join")(for {
-    chain <- if (rows.isScan) Right(JoinChain.scan(rows.rows)) else JoinChain.of(rows.rows, stage => Acceptance.stage(stage, settings))
-    _ <- accepted(chain, Some(rows.grouping), settings)
+  private def pipelined(rows: GroupedRows, use: Acceptance.Use, settings: Settings): Either[String, SparkPlan] = Guarded.either("join")(for {
+    chain <- rows.chain(settings)
+    _ <- accepted(chain, Some(rows.grouping), use, settings)
     filters = chain.filters.reverse ++ rows.filters.reverse
     layout <- ChainLayout.of(chain, rows, filters, settings)
     // What a DataFrame tells of its joins is told of them also where an action groups their rows.
-  } yield operator(layout, if (rows.isScan) rows.grouping.described else chain.key))
+  } yield operator(layout, chain, if (rows.isScan) rows.grouping.described else chain.key, settings))
 
-  private def operator(layout: ChainLayout, key: String): SparkPlan = {
+  private def operator(layout: ChainLayout, chain: JoinChain, key: String, settings: Settings): SparkPlan = {
+    val own = OwnPipelines.of(chain, settings)
     val operator = PipelinedJoinExec(
       layout.probe(planLater),
-      layout.builds(planLater),
+      layout.builds(plan => (if (own.exists(_ eq plan)) finished(plan, settings) else None).getOrElse(planLater(plan))),
       layout.joins,
       layout.outputs,
       layout.origins,
@@ -155,6 +161,18 @@ class PipelinedJoinStrategy(session: SparkSession) extends SparkStrategy with Lo
       layout.otherwise)
     operator.setTagValue(PipelineRuns.Key, key)
     operator
+  }
+
+  /** A build side that is an aggregate, which workers finish, under what only filters and computes its rows. */
+  private def finished(plan: LogicalPlan, settings: Settings): Option[SparkPlan] = plan match {
+    case Project(columns, child) => finished(child, settings).map(ProjectExec(columns, _))
+    case Filter(condition, child) => finished(child, settings).map(FilterExec(condition, _))
+    case aggregate: Aggregate =>
+      (for {
+        whole <- Guarded.either("aggregate")(WholeGroups.of(aggregate, settings))
+        pipeline <- pipelined(whole.rows, Acceptance.Use.build(aggregate), settings)
+      } yield WholeGroupsExec(whole.results, whole.output, pipeline, aggregate)).toOption
+    case _ => None
   }
 
   /** Whether a note says why the join is Spark's: in hint mode only of hinted joins. */

@@ -103,6 +103,32 @@ object WorkOrder {
       ("splits" -> scan.files) ~
       ("max_bytes" -> maxBytes)
 
+  /** A build side that a pipeline of its own makes: Python's `PipelinedRows`. */
+  def pipelined(
+      spec: JValue,
+      scan: FusedScan,
+      builds: Seq[JValue],
+      emitted: StructType,
+      projection: JValue,
+      schema: StructType,
+      maxBytes: Long): JValue =
+    ("scan" -> scanned(scan)) ~
+      ("pipeline" ->
+        ("spec" -> spec) ~
+          ("parts" -> scan.partitions.map(scan.splits)) ~
+          ("builds" -> builds) ~
+          ("emitted" -> parse(emitted.json)) ~
+          ("projection" -> projection)) ~
+      ("schema" -> parse(schema.json)) ~
+      ("max_bytes" -> maxBytes)
+
+  /** Python's `Projection`. */
+  def projection(filter: Option[JValue], columns: Seq[JValue]): JValue = ("filter" -> filter) ~ ("columns" -> columns)
+
+  /** A column as it is, of whatever type: an `Expression`. */
+  def column(place: ColumnRef): JValue =
+    ("op" -> "column") ~ ("type" -> JNull) ~ ("source" -> place.source) ~ ("column" -> place.column)
+
   private def scanned(scan: FusedScan): JObject =
     ("spec" -> scan.spec) ~ ("schema" -> parse(scan.schema.json)) ~ ("buckets" -> scan.buckets) ~ ("calendars" -> scan.calendars)
 

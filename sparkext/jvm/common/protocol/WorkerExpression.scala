@@ -76,6 +76,13 @@ object WorkerExpression {
       case divide: Divide if divide.dataType.isInstanceOf[DecimalType] && divide.evalContext.evalMode != EvalMode.TRY =>
         call("over", divide, divide.evalContext.evalMode == EvalMode.ANSI)
       case UnscaledValue(child) => call("unscaled", expression)
+      case CheckOverflowInSum(sum, decimal, nullOnOverflow, _) =>
+        if (nullOnOverflow) Some(of(sum)) else Some(parts(Seq(sum)).flatMap(known => unlessOverflown(known.head, known.head, decimal, expression)))
+      case DecimalDivideWithOverflowCheck(sum, count, decimal, _, nullOnOverflow) =>
+        Some(parts(Seq(sum, count)).flatMap { parts =>
+          val mean = made("over", expression, parts, checked = !nullOnOverflow)
+          if (nullOnOverflow) Right(mean) else unlessOverflown(parts.head, mean, decimal, expression)
+        })
       case _: Sqrt => call("sqrt", expression)
       case _: DateDiff => call("-", expression)
       case DateAdd(_, days) if days.dataType == IntegerType => call("+", expression)
@@ -108,6 +115,19 @@ object WorkerExpression {
       case _: Least => call("least", expression)
       case _: Greatest => call("greatest", expression)
       case _ => None
+    }
+
+    /** Nothing but an overflow makes the sum of some decimals null. */
+    private def unlessOverflown(
+        sum: WorkerExpression,
+        value: WorkerExpression,
+        decimal: DecimalType,
+        of: Expression): Either[String, WorkerExpression] = {
+      val unit = DecimalType(1, 0)
+      val failing = Divide(Literal(Decimal(1), unit), Literal(Decimal(0), unit), EvalMode.ANSI)
+      below.of(Cast(failing, decimal, ansiEnabled = true)).map { failure =>
+        made("if", of, Seq(test("is_null", Seq(sum), of), failure, value), checked = false)
+      }
     }
 
     /** Any column can be tested for null, whatever its type. */

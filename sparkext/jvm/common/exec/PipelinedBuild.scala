@@ -1,0 +1,120 @@
+package org.apache.spark.sql.sparkext
+
+import org.json4s.JsonAST.JValue
+
+import org.apache.spark.sql.catalyst.expressions.{Left => _, Right => _, _}
+import org.apache.spark.sql.execution._
+
+/** What a pipeline over files gives, and `filter` and `columns` make of that: no row of it passes through the JVM. */
+case class PipelinedBuild(
+    operator: PipelinedJoinExec,
+    scan: FusedScan,
+    builds: Seq[OwnBuild],
+    whole: Boolean,
+    filter: Option[Expression],
+    columns: Seq[Expression],
+    projection: JValue)
+    extends OwnBuild {
+
+  override def order(maxBytes: Long): JValue = WorkOrder.pipelined(
+    operator.spec(whole),
+    scan,
+    builds.zip(operator.joins).map { case (build, join) => build.order(join.maxBuildBytes) },
+    SentColumns.like(operator.output),
+    projection,
+    SentColumns.of(columns.map(_.dataType)),
+    maxBytes)
+
+  /** Who can say how many rows joins give, or how many groups there are? */
+  override def mayExceed(maxBytes: Long): Boolean = true
+
+  override def formulas: Option[Formulas] =
+    Some(operator.formulas.copy(having = filter.flatMap(formula), results = columns.map(formula), builds = builds.map(_.formulas)))
+
+  private def formula(expression: Expression): Option[PairCondition] =
+    if (!Failing.may(expression)) None
+    else Some(PairCondition(expression, expression.references.toSeq.map(column => column -> PipelinedBuild.place(operator)(column))))
+
+  override def way: String = "pipelined"
+  override def described: String = s"made by ${if (whole) "the groups" else "the rows"} of a pipeline"
+}
+
+object PipelinedBuild {
+
+  /** The pipeline that gives `plan` its rows, under what only filters and computes them. */
+  @scala.annotation.tailrec
+  def below(plan: SparkPlan): Option[PipelinedJoinExec] = plan match {
+    case pipeline: PipelinedJoinExec => Some(pipeline).filter(_.grouping.isEmpty)
+    case WholeGroupsExec(_, _, pipeline: PipelinedJoinExec, _) => Some(pipeline)
+    case WholeStageCodegenExec(child) => below(child)
+    case InputAdapter(child) => below(child)
+    case FilterExec(_, child) => below(child)
+    case ProjectExec(_, child) => below(child)
+    case _ => None
+  }
+
+  def of(plan: SparkPlan): Either[String, PipelinedBuild] = for {
+    peeled <- peel(plan)
+    operator = peeled.operator
+    _ <- JoinStage.check(operator.parts.isEmpty, "a full outer join shuffles the rows")
+    scan <- operator.inputs.probeScan.left.map(reason => s"probe side of it: $reason")
+    builds = operator.inputs.ownBuilds
+    _ <- builds.zipWithIndex.collectFirst { case (Left(reason), number) => s"build side ${number + 1} of it: $reason" }.toLeft(())
+    filter = peeled.filters.reduceOption[Expression] { (before, next) =>
+      And(if (Failing.may(next)) EqualNullSafe(before, Literal.TrueLiteral) else before, next)
+    }
+    projection <- projected(operator, filter, peeled.columns)
+  } yield PipelinedBuild(operator, scan, builds.flatMap(_.toOption), peeled.whole, filter, peeled.columns, projection)
+
+  /** In terms of what the operator emits. */
+  private case class Peeled(operator: PipelinedJoinExec, whole: Boolean, filters: Seq[Expression], columns: Seq[Expression])
+
+  private def peel(plan: SparkPlan): Either[String, Peeled] = plan match {
+    case pipeline: PipelinedJoinExec => Right(Peeled(pipeline, whole = false, Nil, pipeline.output))
+    case WholeGroupsExec(results, _, pipeline: PipelinedJoinExec, _) =>
+      Right(Peeled(pipeline, whole = true, Nil, results.map(unnamed)))
+    case WholeStageCodegenExec(child) => peel(child)
+    case InputAdapter(child) => peel(child)
+    case FilterExec(condition, child) =>
+      for {
+        below <- peel(child)
+        _ <- JoinStage.check(!Trees.isDeep(condition), "a filter nested too deeply")
+        _ <- JoinStage.check(condition.deterministic, s"a filter that is not deterministic: ${Wording.of(condition)}")
+      } yield below.copy(filters = below.filters ++ Trees.conjuncts(condition).map(over(child, below)))
+    case ProjectExec(columns, child) =>
+      for {
+        below <- peel(child)
+        _ <- JoinStage.check(!columns.exists(Trees.isDeep), "a column nested too deeply")
+        _ <- columns.find(!_.deterministic).map(column => s"a column that is not deterministic: ${Wording.of(column)}").toLeft(())
+      } yield below.copy(columns = columns.map(column => over(child, below)(unnamed(column))))
+    case other => Left(s"not a pipeline: ${other.nodeName}")
+  }
+
+  private def over(child: SparkPlan, below: Peeled): Expression => Expression = {
+    val columns = AttributeMap(child.output.zip(below.columns))
+    _.transformUp { case column: Attribute => columns.getOrElse(column, column) }
+  }
+
+  private def unnamed(column: Expression): Expression = column match {
+    case Alias(child, _) => child
+    case other => other
+  }
+
+  def place(operator: PipelinedJoinExec)(column: Attribute): ColumnRef =
+    ColumnRef(0, operator.output.indexWhere(_.exprId == column.exprId))
+
+  private def projected(
+      operator: PipelinedJoinExec,
+      filter: Option[Expression],
+      columns: Seq[Expression]): Either[String, JValue] = {
+    def written(expression: Expression): Either[String, JValue] =
+      WorkerEvaluator.Arrow.of(expression, place(operator)).left.map(part => s"an expression that only Spark evaluates: $part")
+    val places = columns.map {
+      case column: Attribute => Right(WorkOrder.column(place(operator)(column)))
+      case computed => written(computed)
+    }
+    val condition = filter.map(written)
+    (condition.toSeq ++ places).collectFirst { case Left(reason) => reason }.toLeft(
+      WorkOrder.projection(condition.flatMap(_.toOption), places.flatMap(_.toOption)))
+  }
+}

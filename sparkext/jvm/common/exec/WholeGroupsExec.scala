@@ -1,0 +1,45 @@
+package org.apache.spark.sql.sparkext
+
+import org.apache.spark.rdd.RDD
+import org.apache.spark.sql.catalyst.InternalRow
+import org.apache.spark.sql.catalyst.expressions.{Attribute, NamedExpression}
+import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan
+import org.apache.spark.sql.catalyst.plans.QueryPlan
+import org.apache.spark.sql.execution.{SparkPlan, UnaryExecNode}
+
+/** An aggregate that is finished where a build side is made of it: `results` of the whole groups of `child`.
+  *
+  * It has no exchange: where workers do not make the build side after all, `otherwise` runs, the aggregate as Spark plans it.
+  */
+case class WholeGroupsExec(
+    results: Seq[NamedExpression],
+    override val output: Seq[Attribute],
+    child: SparkPlan,
+    @transient otherwise: LogicalPlan)
+    extends UnaryExecNode {
+
+  override def nodeName: String = "WholeGroups"
+
+  override protected def doExecute(): RDD[InternalRow] = aggregated.execute()
+
+  @transient @volatile private var planned: Option[SparkPlan] = None
+
+  private def aggregated: SparkPlan = synchronized {
+    if (planned.isEmpty) planned = Some(SparkShim.executed(session, otherwise))
+    planned.get
+  }
+
+  override def innerChildren: Seq[QueryPlan[_]] = super.innerChildren ++ planned
+
+  override protected def doCanonicalize(): SparkPlan = super.doCanonicalize() match {
+    case groups: WholeGroupsExec => groups.copy(otherwise = PipelinedJoinExec.Canonical)
+    case other => other
+  }
+
+  override def simpleString(maxFields: Int): String = {
+    val told = results.map(Wording.of).mkString("[", ", ", "]")
+    s"$nodeName ${Redaction.redacted(told)}${planned.map(_ => " by Spark's own aggregate").getOrElse("")}"
+  }
+
+  override protected def withNewChildInternal(newChild: SparkPlan): WholeGroupsExec = copy(child = newChild)
+}

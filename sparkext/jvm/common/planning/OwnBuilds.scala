@@ -1,0 +1,29 @@
+package org.apache.spark.sql.sparkext
+
+import org.apache.spark.sql.catalyst.rules.Rule
+import org.apache.spark.sql.execution._
+
+/** Tells a pipeline that another one's build side is made of it, so that it does not begin before that asks for its rows: workers
+  * may make the build side without it.
+  */
+object OwnBuilds extends ColumnarRule {
+  override def postColumnarTransitions: Rule[SparkPlan] = new Rule[SparkPlan] {
+    override def apply(plan: SparkPlan): SparkPlan = Guarded("build sides")(told(plan)).getOrElse(plan)
+  }
+
+  private def told(plan: SparkPlan): SparkPlan = plan.transformUp { case pipeline: PipelinedJoinExec =>
+    replaced(pipeline, pipeline.withNewChildren(pipeline.probe +: pipeline.builds.map(asBuild)))
+  }
+
+  private def asBuild(plan: SparkPlan): SparkPlan = plan match {
+    case pipeline: PipelinedJoinExec => replaced(pipeline, pipeline.copy(asBuild = true))
+    case _: WholeStageCodegenExec | _: InputAdapter | _: FilterExec | _: ProjectExec | _: WholeGroupsExec => plan.mapChildren(asBuild)
+    case other => other
+  }
+
+  /** Reports are found by tags. */
+  private def replaced(old: SparkPlan, other: SparkPlan): SparkPlan = {
+    if (!(other eq old)) other.copyTagsFrom(old)
+    other
+  }
+}

@@ -1,0 +1,68 @@
+package org.apache.spark.sql.sparkext
+
+import org.apache.spark.sql.catalyst.expressions.{Left => _, Right => _, _}
+import org.apache.spark.sql.catalyst.plans.logical._
+import org.apache.spark.sql.catalyst.trees.TreeNodeTag
+
+/** Which build sides are made by pipelines of their own, as far as can be told before there is a physical plan: chains of joins, and
+  * aggregates, over files, under what only filters and computes their rows.
+  *
+  * Whether a chain becomes a pipeline is asked at its upper join, where it is planned: it is marked as that of a build side.
+  */
+object OwnPipelines {
+
+  /** Of the upper join of a chain whose rows a build side is made of. */
+  val Marked: TreeNodeTag[Unit] = TreeNodeTag[Unit]("sparkext.build")
+
+  /** What it costs to make a build side so; None where it is not. */
+  def expected(stage: JoinStage, settings: Settings): Option[Costs] =
+    if (stage.asOf.isDefined) None else Guarded("build side")(costs(stage.build, settings)).toOption.flatten
+
+  private def costs(plan: LogicalPlan, settings: Settings): Option[Costs] = plan match {
+    case Project(columns, child) if columns.forall(isCovered) => costs(child, settings)
+    case Filter(condition, child) if WorkerEvaluator.Arrow.covers(condition) => costs(child, settings)
+    case join: Join =>
+      for {
+        chain <- JoinChain.of(join, Acceptance.stage(_, settings)).toOption
+        found <- ofChain(chain, None, settings)
+        _ <- Acceptance.made(found, Acceptance.Use.build(plan), settings).toOption
+      } yield found
+    case aggregate: Aggregate =>
+      for {
+        groups <- WholeGroups.of(aggregate, settings).toOption
+        chain <- groups.rows.chain(settings).toOption
+        found <- ofChain(chain, Some(groups.rows.grouping), settings)
+        _ <- Acceptance.made(found, Acceptance.Use.build(plan), settings).toOption
+      } yield found
+    case _ => None
+  }
+
+  private def ofChain(chain: JoinChain, grouping: Option[Groups], settings: Settings): Option[Costs] = {
+    val costs = new Costs(chain, grouping, settings)
+    if (chain.stages.headOption.exists(_.full) || !costs.isOwn) None else Some(costs)
+  }
+
+  private def isCovered(column: NamedExpression): Boolean = column match {
+    case _: Attribute => true
+    case Alias(_: Attribute, _) => true
+    case Alias(computed, _) => WorkerEvaluator.Arrow.covers(computed)
+    case other => WorkerEvaluator.Arrow.covers(other)
+  }
+
+  /** The build sides of a chain that are expected to be made so, marked for their own planning. */
+  def of(chain: JoinChain, settings: Settings): Seq[LogicalPlan] = {
+    val (own, others) = chain.stages.partition(expected(_, settings).isDefined)
+    own.flatMap(stage => join(stage.build)).foreach(_.setTagValue(Marked, ()))
+    others.flatMap(stage => join(stage.build)).foreach(_.unsetTagValue(Marked))
+    own.map(_.build)
+  }
+
+  /** The upper join of the chain that gives `plan` its rows, if one does. */
+  @scala.annotation.tailrec
+  private def join(plan: LogicalPlan): Option[Join] = plan match {
+    case join: Join => Some(join)
+    case Project(_, child) => join(child)
+    case Filter(_, child) => join(child)
+    case _ => None
+  }
+}

@@ -1,0 +1,196 @@
+"""Build sides that a pipeline of their own makes, on every node: joins, filters and groups over files.
+
+    parts of the files ──▶ pipeline ─┐
+    parts of the files ──▶ pipeline ─┼─▶ projection ──▶ rows, kept and indexed like those of files
+                        …            ┘
+
+Each thread takes a part at a time through a pipeline of its own. They share build sides, and the sink: a table of
+groups is complete when all of them have ended.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from sparkext import __version__
+from sparkext.build_sides.index_recipe import IndexRecipe, index_recipe
+from sparkext.build_sides.index_store import BuildSide
+from sparkext.build_sides.kept_rows import KeptRows
+from sparkext.build_sides.scanned_files import scan_digest
+from sparkext.build_sides.sources import BuildSource
+from sparkext.config import Settings
+from sparkext.errors import ConditionError
+from sparkext.kernels.gather import Column
+from sparkext.kernels.threads import pool
+from sparkext.memory.probes import process_probe
+from sparkext.parquet.scan import ParquetScan
+from sparkext.plans.expression import Expression
+from sparkext.plans.operator_budget import OperatorBudget
+from sparkext.plans.projection import Projection
+from sparkext.plans.scan import Split
+from sparkext.plans.spec import PROBE, ColumnRef, PipelineSpec
+from sparkext.reports.metrics import NO_TASK, TaskMetrics
+from sparkext.rows.arrow_evaluator import ExpressionError, columns, failing_values, holds
+from sparkext.rows.collected import CollectedRows
+from sparkext.rows.row_set import RowSet
+from sparkext.rows.types import conform
+from sparkext.worker.join_pipeline import operators_of, sink_of
+from sparkext.worker.nodes import Operator, Sink
+from sparkext.worker.pipeline import Pipeline, Resources
+from sparkext.worker.sources.scanned_splits import ScannedSplits
+
+_WHOLE_FILE = (1 << 63) - 1
+
+
+@dataclass(frozen=True)
+class PipelinedRows(KeptRows):
+    """What a pipeline makes of the files of a scan, and a projection of that.
+
+    `parts` of the files are what a thread takes at a time. `emitted` are the columns of the pipeline, `schema` those of
+    the projection.
+
+    Raises
+    ------
+    ConditionError
+        An expression fails on a row: see `PipelineTask`.
+    """
+
+    spec_json: str
+    scan: ParquetScan
+    parts: tuple[tuple[Split, ...], ...]
+    sources: tuple[BuildSource, ...]
+    emitted: pa.Schema
+    projection: Projection
+    schema: pa.Schema
+    settings: Settings
+    max_bytes: int
+    cache_bytes: int
+    threads: int
+
+    def digest(self) -> str:
+        """Name the plan and all files below it, as these are now."""
+        spec = self._spec()
+        unlabelled = replace(spec, joins=tuple(replace(join, label="") for join in spec.joins))
+        # However files are parted, they are the same.
+        files = [replace(split, length=_WHOLE_FILE) for part in self.parts for split in part if split.start == 0]
+        below = [
+            f"{_name_of(source)} {recipe.digest}"
+            for source, recipe in zip(self.sources, self._recipes(spec), strict=True)
+        ]
+        parts = [
+            __version__,
+            unlabelled.to_json(),
+            scan_digest(self.scan, tuple(sorted(files, key=lambda split: split.path))),
+            below,
+            repr(self.projection),
+            str(self.schema),
+        ]
+        return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:32]
+
+    def collect(self, rows: CollectedRows) -> pa.Table:
+        """Run the pipeline over all parts."""
+        spec = self._spec()
+        builds = [
+            opened(source, recipe, number)
+            for number, (source, recipe) in enumerate(zip(self.sources, self._recipes(spec), strict=True))
+        ]
+        sink = sink_of(spec, builds, self.emitted, self.settings)
+
+        def keep(number: int, batches: Iterator[pa.RecordBatch]) -> None:
+            for position, batch in enumerate(batches):
+                rows.add((number, position), self._projected(batch))
+
+        def run(number: int, part: tuple[Split, ...]) -> None:
+            with rows.turn():
+                pipeline = self._pipeline(operators_of(spec, builds), _Shared(sink))
+                keep(number, pipeline.run(ScannedSplits(self.scan, part, spec, builds)))
+
+        with pool(self.threads) as executor:
+            try:
+                for _ in executor.map(run, range(len(self.parts)), self.parts):
+                    pass  # an error of any is raised here
+            except BaseException:
+                executor.shutdown(wait=True, cancel_futures=True)
+                raise
+        keep(len(self.parts), self._pipeline([], sink).run(_NoRows()))
+        return rows.table(self.schema)
+
+    def _spec(self) -> PipelineSpec:
+        return PipelineSpec.from_json(self.spec_json)
+
+    def _recipes(self, spec: PipelineSpec) -> list[IndexRecipe]:
+        return [index_recipe(spec, number, self.settings.debug_hash_mask) for number in range(len(spec.joins))]
+
+    def _pipeline(self, operators: Sequence[Operator], sink: Sink) -> Pipeline:
+        resources = Resources(process_probe().headroom, lambda limit: self.threads)
+        return Pipeline(operators, sink, self.settings, resources, TaskMetrics(NO_TASK))
+
+    def _projected(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        rows = RowSet.of_morsel([Column.of(column) for column in batch.columns], batch.num_rows)
+        if self.projection.filter is not None:
+            rows = rows.picked(np.flatnonzero(self._holds(self.projection.filter, rows)))
+        computed = [column for column in self.projection.columns if column.op != "column"]
+        try:
+            values = dict(zip(computed, columns(computed, rows), strict=True))
+        except ExpressionError as error:
+            failed = computed[error.expression]
+            told = json.dumps(failing_values(failed, rows, error.row))
+            number = self.projection.columns.index(failed)
+            raise ConditionError(f"column {number} of the result fails on {told}") from error
+        arrays = [
+            rows.gather(ColumnRef(PROBE, column.column)) if column.op == "column" else values[column]
+            for column in self.projection.columns
+        ]
+        conformed = [conform(array, field.type) for array, field in zip(arrays, self.schema, strict=True)]
+        return pa.RecordBatch.from_arrays(conformed, schema=self.schema)
+
+    def _holds(self, condition: Expression, rows: RowSet) -> npt.NDArray[np.bool_]:
+        try:
+            return holds(condition, rows)
+        except ExpressionError as error:
+            told = json.dumps(failing_values(condition, rows, error.row))
+            raise ConditionError(f"the filter of the result fails on {told}") from error
+
+
+def opened(source: BuildSource, recipe: IndexRecipe, number: int) -> BuildSide:
+    """Open the build side of join number `number`; say so where what it is made by fails."""
+    try:
+        return source.open(recipe)
+    except ConditionError as error:
+        raise ConditionError(f"build side {number + 1}: {error}") from None  # one is told to the JVM
+
+
+def _name_of(source: BuildSource) -> str:
+    assert isinstance(source, KeptRows), "build sides of what workers make are made by workers"
+    return source.digest()
+
+
+class _Shared:
+    """A sink that several pipelines fill, and none of them empties."""
+
+    def __init__(self, sink: Sink) -> None:
+        self._sink = sink
+        self.row_bytes, self.copies = sink.row_bytes, sink.copies
+
+    def process(self, rows: RowSet, budget: OperatorBudget) -> Iterator[pa.RecordBatch]:
+        return self._sink.process(rows, budget)
+
+    def finish(self, budget: OperatorBudget) -> Iterator[pa.RecordBatch]:
+        return iter(())
+
+
+class _NoRows:
+    """Where no rows come from any more."""
+
+    def row_sets(self, metrics: TaskMetrics) -> Iterator[RowSet]:
+        return iter(())
+
+    def confirm(self) -> None:
+        pass
