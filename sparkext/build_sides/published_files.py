@@ -32,6 +32,11 @@ class MappedFile:
         """Return the build file, which is the file itself unless it first has to be made from it."""
         return self.path()
 
+    def digest(self) -> str:
+        """Name this file."""
+        path = self.path()
+        return f"{path} {file_identity(path)}"
+
     def open(self, recipe: IndexRecipe) -> BuildSide:
         """Return the build side, with an index that a node's workers share; if none can be written, one of its own."""
         try:
@@ -45,7 +50,7 @@ class MappedFile:
                 f"files beside {path} cannot be shared ({error}): this worker holds its own copy in memory",
                 stacklevel=2,
             )
-            return private_build_side(f"{path} {file_identity(path)}", self.columns, recipe)
+            return private_build_side(self.digest(), self.columns, recipe)
 
     def columns(self) -> tuple[int, list[pa.Array]]:
         """Return the number of rows, and the columns, without an index."""
@@ -132,6 +137,10 @@ class BroadcastBytes:
 
     name: str
     broadcast: Any
+
+    def digest(self) -> str:
+        """Name the broadcast."""
+        return self.name
 
     def open(self, recipe: IndexRecipe) -> BuildSide:
         """Return the build side, indexed in this process."""

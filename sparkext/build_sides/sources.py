@@ -13,7 +13,11 @@ from sparkext.storage.last_used import LastUsed
 
 
 class BuildSource(Protocol):
-    """A published build file, as seen from a worker."""
+    """Where the rows of a build side are, as seen from a worker."""
+
+    def digest(self) -> str:
+        """Name the rows, so that others have another name on this node."""
+        ...
 
     def open(self, recipe: IndexRecipe) -> BuildSide:
         """Return the build side with the index that `recipe` asks for."""

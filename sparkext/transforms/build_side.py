@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import IO, TYPE_CHECKING, Any, cast
 
 import pyarrow as pa
@@ -14,14 +14,16 @@ from sparkext.build_sides.scanned_files import ScannedFiles
 from sparkext.build_sides.sources import BuildSource
 from sparkext.config import Settings
 from sparkext.memory import address_space
+from sparkext.plans.expression import Expression
+from sparkext.plans.projection import Projection
 from sparkext.reports.progress import CountingStream, counted_rows, on_terminal, progress
 from sparkext.spark.arrow import arrow_schema, local_table, takes_tables, unconvertible_columns
 from sparkext.spark.collecting import collect_as_arrow
 from sparkext.spark.frames import is_cached, is_dataframe, pick
 from sparkext.spark.session_settings import draws_jobs, encrypts_files, is_connect, tasks_per_executor
-from sparkext.transforms.lineage import remembered
+from sparkext.transforms.lineage import Lineage, remembered
 from sparkext.transforms.publishing import publish_file
-from sparkext.transforms.scanned_table import ProbeScan
+from sparkext.worker.pipelined_rows import PipelinedRows
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -33,13 +35,13 @@ class DriverBuildSide:
     """`schema` is Spark's; `collect(positions, settings)` gives those columns in Spark's Arrow types.
 
     No positions: one constant column, as the number of rows still matters. `collect` raises `BuildSideTooLargeError`.
-    `frame` gives all of it as a Spark DataFrame, for Spark to plan. `scan`: files that workers read themselves.
+    `frame` gives all of it as a Spark DataFrame, for Spark to plan. `made_by`: a pipeline over files, for workers.
     """
 
     schema: StructType
     collect: Callable[[tuple[int, ...], Settings], pa.Table]
     frame: Callable[[], DataFrame]
-    scan: ProbeScan | None = None
+    made_by: Lineage | None = None
 
     def table(self, session: SparkSession, positions: tuple[int, ...], settings: Settings) -> pa.Table:
         """Collect these columns, unless workers would not have the address space to join them.
@@ -53,17 +55,32 @@ class DriverBuildSide:
         return self.collect(positions, settings)
 
     def source(self, session: SparkSession, positions: tuple[int, ...], settings: Settings) -> BuildSource:
-        """Tell where workers find these columns: in the files, or in what this collects and publishes."""
-        if self.scan is None or encrypts_files(session):
+        """Tell where workers find these columns: in files, made of files, or in what this collects and publishes."""
+        from pyspark.sql.types import StructType
+
+        if self.made_by is None or self.made_by.scan is None or encrypts_files(session):
             return publish(session, self.table(session, positions, settings), settings)
-        files = self.scan.table
-        columns = [self.scan.columns[position] for position in positions or (0,)]
-        return ScannedFiles(
-            files.scan(columns, settings.morsel_max_rows),
-            files.splits,
-            settings.build_side_max_bytes,
-            settings.index_cache_max_bytes,
-            tasks_per_executor(session) or 1,
+        files, read = self.made_by.scan.table, self.made_by.scan.columns
+        threads = tasks_per_executor(session) or 1
+        max_bytes, cache_bytes = settings.build_side_max_bytes, settings.index_cache_max_bytes
+        if not self.made_by.spec.joins:
+            columns = [read[position] for position in positions or (0,)]
+            scan = files.scan(columns, settings.morsel_max_rows)
+            return ScannedFiles(scan, files.splits, max_bytes, cache_bytes, threads)
+        picked = [self.made_by.outputs[position] for position in positions or (0,)]
+        schema = arrow_schema(StructType([output.field for output in picked]))
+        return PipelinedRows(
+            replace(self.made_by.spec, outputs=tuple(output.ref for output in picked)).to_json(),
+            files.scan(read, settings.morsel_max_rows),
+            self.made_by.scan.parts,
+            self.made_by.sources,
+            schema,
+            Projection(None, tuple(Expression("column", None, column=number) for number in range(len(picked)))),
+            schema,
+            settings,
+            max_bytes,
+            cache_bytes,
+            threads,
         )
 
 
@@ -134,8 +151,9 @@ def _from_spark(session: SparkSession, other: DataFrame, problems: list[str]) ->
             return collect_batches(counted_rows(arriving, advance), arrow, settings.build_side_max_bytes, order)
 
     made_by = remembered(other)
-    scan = None if made_by is None or made_by.spec.joins or is_cached(other) else made_by.scan
-    return DriverBuildSide(other.schema, collect, lambda: other, scan)
+    # What emits rows of a build side that have no match needs rows to be shuffled.
+    own = made_by is not None and made_by.scan is not None and not made_by.spec.owner_columns and not is_cached(other)
+    return DriverBuildSide(other.schema, collect, lambda: other, made_by if own else None)
 
 
 def _from_local(session: SparkSession, other: Any, problems: list[str]) -> DriverBuildSide | None:

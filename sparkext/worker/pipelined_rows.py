@@ -81,7 +81,7 @@ class PipelinedRows(KeptRows):
         # However files are parted, they are the same.
         files = [replace(split, length=_WHOLE_FILE) for part in self.parts for split in part if split.start == 0]
         below = [
-            f"{_name_of(source)} {recipe.digest}"
+            f"{source.digest()} {recipe.digest}"
             for source, recipe in zip(self.sources, self._recipes(spec), strict=True)
         ]
         parts = [
@@ -165,11 +165,6 @@ def opened(source: BuildSource, recipe: IndexRecipe, number: int) -> BuildSide:
         return source.open(recipe)
     except ConditionError as error:
         raise ConditionError(f"build side {number + 1}: {error}") from None  # one is told to the JVM
-
-
-def _name_of(source: BuildSource) -> str:
-    assert isinstance(source, KeptRows), "build sides of what workers make are made by workers"
-    return source.digest()
 
 
 class _Shared:

@@ -127,6 +127,11 @@ case class PipelinedJoinExec(
   private[sparkext] def spec(whole: Boolean): JValue =
     WorkOrder.spec(joins, origins, filter.map(_.spec), grouping.map(_.spec(whole)), probe.output.length, parts.map(_.owner))
 
+  /** The pipelines that workers run to make build sides of this one. */
+  private[sparkext] def pipelinesWithin: Seq[PipelinedJoinExec] =
+    if (fallback.isDefined) Nil
+    else inputs.ownBuilds.collect { case Right(build: PipelinedBuild) => build.operator }
+
   /** What may fail, that of build sides included. */
   private[sparkext] def formulas: Formulas = Formulas(
     joins.map(_.formula),

@@ -43,14 +43,19 @@ object PipelineRuns {
     operator.getTagValue(Key).flatMap(runs.get)
   }
 
-  /** For each pipeline in the plan of a DataFrame, top down: the labels of its joins, and its last run. */
-  def of(query: QueryExecution): Array[Run] =
-    operators(query.executedPlan).map { operator =>
+  /** For each pipeline in the plan of a DataFrame, top down: the labels of its joins, and its last run. One that workers have run as
+    * part of another's build side is part of that.
+    */
+  def of(query: QueryExecution): Array[Run] = {
+    val found = operators(query.executedPlan)
+    val parts = found.flatMap(_.pipelinesWithin)
+    found.filterNot(operator => parts.exists(_ eq operator)).map { operator =>
       val run = lastRun(operator)
       val labels = operator.joins.map(join => s"${join.kind} ${join.label}")
       val reports = run.flatMap(_.toOption).toSeq.flatMap(_.value.asScala)
       new Run(labels.toArray, reports.toArray, run.flatMap(_.left.toOption).orNull)
     }.toArray
+  }
 
   /** The reasons of all joins in the plan of a DataFrame that are Spark's own, or were when they last ran, top down; those of which
     * nothing is left in the plan that runs come last.
