@@ -191,6 +191,24 @@ GROUPS = (
         },
     ),
     Group(
+        "Build sides that Spark makes",
+        (
+            "These reasons keep workers from making a build side by a pipeline of its own: Spark runs it, and its rows"
+            " are collected. `EXPLAIN FORMATTED` shows them as `rows from Spark (<reason>)`."
+        ),
+        {
+            "probe side of it: …": "Workers do not read the files that the chain begins with, for the reason that follows.",
+            "build side … of it: …": "Nor do they make one of its build sides.",
+            "an aggregate of more than two parts": "Spark plans distinct aggregates in more parts than a partial and a final one.",
+            "by the estimates a build side is not clearly cheaper to make in workers than with Spark's own joins"
+            " (… s against … s; a hint overrules this)": (
+                "`auto` mode requires at most 0.7 of Spark's cost, that of bringing its rows to workers included. On a"
+                " cluster each node makes the whole build side, which counts as often as there are nodes."
+            ),
+            "a column that is not deterministic: …": "It stays where it is, and so do all rows below it.",
+        },
+    ),
+    Group(
         "Groups that Spark makes",
         (
             "Spark computes partial aggregates itself for these reasons. `EXPLAIN` shows them as"
@@ -361,6 +379,9 @@ OTHER_TEXTS = {
     "AsOf.scala": {"Spark's own as-of join instead of a pipelined one: …"},
     "AheadBuilder.scala": {"build side of the join on …"},
     "BuildSidePreparation.scala": {"build side of the join on …"},
+    "OwnBuilds.scala": {"build sides"},
+    "OwnPipelines.scala": {"build side"},
+    "PipelinedBuild.scala": {"made by a pipeline of its own…", ", of whole groups", "not a pipeline: …"},
     "ChainLayout.scala": {"… … …", "… as of … ~ …"},
     "ColumnarParts.scala": {"columns of a build side"},
     "ColumnsToArrow.scala": {"columns of … are not copied to …"},
@@ -379,7 +400,7 @@ OTHER_TEXTS = {
         "… … scan=……",
         "Join …: …",
     },
-    "PipelineInputs.scala": {"… from Spark (…)"},
+    "PipelineInputs.scala": {"… from Spark (…)", "build side"},
     "PipelinedJoinExec.scala": {
         "fell back to Spark's own joins: …",
         "Spark's own joins run instead of a pipelined one: …. …",
@@ -388,13 +409,17 @@ OTHER_TEXTS = {
     },
     "RuntimeFallback.scala": {"… of child … of the pipeline", "Child … of the pipeline", "no columns chosen: …"},
     "PipelinedJoinStrategy.scala": {"Spark's own join instead of a pipelined one: …; at …"},
+    "WholeGroupsExec.scala": {"… ……"},
     "RowInPlace.scala": {"rows of a batch do not change", "there are no more rows"},
     "PythonBatches.scala": {
         "FileReadError: cannot read ['\"](.*)['\"]: (no such file)?",
-        r"ConditionError: the condition of join (\d+) fails on (\{.*?\})",
-        r"ConditionError: the filter fails on (\{.*?\})",
-        r"ConditionError: expression (\d+) of the groups fails on (\{.*?\})",
-        "ConditionError: a sum of integers overflows in a group",
+        r"ConditionError: ((?:build side \d+: )*)(.*) (?:fails on (\{.*\})|overflows in a group)",
+        r"the condition of join (\d+)",
+        r"expression (\d+) of the groups",
+        r"column (\d+) of the result",
+        "the filter",
+        "the filter of the result",
+        "a sum of integers",
     },
     "Trees.scala": {"… of more than … parts"},
 }

@@ -24,6 +24,7 @@ from sparkext.build_sides.published_files import BroadcastFile
 from sparkext.build_sides.scanned_files import ScannedFiles
 from sparkext.errors import InvalidScanError
 from sparkext.transforms.lineage import remembered
+from sparkext.worker.pipelined_rows import PipelinedRows
 from tests.transforms.spark_checks import EXTENSION
 
 UTC = datetime.timezone.utc
@@ -176,6 +177,24 @@ def test_a_build_side_is_indexed_once_for_all_queries_until_a_file_changes(
     for file in path.rglob("*.parquet"):
         file.touch()
     assert not all(joined())  # a task that begins late finds what another has just built
+
+
+@pytest.mark.parametrize("how", ["inner", "left", "semi"])
+def test_a_build_side_that_is_a_pipeline_of_scans_is_made_by_workers(
+    spark: SparkSession, folder: Path, how: str
+) -> None:
+    whole = spark.read.parquet(str(folder))
+    left, right = scan_parquet(spark, folder, columns=["id", "s"]), whole.where("id > 2900").select("id", "i32")
+    scanned = scan_parquet(spark, folder, columns=["id", "i32"], filters=[("id", ">", 2900)])
+    dates = scan_parquet(spark, folder, columns=["i16", "day"])
+    build = scanned.transform(pipelined_join(dates, [("i32", "i16")], how))
+    out = left.transform(pipelined_join(build, "id"))
+    assert [type(source) for source in remembered(out).sources] == [PipelinedRows]  # type: ignore[union-attr]
+    expected = right.join(whole.select("i16", "day"), F.col("i32") == F.col("i16"), how)
+    assert_like_spark(out, whole.select("id", "s").join(expected, "id"))
+    some = scanned.transform(pipelined_join(spark.range(2950).selectExpr("id AS other"), [("id", "other")]))
+    again = left.transform(pipelined_join(some, "id", "semi"))  # of a published build side
+    assert [row.id for row in again.orderBy("id").collect()] == list(range(2901, 2950))
 
 
 def test_other_uses_are_those_of_any_dataframe(spark: SparkSession, folder: Path) -> None:

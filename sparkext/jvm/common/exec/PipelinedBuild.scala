@@ -36,7 +36,7 @@ case class PipelinedBuild(
     else Some(PairCondition(expression, expression.references.toSeq.map(column => column -> PipelinedBuild.place(operator)(column))))
 
   override def way: String = "pipelined"
-  override def described: String = s"made by ${if (whole) "the groups" else "the rows"} of a pipeline"
+  override def described: String = s"made by a pipeline of its own${if (whole) ", of whole groups" else ""}"
 }
 
 object PipelinedBuild {
