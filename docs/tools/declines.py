@@ -197,9 +197,9 @@ GROUPS = (
             " are collected. `EXPLAIN FORMATTED` shows them as `rows from Spark (<reason>)`."
         ),
         {
-            "probe side of it: …": "Workers do not read the files that the chain begins with, for the reason that follows.",
+            "probe side of it: …": "Workers do not read the files that it begins with, for the reason that follows.",
             "build side … of it: …": "Nor do they make one of its build sides.",
-            "an aggregate of more than two parts": "Spark plans distinct aggregates in more parts than a partial and a final one.",
+            "an aggregate of more than two parts": "So Spark plans distinct aggregates.",
             "by the estimates a build side is not clearly cheaper to make in workers than with Spark's own joins"
             " (… s against … s; a hint overrules this)": (
                 "`auto` mode requires at most 0.7 of Spark's cost, that of bringing its rows to workers included. On a"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import IO, Any
@@ -35,7 +35,8 @@ class IndexInfo:
 
     And what its users have to know. `key_ranges`: how keys are packed (see `keys.normalise_keys`).
     `key_bounds`: the smallest and the largest value of each key column, see `keys.key_bounds`.
-    `clustered`: the columns beside the index are copies in the order of keys (`index.rows`).
+    `clustered`: the columns beside the index are copies in the order of keys (`index.rows`). `made_by`: a line for each
+    pipeline that has made the build side, the lowest first.
     """
 
     kind: str
@@ -47,6 +48,7 @@ class IndexInfo:
     key_ranges: KeyRanges | None = None
     key_bounds: KeyBounds = ()
     clustered: bool = False
+    made_by: Sequence[str] = ()
 
 
 def write_index_file(

@@ -50,8 +50,8 @@ class KeptRows(ABC):
         """Name the rows, so that others have another name: what they are made of, as it is now."""
 
     @abstractmethod
-    def collect(self, rows: CollectedRows) -> pa.Table:
-        """Make all rows, in several threads, to where `rows` keeps them."""
+    def collect(self, rows: CollectedRows) -> tuple[pa.Table, Sequence[str]]:
+        """Make all rows, in several threads, to where `rows` keeps them; say which pipelines did (see `IndexInfo`)."""
 
     def open(self, recipe: IndexRecipe) -> BuildSide:
         """Return the build side from the cache, making and indexing it first if it is not there."""
@@ -69,7 +69,7 @@ class KeptRows(ABC):
     def columns(self) -> tuple[int, list[pa.Array]]:
         """Return the number of rows, and the columns, made in this process's memory."""
         with CollectedRows(self._check_in_memory) as rows:
-            table = self.collect(rows)
+            table, _ = self.collect(rows)
         return table.num_rows, [contiguous(column) for column in table.columns]
 
     def entry(self, recipe: IndexRecipe) -> Path:
@@ -92,14 +92,15 @@ class KeptRows(ABC):
 
     def _built(self, recipe: IndexRecipe, folder: Path) -> BuiltIndex:
         with CollectedRows(self._check, _share_of_headroom, folder) as collected:
-            table = self.collect(collected)
+            table, made_by = self.collect(collected)
         rows, columns = table.num_rows, table.columns
         if collected.spilled:
             release()
             for number, column in zip(recipe.indexed, _on_disk(table.select(recipe.indexed), folder), strict=True):
                 columns[number] = column
         del table  # its columns are let go one by one
-        return index_columns(rows, columns, recipe, self.threads, keep=True)
+        built = index_columns(rows, columns, recipe, self.threads, keep=True)
+        return replace(built, info=replace(built.info, made_by=made_by))
 
     def _check(self, rows: int, size: int) -> None:
         check_build_size(rows, size, self.max_bytes)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -30,9 +31,9 @@ class ScannedFiles(KeptRows):
         """Name what is read of which files, as they are now."""
         return scan_digest(self.scan, self.splits)
 
-    def collect(self, rows: CollectedRows) -> pa.Table:
+    def collect(self, rows: CollectedRows) -> tuple[pa.Table, Sequence[str]]:
         """Read all rows."""
-        return self.scan.begun().collect(self.splits, self.threads, rows)
+        return self.scan.begun().collect(self.splits, self.threads, rows), ()
 
 
 def scan_digest(scan: ParquetScan, splits: tuple[Split, ...]) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from html import escape
 from typing import TYPE_CHECKING
 
-from sparkext.reports.text import files_told
+from sparkext.reports.text import builds_told, files_told
 from sparkext.reports.timeline import color_of, drawn
 from sparkext.wording import LIMITS, counted, ratio, size
 
@@ -35,7 +35,8 @@ def laid_out(report: Report) -> str:
     joins = len(report.joins) - 1
     total = sum(join.seconds for join in report.joins) or 1.0
     rows = "".join(_row(number, join, join.seconds / total) for number, join in enumerate(report.joins))
-    notes = "".join(f'<p style="margin:6px 0 0;opacity:.75">{escape(note)}</p>' for note in report.notes)
+    told = [*builds_told(report), *report.notes]
+    notes = "".join(f'<p style="margin:6px 0 0;opacity:.75">{escape(note)}</p>' for note in told)
     return (
         '<div style="font:13px system-ui,sans-serif;line-height:1.35;max-width:1200px">'
         f'<div style="font-weight:600;font-size:14px">{counted(joins, "join")} in one pipeline,'

@@ -20,8 +20,9 @@ class JoinReport:
     `rows_out` are the rows that the next operator was given. `pairs_tried`: about how many pairs of rows a condition
     beside the keys was tried on, None without one. `build_bytes` is the Arrow size of the build side's columns,
     `index_bytes` what the index over them takes. `build_seconds`: what building the index took, the longest on any
-    node. `index_reused`: an earlier query had left it in the cache. `seconds`: time in the operator's kernels, added up
-    over the tasks, which ran side by side.
+    node. `index_reused`: an earlier query had left it in the cache. `made_by`: what the pipelines did that made the
+    build side, a line each, the lowest first. `seconds`: time in the operator's kernels, added up over the tasks, which
+    ran side by side.
     """
 
     operator: str
@@ -35,6 +36,7 @@ class JoinReport:
     index_bytes: int | None
     build_seconds: float | None
     index_reused: bool | None
+    made_by: tuple[str, ...]
     morsels: int
     budget_min: int | None
     budget_median: int | None
@@ -139,6 +141,7 @@ def summarise(labels: list[str], tasks: list[TaskMetrics], notes: tuple[str, ...
                 index_bytes=info["bytes"],
                 build_seconds=built,
                 index_reused=all(task.indexes[number]["reused"] for task in tasks),
+                made_by=tuple(info.get("made_by", ())),
             )
         )
     for number, name in enumerate(tasks[0].behind, len(labels)):
@@ -160,6 +163,7 @@ def _entry(
     index_bytes: int | None = None,
     build_seconds: float | None = None,
     index_reused: bool | None = None,
+    made_by: tuple[str, ...] = (),
 ) -> JoinReport:
     return JoinReport(
         operator=operator,
@@ -174,6 +178,7 @@ def _entry(
         index_bytes=index_bytes,
         build_seconds=build_seconds,
         index_reused=index_reused,
+        made_by=made_by,
         morsels=summary["calls"],
         budget_min=summary["budget_min"],
         budget_median=summary["budget_median"],

@@ -33,7 +33,7 @@ def laid_out(report: Report) -> str:
     widths = [max(len(row[column]) for row in rows) for column in range(len(_HEADER))]
     lines = [_line(row, widths) for row in rows]
     lines.insert(1, "  ".join("-" * width for width in widths))
-    return "\n".join([*lines, tasks_told(report), *files_told(report), *report.notes])
+    return "\n".join([*lines, tasks_told(report), *files_told(report), *builds_told(report), *report.notes])
 
 
 def tasks_told(report: Report) -> str:
@@ -52,6 +52,11 @@ def files_told(report: Report) -> list[str]:
         f"workers read {size(scan.bytes)}: {scan.rows:,} rows in {scan.row_groups} row groups,"
         f" {scan.row_groups_pruned} more were ruled out by statistics"
     ]
+
+
+def builds_told(report: Report) -> list[str]:
+    """What pipelines of their own have made for the joins: a line each."""
+    return [f"build side of {join.operator}: {line}" for join in report.joins for line in join.made_by]
 
 
 def _cells(join: JoinReport) -> tuple[str, ...]:

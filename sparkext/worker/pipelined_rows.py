@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
@@ -36,7 +37,7 @@ from sparkext.plans.operator_budget import OperatorBudget
 from sparkext.plans.projection import Projection
 from sparkext.plans.scan import Split
 from sparkext.plans.spec import PROBE, ColumnRef, PipelineSpec
-from sparkext.reports.metrics import NO_TASK, TaskMetrics
+from sparkext.reports.metrics import NO_TASK, TaskMetrics, merged_operators
 from sparkext.rows.arrow_evaluator import ExpressionError, columns, failing_values, holds
 from sparkext.rows.collected import CollectedRows
 from sparkext.rows.row_set import RowSet
@@ -94,7 +95,7 @@ class PipelinedRows(KeptRows):
         ]
         return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:32]
 
-    def collect(self, rows: CollectedRows) -> pa.Table:
+    def collect(self, rows: CollectedRows) -> tuple[pa.Table, Sequence[str]]:
         """Run the pipeline over all parts."""
         spec = self._spec()
         builds = [
@@ -102,6 +103,8 @@ class PipelinedRows(KeptRows):
             for number, (source, recipe) in enumerate(zip(self.sources, self._recipes(spec), strict=True))
         ]
         sink = sink_of(spec, builds, self.emitted, self.settings)
+        tasks: list[TaskMetrics] = []
+        started = time.perf_counter()
 
         def keep(number: int, batches: Iterator[pa.RecordBatch]) -> None:
             for position, batch in enumerate(batches):
@@ -111,6 +114,7 @@ class PipelinedRows(KeptRows):
             with rows.turn():
                 pipeline = self._pipeline(operators_of(spec, builds), _Shared(sink))
                 keep(number, pipeline.run(ScannedSplits(self.scan, part, spec, builds)))
+            tasks.append(pipeline.metrics)
 
         with pool(self.threads) as executor:
             try:
@@ -120,7 +124,9 @@ class PipelinedRows(KeptRows):
                 executor.shutdown(wait=True, cancel_futures=True)
                 raise
         keep(len(self.parts), self._pipeline([], sink).run(_NoRows()))
-        return rows.table(self.schema)
+        table = rows.table(self.schema)
+        told = _told(spec, tasks, table.num_rows, time.perf_counter() - started)
+        return table, [*(line for build in builds for line in build.info.made_by), told]
 
     def _spec(self) -> PipelineSpec:
         return PipelineSpec.from_json(self.spec_json)
@@ -157,6 +163,15 @@ class PipelinedRows(KeptRows):
         except ExpressionError as error:
             told = json.dumps(failing_values(condition, rows, error.row))
             raise ConditionError(f"the filter of the result fails on {told}") from error
+
+
+def _told(spec: PipelineSpec, tasks: Sequence[TaskMetrics], rows: int, seconds: float) -> str:
+    """Say what a pipeline has made in one line."""
+    given = [summary["rows_in"] for summary in merged_operators(tasks)]
+    names = [f"{join.how} {join.label}" for join in spec.joins] + ["filter"] * (spec.filter is not None)
+    names.append("rows" if spec.aggregation is None else "groups")
+    steps = ", ".join(f"{count:,} into {name}" for count, name in zip(given, names, strict=False))
+    return f"{steps}: {rows:,} rows in {seconds:.3f} s"
 
 
 def opened(source: BuildSource, recipe: IndexRecipe, number: int) -> BuildSide:
