@@ -153,7 +153,7 @@ def test_the_same_rows_are_made_once(spark: SparkSession) -> None:
     again.collect()
     report = sparkext.report(again)
     assert [task.indexes[0]["reused"] for task in report.tasks] == [True] * len(report.tasks)
-    told = "__auto_generated_subquery_name.ok: 150 into inner orders.customer = customers.ck, 150 into rows: 150 rows in "
+    told = "150 into inner orders.customer = customers.ck, 150 into rows: 150 rows in "
     assert told in str(report)
     assert not report.notes  # what the build side is made by is no pipeline of its own
 
