@@ -17,6 +17,7 @@ from sparkext.worker.operators.join import Join
 from sparkext.worker.pipeline import Pipeline, Resources
 from sparkext.worker.sinks.gathered_rows import GatheredRows
 from sparkext.worker.sinks.groups import Groups
+from sparkext.worker.sinks.top_rows import TopRows
 
 
 def join_pipeline(
@@ -27,7 +28,7 @@ def join_pipeline(
     resources: Resources,
     task: TaskId = NO_TASK,
 ) -> Pipeline:
-    """Return the pipeline of a task that joins rows and emits them, or groups of them.
+    """Return the pipeline of a task that joins rows and emits them, the first of them, or groups of them.
 
     `output_schema` is what the result is declared to be: every batch is held against it.
     """
@@ -44,8 +45,9 @@ def join_pipeline(
         behind.append("filter")
     sink: Sink
     if spec.aggregation is None:
-        behind.append("gather payload")
-        sink = GatheredRows(spec.outputs, output_schema, [join.columns for join in joins])
+        rows = GatheredRows(spec.outputs, output_schema, [join.columns for join in joins])
+        behind.append("gather payload" if spec.top is None else "top")
+        sink = rows if spec.top is None else TopRows(spec.top, rows)
     else:
         behind.append("group")
         sink = Groups(spec.aggregation, output_schema, settings.debug_hash_mask)

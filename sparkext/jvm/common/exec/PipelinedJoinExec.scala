@@ -33,6 +33,8 @@ import org.apache.spark.sql.vectorized.ColumnarBatch
   * `otherwise`: the same joins as Spark's own, over what the children give. They run where a build side turns out not to fit, see
   * [[RuntimeFallback]].
   *
+  * `top`: set by [[TopRows]] where no other rows are needed than the first ones; others may come out as well.
+  *
   * `inPlace`: set by [[RowsInPlace]] where rows need not be copied.
   */
 case class PipelinedJoinExec(
@@ -45,6 +47,7 @@ case class PipelinedJoinExec(
     grouping: Option[PlannedGroups],
     parts: Option[Parts],
     otherwise: LogicalPlan,
+    top: Option[PlannedTop] = None,
     inPlace: Boolean = false)
     extends SparkPlan {
 
@@ -61,6 +64,7 @@ case class PipelinedJoinExec(
         joins = joins.map(_.copy(label = "", formula = None)),
         filter = filter.map(_.copy(formula = None, described = "")),
         grouping = grouping.map(_.copy(formulas = Nil, output = Nil, described = "", partial = null)),
+        top = top.map(_.copy(described = "")),
         otherwise = PipelinedJoinExec.Canonical)
     case other => other
   }
@@ -119,7 +123,8 @@ case class PipelinedJoinExec(
       joins(number).label)
   }
 
-  private def spec: JValue = WorkOrder.spec(joins, origins, filter.map(_.spec), grouping.map(_.spec), probe.output.length, parts.map(_.owner))
+  private def spec: JValue =
+    WorkOrder.spec(joins, origins, filter.map(_.spec), grouping.map(_.spec), top, probe.output.length, parts.map(_.owner))
 
   private def inPython(command: Array[Byte], sides: Seq[PublishedBuildSide]): ChainedPythonFunctions =
     WorkerPython.found match {
