@@ -55,11 +55,11 @@ class Words:
 
     def before(self, value: Any) -> Mask:
         """Return which rows have a lesser word."""
-        return np.less(self.values, value)
+        return np.asarray(self.values < value)
 
     def equal(self, value: Any) -> Mask:
         """Return which rows have this word."""
-        return np.equal(self.values, value)
+        return np.asarray(self.values == value)
 
     def last_of_first(self, rows: Rows, count: int) -> Any:
         """Return the least word that so many rows do not exceed."""

@@ -69,7 +69,7 @@ def test_one_column(name: str, nulls: float) -> None:
             parts = parts_of(column, ascending, nulls_first)
             for count in (1, 7, 59, 60):
                 _, bound = first_rows(parts, count)
-                key = cmp_to_key(lambda a, b: order_of(a, b, ascending, nulls_first))  # noqa: B023
+                key = cmp_to_key(lambda a, b: order_of(a, b, ascending, nulls_first))
                 last = sorted(values, key=key)[count - 1]
                 before, equal = compared(parts, bound)
                 found = [order_of(value, last, ascending, nulls_first) for value in values]
@@ -78,7 +78,9 @@ def test_one_column(name: str, nulls: float) -> None:
 
 
 @pytest.mark.parametrize("count", [1, 2, 50, 199, 200])
-@pytest.mark.parametrize("names", [("bool", "string", "double"), ("long decimal", "int8"), ("string", "binary", "date")])
+@pytest.mark.parametrize(
+    "names", [("bool", "string", "double"), ("long decimal", "int8"), ("string", "binary", "date")]
+)
 def test_first_rows_by_several_columns(names: tuple[str, ...], count: int) -> None:
     ways = [(True, True), (False, False), (False, True)]
     columns, values = zip(*(rows_of(name, 200, 0.2, seed) for seed, name in enumerate(names)), strict=True)

@@ -82,7 +82,7 @@ class TopRows:
         yield from self._emitted(self._held, budget)
 
     def _candidates(self, rows: RowSet) -> RowSet:
-        """Return those that come before the bound, and of these no more than are asked for.
+        """Return those that come before the bound, and of these no more than are asked for, whose last is the new one.
 
         They are picked even where all are: what is held must be a copy, as the columns of a morsel go with it.
         """
@@ -94,8 +94,9 @@ class TopRows:
             kept = rows.picked(np.flatnonzero(before if len(looked_at) == 1 else before | equal))
             if kept.length and len(looked_at) > 1:
                 kept = kept.picked(np.flatnonzero(compared(self._parts(kept, looked_at), bound)[0]))
-        if kept.length > self._count:
-            kept = kept.picked(first_rows(self._parts(kept, looked_at), self._count)[0])
+        if kept.length >= self._count:  # of which so many stay, or leave, so what is behind them need not
+            first_of_all, self._bound = first_rows(self._parts(kept, looked_at), self._count)
+            kept = kept.picked(first_of_all)
         return kept if kept is not rows else rows.picked(np.arange(rows.length))
 
     def _parts(self, rows: RowSet, order: Sequence[OrderedBy]) -> list[Part]:
