@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
@@ -185,3 +186,16 @@ def test_the_report_names_it(spark: SparkSession) -> None:
     report = sparkext.report(df)
     assert [join.operator for join in report.joins][-1] == "top"
     assert report.joins[-1].rows_out <= 8
+
+
+def test_a_fault_in_planning_it(spark: SparkSession) -> None:
+    """The pipeline emits all rows, as if it had not been asked."""
+    jvm: Any = spark._jvm
+    guarded = jvm.org.apache.spark.sql.sparkext.Guarded
+    guarded.inject("top", jvm.java.lang.IllegalStateException("injected"))
+    try:
+        df = spark.sql(f"SELECT id {JOINED} ORDER BY id LIMIT 3")
+        assert "PipelinedJoin" in plan_of(df) and not tops(df)
+        assert [row.id for row in df.collect()] == [1, 2, 3]
+    finally:
+        guarded.mend()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -12,9 +12,12 @@ import pytest
 
 from sparkext.config import read_settings
 from sparkext.errors import SchemaMismatchError
+from sparkext.kernels.gather import Column
 from sparkext.plans.delivery import DELIVERIES
 from sparkext.plans.spec import ColumnRef, PipelineSpec
 from sparkext.plans.top import OrderedBy, Top
+from sparkext.reports.metrics import TaskMetrics
+from sparkext.rows.row_set import RowSet
 from sparkext.worker.join_pipeline import join_pipeline
 from sparkext.worker.pipeline import Pipeline, Resources
 from sparkext.worker.sinks import top_rows
@@ -147,6 +150,28 @@ def test_what_is_held_is_a_copy() -> None:
     found = next(iter(made))
     values[:] = -1
     assert found["n"].to_pylist() == list(range(50))
+
+
+def test_nested_columns_whose_elements_have_other_names() -> None:
+    """Files spell them as they like, and batches of different spellings are not put into one."""
+    batches = []
+    for start, name in ((0, "item"), (10, "element"), (20, "item")):
+        lists = pa.array([[row] for row in range(start, start + 10)], pa.list_(pa.field(name, pa.int64())))
+        batches.append(pa.record_batch({"l": lists, "n": list(range(start, start + 10))}))
+
+    class Files:
+        def row_sets(self, metrics: TaskMetrics) -> Iterator[RowSet]:
+            for batch in batches:
+                yield RowSet.of_morsel([Column.of(column) for column in batch.columns], batch.num_rows)
+
+        def confirm(self) -> None:
+            pass
+
+    schema = pa.schema([("l", pa.list_(pa.field("element", pa.int64()))), ("n", pa.int64())])
+    spec = PipelineSpec(2, (), (ColumnRef(0, 0), ColumnRef(0, 1)), top=Top(25, (OrderedBy(1, False, True),)))
+    settings = read_settings({}.get, {})
+    made = join_pipeline(spec, [], schema, settings, Resources(lambda: None))
+    assert sorted(row["l"] for row in rows(list(made.run(Files())))) == [[row] for row in range(5, 30)]
 
 
 def test_emitted_within_budgets() -> None:
