@@ -18,6 +18,7 @@ from sparkext.plans.aggregates import Aggregation, parse_aggregation, render_agg
 from sparkext.plans.evaluators import ARROW, COMPILED
 from sparkext.plans.expression import Expression, parse_expression, render_expression
 from sparkext.plans.theta import PythonPredicate, Theta, parse_theta, render_theta
+from sparkext.plans.top import Top, parse_top
 
 SPEC_VERSION = 1
 PROBE = 0
@@ -188,6 +189,7 @@ class PipelineSpec:
     or null for a probe row; the others only served to bring equal keys to one task. With `owned_by`, it is the number
     of a part instead: the task owns all build rows that have this number in column `owned_by` of the first build side.
     `filter` has to hold for a row that the joins emit. With an `aggregation` groups of rows come out, and no `outputs`.
+    With `top`, no other rows need come out than those that are first in a task.
 
     Raises
     ------
@@ -202,6 +204,7 @@ class PipelineSpec:
     owned_by: int | None = None
     filter: Expression | None = None
     aggregation: Aggregation | None = None
+    top: Top | None = None
 
     def __post_init__(self) -> None:
         """Refuse what no pipeline runs."""
@@ -209,6 +212,8 @@ class PipelineSpec:
             ARROW.check(self.filter)
         if self.aggregation is not None and self.outputs:
             raise ValueError("groups come out, or rows")
+        if self.top is not None and not all(0 <= by.output < len(self.outputs) for by in self.top.order):
+            raise ValueError(f"rows of {len(self.outputs)} columns cannot be ordered by {self.top.order}")
 
     def then(self, join: JoinSpec, outputs: tuple[ColumnRef, ...]) -> PipelineSpec:
         """Return the pipeline with one more join at its end."""
@@ -263,6 +268,7 @@ class PipelineSpec:
             owned_by=data.get("owned_by"),
             filter=None if (kept := data.get("filter")) is None else parse_expression(kept),
             aggregation=None if (groups := data.get("aggregation")) is None else parse_aggregation(groups),
+            top=None if (first := data.get("top")) is None else parse_top(first),
         )
 
 

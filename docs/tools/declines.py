@@ -239,6 +239,27 @@ GROUPS = (
         },
     ),
     Group(
+        "First rows that Spark chooses",
+        (
+            "For these reasons a pipeline emits all its rows although Spark takes only the first ones (`ORDER BY` with"
+            " `LIMIT`). `EXPLAIN` shows them as `top=by Spark (<reason>)` at the pipeline."
+        ),
+        {
+            "ordered by what is computed above the joins: …": (
+                "Workers order by columns that they emit. What is computed of these, Spark orders by."
+            ),
+            "ordered by a value of type …: …": (
+                "Nested types, month intervals, variants, and strings with a collation are not ordered by their bytes."
+            ),
+            "a column that may fail, or is not deterministic: …": (
+                "It is computed of all rows, as in Spark: one that is not among the first may raise the error. With"
+                " `try_add` and its relatives, or decimals with room for the result, nothing can fail."
+            ),
+            "a filter above the joins that only Spark evaluates": "Which rows are first is known only behind it.",
+            "more than … rows": "Workers keep that many in memory at most.",
+        },
+    ),
+    Group(
         "Parts of conditions",
         "These follow the colon of a reason above, unless it is the SQL of the part itself.",
         {
@@ -391,6 +412,7 @@ OTHER_TEXTS = {
     "JoinChain.scala": {"… …"},
     "JoinStage.scala": {"an …", "a …"},
     "Groups.scala": {"… of …"},
+    "TopRows.scala": {"… by …", "… … …"},
     "PipelineMetrics.scala": None,
     "PipelineRuns.scala": {"… …"},
     "PipelineDescription.scala": {

@@ -26,6 +26,7 @@ from sparkext.errors import EnvironmentProblemError
 from sparkext.memory.address_space import LEAST_BYTES
 from sparkext.plans.evaluators import EVALUATORS
 from sparkext.plans.spec import MOST_COMPARED, SPEC_VERSION
+from sparkext.plans.top import MOST_TOP_ROWS
 from sparkext.shared import (
     BATCH_GROWTH,
     FIRST_BATCH_ROWS,
@@ -173,6 +174,7 @@ def _shared(sources: Sequence[Path]) -> str:
         "least_address_space": LEAST_BYTES,
         "options": [_option(key) for key in REGISTRY],
         "spec_version": SPEC_VERSION,
+        "most_top_rows": MOST_TOP_ROWS,
         "first_batch_rows": FIRST_BATCH_ROWS,
         "batch_growth": BATCH_GROWTH,
         "key_types": SPARK_TYPES,

@@ -17,6 +17,7 @@ from sparkext.worker.operators.join import Join
 from sparkext.worker.pipeline import Pipeline, Resources
 from sparkext.worker.sinks.gathered_rows import GatheredRows
 from sparkext.worker.sinks.groups import Groups
+from sparkext.worker.sinks.top_rows import TopRows
 
 
 def join_pipeline(
@@ -27,12 +28,15 @@ def join_pipeline(
     resources: Resources,
     task: TaskId = NO_TASK,
 ) -> Pipeline:
-    """Return the pipeline of a task that joins rows and emits them, or groups of them.
+    """Return the pipeline of a task that joins rows and emits them, the first of them, or groups of them.
 
     `output_schema` is what the result is declared to be: every batch is held against it.
     """
     behind = ["filter"] if spec.filter is not None else []
-    behind.append("gather payload" if spec.aggregation is None else "group")
+    if spec.aggregation is not None:
+        behind.append("group")
+    else:
+        behind.append("gather payload" if spec.top is None else "top")
     indexes = [{**vars(build.info), "reused": build.reused} for build in builds]
     return Pipeline(
         operators_of(spec, builds),
@@ -61,4 +65,5 @@ def sink_of(spec: PipelineSpec, builds: Sequence[BuildSide], output_schema: pa.S
     if spec.aggregation is not None:
         return Groups(spec.aggregation, output_schema, settings.debug_hash_mask)
     columns = [{} if join.how == "existence" else build.columns for join, build in zip(spec.joins, builds, strict=True)]
-    return GatheredRows(spec.outputs, output_schema, columns)
+    rows = GatheredRows(spec.outputs, output_schema, columns)
+    return rows if spec.top is None else TopRows(spec.top, rows)

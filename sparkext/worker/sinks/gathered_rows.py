@@ -35,7 +35,7 @@ class GatheredRows:
         self, outputs: Sequence[ColumnRef], schema: pa.Schema, build_columns: Sequence[Mapping[int, Column]]
     ) -> None:
         """Bind it to the columns that are asked for."""
-        self._outputs = outputs
+        self.outputs = outputs
         self._schema = schema
         known = dict(enumerate(build_columns, PROBE + 1))
         values = [known.get(output.source, {}).get(output.column) for output in outputs]
@@ -47,8 +47,8 @@ class GatheredRows:
         while start < rows.length:
             most = budget.next()
             started = time.perf_counter()
-            piece = rows.next_piece(start, most.rows, self._outputs, most.bytes)
-            batch = self._batch(piece)
+            piece = rows.next_piece(start, most.rows, self.outputs, most.bytes)
+            batch = self.batch(piece)
             budget.spent_since(started)
             budget.observe(piece.length, piece.length, batch.nbytes)
             start += piece.length
@@ -58,9 +58,9 @@ class GatheredRows:
         """Emit nothing: all rows have left."""
         return iter(())
 
-    def _batch(self, rows: RowSet) -> pa.RecordBatch:
+    def batch(self, rows: RowSet) -> pa.RecordBatch:
         """Gather all output columns."""
-        arrays = [self._array(rows, number, reference) for number, reference in enumerate(self._outputs)]
+        arrays = [self.column(rows, number) for number in range(len(self.outputs))]
         # Rows without columns are as many nulls where a column is declared, else structs of no field.
         if not arrays and len(self._schema):
             arrays = [pa.nulls(rows.length, self._schema.field(0).type)]
@@ -68,9 +68,9 @@ class GatheredRows:
             return pa.RecordBatch.from_arrays(arrays, names=self._schema.names)
         return pa.RecordBatch.from_struct_array(pa.Array.from_buffers(pa.struct([]), rows.length, [None]))
 
-    def _array(self, rows: RowSet, number: int, reference: ColumnRef) -> pa.Array:
-        """Gather one output column and hold it against the declared type."""
-        array = rows.gather(reference)
+    def column(self, rows: RowSet, number: int) -> pa.Array:
+        """Gather output column `number` and hold it against the declared type."""
+        array = rows.gather(self.outputs[number])
         field = self._schema.field(number)
         try:
             return conform(array, field.type)

@@ -33,6 +33,8 @@ import org.apache.spark.sql.vectorized.ColumnarBatch
   * `otherwise`: the same joins as Spark's own, over what the children give. They run where a build side turns out not to fit, see
   * [[RuntimeFallback]].
   *
+  * `top`: set by [[TopRows]] where no other rows are needed than the first ones; others may come out as well.
+  *
   * `inPlace`: set by [[RowsInPlace]] where rows need not be copied. `asBuild`: set by [[OwnBuilds]] where it gives another
   * pipeline a build side.
   */
@@ -46,6 +48,7 @@ case class PipelinedJoinExec(
     grouping: Option[PlannedGroups],
     parts: Option[Parts],
     otherwise: LogicalPlan,
+    top: Option[PlannedTop] = None,
     inPlace: Boolean = false,
     asBuild: Boolean = false)
     extends SparkPlan {
@@ -64,6 +67,7 @@ case class PipelinedJoinExec(
         filter = filter.map(_.copy(formula = None, described = "")),
         asBuild = false,
         grouping = grouping.map(_.copy(formulas = Nil, output = Nil, described = "", partial = null)),
+        top = top.map(_.copy(described = "")),
         otherwise = PipelinedJoinExec.Canonical)
     case other => other
   }
@@ -125,7 +129,7 @@ case class PipelinedJoinExec(
 
   /** `whole`: groups come out once. */
   private[sparkext] def spec(whole: Boolean): JValue =
-    WorkOrder.spec(joins, origins, filter.map(_.spec), grouping.map(_.spec(whole)), probe.output.length, parts.map(_.owner))
+    WorkOrder.spec(joins, origins, filter.map(_.spec), grouping.map(_.spec(whole)), top, probe.output.length, parts.map(_.owner))
 
   /** The pipelines that workers run to make build sides of this one. */
   private[sparkext] def pipelinesWithin: Seq[PipelinedJoinExec] =

@@ -82,8 +82,8 @@ object Groups {
         made("sum", sum.child, checked)
       case average: Average if isNumber(average.child.dataType) && average.evalMode != EvalMode.TRY =>
         made("avg", average.child)
-      case Min(value) if isOrdered(value.dataType) => made("min", value)
-      case Max(value) if isOrdered(value.dataType) => made("max", value)
+      case Min(value) if KeyTypes.isOrdered(value.dataType) => made("min", value)
+      case Max(value) if KeyTypes.isOrdered(value.dataType) => made("max", value)
       case moments: CentralMomentAgg => Moments.get(moments.getClass.getSimpleName).map(made(_, moments.child)).getOrElse(unknown)
       case BitAndAgg(value) => made("bit_and", value)
       case BitOrAgg(value) => made("bit_or", value)
@@ -106,12 +106,6 @@ object Groups {
     case decimal: DecimalType => decimal.scale >= 0
     case _: NumericType => true
     case _ => false
-  }
-
-  /** Strings of some collations are equal where their bytes are, but lesser ones have no lesser bytes. */
-  private def isOrdered(dataType: DataType): Boolean = dataType match {
-    case string: StringType => string.supportsBinaryOrdering
-    case other => KeyTypes.name(other).isDefined
   }
 }
 

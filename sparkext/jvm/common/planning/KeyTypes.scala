@@ -16,6 +16,14 @@ object KeyTypes {
     case other => Names.get(other.getClass.getSimpleName.stripSuffix("$"))
   }
 
+  /** Whether values are ordered as their bytes are. Strings of some collations are equal where their bytes are, but lesser ones have
+    * no lesser bytes.
+    */
+  def isOrdered(dataType: DataType): Boolean = dataType match {
+    case string: StringType => string.supportsBinaryOrdering
+    case other => name(other).isDefined
+  }
+
   /** The key type without the digits of decimals. */
   def family(dataType: DataType): Option[String] = dataType match {
     case _: DecimalType => Some(DecimalName)

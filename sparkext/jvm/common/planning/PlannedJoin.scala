@@ -23,6 +23,12 @@ case class PlannedAsOf(
 /** What has to hold for rows that all joins have passed, as Python's `Expression`; `formula` is what may fail of it. */
 case class PlannedFilter(spec: JValue, formula: Option[PairCondition], described: String)
 
+/** One column of an order, by its number among the pipeline's own. */
+case class PlannedOrder(output: Int, ascending: Boolean, nullsFirst: Boolean)
+
+/** The first rows of each task, as Python's `Top`. */
+case class PlannedTop(count: Int, order: Seq[PlannedOrder], described: String)
+
 /** One join of the pipeline, as Python's `JoinSpec` has it; `formula` is what may fail of it, as Spark has it. */
 case class PlannedJoin(
     kind: String,

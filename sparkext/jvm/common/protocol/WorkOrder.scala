@@ -19,6 +19,7 @@ object WorkOrder {
       origins: Seq[ColumnRef],
       filter: Option[JValue],
       aggregation: Option[JValue],
+      top: Option[PlannedTop],
       probeColumns: Int,
       owner: Option[Int]): JValue =
     ("version" -> Shared("spec_version")) ~
@@ -56,7 +57,13 @@ object WorkOrder {
       }) ~
       ("outputs" -> origins.map(reference)) ~
       ("filter" -> filter) ~
-      ("aggregation" -> aggregation)
+      ("aggregation" -> aggregation) ~
+      ("top" -> top.map { first =>
+        ("count" -> first.count) ~
+          ("order" -> first.order.map { by =>
+            ("output" -> by.output) ~ ("ascending" -> by.ascending) ~ ("nulls_first" -> by.nullsFirst)
+          })
+      })
 
   /** The pickled call `sparkext.worker.work_order.make(order)`, which gives workers their `(function, return type)`. */
   def command(

@@ -1,0 +1,78 @@
+package org.apache.spark.sql.sparkext
+
+import org.apache.spark.sql.catalyst.expressions.{Left => _, Right => _, _}
+import org.apache.spark.sql.catalyst.rules.Rule
+import org.apache.spark.sql.catalyst.trees.TreeNodeTag
+import org.apache.spark.sql.execution.{ColumnarRule, FilterExec, ProjectExec, SparkPlan, TakeOrderedAndProjectExec}
+
+/** Lets a pipeline emit no other rows than the first ones of each task, where Spark takes the first of them all.
+  *
+  * Spark's operator stays as it is, so the pipeline may emit others as well: it emits all if Spark's own joins run instead. Adaptive
+  * execution applies this when it has planned a query, and shows what has come of it from the beginning; else it is done with the
+  * rules for columns.
+  */
+object TopRows extends Rule[SparkPlan] {
+
+  /** Why a pipeline emits all rows although Spark takes the first ones. */
+  val Declined: TreeNodeTag[String] = TreeNodeTag[String]("sparkext.top")
+
+  object WithColumns extends ColumnarRule {
+    override def preColumnarTransitions: Rule[SparkPlan] = TopRows
+  }
+
+  private val MostRows = {
+    import Shared.formats
+    Shared("most_top_rows").extract[Int]
+  }
+
+  /** Where Spark skips some of the first rows, its limit includes them. */
+  override def apply(plan: SparkPlan): SparkPlan = Guarded("top")(plan.transformUp {
+    case top: TakeOrderedAndProjectExec => top.withNewChildren(Seq(limited(top.child, top.limit, Right(top.sortOrder))))
+  }).getOrElse(plan)
+
+  /** `order`: that of the rows of `plan`, or why it cannot be told of what is below. */
+  private def limited(plan: SparkPlan, count: Int, order: Either[String, Seq[SortOrder]]): SparkPlan = plan match {
+    case pipeline: PipelinedJoinExec if pipeline.grouping.isEmpty && pipeline.top.isEmpty =>
+      order.flatMap(planned(count, _, pipeline.output)) match {
+        case Right(top) =>
+          val limited = pipeline.copy(top = Some(top))
+          limited.copyTagsFrom(pipeline) // reports are found by them
+          limited
+        case Left(reason) =>
+          pipeline.setTagValue(Declined, reason)
+          pipeline
+      }
+    case ProjectExec(columns, child) => plan.withNewChildren(Seq(limited(child, count, order.flatMap(below(columns, _)))))
+    case FilterExec(_, child) =>
+      plan.withNewChildren(Seq(limited(child, count, Left("a filter above the joins that only Spark evaluates"))))
+    case other => other
+  }
+
+  /** The order of the rows that columns are chosen from, or computed: which must not fail on rows that are not among the first. */
+  private def below(columns: Seq[NamedExpression], order: Seq[SortOrder]): Either[String, Seq[SortOrder]] = {
+    val computed = AttributeMap(columns.collect { case alias @ Alias(value, _) => alias.toAttribute -> value })
+    val unfit = computed.values.find(value => Trees.isDeep(value) || Failing.may(value) || !value.deterministic)
+    unfit.map(value => s"a column that may fail, or is not deterministic: ${Wording.of(value)}").toLeft(order.map { by =>
+      by.child match {
+        case column: Attribute => by.copy(child = computed.getOrElse(column, column))
+        case _ => by
+      }
+    })
+  }
+
+  private def planned(count: Int, order: Seq[SortOrder], output: Seq[Attribute]): Either[String, PlannedTop] = {
+    val columns = order.map { by =>
+      val number = output.indexWhere(column => by.child.isInstanceOf[Attribute] && by.child.semanticEquals(column))
+      if (number < 0) Left(s"ordered by what is computed above the joins: ${Wording.of(by.child)}")
+      else if (!KeyTypes.isOrdered(by.dataType)) {
+        Left(s"ordered by a value of type ${by.dataType.simpleString}: ${Wording.of(by.child)}")
+      } else Right(PlannedOrder(number, by.direction == Ascending, by.nullOrdering == NullsFirst))
+    }
+    for {
+      _ <- JoinStage.check(count >= 1 && count <= MostRows, s"more than $MostRows rows")
+      _ <- columns.collectFirst { case Left(reason) => reason }.toLeft(())
+    } yield PlannedTop(count, columns.flatMap(_.toOption), s"$count by ${order.map(described).mkString("[", ", ", "]")}")
+  }
+
+  private def described(by: SortOrder): String = s"${Wording.of(by.child)} ${by.direction.sql} ${by.nullOrdering.sql}"
+}
