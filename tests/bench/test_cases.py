@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from bench import tpcds
 from bench.__main__ import all_cases
 from bench.harness import Bench, Contestant, WrongAnswerError, measure, report, verify
 from bench.names import NAMES
@@ -24,6 +25,12 @@ def test_what_is_quick_and_what_is_named_exists() -> None:
     cases = all_cases()
     assert set(QUICK) | set(NAMES) <= set(cases)
     assert not any(cases[name].named for name in QUICK)
+
+
+def test_every_tpcds_query_is_asked() -> None:
+    assert {path.stem for path in (ROOT / "bench" / "tpcds_queries").iterdir()} == {f"q{n:02}" for n in tpcds.QUERIES}
+    assert set(tpcds.TINY_QUERIES) <= set(tpcds.QUERIES)
+    assert str(len(tpcds.QUERIES)) in tpcds.cases()[0].title
 
 
 def test_a_wrong_answer_is_not_timed() -> None:
