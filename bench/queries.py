@@ -25,11 +25,11 @@ if TYPE_CHECKING:
 
 NOTES = """\
 Measured: from listing the Parquet files and asking for the plan of a query until every row of its result is in Python,
-a few hundred at most. Cold: whatever a pipeline reads and indexes is read and indexed anew; cached: indexes of files
+a few thousand at most. Cold: whatever a pipeline reads and indexes is read and indexed anew; cached: indexes of files
 are those of the last run, and build sides that Spark computes are indexed again all the same. Spark's other plans are
 those that its settings make: broadcast joins for sides of up to half a gibibyte, or shuffled hash joins; of these
 the one that was fastest in the warm-up is timed. All take turns, with as many threads; files are in the page cache.
-Only queries of which auto mode plans a join are timed: others have the same plan with the mode off."""
+Only queries of which auto mode plans a pipeline are timed: others have the same plan with the mode off."""
 
 COLD, CACHED, DEFAULT = "sparkext, cold", "sparkext, indexes cached", "Spark, default plan"
 

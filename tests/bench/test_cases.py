@@ -11,11 +11,13 @@ from pathlib import Path
 
 import pytest
 
+from bench import comet, tpcds
 from bench.__main__ import all_cases
 from bench.harness import Bench, Contestant, WrongAnswerError, measure, report, verify
 from bench.names import NAMES
 from bench.quick import QUICK
 from bench.result_files import TINY, read
+from sparkext.cli import tpch
 
 ROOT = Path(__file__).parents[2]
 
@@ -24,6 +26,13 @@ def test_what_is_quick_and_what_is_named_exists() -> None:
     cases = all_cases()
     assert set(QUICK) | set(NAMES) <= set(cases)
     assert not any(cases[name].named for name in QUICK)
+    assert set(comet.ALWAYS) <= {f"q{number:02}" for number in tpch.QUERIES}
+
+
+def test_every_tpcds_query_is_asked() -> None:
+    assert {path.stem for path in (ROOT / "bench" / "tpcds_queries").iterdir()} == {f"q{n:02}" for n in tpcds.QUERIES}
+    assert set(tpcds.TINY_QUERIES) <= set(tpcds.QUERIES)
+    assert str(len(tpcds.QUERIES)) in tpcds.cases()[0].title
 
 
 def test_a_wrong_answer_is_not_timed() -> None:

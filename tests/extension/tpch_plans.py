@@ -65,7 +65,12 @@ def query(number: int, mode: str) -> str:
 
 def plan(spark: SparkSession, number: int, mode: str) -> str:
     """The plan of a query before it runs, without ids and paths."""
-    text = str(spark.sql(query(number, mode))._jdf.queryExecution().executedPlan().toString())
+    return plan_of(spark, query(number, mode))
+
+
+def plan_of(spark: SparkSession, sql: str) -> str:
+    """The same of any query's text."""
+    text = str(spark.sql(sql)._jdf.queryExecution().executedPlan().toString())
     for pattern, replacement in _INCIDENTAL:
         text = pattern.sub(replacement, text)
     return text.rstrip() + "\n"

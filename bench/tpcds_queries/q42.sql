@@ -1,0 +1,10 @@
+SELECT dt.d_year, i_category_id, i_category, sum(ss_ext_sales_price) sales
+FROM date_dim dt, store_sales, item
+WHERE dt.d_date_sk = ss_sold_date_sk
+  AND ss_item_sk = i_item_sk
+  AND i_manager_id = 1
+  AND dt.d_moy = 11
+  AND dt.d_year = 2000
+GROUP BY dt.d_year, i_category_id, i_category
+ORDER BY sales DESC, dt.d_year, i_category_id, i_category
+LIMIT 100

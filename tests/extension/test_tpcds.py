@@ -1,0 +1,25 @@
+"""TPC-DS queries at scale: the plans are those that were agreed on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pyspark
+import pytest
+from pyspark.sql import SparkSession
+
+from bench import tpcds
+from tests.extension import tpcds_plans
+
+
+@pytest.fixture(scope="module")
+def tables(spark: SparkSession) -> Iterator[SparkSession]:
+    with tpcds_plans.tables(spark):
+        yield spark
+
+
+@pytest.mark.skipif(not pyspark.__version__.startswith("4.3."), reason="other versions' own plans differ")
+@pytest.mark.parametrize("number", tpcds.QUERIES)
+def test_plans_are_the_golden_ones(tables: SparkSession, number: int) -> None:
+    """If a change is meant, run `python -m tests.extension.tpcds_plans` and look at the difference."""
+    assert tpcds_plans.plan(tables, number) == tpcds_plans.golden_file(number).read_text()
