@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from sparkext.wording import ratio, size
@@ -33,7 +34,7 @@ def laid_out(report: Report) -> str:
     widths = [max(len(row[column]) for row in rows) for column in range(len(_HEADER))]
     lines = [_line(row, widths) for row in rows]
     lines.insert(1, "  ".join("-" * width for width in widths))
-    return "\n".join([*lines, tasks_told(report), *files_told(report), *report.notes])
+    return "\n".join([*lines, tasks_told(report), *files_told(report), *orders_told(report), *report.notes])
 
 
 def tasks_told(report: Report) -> str:
@@ -51,6 +52,15 @@ def files_told(report: Report) -> list[str]:
     return [
         f"workers read {size(scan.bytes)}: {scan.rows:,} rows in {scan.row_groups} row groups,"
         f" {scan.row_groups_pruned} more were ruled out by statistics"
+    ]
+
+
+def orders_told(report: Report) -> list[str]:
+    """In which orders joins ran other than that of the query: a sentence each, by the numbers of the joins above."""
+    orders = Counter(tuple(task.order) for task in report.tasks if task.order)
+    return [
+        f"{count} of {len(report.tasks)} tasks ran the joins in the order {', '.join(str(n + 1) for n in order)}"
+        for order, count in sorted(orders.items())
     ]
 
 

@@ -9,7 +9,7 @@ import pyarrow as pa
 from sparkext.build_sides.index_store import BuildSide
 from sparkext.config import Settings
 from sparkext.plans.spec import PipelineSpec
-from sparkext.reports.metrics import NO_TASK, TaskId, TaskMetrics
+from sparkext.reports.metrics import NO_TASK, TaskMetrics
 from sparkext.worker.nodes import Operator, Sink
 from sparkext.worker.operators.build_preserving_join import BuildPreservingJoin
 from sparkext.worker.operators.filter import Filter
@@ -25,19 +25,23 @@ def join_pipeline(
     output_schema: pa.Schema,
     settings: Settings,
     resources: Resources,
-    task: TaskId = NO_TASK,
+    metrics: TaskMetrics | None = None,
 ) -> Pipeline:
     """Return the pipeline of a task that joins rows and emits them, or groups of them.
 
-    `output_schema` is what the result is declared to be: every batch is held against it.
+    `output_schema` is what the result is declared to be: every batch is held against it. `metrics.order` is the order
+    that the joins run in, if it is not that of the spec.
     """
     if len(builds) != len(spec.joins):
         raise ValueError(f"{len(spec.joins)} joins need as many build sides, got {len(builds)}")
+    metrics = TaskMetrics(NO_TASK) if metrics is None else metrics
+    order = metrics.order or range(len(builds))
+    places = {number: place for place, number in enumerate(order)}
     joins = [
-        BuildPreservingJoin(spec, build) if join.preserves_build else Join(join, build, source)
-        for source, (join, build) in enumerate(zip(spec.joins, builds, strict=True), 1)
+        BuildPreservingJoin(spec, build) if join.preserves_build else Join(join, build, number + 1, places[number] + 1)
+        for number, (join, build) in enumerate(zip(spec.joins, builds, strict=True))
     ]
-    operators: list[Operator] = [*joins]
+    operators: list[Operator] = [joins[number] for number in order]
     behind = []
     if spec.filter is not None:
         operators.append(Filter(spec.filter, len(joins) + 1))
@@ -49,5 +53,6 @@ def join_pipeline(
     else:
         behind.append("group")
         sink = Groups(spec.aggregation, output_schema, settings.debug_hash_mask)
-    indexes = [{**vars(build.info), "reused": build.reused} for build in builds]
-    return Pipeline(operators, sink, settings, resources, TaskMetrics(task, indexes=indexes, behind=behind))
+    metrics.indexes = [{**vars(build.info), "reused": build.reused} for build in builds]
+    metrics.behind = behind
+    return Pipeline(operators, sink, settings, resources, metrics)
