@@ -63,13 +63,16 @@ def reducers(spec: PipelineSpec, number: int) -> tuple[int, ...]:
     semi-joins to solve relational queries", 1981). Only of an inner join: an outer one emits something in its place.
     """
     free = movable(spec)
-    if number >= free or spec.joins[number].how != "inner":
+    join = spec.joins[number]
+    # The nearest row is the nearest of all.
+    if number >= free or join.how != "inner" or join.as_of is not None or join.theta is not None:
         return ()
+    own = needed(spec)
     return tuple(
         other
-        for other in range(free)
-        if spec.joins[other].how in ("inner", "semi", "anti") and spec.joins[other].theta is None
-        if {source for source, _ in spec.joins[other].references(other + 1) if source != other + 1} == {number + 1}
+        for other, behind in enumerate(spec.joins[:free])
+        if behind.how in ("inner", "semi", "anti") and behind.theta is None and behind.as_of is None
+        if own[other] == {number} and all(source != PROBE for source, _ in behind.references(other + 1))
     )
 
 

@@ -307,8 +307,8 @@ DEBUG_JOIN_ORDER = ConfigKey(
     unit="",
     default="measured",
     doc="In which order a task runs the joins of a pipeline: `measured` (the cheapest, by what each makes of a sample"
-    " of the first rows), `query` (as the plan has them) or `random` (any that is possible). Only for tests and"
-    " measurements.",
+    " of the first rows), `query` (as the plan has them, on whole build sides) or `random` (any that is possible, on"
+    " build sides reduced from the start). Only for tests and measurements.",
     expected="one of measured, query, random",
     choices=get_args(JoinOrderName),
 )

@@ -32,6 +32,7 @@ class TaskMetrics:
     `operators` has one summary per join and one for each of what is `behind` them, the last of which is the sink;
     `seconds` likewise, time spent in each.
     Both are in the order of the query; `order` has the joins by number as they ran, empty if in that order.
+    `reduced` has the joins by number that went on with fewer build rows, and with how many.
     `indexes` describes the index of each join (see `index_file.IndexInfo`), and whether it was `reused`. `scan` tells
     what a task that reads files itself has read.
     `decisions` are (time, operator, headroom, budget, produced). Times, and `started`, are seconds since the epoch by
@@ -53,6 +54,7 @@ class TaskMetrics:
     scan: ScanMetrics | None = None
     behind: list[str] = field(default_factory=lambda: ["gather payload"])
     order: list[int] = field(default_factory=list)
+    reduced: list[tuple[int, int]] = field(default_factory=list)
 
     @property
     def places(self) -> list[int]:
@@ -87,6 +89,7 @@ class TaskMetrics:
         if data["scan"] is not None:
             data["scan"] = ScanMetrics(**data["scan"])
         data["decisions"] = [tuple(decision) for decision in data["decisions"]]
+        data["reduced"] = [tuple(told) for told in data.get("reduced", [])]
         return cls(**data)
 
 

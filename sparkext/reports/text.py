@@ -56,11 +56,19 @@ def files_told(report: Report) -> list[str]:
 
 
 def orders_told(report: Report) -> list[str]:
-    """In which orders joins ran other than that of the query: a sentence each, by the numbers of the joins above."""
+    """In which orders joins ran other than that of the query, and on fewer build rows: sentences, by their numbers."""
     orders = Counter(tuple(task.order) for task in report.tasks if task.order)
+    reduced = Counter(told for task in report.tasks for told in task.reduced)
     return [
-        f"{count} of {len(report.tasks)} tasks ran the joins in the order {', '.join(str(n + 1) for n in order)}"
-        for order, count in sorted(orders.items())
+        *(
+            f"{count} of {len(report.tasks)} tasks ran the joins in the order {', '.join(str(n + 1) for n in order)}"
+            for order, count in sorted(orders.items())
+        ),
+        *(
+            f"{count} of {len(report.tasks)} tasks went on with {rows:,} build rows of join {number + 1}: others drop"
+            " the rest"
+            for (number, rows), count in sorted(reduced.items())
+        ),
     ]
 
 

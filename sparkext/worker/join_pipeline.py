@@ -6,14 +6,17 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
+from sparkext.build_sides.index_recipe import index_recipe
 from sparkext.build_sides.index_store import BuildSide
 from sparkext.config import Settings
+from sparkext.plans.join_order import reducers
 from sparkext.plans.spec import PipelineSpec
 from sparkext.reports.metrics import NO_TASK, TaskMetrics
 from sparkext.worker.nodes import Operator, Sink
 from sparkext.worker.operators.build_preserving_join import BuildPreservingJoin
 from sparkext.worker.operators.filter import Filter
 from sparkext.worker.operators.join import Join
+from sparkext.worker.operators.reducing_join import ReducingJoin
 from sparkext.worker.pipeline import Pipeline, Resources
 from sparkext.worker.sinks.gathered_rows import GatheredRows
 from sparkext.worker.sinks.groups import Groups
@@ -37,10 +40,7 @@ def join_pipeline(
     metrics = TaskMetrics(NO_TASK) if metrics is None else metrics
     order = metrics.order or range(len(builds))
     places = {number: place for place, number in enumerate(order)}
-    joins = [
-        BuildPreservingJoin(spec, build) if join.preserves_build else Join(join, build, number + 1, places[number] + 1)
-        for number, (join, build) in enumerate(zip(spec.joins, builds, strict=True))
-    ]
+    joins = [_join(spec, number, builds, places[number] + 1, settings, metrics) for number in range(len(builds))]
     operators: list[Operator] = [joins[number] for number in order]
     behind = []
     if spec.filter is not None:
@@ -56,3 +56,22 @@ def join_pipeline(
     metrics.indexes = [{**vars(build.info), "reused": build.reused} for build in builds]
     metrics.behind = behind
     return Pipeline(operators, sink, settings, resources, metrics)
+
+
+def _join(
+    spec: PipelineSpec,
+    number: int,
+    builds: Sequence[BuildSide],
+    before: int,
+    settings: Settings,
+    metrics: TaskMetrics,
+) -> Join | ReducingJoin:
+    join, build = spec.joins[number], builds[number]
+    if join.preserves_build:
+        return BuildPreservingJoin(spec, build)
+    behind = () if settings.debug_join_order == "query" else reducers(spec, number)
+    if behind:
+        recipe = index_recipe(spec, number, settings.debug_hash_mask)
+        at_once = settings.debug_join_order == "random"
+        return ReducingJoin(spec, number, behind, builds, recipe, before, metrics, at_once)
+    return Join(join, build, number + 1, before)

@@ -21,7 +21,6 @@ from sparkext.config import Settings
 from sparkext.kernels.gather import VarBytesOverflowError
 from sparkext.plans.join_order import JoinEstimate, cheapest, given, has_choice, movable, needed, shuffled
 from sparkext.plans.operator_budget import OperatorBudget
-from sparkext.plans.output_size import BudgetLimits, OutputSizeController
 from sparkext.plans.spec import PipelineSpec
 from sparkext.reports.metrics import TaskMetrics
 from sparkext.rows.row_set import RowSet
@@ -98,10 +97,8 @@ def measured(spec: PipelineSpec, builds: Sequence[BuildSide], sample: RowSet) ->
 
 def _emitted(join: Join, rows: RowSet) -> list[RowSet]:
     """Return what a join makes of these rows, or the beginning of it."""
-    limits = BudgetLimits(1, _PAIRS, 1 << 30, 1.0)
-    controller = OutputSizeController([join.row_bytes], limits, lambda: None, keep_decisions=0)
     emitted: list[RowSet] = []
-    for some in join.process(rows, OperatorBudget(controller, 0)):
+    for some in join.process(rows, OperatorBudget.aside(join.row_bytes, _PAIRS)):
         emitted.append(some)
         if sum(rows.length for rows in emitted) >= _PAIRS:
             break
