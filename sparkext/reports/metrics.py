@@ -75,7 +75,10 @@ class TaskMetrics:
         ran = sorted(zip(places, self.operators, self.seconds, strict=True), key=lambda told: told[0])
         self.operators = [{**summary, "operator": number} for number, summary, _ in ran]
         self.seconds = [seconds for _, _, seconds in ran]
-        self.decisions = [(time, places[operator], *rest) for time, operator, *rest in self.decisions]
+        self.decisions = [
+            (time, places[operator], headroom, budget, produced)
+            for time, operator, headroom, budget, produced in self.decisions
+        ]
 
     def to_json(self) -> str:
         """Serialise; `from_json` reads it back."""

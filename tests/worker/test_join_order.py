@@ -129,6 +129,21 @@ def test_a_build_side_of_which_most_remains_stays() -> None:
     assert check(case, [], settings(morsel_max_rows=10, morsel_min_rows=1), list(range(10, 40, 10))).reduced == []
 
 
+@pytest.mark.parametrize(
+    "reducing, kept", [(range(0, 5000, 3), 1667), (range(4000), None), (range(2500), 2500), ([], 0)]
+)
+def test_a_large_build_side_is_sampled_first(reducing: Sequence[int], kept: int | None) -> None:
+    spec, probe = numbers(("inner", 0), ("semi", 1), rows=6000)
+    builds = of(spec, range(5000), reducing)
+    way = settings(morsel_max_rows=5000, morsel_min_rows=1)
+    metrics = TaskMetrics(NO_TASK)
+    pipeline = join_pipeline(spec, builds, pa.schema([("n", pa.int64())]), way, Resources(lambda: None), metrics)
+    batches = [pa.record_batch(probe, names=["n"])] * 2
+    found = [n for batch in pipeline.run(RowBatches(batches, spec, 5000)) for n in batch.column(0).to_pylist()]
+    assert sorted(found) == sorted([*reducing] * 2)
+    assert metrics.reduced == ([] if kept is None else [(0, kept)])
+
+
 def numbers(*joins: tuple[str, int], rows: int = 1000) -> tuple[PipelineSpec, list[pa.Array]]:
     """A probe side of `rows` rows 0, 1, …, and a join by each of its columns."""
     made = tuple(

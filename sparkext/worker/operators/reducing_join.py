@@ -30,6 +30,7 @@ from sparkext.rows.row_set import RowSet
 from sparkext.worker.operators.join import Join
 
 _PIECE_ROWS = 1 << 17
+_SAMPLE_ROWS = 4096  # of a build side, which tell whether to look at all
 _MOST_KEPT = 0.5
 """Where more of the build side remains, a smaller index of its own is not worth its memory."""
 
@@ -92,7 +93,12 @@ class ReducingJoin:
 
     def _reduce(self, budget: OperatorBudget) -> None:
         """Go on with the rows that remain, if these are few and there is memory for a copy of them."""
-        rows = self._remaining()
+        whole = RowSet.of_source(self._number + 1, self._build.columns, self._build.rows)
+        if whole.length > _SAMPLE_ROWS and not self._at_once:
+            sample = whole.picked(np.arange(_SAMPLE_ROWS) * whole.length // _SAMPLE_ROWS)
+            if self._remaining(sample).size > _MOST_KEPT * _SAMPLE_ROWS:
+                return
+        rows = self._remaining(whole)
         few = rows.size <= _MOST_KEPT * self._build.rows
         size = rows.size * sum(column.value_bytes for column in self._build.columns.values())
         if not (few or self._at_once) or size > budget.usable_bytes():
@@ -104,16 +110,16 @@ class ReducingJoin:
         self._join = Join(self._spec, build, self._number + 1, self._before)
         self._metrics.reduced.append((self._number, int(rows.size)))
 
-    def _remaining(self) -> RowIds:
-        """Return the build rows that no join drops, in order."""
+    def _remaining(self, rows: RowSet) -> RowIds:
+        """Return which of these build rows no join drops, in order."""
         source = self._number + 1
-        left = [RowSet.of_source(source, self._build.columns, self._build.rows)]
+        left = [rows]
         for other, spec, build in self._reducing:
             join = Join(spec, build, other + 1)
             budget = OperatorBudget.aside(join.row_bytes, _PIECE_ROWS)
-            left = [emitted for rows in left for emitted in join.process(rows, budget)]
-        ids = [rows.rows[source].ids for rows in left]
-        known = [np.arange(rows.length) if found is None else found for found, rows in zip(ids, left, strict=True)]
+            left = [emitted for some in left for emitted in join.process(some, budget)]
+        ids = [some.rows[source].ids for some in left]
+        known = [np.arange(some.length) if found is None else found for found, some in zip(ids, left, strict=True)]
         dtype = row_id_dtype(self._build.rows)
         remaining: RowIds = frozen(np.concatenate([np.empty(0, dtype), *known]).astype(dtype))
         return remaining
