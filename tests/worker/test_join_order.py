@@ -20,7 +20,7 @@ from sparkext.plans.delivery import DELIVERIES
 from sparkext.plans.expression import column, condition
 from sparkext.plans.join_order import movable, needed, reducers
 from sparkext.plans.key_types import parse_key_type
-from sparkext.plans.spec import ColumnRef, JoinSpec, KeyPair, PipelineSpec
+from sparkext.plans.spec import RANGE_OPERATORS, ColumnRef, JoinSpec, KeyPair, PipelineSpec
 from sparkext.reports.metrics import NO_TASK, TaskId, TaskMetrics
 from sparkext.reports.model import summarise
 from sparkext.rows.row_set import RowSet
@@ -28,10 +28,10 @@ from sparkext.worker.join_pipeline import join_pipeline
 from sparkext.worker.measured_order import best_order, ordered
 from sparkext.worker.pipeline import Resources
 from sparkext.worker.sources.row_batches import RowBatches
-from tests.kernels.support import examples
+from tests.kernels.support import FULL_MASK, examples
 from tests.oracle.pipelines import Reference, Step
 from tests.oracle.rows import canonical_rows
-from tests.worker.test_pipeline import DEFAULTS, Case, cases, make_table, rows_in_order, settings
+from tests.worker.test_pipeline import DEFAULTS, KEY_TYPES, Case, cases, make_table, rows_in_order, settings
 
 LONG = parse_key_type("int64")
 
@@ -100,6 +100,32 @@ def test_a_star_in_any_order(hows: Sequence[str], delivery: str) -> None:
         assert len(told.seconds) == 5
 
 
+@given(data=st.data())
+@examples(40)
+def test_any_reduced_build_side(data: st.DataObject) -> None:
+    """Whatever the index is made from, and whichever joins reduce it, those that fan out among them."""
+    generator = random.Random(data.draw(st.integers(0, 1 << 32), label="seed"))
+    null_rate = data.draw(st.sampled_from([0.0, 0.1, 0.5, 1.0]), label="null rate")
+    stride = data.draw(st.sampled_from([1, 1 << 40]), label="stride")
+    behind = data.draw(st.lists(st.sampled_from(["inner", "semi", "anti"]), min_size=1, max_size=2), label="behind")
+    sizes = [data.draw(st.integers(0, 15), label="rows") for _ in range(len(behind) + 2)]
+    tables = [make_table(generator, size, null_rate, stride=stride) for size in sizes]
+    keys = data.draw(st.lists(st.sampled_from(sorted(KEY_TYPES)), max_size=2, unique=True), label="keys")
+    safe = [data.draw(st.booleans(), label="null-safe") for _ in keys]
+    compared = data.draw(st.lists(st.sampled_from(sorted(KEY_TYPES)), max_size=2, unique=True), label="compared")
+    ranges = [(Reference(0, c), data.draw(st.sampled_from(RANGE_OPERATORS)), c) for c in compared]
+    steps = [Step("inner", [(Reference(0, c), c) for c in keys], safe, ranges)]
+    for how in behind:
+        column = data.draw(st.sampled_from(sorted(KEY_TYPES)), label="key")
+        steps.append(Step(how, [(Reference(1, column), column)], [data.draw(st.booleans())]))
+    outputs = [Reference(0, 0), Reference(1, 0), Reference(1, 6)]
+    algorithms = [data.draw(st.sampled_from(["auto", "hash", "sort_merge"])) for _ in steps]
+    case = Case(tables, steps, outputs, algorithms, data.draw(st.sampled_from([FULL_MASK, 0]), label="hash mask"))
+    assert reducers(case.spec, 0) == tuple(range(1, len(steps)))
+    told = check(case, [], settings(debug_join_order="random", morsel_max_rows=7, morsel_min_rows=1))
+    assert [number for number, _ in told.reduced] == ([0] if sizes[0] else [])
+
+
 def test_a_build_side_is_reduced_once_its_join_has_emitted_as_many_rows() -> None:
     generator = random.Random(8)
     probe, sales = make_table(generator, 40, 0.0, 4), make_table(generator, 12, 0.0, 4)
@@ -156,7 +182,7 @@ def numbers(*joins: tuple[str, int], rows: int = 1000) -> tuple[PipelineSpec, li
 def of(spec: PipelineSpec, *columns: Sequence[int]) -> list[BuildSide]:
     return [
         index_in_memory(
-            len(keys), [pa.array(keys, pa.int64())], replace(index_recipe(spec, n, (1 << 64) - 1), gathered=(0,))
+            len(keys), [pa.array(keys, pa.int64())], replace(index_recipe(spec, n, FULL_MASK), gathered=(0,))
         )
         for n, keys in enumerate(columns)
     ]
