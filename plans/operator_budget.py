@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from threading import Lock
 
-from sparkext.plans.output_size import Budget, OutputSizeController
+from sparkext.plans.output_size import ARRAY_BYTES, Budget, BudgetLimits, OutputSizeController
 
 
 class OperatorBudget:
@@ -21,6 +21,12 @@ class OperatorBudget:
         self._turn = Lock()
         self.seconds = 0.0
         """Time that the operator has spent, over all threads."""
+
+    @classmethod
+    def aside(cls, row_bytes: float, rows: int) -> OperatorBudget:
+        """Return a budget of so many rows for an operator beside the pipeline, of which no report tells."""
+        limits = BudgetLimits(1, rows, ARRAY_BYTES, 1.0)
+        return cls(OutputSizeController([row_bytes], limits, lambda: None, keep_decisions=0), 0)
 
     def next(self) -> Budget:
         """Return what the output about to be made may hold."""

@@ -166,6 +166,18 @@ class JoinSpec:
         """Whether an error of a condition may end the query."""
         return any(test.may_fail for test in (self.theta, self.guard) if isinstance(test, Expression))
 
+    def references(self, number: int) -> Iterator[tuple[int, int]]:
+        """Yield source and column of what is fetched by row. The build side is source `number`."""
+        compared = (*self.keys, *self.ranges, *(() if self.as_of is None else (self.as_of,)))
+        for pair in compared:
+            yield from pair.probe.references()
+        for test in (self.condition, self.theta, self.guard):
+            if isinstance(test, Expression):
+                yield from ((node.source, node.column) for node in test.columns())
+        if isinstance(self.theta, PythonPredicate):
+            yield from ((place.source, place.column) for place in self.theta.left)
+            yield from ((number, place.column) for place in self.theta.right)
+
     @property
     def compared(self) -> tuple[tuple[int, str], ...]:
         """The build columns that are compared, and as which type.
@@ -232,15 +244,7 @@ class PipelineSpec:
         for expression in (*computed, *(() if self.filter is None else (self.filter,))):
             yield from ((node.source, node.column) for node in expression.columns())
         for number, join in enumerate(self.joins, 1):
-            compared = (*join.keys, *join.ranges, *(() if join.as_of is None else (join.as_of,)))
-            for pair in compared:
-                yield from pair.probe.references()
-            for test in (join.condition, join.theta, join.guard):
-                if isinstance(test, Expression):
-                    yield from ((node.source, node.column) for node in test.columns())
-            if isinstance(join.theta, PythonPredicate):
-                yield from ((place.source, place.column) for place in join.theta.left)
-                yield from ((number, place.column) for place in join.theta.right)
+            yield from join.references(number)
 
     def to_json(self) -> str:
         """Serialise; `from_json` reads it back."""

@@ -23,6 +23,7 @@ AlgorithmName = Literal["auto", "hash", "sort_merge"]
 ModeName = Literal["auto", "hint", "off"]
 DeliveryName = Literal["adaptive", "morsel", "block", "tuple", "materialize", "materialize_parallel"]
 ThreadsName = Literal["cooperative", "independent"]
+JoinOrderName = Literal["measured", "query", "random"]
 
 _BYTE_UNITS = {"b": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40, "p": 1 << 50}
 _BYTE_SIZE = re.compile(r"(\d+)\s*(?:([kmgtp])b?|b)?", re.IGNORECASE | re.ASCII)
@@ -299,6 +300,18 @@ DEBUG_DELIVERY = ConfigKey(
     expected="one of adaptive, morsel, block, tuple, materialize, materialize_parallel",
     choices=get_args(DeliveryName),
 )
+DEBUG_JOIN_ORDER = ConfigKey(
+    name=PREFIX + "debug.joinOrder",
+    attribute="debug_join_order",
+    type=TEXT,
+    unit="",
+    default="measured",
+    doc="In which order a task runs the joins of a pipeline: `measured` (the cheapest, by what each makes of a sample"
+    " of the first rows), `query` (as the plan has them, on whole build sides) or `random` (any that is possible, on"
+    " build sides reduced from the start). Only for tests and measurements.",
+    expected="one of measured, query, random",
+    choices=get_args(JoinOrderName),
+)
 DEBUG_HASH_MASK = ConfigKey(
     name=PREFIX + "debug.hashMask",
     attribute="debug_hash_mask",
@@ -339,6 +352,7 @@ REGISTRY: tuple[ConfigKey[Any], ...] = (
     PROGRESS,
     DEBUG_DELIVERY,
     DEBUG_FORCE,
+    DEBUG_JOIN_ORDER,
     DEBUG_HASH_MASK,
 )
 """Every key, in the order of the documentation's table."""
@@ -365,6 +379,7 @@ class Settings:
     progress: bool
     debug_delivery: DeliveryName
     debug_force: bool
+    debug_join_order: JoinOrderName
     debug_hash_mask: int
 
 

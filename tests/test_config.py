@@ -56,6 +56,7 @@ def test_defaults() -> None:
         progress=True,
         debug_delivery="adaptive",
         debug_force=False,
+        debug_join_order="measured",
         debug_hash_mask=0xFFFF_FFFF_FFFF_FFFF,
     )
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from sparkext import __version__
+from sparkext.plans.join_order import reducers
 from sparkext.plans.key_types import parse_key_type
 from sparkext.plans.spec import JoinSpec, PipelineSpec
 from sparkext.rows.types import arrow_key_type
@@ -65,6 +66,10 @@ class IndexRecipe:
 def index_recipe(spec: PipelineSpec, number: int, hash_mask: int) -> IndexRecipe:
     """Return what the index of join number `number` is made from, and which columns are kept with it."""
     join = spec.joins[number]
+    gathered = {*spec.gathered(number + 1)}
+    if reducers(spec, number):  # another index is made of what is left of it
+        gathered.update(key.build for key in join.keys)
+        gathered.update(column for column, _ in join.compared)
     return IndexRecipe(
         key_columns=tuple(key.build for key in join.keys),
         key_types=tuple(arrow_key_type(parse_key_type(key.type)) for key in join.keys),
@@ -75,7 +80,7 @@ def index_recipe(spec: PipelineSpec, number: int, hash_mask: int) -> IndexRecipe
         bounds=tuple((column, arrow_key_type(parse_key_type(name))) for column, name in join.compared),
         inverted=_is_bounded_above_only(join),
         probe_ordered=join.probe_ordered,
-        gathered=spec.gathered(number + 1),
+        gathered=tuple(sorted(gathered)),
     )
 
 

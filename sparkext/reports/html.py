@@ -9,7 +9,7 @@ from __future__ import annotations
 from html import escape
 from typing import TYPE_CHECKING
 
-from sparkext.reports.text import builds_told, files_told
+from sparkext.reports.text import builds_told, files_told, orders_told
 from sparkext.reports.timeline import color_of, drawn
 from sparkext.wording import LIMITS, counted, ratio, size
 
@@ -52,7 +52,7 @@ def _summary(report: Report) -> str:
     rows_in = sum(task.rows_in for task in report.tasks)
     peak = max((task.peak_rss_bytes for task in report.tasks), default=0)
     told = [f"{rows_in:,} rows in, {report.joins[-1].rows_out:,} rows out", f"peak worker memory {size(peak)}"]
-    return "; ".join([*told, *files_told(report)])
+    return "; ".join([*told, *files_told(report), *orders_told(report)])
 
 
 def _header() -> str:

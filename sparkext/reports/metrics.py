@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field
+from itertools import pairwise
 from typing import Any
 
 from sparkext.parquet.metrics import ScanMetrics
@@ -30,6 +31,8 @@ class TaskMetrics:
 
     `operators` has one summary per join and one for each of what is `behind` them, the last of which is the sink;
     `seconds` likewise, time spent in each.
+    Both are in the order of the query; `order` has the joins by number as they ran, empty if in that order.
+    `reduced` has the joins by number that went on with fewer build rows, and with how many.
     `indexes` describes the index of each join (see `index_file.IndexInfo`), and whether it was `reused`. `scan` tells
     what a task that reads files itself has read.
     `decisions` are (time, operator, headroom, budget, produced). Times, and `started`, are seconds since the epoch by
@@ -50,6 +53,32 @@ class TaskMetrics:
     elapsed_seconds: float = 0.0
     scan: ScanMetrics | None = None
     behind: list[str] = field(default_factory=lambda: ["gather payload"])
+    order: list[int] = field(default_factory=list)
+    reduced: list[tuple[int, int]] = field(default_factory=list)
+
+    @property
+    def places(self) -> list[int]:
+        """The operators by number as they ran, the joins first."""
+        return [*self.order, *range(len(self.order), len(self.operators))]
+
+    def rows_out(self) -> list[int]:
+        """Return how many rows each operator gave to the one that ran next; of the sink, how many it made."""
+        places = self.places
+        rows = [operator["rows_out"] for operator in self.operators]
+        for number, following in pairwise(places):
+            rows[number] = self.operators[following]["rows_in"]
+        return rows
+
+    def in_query_order(self) -> None:
+        """Bring what is told of operators into the order of the query from that in which they ran."""
+        places = self.places
+        ran = sorted(zip(places, self.operators, self.seconds, strict=True), key=lambda told: told[0])
+        self.operators = [{**summary, "operator": number} for number, summary, _ in ran]
+        self.seconds = [seconds for _, _, seconds in ran]
+        self.decisions = [
+            (time, places[operator], headroom, budget, produced)
+            for time, operator, headroom, budget, produced in self.decisions
+        ]
 
     def to_json(self) -> str:
         """Serialise; `from_json` reads it back."""
@@ -63,6 +92,7 @@ class TaskMetrics:
         if data["scan"] is not None:
             data["scan"] = ScanMetrics(**data["scan"])
         data["decisions"] = [tuple(decision) for decision in data["decisions"]]
+        data["reduced"] = [tuple(told) for told in data.get("reduced", [])]
         return cls(**data)
 
 

@@ -123,6 +123,7 @@ def summarise(labels: list[str], tasks: list[TaskMetrics], notes: tuple[str, ...
     """Add up the tasks of one run; a task that told nothing of its operators is left out."""
     tasks = [task for task in tasks if task.operators]
     operators = merged_operators(tasks)
+    rows_out = [sum(rows) for rows in zip(*(task.rows_out() for task in tasks), strict=True)]
     seconds = [sum(task.seconds[number] for task in tasks) for number in range(len(operators))]
     joins = []
     for number, label in enumerate(labels):
@@ -132,7 +133,7 @@ def summarise(labels: list[str], tasks: list[TaskMetrics], notes: tuple[str, ...
             _entry(
                 label,
                 operators[number],
-                operators[number + 1]["rows_in"],
+                rows_out[number],
                 seconds[number],
                 index=info["kind"],
                 reason=info["reason"],
@@ -145,8 +146,7 @@ def summarise(labels: list[str], tasks: list[TaskMetrics], notes: tuple[str, ...
             )
         )
     for number, name in enumerate(tasks[0].behind, len(labels)):
-        rows_out = operators[number + 1]["rows_in"] if number + 1 < len(operators) else operators[number]["rows_out"]
-        joins.append(_entry(name, operators[number], rows_out, seconds[number]))
+        joins.append(_entry(name, operators[number], rows_out[number], seconds[number]))
     return Report(tuple(joins), tuple(tasks), notes)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from sparkext.wording import ratio, size
@@ -33,7 +34,8 @@ def laid_out(report: Report) -> str:
     widths = [max(len(row[column]) for row in rows) for column in range(len(_HEADER))]
     lines = [_line(row, widths) for row in rows]
     lines.insert(1, "  ".join("-" * width for width in widths))
-    return "\n".join([*lines, tasks_told(report), *files_told(report), *builds_told(report), *report.notes])
+    told = [*files_told(report), *builds_told(report), *orders_told(report)]
+    return "\n".join([*lines, tasks_told(report), *told, *report.notes])
 
 
 def tasks_told(report: Report) -> str:
@@ -57,6 +59,23 @@ def files_told(report: Report) -> list[str]:
 def builds_told(report: Report) -> list[str]:
     """What pipelines of their own have made for the joins: a line each."""
     return [f"build side of {join.operator}: {line}" for join in report.joins for line in join.made_by]
+
+
+def orders_told(report: Report) -> list[str]:
+    """In which orders joins ran other than that of the query, and on fewer build rows: sentences, by their numbers."""
+    orders = Counter(tuple(task.order) for task in report.tasks if task.order)
+    reduced = Counter(told for task in report.tasks for told in task.reduced)
+    return [
+        *(
+            f"{count} of {len(report.tasks)} tasks ran the joins in the order {', '.join(str(n + 1) for n in order)}"
+            for order, count in sorted(orders.items())
+        ),
+        *(
+            f"{count} of {len(report.tasks)} tasks went on with {rows:,} build rows of join {number + 1}: others drop"
+            " the rest"
+            for (number, rows), count in sorted(reduced.items())
+        ),
+    ]
 
 
 def _cells(join: JoinReport) -> tuple[str, ...]:

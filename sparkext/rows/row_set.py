@@ -28,14 +28,18 @@ from sparkext.rows.types import arrow_key_type
 
 @dataclass(frozen=True)
 class SourceRows:
-    """Rows of one source, or None for all of them in order. `missing`: some ids may be -1."""
+    """Rows of one source, or None for all of them in order. `missing`: some ids may be -1.
+
+    `to_come`: there are none yet, as the join of the source runs later than others with higher numbers.
+    """
 
     ids: RowIds | None
     missing: bool = False
+    to_come: bool = False
 
     def through(self, rows: RowIds | None) -> SourceRows:
         """Return these rows, picked again by `rows` (None: as they are)."""
-        if rows is None:
+        if rows is None or self.to_come:
             return self
         if self.ids is None:
             return SourceRows(rows, self.missing)
@@ -69,12 +73,15 @@ class SourceColumn(Protocol):
 SourceColumns = Sequence[SourceColumn] | Mapping[int, SourceColumn]
 """The columns of a source by number."""
 
+_TO_COME = SourceRows(None, to_come=True)
+
 
 @dataclass(frozen=True)
 class RowSet:
     """`length` rows: `columns[s]` are the columns of source s, `rows[s]` says which rows of it.
 
-    A source that no output refers to (the build side of a semi or anti join) has no ids.
+    A source that no output refers to (the build side of a semi or anti join) has no ids. Sources keep their numbers
+    in whichever order they are joined: those still to come have no columns, or are left out at the end.
     """
 
     length: int
@@ -86,15 +93,29 @@ class RowSet:
         """Begin a pipeline with all rows of a morsel."""
         return cls(length, (columns,), (SourceRows(None),))
 
-    def joined(self, pairs: Pairs, build: SourceColumns, outer: bool) -> RowSet:
-        """Return the rows that a join made of these. `outer`: build rows may be -1."""
+    @classmethod
+    def of_source(cls, source: int, columns: SourceColumns, length: int) -> RowSet:
+        """Begin with all rows of a build side, alone."""
+        nothing: SourceColumns = {}
+        return cls(length, (*[nothing] * source, columns), (*[_TO_COME] * source, SourceRows(None)))
+
+    def joined(self, pairs: Pairs, build: SourceColumns, outer: bool, source: int | None = None) -> RowSet:
+        """Return the rows that a join made of these. `outer`: build rows may be -1.
+
+        The build side becomes source number `source`; the next one if that is not given.
+        """
         probe_rows = None if pairs.probe_rows is None else frozen(pairs.probe_rows)
         build_rows = None if pairs.build_rows is None else frozen(pairs.build_rows)
-        return RowSet(
-            pairs.length,
-            (*self.columns, build),
-            (*(source.through(probe_rows) for source in self.rows), SourceRows(build_rows, outer)),
-        )
+        picked = [rows.through(probe_rows) for rows in self.rows]
+        number = len(picked) if source is None else source
+        absent = max(number - len(picked), 0)
+        nothing: SourceColumns = {}
+        columns = [*self.columns, *[nothing] * absent]
+        picked += [_TO_COME] * absent
+        # A slice puts it at the end where it is the next one, else in the place kept for it.
+        columns[number : number + 1] = [build]
+        picked[number : number + 1] = [SourceRows(build_rows, outer)]
+        return RowSet(pairs.length, tuple(columns), tuple(picked))
 
     def picked(self, rows: npt.NDArray[np.intp]) -> RowSet:
         """Return the rows at these positions."""
@@ -107,7 +128,9 @@ class RowSet:
             return self
         identity = self._identity(start, length)
         rows = tuple(
-            SourceRows(identity if source.ids is None else source.ids[start : start + length], source.missing)
+            source
+            if source.to_come
+            else SourceRows(identity if source.ids is None else source.ids[start : start + length], source.missing)
             for source in self.rows
         )
         return RowSet(length, self.columns, rows)

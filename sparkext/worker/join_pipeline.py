@@ -6,14 +6,17 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
+from sparkext.build_sides.index_recipe import index_recipe
 from sparkext.build_sides.index_store import BuildSide
 from sparkext.config import Settings
+from sparkext.plans.join_order import reducers
 from sparkext.plans.spec import PipelineSpec
-from sparkext.reports.metrics import NO_TASK, TaskId, TaskMetrics
+from sparkext.reports.metrics import NO_TASK, TaskMetrics
 from sparkext.worker.nodes import Operator, Sink
 from sparkext.worker.operators.build_preserving_join import BuildPreservingJoin
 from sparkext.worker.operators.filter import Filter
 from sparkext.worker.operators.join import Join
+from sparkext.worker.operators.reducing_join import ReducingJoin
 from sparkext.worker.pipeline import Pipeline, Resources
 from sparkext.worker.sinks.gathered_rows import GatheredRows
 from sparkext.worker.sinks.groups import Groups
@@ -26,35 +29,33 @@ def join_pipeline(
     output_schema: pa.Schema,
     settings: Settings,
     resources: Resources,
-    task: TaskId = NO_TASK,
+    metrics: TaskMetrics | None = None,
 ) -> Pipeline:
     """Return the pipeline of a task that joins rows and emits them, the first of them, or groups of them.
 
-    `output_schema` is what the result is declared to be: every batch is held against it.
+    `output_schema` is what the result is declared to be: every batch is held against it. `metrics.order` is the order
+    that the joins run in, if it is not that of the spec.
     """
-    behind = ["filter"] if spec.filter is not None else []
+    metrics = TaskMetrics(NO_TASK) if metrics is None else metrics
+    metrics.behind = ["filter"] if spec.filter is not None else []
     if spec.aggregation is not None:
-        behind.append("group")
+        metrics.behind.append("group")
     else:
-        behind.append("gather payload" if spec.top is None else "top")
-    indexes = [{**vars(build.info), "reused": build.reused} for build in builds]
-    return Pipeline(
-        operators_of(spec, builds),
-        sink_of(spec, builds, output_schema, settings),
-        settings,
-        resources,
-        TaskMetrics(task, indexes=indexes, behind=behind),
-    )
+        metrics.behind.append("gather payload" if spec.top is None else "top")
+    metrics.indexes = [{**vars(build.info), "reused": build.reused} for build in builds]
+    operators = operators_of(spec, builds, settings, metrics)
+    return Pipeline(operators, sink_of(spec, builds, output_schema, settings), settings, resources, metrics)
 
 
-def operators_of(spec: PipelineSpec, builds: Sequence[BuildSide]) -> list[Operator]:
-    """Return the joins of a spec over these build sides, and the filter behind them."""
+def operators_of(
+    spec: PipelineSpec, builds: Sequence[BuildSide], settings: Settings, metrics: TaskMetrics
+) -> list[Operator]:
+    """Return the joins of a spec over these build sides, in the order of `metrics`, and the filter behind them."""
     if len(builds) != len(spec.joins):
         raise ValueError(f"{len(spec.joins)} joins need as many build sides, got {len(builds)}")
-    operators: list[Operator] = [
-        BuildPreservingJoin(spec, build) if join.preserves_build else Join(join, build, source)
-        for source, (join, build) in enumerate(zip(spec.joins, builds, strict=True), 1)
-    ]
+    order = metrics.order or range(len(builds))
+    places = {number: place for place, number in enumerate(order)}
+    operators: list[Operator] = [_join(spec, number, builds, places[number] + 1, settings, metrics) for number in order]
     if spec.filter is not None:
         operators.append(Filter(spec.filter, len(spec.joins) + 1))
     return operators
@@ -67,3 +68,22 @@ def sink_of(spec: PipelineSpec, builds: Sequence[BuildSide], output_schema: pa.S
     columns = [{} if join.how == "existence" else build.columns for join, build in zip(spec.joins, builds, strict=True)]
     rows = GatheredRows(spec.outputs, output_schema, columns)
     return rows if spec.top is None else TopRows(spec.top, rows)
+
+
+def _join(
+    spec: PipelineSpec,
+    number: int,
+    builds: Sequence[BuildSide],
+    before: int,
+    settings: Settings,
+    metrics: TaskMetrics,
+) -> Join | ReducingJoin:
+    join, build = spec.joins[number], builds[number]
+    if join.preserves_build:
+        return BuildPreservingJoin(spec, build)
+    behind = () if settings.debug_join_order == "query" else reducers(spec, number)
+    if behind:
+        recipe = index_recipe(spec, number, settings.debug_hash_mask)
+        at_once = settings.debug_join_order == "random"
+        return ReducingJoin(spec, number, behind, builds, recipe, before, metrics, at_once)
+    return Join(join, build, number + 1, before)

@@ -140,6 +140,8 @@ class Pipeline:
             (epoch + decision.time, decision.operator, decision.headroom, decision.budget, decision.produced)
             for decision in self._controller.decisions
         ]
+        if self.metrics.order:
+            self.metrics.in_query_order()
         self.metrics.elapsed_seconds = time.perf_counter() - started
         self.metrics.started = time.time() - self.metrics.elapsed_seconds
 

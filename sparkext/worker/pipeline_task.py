@@ -21,9 +21,11 @@ from sparkext.memory.probes import Tasks, process_probe
 from sparkext.parquet.scan import ParquetScan
 from sparkext.plans.scan import Split
 from sparkext.plans.spec import PipelineSpec
+from sparkext.reports.metrics import TaskMetrics
 from sparkext.reports.reporters import TaskReporter
 from sparkext.rows.compression import decompressed
 from sparkext.worker.join_pipeline import join_pipeline
+from sparkext.worker.measured_order import ordered
 from sparkext.worker.nodes import Source
 from sparkext.worker.pipeline import Resources
 from sparkext.worker.pipelined_rows import opened
@@ -71,12 +73,14 @@ class PipelineTask:
             freed.reclaim,
             may_begin(owned_cores()),
         )
-        pipeline = join_pipeline(spec, builds, self.output_schema, self.settings, resources, task_id())
+        metrics = TaskMetrics(task_id())
         try:
-            yield from pipeline.run(self._source(batches, spec, builds))
+            source = ordered(spec, builds, self._source(batches, spec, builds), self.settings, metrics)
+            pipeline = join_pipeline(spec, builds, self.output_schema, self.settings, resources, metrics)
+            yield from pipeline.run(source)
         finally:
-            pipeline.metrics.peak_rss_bytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-            self.reporter.report(pipeline.metrics)
+            metrics.peak_rss_bytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+            self.reporter.report(metrics)
             freed.release_unless_ample()
 
     def _source(self, batches: Iterable[pa.RecordBatch], spec: PipelineSpec, builds: list[BuildSide]) -> Source:

@@ -103,6 +103,8 @@ class PipelinedRows(KeptRows):
             for number, (source, recipe) in enumerate(zip(self.sources, self._recipes(spec), strict=True))
         ]
         sink = sink_of(spec, builds, self.emitted, self.settings)
+        # A sample of the rows would be taken of each part.
+        settings = replace(self.settings, debug_join_order="query")
         tasks: list[TaskMetrics] = []
         started = time.perf_counter()
 
@@ -112,9 +114,11 @@ class PipelinedRows(KeptRows):
 
         def run(number: int, part: tuple[Split, ...]) -> None:
             with rows.turn():
-                pipeline = self._pipeline(operators_of(spec, builds), _Shared(sink))
+                metrics = TaskMetrics(NO_TASK)
+                operators = operators_of(spec, builds, settings, metrics)
+                pipeline = self._pipeline(operators, _Shared(sink), metrics)
                 keep(number, pipeline.run(ScannedSplits(self.scan, part, spec, builds)))
-            tasks.append(pipeline.metrics)
+            tasks.append(metrics)
 
         with pool(self.threads) as executor:
             try:
@@ -123,7 +127,7 @@ class PipelinedRows(KeptRows):
             except BaseException:
                 executor.shutdown(wait=True, cancel_futures=True)
                 raise
-        keep(len(self.parts), self._pipeline([], sink).run(_NoRows()))
+        keep(len(self.parts), self._pipeline([], sink, TaskMetrics(NO_TASK)).run(_NoRows()))
         table = rows.table(self.schema)
         told = _told(spec, tasks, table.num_rows, time.perf_counter() - started)
         return table, [*(line for build in builds for line in build.info.made_by), told]
@@ -134,9 +138,9 @@ class PipelinedRows(KeptRows):
     def _recipes(self, spec: PipelineSpec) -> list[IndexRecipe]:
         return [index_recipe(spec, number, self.settings.debug_hash_mask) for number in range(len(spec.joins))]
 
-    def _pipeline(self, operators: Sequence[Operator], sink: Sink) -> Pipeline:
+    def _pipeline(self, operators: Sequence[Operator], sink: Sink, metrics: TaskMetrics) -> Pipeline:
         resources = Resources(process_probe().headroom, lambda limit: self.threads)
-        return Pipeline(operators, sink, self.settings, resources, TaskMetrics(NO_TASK))
+        return Pipeline(operators, sink, self.settings, resources, metrics)
 
     def _projected(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         rows = RowSet.of_morsel([Column.of(column) for column in batch.columns], batch.num_rows)

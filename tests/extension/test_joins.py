@@ -12,7 +12,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from sparkext import declined
+from sparkext import declined, report
 from tests.extension.extension_checks import (
     assert_declined,
     assert_like_spark,
@@ -412,3 +412,29 @@ def test_payload_that_does_not_travel(spark: SparkSession, left: DataFrame) -> N
         lambda: left.join(other.hint("pipelined_join"), left.k == other.q).withColumn("i", F.col("i").cast("string")),
     )
     assert_declined(out, "column i of type interval cannot be passed")
+
+
+def test_another_order_and_a_reduced_build_side_give_the_same_rows(spark: SparkSession) -> None:
+    """A fan-out, a dimension of what fanned out, and one of the probe side, which drops most and so runs first."""
+    facts = frame(spark, 1, k=range(3000), d=[number % 100 for number in range(3000)])
+    sales = frame(spark, 1, sk=[number % 3000 for number in range(9000)], buyer=[number % 7 for number in range(9000)])
+    few, buyers = frame(spark, 1, dk=[0, 1, 2, 3]), frame(spark, 1, b=[3], name=["three"])
+
+    def query() -> DataFrame:
+        chain = facts.join(sales.hint("pipelined_join"), facts.k == sales.sk)
+        chain = chain.join(buyers.hint("pipelined_join"), sales.buyer == buyers.b)
+        return chain.join(few.hint("pipelined_join"), facts.d == few.dk)
+
+    told = {}
+    for order in ("measured", "query", "random"):
+        with configured(spark, **{"spark_sparkext_debug_joinOrder": order}):
+            out = assert_like_spark(spark, query)
+            assert_pipelined(out, 3)
+            told[order] = report(out)
+    assert all(task.order == [2, 0, 1] for task in told["measured"].tasks)
+    assert "tasks ran the joins in the order 3, 1, 2" in str(told["measured"])
+    assert not any(task.order or task.reduced for task in told["query"].tasks)
+    assert all(task.reduced == [(0, 1286)] for task in told["random"].tasks)
+    measured, planned = (told[name].joins for name in ("measured", "query"))
+    assert [join.operator for join in measured] == [join.operator for join in planned]
+    assert measured[0].rows_out < planned[0].rows_out and measured[-1].rows_out == planned[-1].rows_out

@@ -36,16 +36,18 @@ _PROBE_KIND = {"right": "inner", "full": "left"}
 class Join:
     """A join of a kind that looks at probe rows alone: inner, left, semi, anti or existence.
 
-    `source` is the number of the build side among the sources of the pipeline.
+    `source` is the number of the build side among the sources of the pipeline, of which `before` come with the rows:
+    all with lower numbers, unless joins run in another order than the query has them in.
     """
 
-    def __init__(self, spec: JoinSpec, build: BuildSide, source: int) -> None:
+    def __init__(self, spec: JoinSpec, build: BuildSide, source: int, before: int | None = None) -> None:
         """Bind a join to its build side."""
         self._kind = _PROBE_KIND.get(spec.how, spec.how)
         self._outer = self._kind == "left"
         self._build = build
+        self._source = source
         self._matches = JoinMatches(spec, self._kind, build, source)
-        self.row_bytes = float(_ROW_ID_BYTES * (source + 1) + _LOOKUP_BYTES)
+        self.row_bytes = float(_ROW_ID_BYTES * ((source if before is None else before) + 1) + _LOOKUP_BYTES)
 
     @property
     def columns(self) -> Mapping[int, Column]:
@@ -73,7 +75,7 @@ class Join:
             assert isinstance(found, Matches), "one match a row is all that is asked"
             columns = _existence(found.first >= 0)
         for pairs in self._pairs(rows.length, found, self._kind, budget):
-            yield rows.joined(pairs, columns, self._outer)
+            yield rows.joined(pairs, columns, self._outer, self._source)
 
     def _conditional(self, rows: RowSet, found: Lookup, budget: OperatorBudget) -> Iterator[RowSet]:
         """The same for a join with a condition beside its keys: which rows match is known when all pairs were tried."""
@@ -82,7 +84,7 @@ class Join:
         for pairs in self._pairs(rows.length, found, "inner", budget):
             probe_rows = np.arange(pairs.length) if pairs.probe_rows is None else pairs.probe_rows
             tried = 0
-            candidates = rows.joined(pairs, self._build.columns, outer=False)
+            candidates = rows.joined(pairs, self._build.columns, False, self._source)
             for piece in pieces(candidates, self._matches.tested, budget):
                 started = time.perf_counter()
                 of_piece = probe_rows[tried : tried + piece.length]
@@ -108,7 +110,7 @@ class Join:
         while start < ids.size:
             piece = ids[start : start + budget.next().rows]
             build_rows = {"left": np.full_like(piece, -1), "existence": piece}.get(kind)
-            yield rows.joined(Pairs(piece.size, piece, build_rows), columns, self._outer)
+            yield rows.joined(Pairs(piece.size, piece, build_rows), columns, self._outer, self._source)
             budget.observe(0, piece.size)
             start += piece.size
 

@@ -53,6 +53,7 @@ class JoinMatches:
         self._spec = spec
         self._kind = kind
         self._build = build
+        self._source = source
         self._keys = ProbeKeys(spec.keys, build)
         self._theta = None if spec.theta is None else bind_theta(spec.theta, source, build)
         self._guard = None if spec.guard is None else CompiledCondition(spec.guard, source, build)
@@ -94,7 +95,7 @@ class JoinMatches:
             return Found(loop.any())
 
         def is_match(pairs: Pairs) -> npt.NDArray[np.bool_]:
-            candidates = rows.joined(pairs, self._build.columns, outer=False)
+            candidates = rows.joined(pairs, self._build.columns, False, self._source)
             verdicts = [self._holds(piece) for piece in pieces(candidates, self.tested, budget)]
             return np.concatenate(verdicts)
 

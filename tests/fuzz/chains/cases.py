@@ -427,6 +427,9 @@ class _Maker:
             "spark.sparkext.morsel.maxRows": BUDGETS[self.combination.budget],
             "spark.sparkext.debug.hashMask": r.choice(("0xffffffffffffffff",) * 4 + ("0xff", "0x0")),
         }
+        # Of a generator of its own: cases are what they were before there were orders.
+        order = random.Random(f"order {r.getstate()[1][:4]}").choice(("measured", "query", "random", "random"))
+        settings["spark.sparkext.debug.joinOrder"] = order
         if r.random() < 0.15:
             settings["spark.sparkext.morsel.maxBytes"] = r.choice((1, 100, 4096))
         if r.random() < 0.3:

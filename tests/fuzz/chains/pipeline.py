@@ -23,8 +23,10 @@ from sparkext.plans.delivery import DELIVERIES
 from sparkext.plans.expression import Expression, column, condition
 from sparkext.plans.key_types import parse_key_type
 from sparkext.plans.spec import BUILD_PRESERVING, AsOf, ColumnRef, JoinSpec, KeyPair, PipelineSpec, RangePair
+from sparkext.reports.metrics import NO_TASK, TaskMetrics
 from sparkext.worker import pipeline as pipeline_module
 from sparkext.worker.join_pipeline import join_pipeline
+from sparkext.worker.measured_order import ordered
 from sparkext.worker.pipeline import Resources
 from sparkext.worker.sources.row_batches import RowBatches
 from tests.fuzz.chains.cases import Case, Column, Comparison, Join, duckdb_sql, found_name
@@ -106,13 +108,18 @@ class _Segment:
         resources = Resources(
             lambda: None if headroom is None else (headroom, "cgroup"), cores=self.case.switches["cores"]
         )
-        pipeline = join_pipeline(spec, builds, self.schema, self.settings, resources)
-        batches = list(pipeline.run(RowBatches(self._input(), spec, self.settings.morsel_max_rows)))
+        metrics = TaskMetrics(NO_TASK)
+        rows = RowBatches(self._input(), spec, self.settings.morsel_max_rows)
+        source = ordered(spec, builds, rows, self.settings, metrics)
+        pipeline = join_pipeline(spec, builds, self.schema, self.settings, resources, metrics)
+        batches = list(pipeline.run(source))
         for batch in batches:
             self._check(batch)
         if pipeline.metrics.rows_in != self.probe.num_rows or pipeline.metrics.batches_out != len(batches):
             raise BrokenPromiseError("rows or batches are not counted as they went in and came out")
         paths.update(f"index {build.index.kind}" + " clustered" * build.info.clustered for build in builds)
+        paths["another order of joins"] += bool(metrics.order)
+        paths["reduced build sides"] += len(metrics.reduced)
         paths["batches"] += len(batches)
         return pa.Table.from_batches(batches, self.schema)
 
