@@ -248,6 +248,14 @@ def test_a_filter_that_may_fail(spark: SparkSession, condition: str) -> None:
     check(spark, f"SELECT name, count(*) FROM {rows} WHERE {condition} GROUP BY name")
 
 
+def test_a_part_of_a_filter_that_is_null_keeps_the_next_from_failing(spark: SparkSession) -> None:
+    """As in the code that Spark makes of a filter; its AND looks at both."""
+    rows = "(SELECT name, w, double(i32) AS v FROM facts JOIN names ON k = dk)"
+    part = "nullif(w + v - v, 4) > 2 AND v / (w - 4) > 1"
+    check(spark, f"SELECT name, count(*) FROM {rows} WHERE {part} GROUP BY name")
+    check(spark, f"SELECT name, count(*) FILTER (WHERE {part}) FROM {rows} GROUP BY name")
+
+
 def test_a_bad_setting_leaves_aggregates_alone(spark: SparkSession) -> None:
     with mode(spark, "AUTO"):
         assert spark.sql("SELECT k, count(*) FROM facts GROUP BY k").count() == 8

@@ -1,4 +1,4 @@
-"""A fixed part of `python -m tests.fuzz`: random queries, joins all pipelines that can be, held against Spark."""
+"""A fixed part of `python -m tests.fuzz`: random queries, all that can be a pipeline is one, held against Spark."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from pyspark.sql import SparkSession
 
 from tests.fuzz.__main__ import Hunt
 from tests.fuzz.running import Runner
+from tests.fuzz.tally import GROUPS
 
 SEED = 21
 QUERIES = 150
@@ -26,6 +27,8 @@ def test_random_queries(spark: SparkSession, tmp_path: Path) -> None:
     # A run that plans little, or asks what means nothing, would prove nothing.
     assert tally.meaningless < 0.1 * QUERIES and tally.empty < 0.7 * QUERIES, tally
     assert tally.with_pipelines > 0.5 * QUERIES and tally.share_pipelined > 0.75, tally
+    assert sum(tally.grouped.values()) > 0.2 * QUERIES, tally
+    assert all(tally.behind[name] > 3 for name in (*GROUPS, "filters of joins")), tally
     assert {"inner", "left", "full", "semi", "anti", "existence"} <= {kind for kind, _ in tally.pipelined}, tally
     assert {"equal keys", "ranges", "every pair"} <= {form for _, form in tally.pipelined}, tally
     scans = {scan.partition(" (")[0] for scan in tally.scans}

@@ -1,4 +1,4 @@
-"""`python -m tests.fuzz`: random SQL queries, with every join a pipeline that can be, and as Spark plans them.
+"""`python -m tests.fuzz`: random SQL queries, all that can be a pipeline planned as one, and as Spark plans them.
 
 Rows, schemas and conditions of errors are compared. Every query that differs is made smaller, and written down as a
 program that runs it alone. Queries are numbered: a run can be split, or go on where another has ended.
@@ -17,7 +17,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from tests.fuzz import reproducing
-from tests.fuzz.queries import Case, make_case
+from tests.fuzz.cases import CHAIN, Case, make_case
+from tests.fuzz.graphs import SHAPES
 from tests.fuzz.running import Runner, Verdict
 from tests.fuzz.session import fuzz_session
 from tests.fuzz.shrinking import PATIENCE_SECONDS, shrunk
@@ -35,7 +36,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         numbers = [arguments.only]
     with TemporaryDirectory() as folder, fuzz_session() as spark:
         hunt = Hunt(Runner(spark, Path(folder)), arguments.seed, arguments.out, arguments.patience)
-        hunt.run(numbers, arguments.match, show=arguments.only is not None)
+        hunt.run(numbers, arguments.match, arguments.shape, show=arguments.only is not None)
     print(hunt.tally)
     return 1 if hunt.tally.differences else 0
 
@@ -51,8 +52,8 @@ class Hunt:
         self._out = out
         self._patience = patience
 
-    def run(self, numbers: Iterable[int], match: str = "", show: bool = False) -> None:
-        """Run queries, if their SQL matches; those whose numbers follow each other share their tables."""
+    def run(self, numbers: Iterable[int], match: str = "", shape: str = "", show: bool = False) -> None:
+        """Run queries of a shape whose SQL matches; those whose numbers follow each other share their tables."""
         started = time.monotonic()
         by_universe: dict[int, list[int]] = {}
         for number in numbers:
@@ -62,10 +63,10 @@ class Hunt:
             different = []
             for number in of_it:
                 case = make_case(universe, number)
-                if not re.search(match, case.query.sql(), re.DOTALL):
+                if shape not in ("", case.shape) or not re.search(match, case.query.sql(), re.DOTALL):
                     continue
                 verdict = self._runner.run(case)
-                self.tally.count(verdict)
+                self.tally.count(case, verdict)
                 if show:
                     print(case.query.sql(), verdict.ours.plan, sep="\n\n")
                 if verdict.kind:
@@ -112,6 +113,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--first", type=int, default=0, help="number of the first query (default: 0)")
     parser.add_argument("--only", type=int, help="only query number so and so, shown in full")
     parser.add_argument("--match", default="", help="only queries whose SQL matches this regular expression")
+    parser.add_argument("--shape", default="", choices=(CHAIN, *SHAPES), help="only queries of this shape")
     parser.add_argument("--out", type=Path, default=Path("build/fuzz"), help="where programs go (default: build/fuzz)")
     parser.add_argument(
         "--patience",

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from tests.fuzz.sql import Expr
-from tests.fuzz.types import BY_FAMILY, EXACT, NUMBERS, quoted_text
+from tests.fuzz.types import ABOUT, BY_FAMILY, EXACT, NUMBERS, quoted_text
 
 _COMPARISONS = ("=", "<=>", "<", "<=", ">", ">=", "<>", "<>")
 _COMPARABLE = (*EXACT, "float", "months")
@@ -22,6 +22,9 @@ class ExpressionMaker:
 
     `reckless`: arithmetic may overflow and divisors may be zero. `subquery`, if there is one, is asked now and then.
     """
+
+    longest = 4000
+    """The most elements of a list, or conditions in one."""
 
     def __init__(
         self,
@@ -83,7 +86,7 @@ class ExpressionMaker:
         """Return what there is for every family."""
         r = self._r
         way = r.randrange(5)
-        if family in ("void", "map", "variant") or way == 0:
+        if family in ("void", "map", "variant", ABOUT) or way == 0:
             return Expr("coalesce({, })", family, (self.value(family, depth), self.value(family, depth)))
         if way == 1:
             inside = (self.predicate(depth), self.value(family, depth), self.value(family, depth))
@@ -278,7 +281,7 @@ class ExpressionMaker:
         value = self.value(family, depth)
         word = r.choice(("IN", "IN", "NOT IN"))
         if family in ("int", "string") and r.random() < 0.05:
-            count = r.choice((20, 300, 4000))
+            count = min(r.choice((20, 300, 4000)), self.longest)
             numbers = (3 * number for number in range(count))
             listed = tuple(Expr(str(n) if family == "int" else quoted_text(f"v{n}"), family) for n in numbers)
         else:
@@ -289,7 +292,7 @@ class ExpressionMaker:
     def _deep(self) -> Expr:
         """Return many conditions in one, side by side or one in the other."""
         r = self._r
-        count = r.choice((30, 60, 250))
+        count = min(r.choice((30, 60, 250)), self.longest)
         word = r.choice(("AND", "OR"))
         if r.random() < 0.5:
             few = [self.comparison("int", 0) for _ in range(5)]

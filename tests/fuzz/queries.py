@@ -43,17 +43,7 @@ FOLDER = "/folder/of/tables"
 
 
 @dataclass(frozen=True)
-class Case:
-    """A query, what it is asked of, and the settings that it runs with."""
-
-    name: str
-    universe: Universe
-    query: Query
-    settings: dict[str, str]
-
-
-@dataclass(frozen=True)
-class _Relation:
+class Relation:
     """Something in FROM: its columns as expressions, and about how many rows it has."""
 
     source: Source
@@ -61,36 +51,11 @@ class _Relation:
     rows: float
 
 
-def make_case(universe: Universe, number: int) -> Case:
-    """Return query `number` of a universe."""
-    name = f"{universe.name}:{number}"
-    r = random.Random(f"query {name}")
-    settings = _settings(r)
-    query = QueryMaker(r, universe, reckless=r.random() < (0.5 if universe.extreme else 0.1)).query()
-    return Case(name, universe, query, settings)
-
-
-def _settings(r: random.Random) -> dict[str, str]:
-    """Return what a query runs with, both ways."""
-    generated = r.random() < 0.15
-    return {
-        "spark.sql.ansi.enabled": r.choice(("true", "true", "false")),
-        "spark.sql.adaptive.enabled": r.choice(("true", "false")),
-        "spark.sql.autoBroadcastJoinThreshold": r.choice(("10485760", "-1")),
-        "spark.sql.parquet.enableVectorizedReader": r.choice(("true", "true", "false")),
-        # To compile the code of a query takes longer than to run it over a few rows.
-        "spark.sql.codegen.wholeStage": str(generated).lower(),
-        "spark.sql.codegen.factoryMode": "FALLBACK" if generated else "NO_CODEGEN",
-        "spark.sparkext.scan.fused": r.choice(("true",) * 5 + ("false",)),
-        "spark.sparkext.algorithm": r.choice(("auto", "auto", "hash", "sort_merge")),
-        "spark.sparkext.morsel.maxRows": r.choice(("131072", "131072", "7", "1")),
-        "spark.sparkext.morsel.minRows": "1",
-        "spark.sparkext.debug.hashMask": r.choice(("0xffffffffffffffff",) * 4 + ("0x0",)),
-    }
-
-
 class QueryMaker:
     """Draws queries. No two of the relations of one have the same alias."""
+
+    ordered_share = 0.15
+    expressions = ExpressionMaker
 
     def __init__(self, r: random.Random, universe: Universe, reckless: bool) -> None:
         self._r = r
@@ -122,7 +87,7 @@ class QueryMaker:
         """Order by all columns, if equal rows are the same then."""
         r = self._r
         families = result_families(body)
-        if r.random() >= 0.15 or not families or not all(family in EXACT for family in families):
+        if r.random() >= self.ordered_share or not families or not all(family in EXACT for family in families):
             return body
         orders = ("ASC", "DESC", "ASC NULLS LAST", "DESC NULLS FIRST")
         keys = tuple(f"{number} {r.choice(orders)}" for number in range(1, len(families) + 1))
@@ -135,29 +100,29 @@ class QueryMaker:
 
     # FROM
 
-    def _relation(self, visible: Sequence[Expr] = ()) -> _Relation:
+    def _relation(self, visible: Sequence[Expr] = ()) -> Relation:
         """Return a table, a query, or a common table expression."""
         r = self._r
         if self._common and r.random() < 0.6:
             name, query = r.choice(self._common)
             alias = self._alias()
-            columns = tuple(_column(alias, item.name, item.value.family) for item in result_items(query))
-            return _Relation(TableSource(name, alias, tuple(c.column[1] for c in columns if c.column)), columns, 20)
+            columns = tuple(column_of(alias, item.name, item.value.family) for item in result_items(query))
+            return Relation(TableSource(name, alias, tuple(c.column[1] for c in columns if c.column)), columns, 20)
         if r.random() < 0.15:
             query = self._small_query()
             alias = self._alias()
-            columns = tuple(_column(alias, item.name, item.value.family) for item in result_items(query))
-            return _Relation(Derived(query, alias), columns, 20)
+            columns = tuple(column_of(alias, item.name, item.value.family) for item in result_items(query))
+            return Relation(Derived(query, alias), columns, 20)
         return self._table(r.choice(self._universe.tables))
 
-    def _table(self, table: Table, direct: bool = False) -> _Relation:
+    def _table(self, table: Table, direct: bool = False) -> Relation:
         """Return a table by its view, or directly by its files, if it is in Parquet files without partitions."""
         alias = self._alias()
-        columns = tuple(_column(alias, column.name, column.of.family) for column in table.columns)
+        columns = tuple(column_of(alias, column.name, column.of.family) for column in table.columns)
         direct = direct and table.storage.way in ("spark parquet", "pyarrow") and not table.storage.partitions
         name = f"parquet.`{FOLDER}/{table.name}`" if direct else table.name
         source = TableSource(name, alias, tuple(column.name for column in table.columns))
-        return _Relation(source, columns, len(table.rows))
+        return Relation(source, columns, len(table.rows))
 
     def _small_query(self, whole: bool = False) -> Query:
         """Return a query over one table, or over two joined ones."""
@@ -180,7 +145,7 @@ class QueryMaker:
         distinct = way == 4 and all(item.value.family in EXACT for item in items)
         return Select(tuple(items), table.source, where, distinct=distinct)
 
-    def _file_function(self, table: _Relation) -> Item | None:
+    def _file_function(self, table: Relation) -> Item | None:
         """Return something that Spark knows of a row of a single table: its file, or where it was read."""
         if not isinstance(table.source, TableSource) or not table.source.name.startswith("parquet."):
             return None
@@ -196,21 +161,22 @@ class QueryMaker:
         choices = [(f"{table.source.alias}._metadata.{name}", family) for name, family in names] + list(own)
         return Item(Expr(*self._r.choice(choices)), "f")
 
-    def _sources(self) -> _Relation:
+    def _sources(self) -> Relation:
         r = self._r
         joined = self._relation()
         for _ in range(r.choices((0, 1, 2, 3), (4, 48, 33, 15))[0]):
             joined = self._joined(joined)
         return joined
 
-    def _joined(self, left: _Relation) -> _Relation:
-        """Join one more relation, or a join of two."""
+    def _joined(self, left: Relation, right: Relation | None = None) -> Relation:
+        """Join a relation with another one, or with a join of two."""
         r = self._r
-        if r.random() < 0.04:
-            return self._lateral(left)
-        right = self._relation()
-        if r.random() < 0.08:
-            right = self._joined(right)
+        if right is None:
+            if r.random() < 0.04:
+                return self._lateral(left)
+            right = self._relation()
+            if r.random() < 0.08:
+                right = self._joined(right)
         kind = r.choices(list(KINDS), list(KINDS.values()))[0]
         if r.random() < 0.03 and (using := self._using(kind, left, right)) is not None:
             return using
@@ -224,9 +190,9 @@ class QueryMaker:
             rows = left.rows * right.rows * share
         columns = left.columns if kind in _WITHOUT_COLUMNS else left.columns + right.columns
         rows = left.rows if kind in _WITHOUT_COLUMNS else max(rows, left.rows, right.rows)
-        return _Relation(Joined(kind, left.source, right.source, on), columns, rows)
+        return Relation(Joined(kind, left.source, right.source, on), columns, rows)
 
-    def _using(self, kind: str, left: _Relation, right: _Relation) -> _Relation | None:
+    def _using(self, kind: str, left: Relation, right: Relation) -> Relation | None:
         """Join by names that both sides have once; a natural join if these are all of them."""
         names = [[column.column[1] for column in side.columns if column.column] for side in (left, right)]
         both = tuple(name for name in names[0] if names[0].count(name) == names[1].count(name) == 1)
@@ -238,9 +204,9 @@ class QueryMaker:
         source = Joined(
             f"NATURAL {kind}" if natural else kind, left.source, right.source, using=() if natural else both
         )
-        return _Relation(source, columns, max(left.rows, right.rows) * 4)
+        return Relation(source, columns, max(left.rows, right.rows) * 4)
 
-    def _lateral(self, left: _Relation) -> _Relation:
+    def _lateral(self, left: Relation) -> Relation:
         inner = self._table(self._r.choice(self._universe.tables))
         maker = self._maker(inner.columns + left.columns)
         where = (
@@ -252,11 +218,11 @@ class QueryMaker:
         else:
             query = Select(tuple(Item(c, f"d{n}") for n, c in enumerate(inner.columns)), inner.source, where)
         alias = self._alias()
-        columns = tuple(_column(alias, item.name, item.value.family) for item in query.items)
+        columns = tuple(column_of(alias, item.name, item.value.family) for item in query.items)
         kind = self._r.choice(("INNER", "LEFT", "CROSS"))
         on = () if kind == "CROSS" else (Expr("true", "bool"),)
         source = Joined(kind, left.source, Derived(query, alias, lateral=True), on)
-        return _Relation(source, left.columns + columns, max(left.rows, left.rows * inner.rows / 4))
+        return Relation(source, left.columns + columns, max(left.rows, left.rows * inner.rows / 4))
 
     # Conditions of joins
 
@@ -355,7 +321,7 @@ class QueryMaker:
         r = self._r
         columns = [*left, *right] if r.random() < 0.7 else r.choice((left, right))
         subquery = self._subquery_over(columns) if r.random() < 0.05 else None
-        maker = ExpressionMaker(r, columns, self._universe.extreme, self._reckless, subquery)
+        maker = self.expressions(r, columns, self._universe.extreme, self._reckless, subquery)
         return maker.predicate(r.choice((0, 1, 2)))
 
     # SELECT
@@ -416,7 +382,7 @@ class QueryMaker:
         family = of.family if call.startswith("max") else "float" if call.startswith("percent") else "int"
         return [Item(Expr(f"{call} {over}", family), f"c{first}" if first < 100 else "w")]
 
-    def _grouped(self, relation: _Relation, where: tuple[Expr, ...]) -> Select:
+    def _grouped(self, relation: Relation, where: tuple[Expr, ...]) -> Select:
         r = self._r
         columns = relation.columns
         maker = self._maker(columns)
@@ -454,7 +420,7 @@ class QueryMaker:
         text, family = r.choice((("bit_xor({})", "int"), ("bool_or({} > 2)", "bool")))
         return Expr(text, family, (maker.value("int", 1),))
 
-    def _hints(self, relation: _Relation) -> tuple[str, ...]:
+    def _hints(self, relation: Relation) -> tuple[str, ...]:
         r = self._r
         aliases = [node.alias for node in walk(relation.source) if isinstance(node, TableSource | Derived)]
         hints = []
@@ -467,7 +433,7 @@ class QueryMaker:
     # Subqueries
 
     def _maker(self, columns: Sequence[Expr], subqueries: bool = False) -> ExpressionMaker:
-        return ExpressionMaker(
+        return self.expressions(
             self._r,
             columns,
             self._universe.extreme,
@@ -497,7 +463,7 @@ class QueryMaker:
         select = Select((Item(other, "one"),), inner.source, tuple(where))
         return Expr(r.choice(("({} IN ({}))", "({} IN ({}))", "({} NOT IN ({}))")), "bool", (one, select))
 
-    def _scalar(self, inner: _Relation, family: str, where: tuple[Expr, ...]) -> Expr | None:
+    def _scalar(self, inner: Relation, family: str, where: tuple[Expr, ...]) -> Expr | None:
         r = self._r
         of = [c for c in inner.columns if c.family == family]
         if family == "int" and r.random() < 0.5:
@@ -509,7 +475,8 @@ class QueryMaker:
         return Expr("({})", family, (Select((Item(value, "one"),), inner.source, where, Group(())),))
 
 
-def _column(alias: str, name: str, family: str) -> Expr:
+def column_of(alias: str, name: str, family: str) -> Expr:
+    """Return a column of a relation."""
     return Expr(f"{alias}.{quoted(name)}", family, column=(alias, name))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from tests.fuzz.queries import Case
+from tests.fuzz.cases import Case
 from tests.fuzz.running import Runner, case_sql
 from tests.fuzz.session import fuzz_session
 from tests.fuzz.sql import Query

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 from pprint import pformat
 
-from tests.fuzz.queries import Case
+from tests.fuzz.cases import Case
 from tests.fuzz.running import Verdict, case_sql
 from tests.fuzz.storage import values_sql
 

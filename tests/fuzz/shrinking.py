@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import is_dataclass, replace
 from typing import Any
 
-from tests.fuzz.queries import Case
+from tests.fuzz.cases import Case
 from tests.fuzz.sql import (
     Derived,
     Expr,

@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field
 
+from tests.fuzz.cases import Case
 from tests.fuzz.running import Verdict
 
+GROUPS = ("groups of joins", "groups of scans")
+"""What `Outcome.behind` calls groups that workers make."""
 _ANALYSIS = (
     "UNRESOLVED",
     "DATATYPE_MISMATCH",
@@ -35,10 +38,14 @@ class Tally:
     own_joins: Counter[str] = field(default_factory=Counter)
     declined: Counter[str] = field(default_factory=Counter)
     scans: Counter[str] = field(default_factory=Counter)
+    behind: Counter[str] = field(default_factory=Counter)
+    shapes: Counter[str] = field(default_factory=Counter)
+    agreed: Counter[str] = field(default_factory=Counter)
+    grouped: Counter[str] = field(default_factory=Counter)
     errors: Counter[str] = field(default_factory=Counter)
     differences: Counter[str] = field(default_factory=Counter)
 
-    def count(self, verdict: Verdict) -> None:
+    def count(self, case: Case, verdict: Verdict) -> None:
         """Add a query that ran both ways."""
         ours = verdict.ours
         self.queries += 1
@@ -52,6 +59,10 @@ class Tally:
         self.own_joins.update(ours.own_joins)
         self.declined.update(ours.declined)
         self.scans.update(ours.scans)
+        self.behind.update(ours.behind)
+        self.shapes[case.shape] += 1
+        self.agreed[case.shape] += not verdict.kind
+        self.grouped[case.shape] += any(name in ours.behind for name in GROUPS)
         if verdict.own.error:
             self.errors[verdict.own.error] += 1
         self.reordered += verdict.reordered
@@ -84,7 +95,13 @@ class Tally:
             f" {self.share_pipelined:.1%} of {self.joins:,} joins pipelined:",
         ]
         lines += [f"{count:>9,}  {kind}, {form}" for (kind, form), count in sorted(self.pipelined.items())]
+        lines.append("shapes:")
+        lines += [
+            f"{count:>9,}  {shape}: {self.agreed[shape]:,} agreed, {self.grouped[shape]:,} with groups in workers"
+            for shape, count in self.shapes.most_common()
+        ]
         for title, counts in (
+            ("behind joins and scans", self.behind),
             ("joins by Spark", self.own_joins),
             ("why", self.declined),
             ("probe sides", self.scans),

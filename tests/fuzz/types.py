@@ -15,6 +15,8 @@ from typing import Any
 NUMBERS = ("int", "decimal", "float")
 EXACT = ("bool", "int", "decimal", "string", "binary", "date", "timestamp", "ntz", "time", "span")
 """Families whose equal values are the same: rows can be ordered by them, and one of equal values be kept."""
+ABOUT = "about"
+"""The family of floats whose last digits depend on the order of rows: they come out, and nothing looks at them."""
 
 
 @dataclass(frozen=True)
@@ -63,8 +65,10 @@ def _integers(name: str, bits: int) -> Type:
 def _decimals(precision: int, scale: int) -> Type:
     name = f"decimal({precision},{scale})"
     unit = Decimal(1).scaleb(-scale)
-    usual = tuple((Decimal(number) / 2).quantize(unit) for number in range(-3, 12))
     ends = tuple(Decimal((sign, (9,) * precision, -scale)) for sign in (0, 1))
+    usual = tuple(
+        half for half in ((Decimal(number) / 2).quantize(unit) for number in range(-3, 12)) if abs(half) <= ends[0]
+    )
     return Type(name, "decimal", usual, _cast(name), ends)
 
 
@@ -144,8 +148,9 @@ FOLDED = Type(
 )
 VOID = Type("void", "void", (None,), lambda value: "NULL")
 
-_WIDE = (_decimals(30, 2), _decimals(38, 10))
-DECIMALS = (_decimals(9, 2), _decimals(18, 4), _decimals(12, 0), _decimals(20, 0), _decimals(20, 0), *_WIDE)
+_WIDE = (_decimals(30, 2), _decimals(38, 10), _decimals(38, 0), _decimals(38, 20))
+_NARROW = (_decimals(1, 0), _decimals(2, 2), _decimals(9, 2), _decimals(18, 4), _decimals(12, 0))
+DECIMALS = (*_NARROW, _decimals(20, 0), _decimals(20, 0), *_WIDE)
 SIMPLE = (
     *(BOOLEAN, TINYINT, SMALLINT, INT, INT, BIGINT, BIGINT, FLOAT, DOUBLE, STRING, STRING, BINARY),
     *(DATE, DATE, TIMESTAMP, TIMESTAMP, LOCAL, TIME, SPAN, *DECIMALS),
@@ -171,5 +176,6 @@ BY_FAMILY = {
     "variant": (VARIANT,),
     "folded": (FOLDED,),
     "void": (VOID,),
+    ABOUT: (DOUBLE,),
 }
 BY_SQL = {kind.sql: kind for kinds in BY_FAMILY.values() for kind in kinds}

@@ -109,10 +109,8 @@ object ChainLayout {
       planned.collectFirst { case Left(reason) => reason }.toLeft(planned.collect { case Right(join) => join })
     }
 
-    /** All filters as one: a row that one drops, if only as it is null, is not looked at by those behind that may fail. */
-    def filter: Either[String, Option[PlannedFilter]] = filters.reduceOption { (before, next) =>
-      And(if (Failing.may(next)) EqualNullSafe(before, Literal.TrueLiteral) else before, next)
-    } match {
+    /** All filters as one. */
+    def filter: Either[String, Option[PlannedFilter]] = Failing.inTurn(filters) match {
       case Some(condition) => WorkerEvaluator.Arrow.of(condition, place(_, 0))
           .map(spec => Some(PlannedFilter(spec, Some(formula(condition)).filter(_ => Failing.may(condition)), Wording.of(condition))))
           .left.map(part => s"a condition that only Spark evaluates: $part")

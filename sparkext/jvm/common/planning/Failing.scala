@@ -23,6 +23,13 @@ private object Failing {
   /** The part that may raise an error, if there is any. */
   def part(expression: Expression): Option[Expression] = expression.find(!isTotal(_))
 
+  /** Filters as one: a row that one drops, if only as it is null, is not looked at by those behind that may fail. Parts of one
+    * filter are as good as filters: the code that Spark makes of it skips a row at the first that does not hold.
+    */
+  def inTurn(filters: Seq[Expression]): Option[Expression] = filters.flatMap(Trees.conjuncts).reduceOption { (before, next) =>
+    And(if (Trees.isDeep(next) || may(next)) EqualNullSafe(before, Literal.TrueLiteral) else before, next)
+  }
+
   private def isTotal(expression: Expression): Boolean = expression match {
     case _: Attribute | _: Literal | _: KnownFloatingPointNormalized | _: NormalizeNaNAndZero | _: KnownNotNull => true
     case _: And | _: Or | _: Not | _: BinaryComparison | _: In | _: InSet | _: IsNull | _: IsNotNull | _: IsNaN => true

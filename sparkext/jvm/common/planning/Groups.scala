@@ -94,7 +94,7 @@ object Groups {
 
   /** No function looks at nulls. */
   private def filtered(argument: Expression, filter: Option[Expression]): Expression =
-    filter.map(If(_, argument, Literal(null, argument.dataType))).getOrElse(argument)
+    Failing.inTurn(filter.toSeq).map(If(_, argument, Literal(null, argument.dataType))).getOrElse(argument)
 
   private val Moments = Map(
     "StddevSamp" -> "stddev_samp",

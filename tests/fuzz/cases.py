@@ -1,0 +1,69 @@
+"""A query with all that it runs with, by its number."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+
+from tests.fuzz.graphs import SHAPES, GraphMaker
+from tests.fuzz.queries import QueryMaker
+from tests.fuzz.sql import Query
+from tests.fuzz.tables import Universe
+
+CHAIN = "chain"
+_GRAPHS = 0.65
+"""Share of queries that are graphs of joins and aggregates; others are chains of joins of every kind."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """A query, what it is asked of, and the settings that it runs with; `shape` is what it was drawn as."""
+
+    name: str
+    universe: Universe
+    query: Query
+    settings: dict[str, str]
+    shape: str = CHAIN
+
+
+def make_case(universe: Universe, number: int) -> Case:
+    """Return query `number` of a universe."""
+    name = f"{universe.name}:{number}"
+    r = random.Random(f"query {name}")
+    settings = _settings(r)
+    reckless = r.random() < (0.5 if universe.extreme else 0.1)
+    if r.random() >= _GRAPHS:
+        return Case(name, universe, QueryMaker(r, universe, reckless).query(), settings)
+    shape = r.choices(list(SHAPES), list(SHAPES.values()))[0]
+    settings |= _settings_of_graphs(r)
+    return Case(name, universe, GraphMaker(r, universe, reckless, shape).query(), settings, shape)
+
+
+def _settings(r: random.Random) -> dict[str, str]:
+    """Return what a query runs with, both ways."""
+    generated = r.random() < 0.15
+    return {
+        "spark.sql.ansi.enabled": r.choice(("true", "true", "false")),
+        "spark.sql.adaptive.enabled": r.choice(("true", "false")),
+        "spark.sql.autoBroadcastJoinThreshold": r.choice(("10485760", "-1")),
+        "spark.sql.parquet.enableVectorizedReader": r.choice(("true", "true", "false")),
+        # To compile the code of a query takes longer than to run it over a few rows.
+        "spark.sql.codegen.wholeStage": str(generated).lower(),
+        "spark.sql.codegen.factoryMode": "FALLBACK" if generated else "NO_CODEGEN",
+        "spark.sparkext.scan.fused": r.choice(("true",) * 5 + ("false",)),
+        "spark.sparkext.algorithm": r.choice(("auto", "auto", "hash", "sort_merge")),
+        "spark.sparkext.morsel.maxRows": r.choice(("131072", "131072", "7", "1")),
+        "spark.sparkext.morsel.minRows": "1",
+        "spark.sparkext.debug.hashMask": r.choice(("0xffffffffffffffff",) * 4 + ("0x0",)),
+    }
+
+
+def _settings_of_graphs(r: random.Random) -> dict[str, str]:
+    """Return more of them: how many tasks there are before and after a shuffle, and how much memory."""
+    return {
+        "spark.sql.shuffle.partitions": r.choice(("1", "2", "2", "3", "5")),
+        "spark.sql.files.minPartitionNum": r.choice(("1", "2", "5")),
+        "spark.sql.files.openCostInBytes": r.choice(("1", "4194304")),
+        "spark.sparkext.memory.maxBytes": r.choice(("0", "0", "0", "1")),
+        "spark.sparkext.debug.delivery": r.choice(("adaptive",) * 5 + ("tuple", "block", "materialize")),
+    }
