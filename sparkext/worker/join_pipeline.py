@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pyarrow as pa
 
@@ -43,11 +44,13 @@ def join_pipeline(
         operators.append(Filter(spec.filter, len(joins) + 1))
         behind.append("filter")
     sink: Sink
-    if spec.aggregation is None:
+    if not spec.aggregations:
         behind.append("gather payload")
         sink = GatheredRows(spec.outputs, output_schema, [join.columns for join in joins])
     else:
         behind.append("group")
-        sink = Groups(spec.aggregation, output_schema, settings.debug_hash_mask)
+        sink = Groups(spec.aggregations, output_schema, settings.debug_hash_mask)
+        if sink.in_order:
+            resources = replace(resources, cores=1)
     indexes = [{**vars(build.info), "reused": build.reused} for build in builds]
     return Pipeline(operators, sink, settings, resources, TaskMetrics(task, indexes=indexes, behind=behind))

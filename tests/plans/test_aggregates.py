@@ -21,12 +21,12 @@ AGGREGATION = Aggregation(
 
 def test_what_is_written_is_read_back() -> None:
     assert parse_aggregation(json.loads(json.dumps(render_aggregation(AGGREGATION)))) == AGGREGATION
-    spec = PipelineSpec(2, (), (), filter=condition("is_null", T), aggregation=AGGREGATION)
+    spec = PipelineSpec(2, (), (), filter=condition("is_null", T), aggregations=(AGGREGATION,))
     assert PipelineSpec.from_json(spec.to_json()) == spec
 
 
 def test_columns_of_groups_and_filters_are_gathered() -> None:
-    spec = PipelineSpec(2, (), (), filter=condition("is_null", column(2, 5, None)), aggregation=AGGREGATION)
+    spec = PipelineSpec(2, (), (), filter=condition("is_null", column(2, 5, None)), aggregations=(AGGREGATION,))
     assert [spec.gathered(source) for source in range(3)] == [(0,), (2,), (5,)]
 
 
@@ -41,4 +41,4 @@ def test_what_no_accumulator_computes(function: str, argument: Expression | None
 
 def test_groups_or_rows() -> None:
     with pytest.raises(ValueError, match="groups come out, or rows"):
-        PipelineSpec(2, (), (ColumnRef(0, 0),), aggregation=AGGREGATION)
+        PipelineSpec(2, (), (ColumnRef(0, 0),), aggregations=(AGGREGATION,))

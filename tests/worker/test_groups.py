@@ -83,7 +83,7 @@ def expected(batch: pa.RecordBatch, keys: int) -> dict[tuple[object, ...], Group
 
 
 def pipeline(
-    aggregation: Aggregation,
+    aggregations: Aggregation | tuple[Aggregation, ...],
     schema: pa.Schema = SCHEMA,
     headroom: Callable[[], tuple[int, str] | None] = lambda: None,
     cores: int = 1,
@@ -91,7 +91,8 @@ def pipeline(
     **given: object,
 ) -> Pipeline:
     settings = read_settings({f"spark.sparkext.{name.replace('_', '.')}": str(v) for name, v in given.items()}.get, {})
-    spec = PipelineSpec(3, (), (), filter=kept, aggregation=aggregation)
+    several = aggregations if isinstance(aggregations, tuple) else (aggregations,)
+    spec = PipelineSpec(3, (), (), filter=kept, aggregations=several)
     return join_pipeline(PipelineSpec.from_json(spec.to_json()), [], schema, settings, Resources(headroom, cores=cores))
 
 

@@ -32,10 +32,10 @@ class Costs(chain: JoinChain, grouping: Option[Groups], settings: Settings) {
     val columns = chain.probe.output.length + chain.stages.filter(givesColumns).map(_.build.output.length).sum
     val shuffled = if (chain.stages.headOption.exists(_.full)) shuffling(chain.probe, millions(chain.probe), probeKeys) * NotSorted else 0.0
     Started + shuffled + brought(chain.probe, probeKeys, chain.probe.output.length) + builds.sum + loops.sum +
-      grouping.map(groups => survivors.last * (GroupedRow + GroupedValue * values(groups))).getOrElse(survivors.last * ReturnedColumn * columns)
+      grouping.map(groups => survivors.last * (GroupedRow * groups.groupings.length + GroupedValue * values(groups))).getOrElse(survivors.last * ReturnedColumn * columns)
   }
 
-  private def values(groups: Groups): Int = groups.keys.length + groups.calls.length
+  private def values(groups: Groups): Int = groups.groupings.map(one => one.keys.length + one.calls.length).sum
 
   def spark: Double = {
     val joins = chain.stages.zip(survivors).map { case (stage, rows) =>
@@ -51,7 +51,7 @@ class Costs(chain: JoinChain, grouping: Option[Groups], settings: Settings) {
     val scans = sources.flatMap { case (plan, keys) =>
       columnsRead(plan, keys).map(columns => reading(plan, columns, ScannedRow, ScannedColumn, ScannedText))
     }
-    val grouped = grouping.map(groups => survivors.last * (SparkGroupedRow + SparkGroupedValue * values(groups)))
+    val grouped = grouping.map(groups => survivors.last * (SparkGroupedRow * groups.groupings.length + SparkGroupedValue * values(groups)))
     joins.sum + scans.sum + grouped.getOrElse(0.0)
   }
 

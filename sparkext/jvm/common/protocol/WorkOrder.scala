@@ -18,7 +18,7 @@ object WorkOrder {
       joins: Seq[PlannedJoin],
       origins: Seq[ColumnRef],
       filter: Option[JValue],
-      aggregation: Option[JValue],
+      aggregations: Option[JValue],
       probeColumns: Int,
       owner: Option[Int]): JValue =
     ("version" -> Shared("spec_version")) ~
@@ -56,7 +56,7 @@ object WorkOrder {
       }) ~
       ("outputs" -> origins.map(reference)) ~
       ("filter" -> filter) ~
-      ("aggregation" -> aggregation)
+      ("aggregations" -> aggregations.getOrElse(JArray(Nil)))
 
   /** The pickled call `sparkext.worker.work_order.make(order)`, which gives workers their `(function, return type)`. */
   def command(
