@@ -30,7 +30,7 @@ case class GroupedRows(rows: LogicalPlan, filters: Seq[Expression], grouping: Gr
 
 object GroupedRows {
 
-  /** Rows of a CUBE of six columns; each is written into every task's order. */
+  /** The sets of a CUBE of six columns: each is written in the order that every task reads. */
   private val MostProjections = 64
 
   /** Why Spark groups the rows of a join, or of the pipeline that it has become. */

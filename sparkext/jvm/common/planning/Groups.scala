@@ -22,7 +22,10 @@ case class Grouping(keys: Seq[Expression], calls: Seq[GroupCall]) {
   def map(change: Expression => Expression): Grouping =
     Grouping(keys.map(change), calls.map(call => call.copy(argument = call.argument.map(change))))
 
-  def describedKeys: String = keys.map(Wording.of).mkString("[", ", ", "]")
+  def describedKeys: String = keys.map {
+    case Literal(null, _) => "NULL"
+    case key => Wording.of(key)
+  }.mkString("[", ", ", "]")
 
   /** Python's `Aggregation`; or what workers do not compute of it. */
   def spec(place: Attribute => ColumnRef): Either[String, JValue] = {
