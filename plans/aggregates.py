@@ -1,7 +1,13 @@
 """Which groups a pipeline makes of its rows, and what it computes of each, as plain data.
 
-    {"keys": [expression, ...], "calls": [{"function": name, "argument": expression or null, "checked": bool}, ...],
-     "whole": bool}
+    {
+      "keys": [expression, ...],
+      "calls": [{"function": name, "argument": expression or null, "checked": bool, "ignore_nulls": bool}, ...],
+      "whole": bool
+    }
+
+A pipeline may group its rows several times: for grouping sets, and for what is counted of distinct values. A key that
+does not count is a literal then.
 
 What comes out is a row a group: the keys, then the *buffers* of each call, which are those of Spark's own partial
 aggregates (a sum and whether it is empty, a sum and a count, ...): Spark's final aggregate merges them. A group may
@@ -26,6 +32,8 @@ FUNCTIONS: dict[str, tuple[str, ...]] = {
     "avg": _NUMBERS,
     "min": KEY_TYPE_NAMES,
     "max": KEY_TYPE_NAMES,
+    "first": KEY_TYPE_NAMES,
+    "last": KEY_TYPE_NAMES,
     **dict.fromkeys(("stddev_samp", "stddev_pop", "var_samp", "var_pop"), ("float64",)),
     **dict.fromkeys(("bit_and", "bit_or", "bit_xor"), INTEGERS),
 }
@@ -37,7 +45,7 @@ class AggregateCall:
     """One function over the rows of a group.
 
     `argument`: what it is computed of; None for a count of rows. `checked`: where a sum of integers overflows it is an
-    error, as in Spark's ANSI mode.
+    error, as in Spark's ANSI mode. `ignore_nulls`: first and last pass over nulls, as all others do.
 
     Raises
     ------
@@ -48,6 +56,7 @@ class AggregateCall:
     function: str
     argument: Expression | None
     checked: bool = False
+    ignore_nulls: bool = False
 
     def __post_init__(self) -> None:
         """Refuse what no accumulator computes."""
@@ -57,6 +66,19 @@ class AggregateCall:
             raise ValueError(f"not an aggregate: {self!r}")
         if self.argument is not None:
             ARROW.check(self.argument)
+
+    @property
+    def in_order(self) -> bool:
+        """Whether it matters in which order the rows come."""
+        return self.function in ("first", "last")
+
+    def like(self, other: AggregateCall) -> bool:
+        """Whether both have the same buffers."""
+        return self._kept() == other._kept()
+
+    def _kept(self) -> tuple[object, ...]:
+        argument = None if self.argument is None else self.argument.type
+        return self.function, argument, self.checked, self.ignore_nulls
 
 
 @dataclass(frozen=True)
@@ -80,6 +102,14 @@ class Aggregation:
         yield from self.keys
         yield from (call.argument for call in self.calls if call.argument is not None)
 
+    def like(self, other: Aggregation) -> bool:
+        """Whether both emit the same columns, of the same meaning."""
+        return (
+            [key.type for key in self.keys] == [key.type for key in other.keys]
+            and len(self.calls) == len(other.calls)
+            and all(map(AggregateCall.like, self.calls, other.calls))
+        )
+
 
 def parse_aggregation(data: Mapping[str, Any]) -> Aggregation:
     """Read the JSON form. Raises `ValueError`."""
@@ -90,6 +120,7 @@ def parse_aggregation(data: Mapping[str, Any]) -> Aggregation:
                 call["function"],
                 None if call["argument"] is None else parse_expression(call["argument"]),
                 call["checked"],
+                call["ignore_nulls"],
             )
             for call in data["calls"]
         ),
@@ -106,6 +137,7 @@ def render_aggregation(aggregation: Aggregation) -> dict[str, Any]:
                 "function": call.function,
                 "argument": None if call.argument is None else render_expression(call.argument),
                 "checked": call.checked,
+                "ignore_nulls": call.ignore_nulls,
             }
             for call in aggregation.calls
         ],

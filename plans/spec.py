@@ -200,8 +200,9 @@ class PipelineSpec:
     carries two kinds of rows and `owner_columns` leading columns: the first is the build row id that this task owns,
     or null for a probe row; the others only served to bring equal keys to one task. With `owned_by`, it is the number
     of a part instead: the task owns all build rows that have this number in column `owned_by` of the first build side.
-    `filter` has to hold for a row that the joins emit. With an `aggregation` groups of rows come out, and no `outputs`.
-    With `top`, no other rows need come out than those that are first in a task.
+    `filter` has to hold for a row that the joins emit. With `aggregations` groups of rows come out, and no `outputs`:
+    those of each aggregation, in the same columns. With `top`, no other rows need come out than those that are first in
+    a task.
 
     Raises
     ------
@@ -215,17 +216,19 @@ class PipelineSpec:
     owner_columns: int = 0
     owned_by: int | None = None
     filter: Expression | None = None
-    aggregation: Aggregation | None = None
+    aggregations: tuple[Aggregation, ...] = ()
     top: Top | None = None
 
     def __post_init__(self) -> None:
         """Refuse what no pipeline runs."""
         if self.filter is not None:
             ARROW.check(self.filter)
-        if self.aggregation is not None and self.outputs:
+        if self.aggregations and self.outputs:
             raise ValueError("groups come out, or rows")
         if self.top is not None and not all(0 <= by.output < len(self.outputs) for by in self.top.order):
             raise ValueError(f"rows of {len(self.outputs)} columns cannot be ordered by {self.top.order}")
+        if not all(one.like(self.aggregations[0]) for one in self.aggregations):
+            raise ValueError("not all aggregations emit the same columns")
 
     def then(self, join: JoinSpec, outputs: tuple[ColumnRef, ...]) -> PipelineSpec:
         """Return the pipeline with one more join at its end."""
@@ -240,7 +243,7 @@ class PipelineSpec:
             yield from output.references()
         if self.owned_by is not None:
             yield 1, self.owned_by
-        computed = () if self.aggregation is None else self.aggregation.expressions()
+        computed = (expression for one in self.aggregations for expression in one.expressions())
         for expression in (*computed, *(() if self.filter is None else (self.filter,))):
             yield from ((node.source, node.column) for node in expression.columns())
         for number, join in enumerate(self.joins, 1):
@@ -254,7 +257,7 @@ class PipelineSpec:
             written["theta"] = None if join.theta is None else render_theta(join.theta)
             written["guard"] = None if join.guard is None else render_expression(join.guard)
         data["filter"] = None if self.filter is None else render_expression(self.filter)
-        data["aggregation"] = None if self.aggregation is None else render_aggregation(self.aggregation)
+        data["aggregations"] = [render_aggregation(one) for one in self.aggregations]
         return json.dumps(data)
 
     @classmethod
@@ -271,7 +274,7 @@ class PipelineSpec:
             owner_columns=data["owner_columns"],
             owned_by=data.get("owned_by"),
             filter=None if (kept := data.get("filter")) is None else parse_expression(kept),
-            aggregation=None if (groups := data.get("aggregation")) is None else parse_aggregation(groups),
+            aggregations=tuple(map(parse_aggregation, data["aggregations"])),
             top=None if (first := data.get("top")) is None else parse_top(first),
         )
 

@@ -217,8 +217,8 @@ GROUPS = (
         {
             "an aggregate that only Spark computes: …": (
                 "Workers compute `count`, `sum`, `avg`, `min`, `max`, the variances and standard deviations, the"
-                " aggregates of bits, and `bool_and` and `bool_or`. With any other function beside them the whole"
-                " aggregate is Spark's."
+                " aggregates of bits, `bool_and` and `bool_or`, and `first`, `last` and `any_value`, but not with both"
+                " FILTER and RESPECT NULLS. With any other function beside them the whole aggregate is Spark's."
             ),
             "an expression that only Spark evaluates: …": (
                 "A group column, or an argument, has a part that workers do not evaluate: it follows the colon."
@@ -228,8 +228,15 @@ GROUPS = (
                 "Nested types, month intervals, variants, and strings with a collation are not compared by their bytes."
             ),
             "neither a join nor a scan of files: …": (
-                "Between the rows that workers have and the aggregate may be filters and computed columns, and"
-                " nothing else; grouping sets expand rows there."
+                "Between the rows that workers have and the aggregate may be filters, computed columns and the rows of"
+                " grouping sets, and nothing else."
+            ),
+            "a filter of expanded rows": (
+                "A `HAVING` on `grouping(…)` alone is tested before rows are grouped, on those of grouping sets."
+            ),
+            "rows expanded to more than …": (
+                "Each grouping set, and each of several `count(DISTINCT …)`, is told to every task, but not so many:"
+                " name the sets that you need with `GROUPING SETS` instead of `CUBE`."
             ),
             "no column is read": "Spark counts the rows of files without workers.",
             "a streaming aggregate": "Streams are aggregated by Spark.",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pyarrow as pa
 
@@ -38,13 +39,16 @@ def join_pipeline(
     """
     metrics = TaskMetrics(NO_TASK) if metrics is None else metrics
     metrics.behind = ["filter"] if spec.filter is not None else []
-    if spec.aggregation is not None:
+    if spec.aggregations:
         metrics.behind.append("group")
     else:
         metrics.behind.append("gather payload" if spec.top is None else "top")
     metrics.indexes = [{**vars(build.info), "reused": build.reused} for build in builds]
     operators = operators_of(spec, builds, settings, metrics)
-    return Pipeline(operators, sink_of(spec, builds, output_schema, settings), settings, resources, metrics)
+    sink = sink_of(spec, builds, output_schema, settings)
+    if isinstance(sink, Groups) and sink.in_order:
+        resources = replace(resources, cores=1)
+    return Pipeline(operators, sink, settings, resources, metrics)
 
 
 def operators_of(
@@ -63,8 +67,8 @@ def operators_of(
 
 def sink_of(spec: PipelineSpec, builds: Sequence[BuildSide], output_schema: pa.Schema, settings: Settings) -> Sink:
     """Return what the rows of a spec end in."""
-    if spec.aggregation is not None:
-        return Groups(spec.aggregation, output_schema, settings.debug_hash_mask)
+    if spec.aggregations:
+        return Groups(spec.aggregations, output_schema, settings.debug_hash_mask)
     columns = [{} if join.how == "existence" else build.columns for join, build in zip(spec.joins, builds, strict=True)]
     rows = GatheredRows(spec.outputs, output_schema, columns)
     return rows if spec.top is None else TopRows(spec.top, rows)

@@ -173,7 +173,7 @@ def _told(spec: PipelineSpec, tasks: Sequence[TaskMetrics], rows: int, seconds: 
     """Say what a pipeline has made in one line."""
     given = [summary["rows_in"] for summary in merged_operators(tasks)]
     names = [f"{join.how} {join.label}" for join in spec.joins] + ["filter"] * (spec.filter is not None)
-    names.append("rows" if spec.aggregation is None else "groups")
+    names.append("groups" if spec.aggregations else "rows")
     steps = ", ".join(f"{count:,} into {name}" for count, name in zip(given, names, strict=False))
     return f"{steps}: {rows:,} rows in {seconds:.3f} s"
 

@@ -78,7 +78,7 @@ def _group(settings: Settings) -> None:
     prices, texts = pa.array([Decimal("1.00")] * 2, pa.decimal128(15, 2)), pa.array(["x", "a longer text"])
     batch = pa.record_batch([prices, texts, pa.array([1, 2**40])], names=["price", "text", "number"])
     for aggregation in _GROUPED:
-        spec = PipelineSpec(3, (), (), aggregation=aggregation)
+        spec = PipelineSpec(3, (), (), aggregations=(aggregation,))
         keys = [(f"key {key.column}", batch.schema.field(key.column).type) for key in aggregation.keys]
         pipeline = join_pipeline(spec, [], pa.schema([*keys, *_STATES]), settings, Resources(lambda: None))
         for _ in pipeline.run(RowBatches([batch], spec, batch.num_rows)):

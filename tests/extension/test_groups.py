@@ -148,6 +148,8 @@ def test_moments(spark: SparkSession, name: str) -> None:
         "SELECT sum(i64) FROM nothing",
         "SELECT k, sum(i64), count(*) FROM nothing GROUP BY k",
         "SELECT sum(w), count(*) FROM nothing JOIN names ON k = dk",
+        "SELECT id, first(t), last(x), any_value(bin), first(m, true) FROM facts GROUP BY id",
+        "SELECT short, first(short), last(t, true) FILTER (WHERE t = 'text 3') FROM facts GROUP BY short",
         "SELECT many, sum(c) FROM (SELECT many, k, count(*) AS c FROM facts GROUP BY many, k) GROUP BY many",
     ],
 )  # fmt: skip
@@ -155,6 +157,71 @@ def test_moments(spark: SparkSession, name: str) -> None:
 def test_queries(spark: SparkSession, query: str, adaptive: str) -> None:
     with configured(spark, spark_sql_adaptive_enabled=adaptive):
         check(spark, query)
+
+
+EXPANDED = [
+    "SELECT k, t, count(*), sum(i32), avg(m15), grouping_id() FROM facts GROUP BY ROLLUP (k, t)",
+    "SELECT short, b, d, count(f), min(t), grouping(b) FROM facts WHERE i32 > 0 GROUP BY CUBE (short, b, d)",
+    "SELECT x, m38, bin, max(ts), count(*) FROM facts GROUP BY GROUPING SETS ((x), (m38), (bin, x), (), (x))",
+    "SELECT k, sum(k), count(k) FROM facts GROUP BY ROLLUP (k)",
+    "SELECT k % 3, t, sum(k + i32) FROM facts GROUP BY ROLLUP (k % 3, t) HAVING max(i8) > 0",
+    "SELECT name, w, sum(m15 * w) FROM facts JOIN names ON k = dk AND i32 > w GROUP BY CUBE (name, w)",
+    "SELECT name, d, count(*) FROM facts LEFT JOIN names ON k = dk GROUP BY ROLLUP (name, d)",
+    "SELECT count(DISTINCT t), count(DISTINCT short), sum(i64), min(x + 0D) FROM facts",
+    "SELECT k, count(DISTINCT t), count(DISTINCT m9), max(d) FROM facts GROUP BY k",
+    "SELECT k, count(DISTINCT t) FILTER (WHERE b), sum(DISTINCT i8) FROM facts GROUP BY k",
+    "SELECT name, count(DISTINCT t), count(DISTINCT w) FROM facts JOIN names ON k = dk GROUP BY ROLLUP (name)",
+    "SELECT k, count(*) FROM nothing GROUP BY ROLLUP (k)",
+    "SELECT k, t, count(*) FROM facts JOIN (SELECT dk FROM names WHERE w > 100) ON k = dk GROUP BY CUBE (k, t)",
+]
+
+
+@pytest.mark.parametrize("query", EXPANDED)
+def test_rows_that_are_grouped_several_times(spark: SparkSession, query: str) -> None:
+    check(spark, query)
+    assert "Expand" not in plan_of(spark.sql(query))
+
+
+@pytest.mark.parametrize("ansi", ["true", "false"])
+def test_expanded_rows_that_fail(spark: SparkSession, ansi: str) -> None:
+    with configured(spark, spark_sql_ansi_enabled=ansi):
+        check(spark, "SELECT short, sum(m15 / (k - 3)), sum(i32 * i32 * i32) FROM facts GROUP BY ROLLUP (short)")
+
+
+def test_expanded_rows_over_a_build_side_that_does_not_fit(spark: SparkSession) -> None:
+    """Spark's own joins run, and rows are expanded above them, also where they are in known partitions."""
+    facts = "(SELECT /*+ REPARTITION(3, k) */ * FROM facts)"
+    for query in (
+        f"SELECT k, b, sum(w) FROM {facts} JOIN names ON k = dk GROUP BY ROLLUP (k, b)",
+        f"SELECT k, count(DISTINCT t), count(DISTINCT w) FROM {facts} JOIN names ON k = dk GROUP BY k",
+    ):
+        with configured(spark, spark_sparkext_buildSide_maxBytes="16"):
+            check(spark, query)
+            df = spark.sql(query)
+            df.collect()
+            assert "fell back to Spark's own joins" in plan_of(df)
+
+
+def test_the_plan_shows_each_grouping(spark: SparkSession) -> None:
+    df = spark.sql("SELECT k, b, sum(i32) FROM facts GROUP BY ROLLUP (k, b)")
+    shown = "groups=[facts.k, facts.b, 0L]; [facts.k, NULL, 1L]; [NULL, NULL, 3L] of [sum(facts.i32)]"
+    assert shown in plan_of(df), plan_of(df)
+
+
+def test_more_projections_than_workers_are_told_of(spark: SparkSession) -> None:
+    cube = "SELECT count(*) FROM facts JOIN names ON k = dk GROUP BY CUBE (k, t, b, d, i8, w{})"
+    check(spark, cube.format(""))
+    assert "groups=by Spark (rows expanded to more than 64)" in plan_of(spark.sql(cube.format(", short")))
+
+
+CHOICES = ["first({0})", "last({0})", "first({0}, true)", "last({0}, true)", "any_value({0}) IGNORE NULLS"]
+
+
+@pytest.mark.parametrize("name", COLUMNS)
+def test_rows_chosen_of_groups(spark: SparkSession, name: str) -> None:
+    """Where one task has all rows, Spark's are the first and the last, too."""
+    calls = ", ".join(call.format(name) for call in CHOICES)
+    check(spark, f"SELECT {calls} FROM facts WHERE id < 1000")
 
 
 @pytest.mark.parametrize("budget", [1, 7])
@@ -196,7 +263,8 @@ def test_overflows(spark: SparkSession, call: str, ansi: str) -> None:
 @pytest.mark.parametrize(
     "query",
     [
-        "SELECT k, first(i32) FROM facts GROUP BY k",
+        "SELECT k, count(t) FROM facts GROUP BY ROLLUP (k) HAVING grouping(k) = 1",
+        "SELECT k, first(i32) FILTER (WHERE b) FROM facts GROUP BY k",
         "SELECT k, collect_set(i32) FROM facts GROUP BY k",
         "SELECT k, sum(v) > 0 FROM (SELECT k, i32 + rand() AS v FROM facts) GROUP BY k",
         "SELECT k, try_sum(i32) FROM facts GROUP BY k",

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from sparkext.plans.aggregates import AggregateCall, Aggregation, parse_aggregation, render_aggregation
-from sparkext.plans.expression import Expression, column, condition
+from sparkext.plans.expression import Expression, column, condition, literal
 from sparkext.plans.key_types import parse_key_type
 from sparkext.plans.spec import ColumnRef, PipelineSpec
 
@@ -15,18 +15,19 @@ INT, TEXT = parse_key_type("int64"), parse_key_type("string")
 K, T = column(0, 0, INT), column(1, 2, TEXT)
 AGGREGATION = Aggregation(
     (K, Expression("+", INT, (K, K), checked=True)),
-    (AggregateCall("count", None), AggregateCall("sum", K, checked=True), AggregateCall("max", T)),
+    (AggregateCall("count", None), AggregateCall("sum", K, checked=True), AggregateCall("first", T, ignore_nulls=True)),
 )
 
 
 def test_what_is_written_is_read_back() -> None:
     assert parse_aggregation(json.loads(json.dumps(render_aggregation(AGGREGATION)))) == AGGREGATION
-    spec = PipelineSpec(2, (), (), filter=condition("is_null", T), aggregation=AGGREGATION)
+    total = Aggregation((literal(None, INT), K), AGGREGATION.calls)
+    spec = PipelineSpec(2, (), (), filter=condition("is_null", T), aggregations=(AGGREGATION, total))
     assert PipelineSpec.from_json(spec.to_json()) == spec
 
 
 def test_columns_of_groups_and_filters_are_gathered() -> None:
-    spec = PipelineSpec(2, (), (), filter=condition("is_null", column(2, 5, None)), aggregation=AGGREGATION)
+    spec = PipelineSpec(2, (), (), filter=condition("is_null", column(2, 5, None)), aggregations=(AGGREGATION,))
     assert [spec.gathered(source) for source in range(3)] == [(0,), (2,), (5,)]
 
 
@@ -41,4 +42,20 @@ def test_what_no_accumulator_computes(function: str, argument: Expression | None
 
 def test_groups_or_rows() -> None:
     with pytest.raises(ValueError, match="groups come out, or rows"):
-        PipelineSpec(2, (), (ColumnRef(0, 0),), aggregation=AGGREGATION)
+        PipelineSpec(2, (), (ColumnRef(0, 0),), aggregations=(AGGREGATION,))
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        Aggregation((K,), AGGREGATION.calls),
+        Aggregation((K, T), AGGREGATION.calls),
+        Aggregation(AGGREGATION.keys, AGGREGATION.calls[:2]),
+        Aggregation(AGGREGATION.keys, (*AGGREGATION.calls[:2], AggregateCall("first", T))),
+        Aggregation(AGGREGATION.keys, (*AGGREGATION.calls[:2], AggregateCall("last", T, ignore_nulls=True))),
+        Aggregation(AGGREGATION.keys, (*AGGREGATION.calls[:2], AggregateCall("first", K, ignore_nulls=True))),
+    ],
+)
+def test_all_aggregations_emit_the_same_columns(other: Aggregation) -> None:
+    with pytest.raises(ValueError, match="not all aggregations emit the same columns"):
+        PipelineSpec(2, (), (), aggregations=(AGGREGATION, other))

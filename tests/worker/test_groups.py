@@ -83,7 +83,7 @@ def expected(batch: pa.RecordBatch, keys: int) -> dict[tuple[object, ...], Group
 
 
 def pipeline(
-    aggregation: Aggregation,
+    aggregations: Aggregation | tuple[Aggregation, ...],
     schema: pa.Schema = SCHEMA,
     headroom: Callable[[], tuple[int, str] | None] = lambda: None,
     cores: int = 1,
@@ -91,7 +91,8 @@ def pipeline(
     **given: object,
 ) -> Pipeline:
     settings = read_settings({f"spark.sparkext.{name.replace('_', '.')}": str(v) for name, v in given.items()}.get, {})
-    spec = PipelineSpec(3, (), (), filter=kept, aggregation=aggregation)
+    several = aggregations if isinstance(aggregations, tuple) else (aggregations,)
+    spec = PipelineSpec(3, (), (), filter=kept, aggregations=several)
     return join_pipeline(PipelineSpec.from_json(spec.to_json()), [], schema, settings, Resources(headroom, cores=cores))
 
 
@@ -116,6 +117,74 @@ def test_one_group_of_all_rows(rows: int) -> None:
     batch = rows_of(rows, 20, 0.2)
     (part,) = parts_of(pipeline(Aggregation((), CALLS), pa.schema(list(SCHEMA)[2:])), batch)
     assert merged([part]) == (expected(batch, 0) or {(): (0, None, None, 0.0, 0)})
+
+
+NULL_K, NULL_T = literal(None, INT), literal(None, TEXT)
+ROLLUP = (KEYED, Aggregation((K, NULL_T), CALLS), Aggregation((NULL_K, NULL_T), CALLS))
+
+
+def rolled_up(batch: pa.RecordBatch) -> dict[tuple[object, ...], Group]:
+    """The groups of each of `ROLLUP`, put together: no number marks them."""
+    found = [(*key, *group) for key, group in expected(batch, 2).items()]
+    found += [(k, None, *group) for (k,), group in expected(batch, 1).items()]
+    found += [(None, None, *group) for group in expected(batch, 0).values()]
+    return merged(found)
+
+
+@pytest.mark.parametrize("rows", [0, 1, 99, 100, 101, 1000])
+@pytest.mark.parametrize("budget", [1, 7, 1_000_000])
+def test_rows_that_are_grouped_several_times(rows: int, budget: int) -> None:
+    batch = rows_of(rows, 20, 0.1)
+    parts = parts_of(pipeline(ROLLUP, morsel_maxRows=budget, morsel_minRows=1), batch)
+    assert merged(parts) == rolled_up(batch)
+    assert len(parts) == sum(len(expected(batch, keys)) for keys in (0, 1, 2))
+
+
+@pytest.mark.parametrize("cores", [1, 3])
+def test_several_groupings_leave_where_memory_is_short(monkeypatch: pytest.MonkeyPatch, cores: int) -> None:
+    monkeypatch.setattr(groups, "LEAST_BYTES", 0)
+    batch = rows_of(3000, 20, 0.1)
+    made = pipeline(ROLLUP, headroom=lambda: (0, "a limit"), cores=cores, threads="independent", morsel_maxRows=200)
+    parts = parts_of(made, batch)
+    assert merged(parts) == rolled_up(batch)
+    assert len([part for part in parts if part[:2] == (None, None)]) > 3, "the total in parts, too"
+
+
+def test_each_grouping_has_its_own_sample(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(groups, "SAMPLE_ROWS", 500)
+    batch = rows_of(3000, 10**12, 0.0)
+    swapped = (Aggregation((K, NULL_T), CALLS), Aggregation((NULL_K, T), CALLS), Aggregation((NULL_K, NULL_T), CALLS))
+    parts = parts_of(pipeline(swapped), batch)
+    assert len(parts) == 3000 + 3 + 1, "rows of the first pass, and the others share groups"
+
+
+def test_constant_keys() -> None:
+    kinds = {"decimal(38,2)": "1.50", "binary": "x", "bool": "true", "date": "3", "float64": "NaN", "string": ""}
+    keys = tuple(literal(text, parse_key_type(kind)) for kind, text in kinds.items())
+    nulls = tuple(literal(None, parse_key_type(kind)) for kind in kinds)
+    types = [pa.decimal128(38, 2), pa.binary(), pa.bool_(), pa.date32(), pa.float64(), pa.string()]
+    schema = pa.schema([*zip(kinds, types, strict=True), ("n", pa.int64())])
+    made = pipeline((Aggregation(keys, CALLS[:1]), Aggregation(nulls, CALLS[:1])), schema)
+    (one, other) = parts_of(made, rows_of(10, 3, 0.1))
+    assert str(one[:4]) == "(Decimal('1.50'), b'x', True, datetime.date(1970, 1, 4))"
+    assert math.isnan(one[4]) and one[5:] == ("", 10)  # type: ignore[arg-type]
+    assert other == (*[None] * 6, 10)
+
+
+@pytest.mark.parametrize("threads", ["cooperative", "independent"])
+@pytest.mark.parametrize("ignore_nulls", [True, False])
+def test_first_and_last_in_the_order_of_rows(threads: str, ignore_nulls: bool) -> None:
+    batch = rows_of(20_000, 7, 0.3)
+    calls = tuple(AggregateCall(name, X, ignore_nulls=ignore_nulls) for name in ("first", "last"))
+    states = [(name, kind) for name in ("first", "last") for kind in (pa.float64(), pa.bool_())]
+    schema = pa.schema([("k", pa.int64()), *((f"{name} {kind}", kind) for name, kind in states)])
+    made = pipeline(Aggregation((K,), calls), schema, cores=3, threads=threads, morsel_maxRows=5000)
+    seen = defaultdict(list)
+    for k, _, x in zip(*(values.to_pylist() for values in batch.columns), strict=True):
+        if x is not None or not ignore_nulls:
+            seen[k].append(x)
+    parts = parts_of(made, batch, most=10_000)
+    assert {k: rest for k, *rest in parts} == {k: [xs[0], True, xs[-1], True] for k, xs in seen.items()}
 
 
 @pytest.mark.parametrize("cores", [1, 3])

@@ -120,7 +120,7 @@ def test_groups_come_out_once(tmp_path: Path, rows: int, distinct: int, nulls: f
     """Also where rows hardly share groups, which makes others pass."""
     table = facts(rows, distinct, nulls)
     calls = (AggregateCall("count", None), AggregateCall("sum", column(0, 1, INT)))
-    spec = PipelineSpec(2, (), (), aggregation=Aggregation((column(0, 0, INT),), calls, whole=True))
+    spec = PipelineSpec(2, (), (), aggregations=(Aggregation((column(0, 0, INT),), calls, whole=True),))
     source = source_of(tmp_path, table, spec, Projection(None, KEPT))
     expected: dict[Any, list[int]] = defaultdict(list)
     for k, v in zip(table["k"].to_pylist(), table["v"].to_pylist(), strict=True):
@@ -132,7 +132,7 @@ def test_groups_that_do_not_fit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(groups, "LEAST_BYTES", 0)
     monkeypatch.setattr(groups.OperatorBudget, "usable_bytes", lambda budget: 100.0)
     aggregation = Aggregation((column(0, 0, INT),), (AggregateCall("count", None),), whole=True)
-    spec = PipelineSpec(2, (), (), aggregation=aggregation)
+    spec = PipelineSpec(2, (), (), aggregations=(aggregation,))
     source = source_of(tmp_path, facts(500, 500, 0), spec, Projection(None, KEPT[:2]))
     with pytest.raises(
         BuildSideTooLargeError, match=r"the groups of the build side do not fit in memory: the first \d+"

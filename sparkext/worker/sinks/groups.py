@@ -9,6 +9,9 @@
 As a group may leave more than once, nothing has to be kept: where memory is short, all groups leave and the table
 starts over; where a first sample of rows hardly shares groups, each row leaves as a group of its own, and no table is
 searched for it. Groups that are asked for whole all stay, or do not fit.
+
+Rows may be grouped several times, as for ROLLUP. Each time has its own table and accumulators, and a table has no
+constants: that of ROLLUP's grand total is none.
 """
 
 from __future__ import annotations
@@ -17,6 +20,7 @@ import json
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from threading import Lock
 
 import numpy as np
@@ -37,6 +41,7 @@ from sparkext.plans.spec import ColumnRef
 from sparkext.rows.arrow_evaluator import ExpressionError, columns, failing_values
 from sparkext.rows.row_set import RowSet
 from sparkext.rows.types import arrow_key_type, conform
+from sparkext.rows.vectors import arrow_of, constant
 
 _VALUE_BYTES = 8.0
 LEAST_BYTES = 1 << 20
@@ -48,7 +53,7 @@ _SHARED = 0.9
 
 
 class Groups:
-    """Emits record batches of keys and buffers, which `schema` declares.
+    """Emits record batches of keys and buffers, which `schema` declares: the groups of each of `aggregations`.
 
     Raises
     ------
@@ -62,19 +67,22 @@ class Groups:
 
     copies = FINAL_OUTPUT_COPIES
 
-    def __init__(self, aggregation: Aggregation, schema: pa.Schema, hash_mask: int = FULL_MASK) -> None:
+    def __init__(self, aggregations: Sequence[Aggregation], schema: pa.Schema, hash_mask: int = FULL_MASK) -> None:
         """Start without groups."""
-        self._aggregation = aggregation
         self._schema = schema
-        self._hash_mask = hash_mask
-        self._expressions = list(dict.fromkeys(aggregation.expressions()))
+        self._numbered = [*chain.from_iterable(one.expressions() for one in aggregations)]
+        self._expressions = list(dict.fromkeys(self._numbered))
         places = (node for expression in self._expressions for node in expression.columns())
         self._columns = [ColumnRef(node.source, node.column) for node in places]
         self.row_bytes = _VALUE_BYTES * max(1, len(self._expressions))
         self._turn = Lock()
-        self._held = self._empty()
-        self._sampled = 0
-        self._passes = False
+        self._whole = any(one.whole for one in aggregations)
+        self._groupings = [_Grouping(one, hash_mask) for one in aggregations]
+
+    @property
+    def in_order(self) -> bool:
+        """Whether it matters in which order the rows come."""
+        return any(call.in_order for one in self._groupings for call in one.aggregation.calls)
 
     def process(self, rows: RowSet, budget: OperatorBudget) -> Iterator[pa.RecordBatch]:
         """Enter these rows; emit groups where memory is short, or groups are not shared."""
@@ -94,53 +102,35 @@ class Groups:
 
     def finish(self, budget: OperatorBudget) -> Iterator[pa.RecordBatch]:
         """Emit all groups that are there. Without keys there is one, also of no row."""
-        yield from self._emitted(self._held, budget)
+        for grouping in self._groupings:
+            yield from self._emitted(grouping.held, budget)
 
     def _computed(self, rows: RowSet) -> dict[Expression, pa.Array]:
         try:
             return dict(zip(self._expressions, columns(self._expressions, rows), strict=True))
         except ExpressionError as error:
             failed = self._expressions[error.expression]
-            number = list(self._aggregation.expressions()).index(failed)
+            number = self._numbered.index(failed)
             values = json.dumps(failing_values(failed, rows, error.row))
             raise ConditionError(f"expression {number} of the groups fails on {values}") from error
 
     def _entered(self, values: dict[Expression, pa.Array], rows: int, budget: OperatorBudget) -> list[_Held]:
         """Enter a piece's rows; return groups that are to leave."""
-        if self._passes:
-            own = self._empty()
-            own.enter(values, rows, shared=False)
-            return [own]
         try:
-            self._held.enter(values, rows, shared=True)
+            leaving = [*chain.from_iterable(grouping.entered(values, rows) for grouping in self._groupings)]
         except AccumulatorOverflowError as error:
             raise ConditionError("a sum of integers overflows in a group") from error
-        if self._aggregation.whole:
-            self._check_room(budget)
-            return []
-        if self._sampled < SAMPLE_ROWS and self._aggregation.keys:
-            self._sampled += rows
-            self._passes = self._sampled >= SAMPLE_ROWS and self._held.count > _SHARED * self._sampled
-        if self._passes or self._is_short(budget):
-            full, self._held = self._held, self._empty()
-            return [full]
-        return []
-
-    def _is_short(self, budget: OperatorBudget) -> bool:
-        """Return whether the table might not grow: then it needs as much again."""
-        return self._held.nbytes > max(LEAST_BYTES, budget.usable_bytes())
-
-    def _check_room(self, budget: OperatorBudget) -> None:
-        if self._is_short(budget):
-            raise BuildSideTooLargeError(
-                f"the groups of the build side do not fit in memory: the first {self._held.count:,} take"
-                f" {self._held.nbytes:,} bytes, and {int(budget.usable_bytes()):,} may be planned with. {WAYS_OUT}"
-            )
-
-    def _empty(self) -> _Held:
-        keys = self._aggregation.keys
-        table = GroupTable([_arrow_type(key) for key in keys], self._hash_mask) if keys else None
-        return _Held(self._aggregation, table, [_accumulator(call) for call in self._aggregation.calls])
+        held = sum(grouping.held.nbytes for grouping in self._groupings)
+        # A table that grows needs as much again.
+        if held > max(LEAST_BYTES, budget.usable_bytes()):
+            if self._whole:
+                raise BuildSideTooLargeError(
+                    f"the groups of the build side do not fit in memory: the first"
+                    f" {sum(grouping.held.count for grouping in self._groupings):,} take {held:,} bytes, and"
+                    f" {int(budget.usable_bytes()):,} may be planned with. {WAYS_OUT}"
+                )
+            leaving += [grouping.taken() for grouping in self._groupings]
+        return leaving
 
     def _emitted(self, held: _Held, budget: OperatorBudget) -> Iterator[pa.RecordBatch]:
         start, count = 0, held.count
@@ -167,11 +157,45 @@ class Groups:
         return pa.RecordBatch.from_arrays(conformed, names=self._schema.names)
 
 
+class _Grouping:
+    """One aggregation of the rows: what is held of it, and whether rows share groups."""
+
+    def __init__(self, aggregation: Aggregation, hash_mask: int) -> None:
+        self.aggregation = aggregation
+        self._varying = [key for key in aggregation.keys if key.op != "literal"]
+        self._hash_mask = hash_mask
+        self._sampled = 0
+        self._passes = False
+        self.held = self._empty()
+
+    def entered(self, values: dict[Expression, pa.Array], rows: int) -> list[_Held]:
+        """Enter a piece's rows; return groups that are to leave."""
+        if self._passes:
+            own = self._empty()
+            own.enter(values, rows, shared=False)
+            return [own]
+        self.held.enter(values, rows, shared=True)
+        if self._sampled < SAMPLE_ROWS and self._varying and not self.aggregation.whole:
+            self._sampled += rows
+            self._passes = self._sampled >= SAMPLE_ROWS and self.held.count > _SHARED * self._sampled
+        return [self.taken()] if self._passes else []
+
+    def taken(self) -> _Held:
+        """Return all groups, and start over."""
+        full, self.held = self.held, self._empty()
+        return full
+
+    def _empty(self) -> _Held:
+        table = GroupTable([_arrow_type(key) for key in self._varying], self._hash_mask) if self._varying else None
+        return _Held(self.aggregation, self._varying, table, [_accumulator(call) for call in self.aggregation.calls])
+
+
 @dataclass
 class _Held:
-    """Groups, and what is kept of each. Without a table there is one group."""
+    """Groups, and what is kept of each. Without a `table`, as no key is `varying`, there is one group at most."""
 
     aggregation: Aggregation
+    varying: Sequence[Expression]
     table: GroupTable | None
     accumulators: Sequence[Accumulator]
     passed: Sequence[pa.Array] = ()
@@ -181,7 +205,9 @@ class _Held:
     def count(self) -> int:
         if self.passed:
             return self.rows
-        return 1 if self.table is None else self.table.count
+        if self.table is None:
+            return 1 if self.rows or not self.aggregation.keys else 0
+        return self.table.count
 
     @property
     def nbytes(self) -> int:
@@ -192,29 +218,36 @@ class _Held:
         """Enter rows; unless they may be `shared`, each as a group of its own."""
         numbers: Int32Array | None = None
         groups = 1
+        self.rows += rows
         if self.table is not None:
-            keys = [values[key] for key in self.aggregation.keys]
+            keys = [values[key] for key in self.varying]
             if shared:
                 numbers = self.table.numbers(keys)
                 groups = self.table.count
             else:
                 numbers = frozen(np.arange(rows, dtype=np.int32))
-                groups, self.passed, self.rows = rows, [_normalised(key) for key in keys], rows
+                groups, self.passed = rows, [_normalised(key) for key in keys]
         for call, one in zip(self.aggregation.calls, self.accumulators, strict=True):
             one.add(numbers, groups, None if call.argument is None else values[call.argument], rows)
 
     def states(self, start: int, stop: int) -> list[pa.Array]:
         """Return the columns of groups `start` to `stop`."""
         if self.passed:
-            keys = [key.slice(start, stop - start) for key in self.passed]
+            found = iter([key.slice(start, stop - start) for key in self.passed])
         else:
-            keys = [] if self.table is None else self.table.keys(start, stop)
+            found = iter([] if self.table is None else self.table.keys(start, stop))
+        keys = [_constant(key, stop - start) if key.op == "literal" else next(found) for key in self.aggregation.keys]
         return [*keys, *(state for one in self.accumulators for state in one.states(start, stop))]
 
 
 def _accumulator(call: AggregateCall) -> Accumulator:
     value_type = None if call.argument is None else _arrow_type(call.argument)
-    return accumulator(call.function, value_type, checked=call.checked)
+    return accumulator(call.function, value_type, checked=call.checked, ignore_nulls=call.ignore_nulls)
+
+
+def _constant(key: Expression, length: int) -> pa.Array:
+    assert key.type is not None, "literals have types"
+    return _normalised(arrow_of(constant(key.text, key.type), key.type, length))
 
 
 def _normalised(key: pa.Array) -> pa.Array:

@@ -75,6 +75,7 @@ case class PipelinedJoinExec(
   /** Rows stay in the partition of their probe row, but for those that have none. */
   override def outputPartitioning: Partitioning = probe.outputPartitioning match {
     case _ if parts.isDefined => UnknownPartitioning(parts.get.count)
+    case partitioning if grouping.exists(_.isExpanded) => UnknownPartitioning(partitioning.numPartitions)
     case partitioning: Expression if partitioning.references.subsetOf(outputSet) && !reachesBuilds(partitioning) => partitioning
     case partitioning => UnknownPartitioning(partitioning.numPartitions)
   }

@@ -52,7 +52,8 @@ object ChainLayout {
 
   /** The same of a chain whose rows are grouped. */
   def of(chain: JoinChain, grouped: GroupedRows, filters: Seq[Expression], settings: Settings): Either[String, ChainLayout] = {
-    val grouping = grouped.grouping.map(chain.atSources)
+    val atRows = grouped.grouping
+    val grouping = atRows.copy(groupings = atRows.groupings.map(_.map(chain.atSources)))
     val sources = new Sources(chain, Nil, filters.map(chain.atSources), grouping.expressions, settings)
     for {
       joins <- sources.joins
@@ -64,7 +65,7 @@ object ChainLayout {
       val formulas = grouping.expressions.map { expression =>
         if (Failing.may(expression)) Some(sources.formula(expression)) else None
       }
-      val planned = PlannedGroups(spec, formulas, grouping.partial.output, grouping.described, grouping.partial)
+      val planned = PlannedGroups(spec, formulas, grouping.partial.output, grouping.described, grouping.isExpanded, grouping.partial)
       ChainLayout(joins, grouping.partial.output, Nil, filter, Some(planned), sources.parts, otherwise, columns)
     }
   }

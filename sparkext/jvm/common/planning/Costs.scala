@@ -49,13 +49,13 @@ class Costs(chain: JoinChain, grouping: Option[Groups], settings: Settings) {
       if (stage.nested) rows * millions(stage.build) * LoopPair * stopped(stage) else 0.0
     }
     brought(chain.probe, probeKeys, chain.probe.output.length) + builds.sum + loops.sum +
-      grouping.map(groups => survivors.last * (GroupedRow + GroupedValue * values(groups))).getOrElse(0.0)
+      grouping.map(groups => survivors.last * (GroupedRow * groups.groupings.length + GroupedValue * values(groups))).getOrElse(0.0)
   }
 
   /** What Spark pays beside its own plan where a build side is made of it: its rows cross into Python. */
   def crossing(rows: Double, columns: Int): Double = rows / 1e6 * (CrossedRow + CrossedColumn * columns)
 
-  private def values(groups: Groups): Int = groups.keys.length + groups.calls.length
+  private def values(groups: Groups): Int = groups.groupings.map(one => one.keys.length + one.calls.length).sum
 
   def spark: Double = {
     val joins = chain.stages.zip(survivors).map { case (stage, rows) =>
@@ -71,7 +71,7 @@ class Costs(chain: JoinChain, grouping: Option[Groups], settings: Settings) {
     val scans = sources.flatMap { case (plan, keys) =>
       columnsRead(plan, keys).map(columns => reading(plan, columns, ScannedRow, ScannedColumn, ScannedText))
     }
-    val grouped = grouping.map(groups => survivors.last * (SparkGroupedRow + SparkGroupedValue * values(groups)))
+    val grouped = grouping.map(groups => survivors.last * (SparkGroupedRow * groups.groupings.length + SparkGroupedValue * values(groups)))
     joins.sum + scans.sum + grouped.getOrElse(0.0) + pipelined.values.map(_.spark).sum
   }
 

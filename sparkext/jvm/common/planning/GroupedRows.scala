@@ -8,8 +8,8 @@ import org.apache.spark.sql.execution.aggregate.BaseAggregateExec
 
 /** The rows that an aggregate groups: those of a chain of joins, or of a scan alone, under `filters`.
   *
-  * `grouping` and `filters` are in terms of the columns of `rows`, whatever is computed between. `whole` is what gives the
-  * aggregate its rows, from `rows` upwards.
+  * `grouping` and `filters` are in terms of the columns of `rows`, whatever is computed between, once or, of rows that are
+  * expanded, several times. `whole` is what gives the aggregate its rows, from `rows` upwards.
   */
 case class GroupedRows(rows: LogicalPlan, filters: Seq[Expression], grouping: Groups, private val whole: LogicalPlan) {
 
@@ -34,6 +34,9 @@ case class GroupedRows(rows: LogicalPlan, filters: Seq[Expression], grouping: Gr
 
 object GroupedRows {
 
+  /** The sets of a CUBE of six columns: each is written in the order that every task reads. */
+  private val MostProjections = 64
+
   /** Why Spark groups the rows of a join, or of the pipeline that it has become. */
   val Declined: TreeNodeTag[String] = TreeNodeTag[String]("sparkext.groups")
 
@@ -45,6 +48,7 @@ object GroupedRows {
     case join if isJoin(join) => join.setTagValue(Declined, reason)
     case Project(_, child) => noteAt(child, reason)
     case Filter(_, child) => noteAt(child, reason)
+    case Expand(_, _, child) => noteAt(child, reason)
     case _ =>
   }
 
@@ -58,31 +62,42 @@ object GroupedRows {
     grouping <- Groups.of(partial)
     looked = AttributeSet(grouping.expressions.flatMap(_.references))
     _ <- JoinStage.check(isJoin(peeled.rows) || looked.nonEmpty, "no column is read")
-    moved = grouping.map(peeled.at)
+    moved = Groups(partial, peeled.at.map(grouping.map))
     _ <- moved.expressions.find(Trees.isDeep).map(_ => "an expression nested too deeply").toLeft(())
     _ <- moved.expressions.map(Expressions.deferrable).collectFirst { case Left(reason) => reason }.toLeft(())
   } yield GroupedRows(peeled.rows, peeled.filters, moved, below)
 
-  /** `at`: an expression over what the plan emits, over the columns of `rows`. */
-  private case class Peeled(rows: LogicalPlan, filters: Seq[Expression], at: Expression => Expression)
+  /** `at`: an expression over what the plan emits, over the columns of `rows`, in each of the ways in which rows come out. */
+  private case class Peeled(rows: LogicalPlan, filters: Seq[Expression], at: Seq[Expression => Expression])
 
   private def peel(plan: LogicalPlan, settings: Settings): Either[String, Peeled] = plan match {
-    case rows if isJoin(rows) || isScan(rows, settings) => Right(Peeled(rows, Nil, identity))
+    case rows if isJoin(rows) || isScan(rows, settings) => Right(Peeled(rows, Nil, Seq(identity)))
     case Project(columns, child) =>
       for {
         _ <- columns.map(Expressions.deferrable).collectFirst { case Left(reason) => reason }.toLeft(())
         below <- peel(child, settings)
       } yield {
         val computed = AttributeMap(columns.collect { case alias @ Alias(value, _) => alias.toAttribute -> value })
-        below.copy(at = expression => below.at(expression.transformUp { case column: Attribute => computed.getOrElse(column, column) }))
+        below.copy(at = below.at.map(replacing(computed).andThen(_)))
       }
+    case Expand(projections, output, child) =>
+      for {
+        _ <- projections.flatten.map(Expressions.deferrable).collectFirst { case Left(reason) => reason }.toLeft(())
+        below <- peel(child, settings)
+        at = for (under <- below.at; projection <- projections) yield replacing(AttributeMap(output.zip(projection))).andThen(under)
+        _ <- JoinStage.check(at.length <= MostProjections, s"rows expanded to more than $MostProjections")
+      } yield below.copy(at = at)
     case Filter(condition, child) =>
       for {
         _ <- Expressions.deferrable(condition)
         below <- peel(child, settings)
-      } yield below.copy(filters = below.at(condition) +: below.filters)
+        _ <- JoinStage.check(below.at.length == 1, "a filter of expanded rows")
+      } yield below.copy(filters = below.at.head(condition) +: below.filters)
     case other => Left(s"neither a join nor a scan of files: ${other.nodeName}")
   }
+
+  private def replacing(computed: AttributeMap[Expression]): Expression => Expression =
+    _.transformUp { case column: Attribute => computed.getOrElse(column, column) }
 
   private def isJoin(plan: LogicalPlan): Boolean = plan.isInstanceOf[Join] || plan.isInstanceOf[PipelinedAsOf]
 

@@ -10,23 +10,22 @@ import org.apache.spark.sql.execution.aggregate.BaseAggregateExec
 import org.apache.spark.sql.types._
 
 /** One aggregate function, by the name that Python's `plans/aggregates.py` has for it. */
-case class GroupCall(function: String, argument: Option[Expression], checked: Boolean) {
-  def described: String = s"$function(${argument.map(Wording.of).getOrElse("*")})"
+case class GroupCall(function: String, argument: Option[Expression], checked: Boolean = false, ignoreNulls: Boolean = false) {
+  def described: String =
+    s"$function(${argument.map(Wording.of).getOrElse("*")}${if (ignoreNulls) ", true" else ""})"
 }
 
-/** What a partial aggregate of Spark's asks of its rows: groups by `keys`, and the buffers of `calls` of each.
-  *
-  * `partial` is that aggregate. What workers emit is what it would, but that a group may come out more than once.
-  */
-case class Groups(partial: BaseAggregateExec, keys: Seq[Expression], calls: Seq[GroupCall]) {
-  /** What is computed of each row, in Python's order. */
+/** Groups by `keys`, and the buffers of `calls` of each. */
+case class Grouping(keys: Seq[Expression], calls: Seq[GroupCall]) {
   def expressions: Seq[Expression] = keys ++ calls.flatMap(_.argument)
 
-  def map(change: Expression => Expression): Groups =
-    copy(keys = keys.map(change), calls = calls.map(call => call.copy(argument = call.argument.map(change))))
+  def map(change: Expression => Expression): Grouping =
+    Grouping(keys.map(change), calls.map(call => call.copy(argument = call.argument.map(change))))
 
-  def described: String =
-    s"${keys.map(Wording.of).mkString("[", ", ", "]")} of ${calls.map(_.described).mkString("[", ", ", "]")}"
+  def describedKeys: String = keys.map {
+    case Literal(null, _) => "NULL"
+    case key => Wording.of(key)
+  }.mkString("[", ", ", "]")
 
   /** Python's `Aggregation`; or what workers do not compute of it. */
   def spec(place: Attribute => ColumnRef): Either[String, JValue] = {
@@ -35,7 +34,7 @@ case class Groups(partial: BaseAggregateExec, keys: Seq[Expression], calls: Seq[
     val writtenKeys = keys.map(written)
     val writtenCalls = calls.map { call =>
       for (argument <- call.argument.map(written).getOrElse(Right(JNull))) yield
-        ("function" -> call.function) ~ ("argument" -> argument) ~ ("checked" -> call.checked)
+        ("function" -> call.function) ~ ("argument" -> argument) ~ ("checked" -> call.checked) ~ ("ignore_nulls" -> call.ignoreNulls)
     }
     (writtenKeys ++ writtenCalls).collectFirst { case Left(reason) => reason }.toLeft {
       ("keys" -> JArray(writtenKeys.flatMap(_.toOption).toList)) ~ ("calls" -> JArray(writtenCalls.flatMap(_.toOption).toList))
@@ -43,14 +42,38 @@ case class Groups(partial: BaseAggregateExec, keys: Seq[Expression], calls: Seq[
   }
 }
 
+/** What a partial aggregate of Spark's asks of its rows: that they are grouped, where Spark expands them several times, each
+  * with other expressions of the rows for the same keys and arguments.
+  *
+  * `partial` is that aggregate. What workers emit is what it would, but that a group may come out more than once.
+  */
+case class Groups(partial: BaseAggregateExec, groupings: Seq[Grouping]) {
+  /** What is computed of each row, in Python's order. */
+  def expressions: Seq[Expression] = groupings.flatMap(_.expressions)
+
+  /** Whether each row is expanded to several, of which groups are made. */
+  def isExpanded: Boolean = groupings.length > 1
+
+  def described: String = {
+    val calls = groupings.flatMap(_.calls.map(_.described)).distinct
+    s"${groupings.map(_.describedKeys).mkString("; ")} of ${calls.mkString("[", ", ", "]")}"
+  }
+
+  /** Python's `Aggregation`s; or what workers do not compute of them. */
+  def spec(place: Attribute => ColumnRef): Either[String, JArray] = {
+    val written = groupings.map(_.spec(place))
+    written.collectFirst { case Left(reason) => reason }.toLeft(JArray(written.flatMap(_.toOption).toList))
+  }
+}
+
 object Groups {
 
   /** What `partial` asks for, in terms of its child's columns; or what workers do not compute of it. */
-  def of(partial: BaseAggregateExec): Either[String, Groups] = {
+  def of(partial: BaseAggregateExec): Either[String, Grouping] = {
     val keys = partial.groupingExpressions.map(key)
     val calls = partial.aggregateExpressions.map(call)
     (keys ++ calls).collectFirst { case Left(reason) => reason }.toLeft(
-      Groups(partial, keys.flatMap(_.toOption), calls.flatMap(_.toOption)))
+      Grouping(keys.flatMap(_.toOption), calls.flatMap(_.toOption)))
   }
 
   /** Workers take all zeros and all NaN of a key for one, and emit one. */
@@ -71,10 +94,14 @@ object Groups {
   private def call(aggregate: AggregateExpression): Either[String, GroupCall] = {
     def made(function: String, argument: Expression, checked: Boolean = false): Either[String, GroupCall] =
       Right(GroupCall(function, Some(filtered(argument, aggregate.filter)), checked))
+    // Where nulls count, those of rows that a filter drops would.
+    def chosen(function: String, argument: Expression, ignoresNulls: Boolean): Either[String, GroupCall] =
+      if (KeyTypes.name(argument.dataType).isEmpty || (aggregate.filter.isDefined && !ignoresNulls)) unknown
+      else Right(GroupCall(function, Some(filtered(argument, aggregate.filter)), ignoreNulls = ignoresNulls))
     lazy val unknown = Left(s"an aggregate that only Spark computes: ${Wording.of(aggregate.aggregateFunction)}")
     if (aggregate.mode != Partial) unknown
     else aggregate.aggregateFunction match {
-      case Count(values) if values.forall(!_.nullable) && aggregate.filter.isEmpty => Right(GroupCall("count", None, checked = false))
+      case Count(values) if values.forall(!_.nullable) && aggregate.filter.isEmpty => Right(GroupCall("count", None))
       case Count(values) if values.forall(!_.nullable) => made("count", Literal.TrueLiteral)
       case Count(Seq(value)) => made("count", value)
       case sum: Sum if isNumber(sum.child.dataType) && sum.evalContext.evalMode != EvalMode.TRY =>
@@ -85,6 +112,8 @@ object Groups {
       case Min(value) if KeyTypes.isOrdered(value.dataType) => made("min", value)
       case Max(value) if KeyTypes.isOrdered(value.dataType) => made("max", value)
       case moments: CentralMomentAgg => Moments.get(moments.getClass.getSimpleName).map(made(_, moments.child)).getOrElse(unknown)
+      case First(value, ignoresNulls) => chosen("first", value, ignoresNulls)
+      case Last(value, ignoresNulls) => chosen("last", value, ignoresNulls)
       case BitAndAgg(value) => made("bit_and", value)
       case BitOrAgg(value) => made("bit_or", value)
       case BitXorAgg(value) => made("bit_xor", value)
@@ -92,7 +121,7 @@ object Groups {
     }
   }
 
-  /** No function looks at nulls. */
+  /** No function looks at nulls, unless it is told to. */
   private def filtered(argument: Expression, filter: Option[Expression]): Expression =
     Failing.inTurn(filter.toSeq).map(If(_, argument, Literal(null, argument.dataType))).getOrElse(argument)
 
@@ -109,16 +138,17 @@ object Groups {
   }
 }
 
-/** A [[Groups]] with the places of its columns: `aggregation` is Python's `Aggregation`; `formulas` are those of its expressions that may
-  * fail, `partial` is Spark's aggregate.
+/** A [[Groups]] with the places of its columns: `aggregations` are Python's `Aggregation`s; `formulas` are those of its expressions
+  * that may fail, `partial` is Spark's aggregate.
   */
 case class PlannedGroups(
-    aggregation: JValue,
+    aggregations: JArray,
     formulas: Seq[Option[PairCondition]],
     output: Seq[Attribute],
     described: String,
+    isExpanded: Boolean,
     @transient partial: BaseAggregateExec) {
 
   /** Whether a group comes out once, and has to be `whole`. */
-  def spec(whole: Boolean): JValue = aggregation.merge(JObject("whole" -> JBool(whole)))
+  def spec(whole: Boolean): JValue = JArray(aggregations.arr.map(_.merge(JObject("whole" -> JBool(whole)))))
 }

@@ -31,7 +31,7 @@ object WholeGroups {
   private def valuesOf(last: BaseAggregateExec): Either[String, AttributeMap[Expression]] = {
     val found = last.aggregateExpressions.zip(last.aggregateAttributes).map { case (call, attribute) =>
       call.aggregateFunction match {
-        case function: DeclarativeAggregate if call.mode == Final =>
+        case function: DeclarativeAggregate if call.mode == Final && function.deterministic =>
           val emitted = AttributeMap(function.aggBufferAttributes.zip(function.inputAggBufferAttributes))
           Right(attribute -> function.evaluateExpression.transformUp {
             case buffer: Attribute => emitted.getOrElse(buffer, buffer)

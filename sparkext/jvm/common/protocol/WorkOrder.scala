@@ -18,7 +18,7 @@ object WorkOrder {
       joins: Seq[PlannedJoin],
       origins: Seq[ColumnRef],
       filter: Option[JValue],
-      aggregation: Option[JValue],
+      aggregations: Option[JValue],
       top: Option[PlannedTop],
       probeColumns: Int,
       owner: Option[Int]): JValue =
@@ -57,7 +57,7 @@ object WorkOrder {
       }) ~
       ("outputs" -> origins.map(reference)) ~
       ("filter" -> filter) ~
-      ("aggregation" -> aggregation) ~
+      ("aggregations" -> aggregations.getOrElse(JArray(Nil))) ~
       ("top" -> top.map { first =>
         ("count" -> first.count) ~
           ("order" -> first.order.map { by =>
