@@ -164,8 +164,9 @@ def test_the_same_rows_are_made_once(spark: SparkSession) -> None:
         "SELECT ok, 1 / (number - 7) AS q FROM orders JOIN customers ON customer = ck",
         "SELECT ok, sum(number + 9223372036854775800) AS q FROM orders GROUP BY ok",
         "SELECT ok, 1 div (count(*) - 1) AS q FROM orders WHERE number < 1 GROUP BY ok",
-        "SELECT ok, sum(CAST(9e37 AS DECIMAL(38, 0)) + number) AS q FROM orders GROUP BY ok",
-        "SELECT ok, avg(CAST(9e37 AS DECIMAL(38, 0)) + number) AS q FROM orders GROUP BY ok",
+        "SELECT ok, sum(CAST(9e37 AS DECIMAL(38, 0)) + number) AS q FROM orders WHERE ok < 50 GROUP BY ok",
+        # Of one row, the mean would have more digits than there is room for: another error, if its group comes first.
+        "SELECT ok, avg(CAST(9e37 AS DECIMAL(38, 0)) + number) AS q FROM orders WHERE ok < 50 GROUP BY ok",
     ],
 )
 def test_what_fails_fails_as_in_spark(spark: SparkSession, build: str) -> None:
