@@ -30,6 +30,14 @@ PARTS = 8
 ROWS = 800
 
 
+@pytest.fixture(autouse=True)
+def _as_written(spark: SparkSession) -> Iterator[None]:
+    """Rows of each join are told in the order of the query."""
+    spark.conf.set("spark.sparkext.debug.joinOrder", "query")
+    yield
+    spark.conf.unset("spark.sparkext.debug.joinOrder")
+
+
 @pytest.fixture(scope="module")
 def facts(spark: SparkSession) -> DataFrame:
     """800 rows in 8 partitions: `a` goes from 0 to 99, eight times; `b` from 0 to 9."""
