@@ -421,6 +421,7 @@ COLUMNS = [
     "index_bytes",
     "build_seconds",
     "index_reused",
+    "made_by",
     "morsels",
     "budget_min",
     "budget_median",
