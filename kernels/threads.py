@@ -71,6 +71,17 @@ def _room() -> int | None:
     return max(0, limit - pages * os.sysconf("SC_PAGE_SIZE"))
 
 
+def each(work: Callable[..., object], *items: Iterable[Any], threads: int) -> None:
+    """Call `work` with the items, which are zipped, in threads. After an error, which is raised, no more begin."""
+    with pool(threads) as executor:
+        try:
+            for _ in executor.map(work, *items):
+                pass  # an error of any is raised here
+        except BaseException:
+            executor.shutdown(wait=True, cancel_futures=True)
+            raise
+
+
 def in_parts(work: Callable[[int, int], object], size: int, threads: int) -> None:
     """Call `work(start, stop)` for consecutive parts of [0, size), each in a thread of its own if that pays."""
     in_threads(work, [size * part // threads for part in range(threads + 1)] if size >= _WORTH_SHARING else [0, size])

@@ -97,6 +97,11 @@ class Aggregation:
         for key in self.keys:
             ARROW.check(key)
 
+    @property
+    def in_order(self) -> bool:
+        """Whether it matters in which order the rows come."""
+        return any(call.in_order for call in self.calls)
+
     def expressions(self) -> Iterator[Expression]:
         """Yield what is evaluated for each row."""
         yield from self.keys

@@ -84,6 +84,11 @@ def index_recipe(spec: PipelineSpec, number: int, hash_mask: int) -> IndexRecipe
     )
 
 
+def index_recipes(spec: PipelineSpec, hash_mask: int) -> list[IndexRecipe]:
+    """Return the same for each join."""
+    return [index_recipe(spec, number, hash_mask) for number in range(len(spec.joins))]
+
+
 def _is_bounded_above_only(join: JoinSpec) -> bool:
     """Return whether the second compared column is never asked to be at least something."""
     second = join.compared[1:]

@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from sparkext.errors import SchemaMismatchError
 from sparkext.kernels.gather import Column
-from sparkext.kernels.threads import pool
+from sparkext.kernels.threads import each, pool
 from sparkext.memory.probes import process_probe
 from sparkext.parquet.decoded_sizes import DecodedSizes
 from sparkext.parquet.decoding import as_declared, decoded_pieces
@@ -89,14 +89,8 @@ class ParquetScan:
                 for position, batch in enumerate(self._batches(unit, names)):
                     rows.add((number, position), batch)
 
-        with pool(threads) as executor:
-            units = [unit for split in splits for unit in self.units(split)]
-            try:
-                for _ in executor.map(read, range(len(units)), units):
-                    pass  # an error of any is raised here
-            except BaseException:
-                executor.shutdown(wait=True, cancel_futures=True)
-                raise
+        units = [unit for split in splits for unit in self.units(split)]
+        each(read, range(len(units)), units, threads=threads)
         self.check_unchanged()
         return rows.table(pa.schema([self.schema.field(number) for number in range(self.spec.outputs)]))
 

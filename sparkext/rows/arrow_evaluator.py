@@ -7,6 +7,7 @@ where a part has failed (see `rows.vectors`). It covers what `plans.evaluators.A
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any
@@ -213,6 +214,11 @@ def _number(node: Expression, args: list[Vector]) -> Vector:
     if node.op == "sqrt":
         return vector_arithmetic.square_root(*args)
     return vector_arithmetic.cast(node, *args)
+
+
+def told_values(node: Expression, rows: RowSet, row: int) -> str:
+    """Return `failing_values` as the message of a `ConditionError` tells them to the JVM."""
+    return json.dumps(failing_values(node, rows, row))
 
 
 def failing_values(node: Expression, rows: RowSet, row: int) -> dict[str, int | str | bool]:

@@ -122,6 +122,10 @@ class RowSet:
         ids = frozen(rows.astype(row_id_dtype(self.length)))
         return RowSet(rows.size, self.columns, tuple(source.through(ids) for source in self.rows))
 
+    def thinned(self, most: int) -> RowSet:
+        """Return at most so many of these rows, evenly spread."""
+        return self if self.length <= most else self.picked(np.arange(most) * self.length // most)
+
     def slice(self, start: int, length: int) -> RowSet:
         """Return rows `start` to `start + length`."""
         if start == 0 and length == self.length:

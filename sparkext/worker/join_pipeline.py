@@ -46,7 +46,7 @@ def join_pipeline(
     metrics.indexes = [{**vars(build.info), "reused": build.reused} for build in builds]
     operators = operators_of(spec, builds, settings, metrics)
     sink = sink_of(spec, builds, output_schema, settings)
-    if isinstance(sink, Groups) and sink.in_order:
+    if any(one.in_order for one in spec.aggregations):
         resources = replace(resources, cores=1)
     return Pipeline(operators, sink, settings, resources, metrics)
 

@@ -14,8 +14,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-import numpy as np
-
 from sparkext.build_sides.index_store import BuildSide
 from sparkext.config import Settings
 from sparkext.kernels.gather import VarBytesOverflowError
@@ -62,7 +60,7 @@ def best_order(spec: PipelineSpec, builds: Sequence[BuildSide], rows: RowSet) ->
     if rows.length < _LEAST_ROWS:
         return given(count)
     try:
-        return cheapest(measured(spec, builds, _thinned(rows)))
+        return cheapest(measured(spec, builds, rows.thinned(SAMPLE_ROWS)))
     except VarBytesOverflowError:  # enormous texts: the pipeline takes fewer rows at a time
         return given(count)
 
@@ -88,9 +86,9 @@ def measured(spec: PipelineSpec, builds: Sequence[BuildSide], sample: RowSet) ->
         following = sorted(number for number in wanted & looked_at)
         if not following:
             break
-        sample = _thinned(
-            max(_emitted(joins[following[0]], sample), key=lambda rows: rows.length, default=_none_of(sample))
-        )
+        emitted = _emitted(joins[following[0]], sample)
+        largest = max(emitted, key=lambda rows: rows.length, default=sample.slice(0, 0))
+        sample = largest.thinned(SAMPLE_ROWS)
         joined.add(following[0])
     return [JoinEstimate(kept[number], _lookup_cost(builds[number]), before) for number, before in enumerate(needs)]
 
@@ -103,17 +101,6 @@ def _emitted(join: Join, rows: RowSet) -> list[RowSet]:
         if sum(rows.length for rows in emitted) >= _PAIRS:
             break
     return emitted
-
-
-def _none_of(rows: RowSet) -> RowSet:
-    return rows.slice(0, 0)
-
-
-def _thinned(rows: RowSet) -> RowSet:
-    """Return as many of these rows as a sample has, evenly spread."""
-    if rows.length <= SAMPLE_ROWS:
-        return rows
-    return rows.picked(np.arange(SAMPLE_ROWS) * rows.length // SAMPLE_ROWS)
 
 
 def _lookup_cost(build: BuildSide) -> float:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from sparkext import __version__
-from sparkext.build_sides.index_recipe import index_recipe
+from sparkext.build_sides.index_recipe import index_recipes
 from sparkext.build_sides.index_store import BuildSide
 from sparkext.build_sides.kept_rows import make_room
 from sparkext.build_sides.sources import BuildSource
@@ -92,7 +92,7 @@ class PipelineTask:
     def _open(self, spec: PipelineSpec) -> list[BuildSide]:
         """Open all build sides. Tasks begin with different ones: workers that start together share the building."""
         count = len(spec.joins)
-        recipes = [index_recipe(spec, number, self.settings.debug_hash_mask) for number in range(count)]
+        recipes = index_recipes(spec, self.settings.debug_hash_mask)
         builds: dict[int, BuildSide] = {}
         for turn in range(count):
             number = (turn + task_id().partition) % count

@@ -21,7 +21,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from sparkext import __version__
-from sparkext.build_sides.index_recipe import IndexRecipe, index_recipe
+from sparkext.build_sides.index_recipe import IndexRecipe, index_recipes
 from sparkext.build_sides.index_store import BuildSide
 from sparkext.build_sides.kept_rows import KeptRows
 from sparkext.build_sides.scanned_files import scan_digest
@@ -29,7 +29,7 @@ from sparkext.build_sides.sources import BuildSource
 from sparkext.config import Settings
 from sparkext.errors import ConditionError
 from sparkext.kernels.gather import Column
-from sparkext.kernels.threads import pool
+from sparkext.kernels.threads import each
 from sparkext.memory.probes import process_probe
 from sparkext.parquet.scan import ParquetScan
 from sparkext.plans.expression import Expression
@@ -38,7 +38,7 @@ from sparkext.plans.projection import Projection
 from sparkext.plans.scan import Split
 from sparkext.plans.spec import PROBE, ColumnRef, PipelineSpec
 from sparkext.reports.metrics import NO_TASK, TaskMetrics, merged_operators
-from sparkext.rows.arrow_evaluator import ExpressionError, columns, failing_values, holds
+from sparkext.rows.arrow_evaluator import ExpressionError, columns, holds, told_values
 from sparkext.rows.collected import CollectedRows
 from sparkext.rows.row_set import RowSet
 from sparkext.rows.types import conform
@@ -120,13 +120,7 @@ class PipelinedRows(KeptRows):
                 keep(number, pipeline.run(ScannedSplits(self.scan, part, spec, builds)))
             tasks.append(metrics)
 
-        with pool(self.threads) as executor:
-            try:
-                for _ in executor.map(run, range(len(self.parts)), self.parts):
-                    pass  # an error of any is raised here
-            except BaseException:
-                executor.shutdown(wait=True, cancel_futures=True)
-                raise
+        each(run, range(len(self.parts)), self.parts, threads=self.threads)
         keep(len(self.parts), self._pipeline([], sink, TaskMetrics(NO_TASK)).run(_NoRows()))
         table = rows.table(self.schema)
         told = _told(spec, tasks, table.num_rows, time.perf_counter() - started)
@@ -136,7 +130,7 @@ class PipelinedRows(KeptRows):
         return PipelineSpec.from_json(self.spec_json)
 
     def _recipes(self, spec: PipelineSpec) -> list[IndexRecipe]:
-        return [index_recipe(spec, number, self.settings.debug_hash_mask) for number in range(len(spec.joins))]
+        return index_recipes(spec, self.settings.debug_hash_mask)
 
     def _pipeline(self, operators: Sequence[Operator], sink: Sink, metrics: TaskMetrics) -> Pipeline:
         resources = Resources(process_probe().headroom, lambda limit: self.threads)
@@ -151,8 +145,7 @@ class PipelinedRows(KeptRows):
             values = dict(zip(computed, columns(computed, rows), strict=True))
         except ExpressionError as error:
             failed = computed[error.expression]
-            told = json.dumps(failing_values(failed, rows, error.row))
-            number = self.projection.columns.index(failed)
+            number, told = self.projection.columns.index(failed), told_values(failed, rows, error.row)
             raise ConditionError(f"column {number} of the result fails on {told}") from error
         arrays = [
             rows.gather(ColumnRef(PROBE, column.column)) if column.op == "column" else values[column]
@@ -165,7 +158,7 @@ class PipelinedRows(KeptRows):
         try:
             return holds(condition, rows)
         except ExpressionError as error:
-            told = json.dumps(failing_values(condition, rows, error.row))
+            told = told_values(condition, rows, error.row)
             raise ConditionError(f"the filter of the result fails on {told}") from error
 
 

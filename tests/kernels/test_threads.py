@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from sparkext.kernels.threads import _WORTH_SHARING, ahead, in_parts, in_threads
+from sparkext.kernels.threads import _WORTH_SHARING, ahead, each, in_parts, in_threads
 
 
 @pytest.mark.parametrize("threads", [1, 2, 3, 7])
@@ -36,6 +36,23 @@ def test_an_error_in_a_thread_is_raised() -> None:
 
     with pytest.raises(ValueError, match="part 3 to 6"):
         in_threads(work, [0, 3, 6])
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_each_item_is_worked_on_once_and_none_begins_after_an_error(threads: int) -> None:
+    seen: list[tuple[int, str]] = []
+    each(lambda number, text: seen.append((number, text)), range(3), "abc", threads=threads)
+    assert sorted(seen) == [(0, "a"), (1, "b"), (2, "c")]
+    begun: list[int] = []
+
+    def fail(number: int) -> None:
+        begun.append(number)
+        time.sleep(0.01)
+        raise ValueError(f"item {number}")
+
+    with pytest.raises(ValueError, match="item 0"):
+        each(fail, range(200), threads=threads)
+    assert len(begun) < 200
 
 
 @pytest.mark.parametrize("threads", [1, 2, 5])

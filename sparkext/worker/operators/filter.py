@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Iterator
 
@@ -13,7 +12,7 @@ from sparkext.errors import ConditionError
 from sparkext.plans.expression import Expression
 from sparkext.plans.operator_budget import OperatorBudget
 from sparkext.plans.spec import ColumnRef
-from sparkext.rows.arrow_evaluator import ExpressionError, failing_values, holds
+from sparkext.rows.arrow_evaluator import ExpressionError, holds, told_values
 from sparkext.rows.row_set import RowSet
 from sparkext.worker.operators.join_matches import pieces
 
@@ -53,8 +52,7 @@ class Filter:
         try:
             return np.flatnonzero(holds(self._condition, rows))
         except ExpressionError as error:
-            values = json.dumps(failing_values(self._condition, rows, error.row))
-            raise ConditionError(f"the filter fails on {values}") from error
+            raise ConditionError(f"the filter fails on {told_values(self._condition, rows, error.row)}") from error
 
     def finish(self, budget: OperatorBudget) -> Iterator[RowSet]:
         """Emit nothing: each row was decided when it came."""

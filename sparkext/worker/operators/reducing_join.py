@@ -94,10 +94,9 @@ class ReducingJoin:
     def _reduce(self, budget: OperatorBudget) -> None:
         """Go on with the rows that remain, if these are few and there is memory for a copy of them."""
         whole = RowSet.of_source(self._number + 1, self._build.columns, self._build.rows)
-        if whole.length > _SAMPLE_ROWS and not self._at_once:
-            sample = whole.picked(np.arange(_SAMPLE_ROWS) * whole.length // _SAMPLE_ROWS)
-            if self._remaining(sample).size > _MOST_KEPT * _SAMPLE_ROWS:
-                return
+        is_sampled = whole.length > _SAMPLE_ROWS and not self._at_once
+        if is_sampled and self._remaining(whole.thinned(_SAMPLE_ROWS)).size > _MOST_KEPT * _SAMPLE_ROWS:
+            return
         rows = self._remaining(whole)
         few = rows.size <= _MOST_KEPT * self._build.rows
         size = rows.size * sum(column.value_bytes for column in self._build.columns.values())

@@ -16,7 +16,6 @@ constants: that of ROLLUP's grand total is none.
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -38,7 +37,7 @@ from sparkext.plans.expression import Expression
 from sparkext.plans.operator_budget import OperatorBudget
 from sparkext.plans.output_size import FINAL_OUTPUT_COPIES
 from sparkext.plans.spec import ColumnRef
-from sparkext.rows.arrow_evaluator import ExpressionError, columns, failing_values
+from sparkext.rows.arrow_evaluator import ExpressionError, columns, told_values
 from sparkext.rows.row_set import RowSet
 from sparkext.rows.types import arrow_key_type, conform
 from sparkext.rows.vectors import arrow_of, constant
@@ -79,11 +78,6 @@ class Groups:
         self._whole = any(one.whole for one in aggregations)
         self._groupings = [_Grouping(one, hash_mask) for one in aggregations]
 
-    @property
-    def in_order(self) -> bool:
-        """Whether it matters in which order the rows come."""
-        return any(call.in_order for one in self._groupings for call in one.aggregation.calls)
-
     def process(self, rows: RowSet, budget: OperatorBudget) -> Iterator[pa.RecordBatch]:
         """Enter these rows; emit groups where memory is short, or groups are not shared."""
         start = 0
@@ -110,8 +104,7 @@ class Groups:
             return dict(zip(self._expressions, columns(self._expressions, rows), strict=True))
         except ExpressionError as error:
             failed = self._expressions[error.expression]
-            number = self._numbered.index(failed)
-            values = json.dumps(failing_values(failed, rows, error.row))
+            number, values = self._numbered.index(failed), told_values(failed, rows, error.row)
             raise ConditionError(f"expression {number} of the groups fails on {values}") from error
 
     def _entered(self, values: dict[Expression, pa.Array], rows: int, budget: OperatorBudget) -> list[_Held]:

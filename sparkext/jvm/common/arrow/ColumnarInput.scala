@@ -48,7 +48,7 @@ object ColumnarInput {
       val parts = Trees.conjuncts(condition)
       if (parts.exists(Trees.isDeep)) Left("a filter nested too deeply")
       else peel(child).map { below =>
-        below.copy(filters = below.filters :+ parts.map(renamed(_, child.output, below.outputs)))
+        below.copy(filters = below.filters :+ parts.map(Expressions.replacing(AttributeMap(child.output.zip(below.outputs)))))
       }
     case ProjectExec(columns, child) =>
       peel(child).flatMap { below =>
@@ -63,11 +63,6 @@ object ColumnarInput {
       }
     case source if source.supportsColumnar => Right(Peeled(source, source.output, Nil))
     case other => Left(s"rows come from ${other.nodeName}")
-  }
-
-  private def renamed(condition: Expression, from: Seq[Attribute], to: Seq[Attribute]): Expression = {
-    val sources = AttributeMap(from.zip(to))
-    condition.transformUp { case attribute: Attribute => sources.getOrElse(attribute, attribute) }
   }
 
   /** Conditions whose meaning is more than one row. */

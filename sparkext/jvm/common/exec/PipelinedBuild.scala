@@ -29,7 +29,7 @@ case class PipelinedBuild(
   override def mayExceed(maxBytes: Long): Boolean = true
 
   override def formulas: Option[Formulas] =
-    Some(operator.formulas.copy(having = filter.flatMap(formula), results = columns.map(formula), builds = builds.map(_.formulas)))
+    Some(operator.formulas.copy(having = filter.flatMap(formula), results = columns.map(formula)))
 
   private def formula(expression: Expression): Option[PairCondition] =
     if (!Failing.may(expression)) None
@@ -60,9 +60,7 @@ object PipelinedBuild {
     scan <- operator.inputs.probeScan.left.map(reason => s"probe side of it: $reason")
     builds = operator.inputs.ownBuilds
     _ <- builds.zipWithIndex.collectFirst { case (Left(reason), number) => s"build side ${number + 1} of it: $reason" }.toLeft(())
-    filter = peeled.filters.reduceOption[Expression] { (before, next) =>
-      And(if (Failing.may(next)) EqualNullSafe(before, Literal.TrueLiteral) else before, next)
-    }
+    filter = Failing.inTurn(peeled.filters)
     projection <- projected(operator, filter, peeled.columns)
   } yield PipelinedBuild(operator, scan, builds.flatMap(_.toOption), peeled.whole, filter, peeled.columns, projection)
 
@@ -72,7 +70,7 @@ object PipelinedBuild {
   private def peel(plan: SparkPlan): Either[String, Peeled] = plan match {
     case pipeline: PipelinedJoinExec => Right(Peeled(pipeline, whole = false, Nil, pipeline.output))
     case WholeGroupsExec(results, _, pipeline: PipelinedJoinExec, _) =>
-      Right(Peeled(pipeline, whole = true, Nil, results.map(unnamed)))
+      Right(Peeled(pipeline, whole = true, Nil, results.map(Expressions.unnamed)))
     case WholeStageCodegenExec(child) => peel(child)
     case InputAdapter(child) => peel(child)
     case FilterExec(condition, child) =>
@@ -80,25 +78,18 @@ object PipelinedBuild {
         below <- peel(child)
         _ <- JoinStage.check(!Trees.isDeep(condition), "a filter nested too deeply")
         _ <- JoinStage.check(condition.deterministic, s"a filter that is not deterministic: ${Wording.of(condition)}")
-      } yield below.copy(filters = below.filters ++ Trees.conjuncts(condition).map(over(child, below)))
+      } yield below.copy(filters = below.filters :+ over(child, below)(condition))
     case ProjectExec(columns, child) =>
       for {
         below <- peel(child)
         _ <- JoinStage.check(!columns.exists(Trees.isDeep), "a column nested too deeply")
         _ <- columns.find(!_.deterministic).map(column => s"a column that is not deterministic: ${Wording.of(column)}").toLeft(())
-      } yield below.copy(columns = columns.map(column => over(child, below)(unnamed(column))))
+      } yield below.copy(columns = columns.map(column => over(child, below)(Expressions.unnamed(column))))
     case other => Left(s"not a pipeline: ${other.nodeName}")
   }
 
-  private def over(child: SparkPlan, below: Peeled): Expression => Expression = {
-    val columns = AttributeMap(child.output.zip(below.columns))
-    _.transformUp { case column: Attribute => columns.getOrElse(column, column) }
-  }
-
-  private def unnamed(column: Expression): Expression = column match {
-    case Alias(child, _) => child
-    case other => other
-  }
+  private def over(child: SparkPlan, below: Peeled): Expression => Expression =
+    Expressions.replacing(AttributeMap(child.output.zip(below.columns)))
 
   def place(operator: PipelinedJoinExec)(column: Attribute): ColumnRef =
     ColumnRef(0, operator.output.indexWhere(_.exprId == column.exprId))
@@ -110,7 +101,7 @@ object PipelinedBuild {
     def written(expression: Expression): Either[String, JValue] =
       WorkerEvaluator.Arrow.of(expression, place(operator)).left.map(part => s"an expression that only Spark evaluates: $part")
     val places = columns.map {
-      case column: Attribute => Right(WorkOrder.column(place(operator)(column)))
+      case column: Attribute => WorkerExpression.of(column, place(operator)).map(_.json)
       case computed => written(computed)
     }
     val condition = filter.map(written)

@@ -132,6 +132,12 @@ case class PipelinedJoinExec(
   private[sparkext] def spec(whole: Boolean): JValue =
     WorkOrder.spec(joins, origins, filter.map(_.spec), grouping.map(_.spec(whole)), top, probe.output.length, parts.map(_.owner))
 
+  /** Another form of this operator, with its tags, by which reports are found. */
+  private[sparkext] def as(form: PipelinedJoinExec): PipelinedJoinExec = {
+    form.copyTagsFrom(this)
+    form
+  }
+
   /** The pipelines that workers run to make build sides of this one. */
   private[sparkext] def pipelinesWithin: Seq[PipelinedJoinExec] =
     if (fallback.isDefined) Nil

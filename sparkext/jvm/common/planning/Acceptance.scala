@@ -10,14 +10,6 @@ import org.apache.spark.sql.execution.adaptive.{BroadcastQueryStageExec, Logical
 /** Which of the joins that could be pipelined are. */
 object Acceptance {
 
-  /** What rows are made for: where `isBuild`, for a build side that has so many rows and columns. */
-  case class Use(isBuild: Boolean, rows: Double, columns: Int)
-
-  object Use {
-    val Result: Use = Use(isBuild = false, 0.0, 0)
-    def build(plan: LogicalPlan): Use = Use(isBuild = true, Estimates.rows(plan), plan.output.length)
-  }
-
   /** What a pipeline may cost of Spark's estimate: estimates err, and a join that stays as it is disappoints nobody. */
   private val WorthIt = 0.7
 
@@ -44,9 +36,9 @@ object Acceptance {
   }
 
   /** A whole chain, in auto mode: whether the estimates say that it wins. Hinted joins are taken without asking, and so are
-    * as-of joins: for each of these Spark looks at all rows with an equal key.
+    * as-of joins: for each of these Spark looks at all rows with an equal key. `build`: the build side that is made of it, if one is.
     */
-  def chain(chain: JoinChain, grouping: Option[Groups], use: Use, settings: Settings): Either[String, Unit] = {
+  def chain(chain: JoinChain, grouping: Option[Groups], build: Option[LogicalPlan], settings: Settings): Either[String, Unit] = {
     lazy val costs = new Costs(chain, grouping, settings)
     if (settings.mode == "hint" && chain.stages.isEmpty) Left("not hinted, and spark.sparkext.mode is hint")
     else if (settings.force || settings.mode == "hint" || chain.stages.exists(stage => stage.hint.isDefined || stage.asOf.isDefined)) Right(())
@@ -54,8 +46,8 @@ object Acceptance {
       Left("Spark broadcasts every build side of it, and rows would have to cross into Python")
     } else if (isPrunedAtRunTime(chain.probe)) {
       Left("dynamic partition pruning of the probe side needs Spark's own join")
-    } else if (use.isBuild) {
-      made(costs, use, settings)
+    } else if (build.isDefined) {
+      made(costs, build.get, settings)
     } else {
       val (ours, sparks) = (costs.pipeline, costs.spark)
       if (ours <= sparks * WorthIt && ours + LeastGain <= sparks) Right(())
@@ -67,9 +59,9 @@ object Acceptance {
     }
   }
 
-  /** What workers make of a chain for a build side, in auto mode: each node makes all of it. */
-  def made(costs: Costs, use: Use, settings: Settings): Either[String, Unit] = {
-    lazy val (ours, sparks) = (costs.made * nodes, costs.spark + costs.crossing(use.rows, use.columns))
+  /** What workers make for a build side, in auto mode: each node makes all of it. */
+  def made(costs: Costs, build: LogicalPlan, settings: Settings): Either[String, Unit] = {
+    lazy val (ours, sparks) = (costs.made * nodes, costs.spark + costs.crossing(build))
     if (settings.force || settings.mode == "hint" || ours <= sparks * WorthIt) Right(())
     else {
       Left(

@@ -27,7 +27,7 @@ class Costs(chain: JoinChain, grouping: Option[Groups], settings: Settings) {
   def fused: Boolean = columnsRead(chain.probe, probeKeys).isDefined
 
   /** Whether workers make all of it, of files. */
-  def isOwn: Boolean = fused && chain.stages.zipWithIndex.forall { case (stage, number) =>
+  def isOwn: Boolean = fused && !chain.stages.headOption.exists(_.full) && chain.stages.zipWithIndex.forall { case (stage, number) =>
     columnsRead(stage.build, stage.indexed).isDefined || pipelined.contains(number)
   }
 
@@ -53,7 +53,7 @@ class Costs(chain: JoinChain, grouping: Option[Groups], settings: Settings) {
   }
 
   /** What Spark pays beside its own plan where a build side is made of it: its rows cross into Python. */
-  def crossing(rows: Double, columns: Int): Double = rows / 1e6 * (CrossedRow + CrossedColumn * columns)
+  def crossing(build: LogicalPlan): Double = crossed(build, build.output.length)
 
   private def values(groups: Groups): Int = groups.groupings.map(one => one.keys.length + one.calls.length).sum
 
@@ -79,8 +79,10 @@ class Costs(chain: JoinChain, grouping: Option[Groups], settings: Settings) {
   private def brought(plan: LogicalPlan, keys: Seq[Expression], columns: Int): Double =
     columnsRead(plan, keys) match {
       case Some(read) => reading(plan, read, ReadRow, ReadColumn, ReadText)
-      case None => millions(plan) * (CrossedRow + CrossedColumn * columns)
+      case None => crossed(plan, columns)
     }
+
+  private def crossed(plan: LogicalPlan, columns: Int): Double = millions(plan) * (CrossedRow + CrossedColumn * columns)
 
   private def columnsRead(plan: LogicalPlan, keys: Seq[Expression]): Option[AttributeSet] = {
     val own = keys.map(chain.atSources).filter(_.references.subsetOf(plan.outputSet))

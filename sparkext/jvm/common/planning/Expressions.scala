@@ -7,6 +7,16 @@ import org.apache.spark.sql.types.DoubleType
 /** What may be done with an expression, other than to compute it for each pair of a join: see also [[Failing]]. */
 private object Expressions {
 
+  /** What a named expression names. */
+  def unnamed(column: Expression): Expression = column match {
+    case Alias(child, _) => child
+    case other => other
+  }
+
+  /** Puts expressions in the place of columns; others stay. */
+  def replacing(columns: AttributeMap[_ <: Expression]): Expression => Expression =
+    _.transformUp { case column: Attribute => columns.getOrElse(column, column) }
+
   /** Whether a filter gives the same rows when it is applied later, above further joins. */
   def deferrable(condition: Expression): Either[String, Unit] =
     if (Trees.isDeep(condition)) Left("a condition nested too deeply")

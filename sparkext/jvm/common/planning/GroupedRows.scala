@@ -78,13 +78,13 @@ object GroupedRows {
         below <- peel(child, settings)
       } yield {
         val computed = AttributeMap(columns.collect { case alias @ Alias(value, _) => alias.toAttribute -> value })
-        below.copy(at = below.at.map(replacing(computed).andThen(_)))
+        below.copy(at = below.at.map(Expressions.replacing(computed).andThen(_)))
       }
     case Expand(projections, output, child) =>
       for {
         _ <- projections.flatten.map(Expressions.deferrable).collectFirst { case Left(reason) => reason }.toLeft(())
         below <- peel(child, settings)
-        at = for (under <- below.at; projection <- projections) yield replacing(AttributeMap(output.zip(projection))).andThen(under)
+        at = for (under <- below.at; projection <- projections) yield Expressions.replacing(AttributeMap(output.zip(projection))).andThen(under)
         _ <- JoinStage.check(at.length <= MostProjections, s"rows expanded to more than $MostProjections")
       } yield below.copy(at = at)
     case Filter(condition, child) =>
@@ -95,9 +95,6 @@ object GroupedRows {
       } yield below.copy(filters = below.at.head(condition) +: below.filters)
     case other => Left(s"neither a join nor a scan of files: ${other.nodeName}")
   }
-
-  private def replacing(computed: AttributeMap[Expression]): Expression => Expression =
-    _.transformUp { case column: Attribute => computed.getOrElse(column, column) }
 
   private def isJoin(plan: LogicalPlan): Boolean = plan.isInstanceOf[Join] || plan.isInstanceOf[PipelinedAsOf]
 

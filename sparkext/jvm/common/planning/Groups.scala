@@ -78,17 +78,12 @@ object Groups {
 
   /** Workers take all zeros and all NaN of a key for one, and emit one. */
   private def key(named: NamedExpression): Either[String, Expression] = {
-    val found = unnamed(named) match {
+    val found = Expressions.unnamed(named) match {
       case KnownFloatingPointNormalized(NormalizeNaNAndZero(value)) => value
       case other => other
     }
     if (KeyTypes.name(found.dataType).isDefined) Right(found)
     else Left(s"groups by a value of type ${found.dataType.simpleString}: ${Wording.of(found)}")
-  }
-
-  private def unnamed(named: NamedExpression): Expression = named match {
-    case Alias(child, _) => child
-    case other => other
   }
 
   private def call(aggregate: AggregateExpression): Either[String, GroupCall] = {

@@ -12,18 +12,12 @@ object OwnBuilds extends ColumnarRule {
   }
 
   private def told(plan: SparkPlan): SparkPlan = plan.transformUp { case pipeline: PipelinedJoinExec =>
-    replaced(pipeline, pipeline.withNewChildren(pipeline.probe +: pipeline.builds.map(asBuild)))
+    pipeline.withNewChildren(pipeline.probe +: pipeline.builds.map(asBuild))
   }
 
   private def asBuild(plan: SparkPlan): SparkPlan = plan match {
-    case pipeline: PipelinedJoinExec => replaced(pipeline, pipeline.copy(asBuild = true))
+    case pipeline: PipelinedJoinExec => pipeline.as(pipeline.copy(asBuild = true))
     case _: WholeStageCodegenExec | _: InputAdapter | _: FilterExec | _: ProjectExec | _: WholeGroupsExec => plan.mapChildren(asBuild)
     case other => other
-  }
-
-  /** Reports are found by tags. */
-  private def replaced(old: SparkPlan, other: SparkPlan): SparkPlan = {
-    if (!(other eq old)) other.copyTagsFrom(old)
-    other
   }
 }

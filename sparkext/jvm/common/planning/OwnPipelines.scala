@@ -21,32 +21,24 @@ object OwnPipelines {
   private def costs(plan: LogicalPlan, settings: Settings): Option[Costs] = plan match {
     case Project(columns, child) if columns.forall(isCovered) => costs(child, settings)
     case Filter(condition, child) if WorkerEvaluator.Arrow.covers(condition) => costs(child, settings)
-    case join: Join =>
-      for {
-        chain <- JoinChain.of(join, Acceptance.stage(_, settings)).toOption
-        found <- ofChain(chain, None, settings)
-        _ <- Acceptance.made(found, Acceptance.Use.build(plan), settings).toOption
-      } yield found
-    case aggregate: Aggregate =>
-      for {
-        groups <- WholeGroups.of(aggregate, settings).toOption
-        chain <- groups.rows.chain(settings).toOption
-        found <- ofChain(chain, Some(groups.rows.grouping), settings)
-        _ <- Acceptance.made(found, Acceptance.Use.build(plan), settings).toOption
-      } yield found
+    case join: Join => accepted(plan, JoinChain.of(join, Acceptance.stage(_, settings)), None, settings)
+    case aggregate: Aggregate => WholeGroups.of(aggregate, settings).toOption.flatMap { whole =>
+        accepted(plan, whole.rows.chain(settings), Some(whole.rows.grouping), settings)
+      }
     case _ => None
   }
 
-  private def ofChain(chain: JoinChain, grouping: Option[Groups], settings: Settings): Option[Costs] = {
-    val costs = new Costs(chain, grouping, settings)
-    if (chain.stages.headOption.exists(_.full) || !costs.isOwn) None else Some(costs)
-  }
+  private def accepted(
+      build: LogicalPlan,
+      chain: Either[String, JoinChain],
+      grouping: Option[Groups],
+      settings: Settings): Option[Costs] =
+    chain.toOption.map(new Costs(_, grouping, settings))
+      .filter(costs => costs.isOwn && Acceptance.made(costs, build, settings).isRight)
 
-  private def isCovered(column: NamedExpression): Boolean = column match {
+  private def isCovered(column: NamedExpression): Boolean = Expressions.unnamed(column) match {
     case _: Attribute => true
-    case Alias(_: Attribute, _) => true
-    case Alias(computed, _) => WorkerEvaluator.Arrow.covers(computed)
-    case other => WorkerEvaluator.Arrow.covers(other)
+    case computed => WorkerEvaluator.Arrow.covers(computed)
   }
 
   /** The build sides of a chain that are expected to be made so, marked for their own planning. */

@@ -88,8 +88,7 @@ class PipelinedJoinStrategy(session: SparkSession) extends SparkStrategy with Lo
     _ <- JoinStage.check(!columns.exists(Trees.isDeep), "a column nested too deeply")
     _ <- conditions.map(Expressions.deferrable).collectFirst { case Left(reason) => reason }.toLeft(())
     chain <- JoinChain.of(join, stage => Acceptance.stage(stage, settings))
-    use = if (join.getTagValue(OwnPipelines.Marked).isDefined) Acceptance.Use.build(join) else Acceptance.Use.Result
-    _ <- accepted(chain, None, use, settings)
+    _ <- accepted(chain, None, Some(join).filter(_.getTagValue(OwnPipelines.Marked).isDefined), settings)
     // The lowest first, as Spark applies them: one may keep the next from dividing by zero, also where it is null.
     filters = (conditions ++ chain.filters).reverse
     (within, above) = split(filters)
@@ -113,9 +112,9 @@ class PipelinedJoinStrategy(session: SparkSession) extends SparkStrategy with Lo
   private def accepted(
       chain: JoinChain,
       grouping: Option[Groups],
-      use: Acceptance.Use,
+      build: Option[LogicalPlan],
       settings: Settings): Either[String, Unit] = for {
-    _ <- Acceptance.chain(chain, grouping, use, settings)
+    _ <- Acceptance.chain(chain, grouping, build, settings)
     _ <- Acceptance.files(session.sparkContext)
     _ <- Acceptance.workers
     _ <- Acceptance.rows(chain)
@@ -128,7 +127,7 @@ class PipelinedJoinStrategy(session: SparkSession) extends SparkStrategy with Lo
       Guarded.either("aggregate")(for {
         _ <- JoinStage.check(!Trees.isDeeper[LogicalPlan](aggregate, Trees.DeepestPlan), "a plan nested too deeply")
         rows <- GroupedRows.of(operators, settings)
-        pipeline <- pipelined(rows, Acceptance.Use.Result, settings)
+        pipeline <- pipelined(rows, None, settings)
       } yield operators.transformUp { case partial if partial eq rows.grouping.partial => pipeline })
     }
     found.fold(
@@ -139,9 +138,12 @@ class PipelinedJoinStrategy(session: SparkSession) extends SparkStrategy with Lo
       Seq(_))
   }
 
-  private def pipelined(rows: GroupedRows, use: Acceptance.Use, settings: Settings): Either[String, SparkPlan] = Guarded.either("join")(for {
+  private def pipelined(
+      rows: GroupedRows,
+      build: Option[LogicalPlan],
+      settings: Settings): Either[String, SparkPlan] = Guarded.either("join")(for {
     chain <- rows.chain(settings)
-    _ <- accepted(chain, Some(rows.grouping), use, settings)
+    _ <- accepted(chain, Some(rows.grouping), build, settings)
     filters = chain.filters.reverse ++ rows.filters.reverse
     layout <- ChainLayout.of(chain, rows, filters, settings)
     // What a DataFrame tells of its joins is told of them also where an action groups their rows.
@@ -170,7 +172,7 @@ class PipelinedJoinStrategy(session: SparkSession) extends SparkStrategy with Lo
     case aggregate: Aggregate =>
       (for {
         whole <- Guarded.either("aggregate")(WholeGroups.of(aggregate, settings))
-        pipeline <- pipelined(whole.rows, Acceptance.Use.build(aggregate), settings)
+        pipeline <- pipelined(whole.rows, Some(aggregate), settings)
       } yield WholeGroupsExec(whole.results, whole.output, pipeline, aggregate)).toOption
     case _ => None
   }

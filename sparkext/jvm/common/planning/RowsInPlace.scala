@@ -21,10 +21,7 @@ object RowsInPlace extends ColumnarRule {
   }
 
   private def inPlace(writer: SparkPlan): SparkPlan = writer.mapChildren {
-    case pipeline: PipelinedJoinExec =>
-      val placed = pipeline.copy(inPlace = true)
-      placed.copyTagsFrom(pipeline) // reports are found by them
-      placed
+    case pipeline: PipelinedJoinExec => pipeline.as(pipeline.copy(inPlace = true))
     case other => other
   }
 }

@@ -34,10 +34,7 @@ object TopRows extends Rule[SparkPlan] {
   private def limited(plan: SparkPlan, count: Int, order: Either[String, Seq[SortOrder]]): SparkPlan = plan match {
     case pipeline: PipelinedJoinExec if pipeline.grouping.isEmpty && pipeline.top.isEmpty =>
       order.flatMap(planned(count, _, pipeline.output)) match {
-        case Right(top) =>
-          val limited = pipeline.copy(top = Some(top))
-          limited.copyTagsFrom(pipeline) // reports are found by them
-          limited
+        case Right(top) => pipeline.as(pipeline.copy(top = Some(top)))
         case Left(reason) =>
           pipeline.setTagValue(Declined, reason)
           pipeline

@@ -21,9 +21,7 @@ object WholeGroups {
     rows <- GroupedRows.of(planned, settings)
     _ <- JoinStage.check(last.child eq rows.grouping.partial, "an aggregate of more than two parts")
     values <- valuesOf(last)
-    results = last.resultExpressions.map(result => result.transformUp {
-      case column: Attribute => values.getOrElse(column, column)
-    }.asInstanceOf[NamedExpression])
+    results = last.resultExpressions.map(Expressions.replacing(values)(_).asInstanceOf[NamedExpression])
     _ <- results.map(Expressions.deferrable).collectFirst { case Left(reason) => reason }.toLeft(())
   } yield WholeGroups(rows, results, last.output)
 
@@ -33,9 +31,7 @@ object WholeGroups {
       call.aggregateFunction match {
         case function: DeclarativeAggregate if call.mode == Final && function.deterministic =>
           val emitted = AttributeMap(function.aggBufferAttributes.zip(function.inputAggBufferAttributes))
-          Right(attribute -> function.evaluateExpression.transformUp {
-            case buffer: Attribute => emitted.getOrElse(buffer, buffer)
-          })
+          Right(attribute -> Expressions.replacing(emitted)(function.evaluateExpression))
         case other => Left(s"an aggregate that only Spark computes: ${Wording.of(other)}")
       }
     }

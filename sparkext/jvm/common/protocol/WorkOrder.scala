@@ -132,10 +132,6 @@ object WorkOrder {
   /** Python's `Projection`. */
   def projection(filter: Option[JValue], columns: Seq[JValue]): JValue = ("filter" -> filter) ~ ("columns" -> columns)
 
-  /** A column as it is, of whatever type: an `Expression`. */
-  def column(place: ColumnRef): JValue =
-    ("op" -> "column") ~ ("type" -> JNull) ~ ("source" -> place.source) ~ ("column" -> place.column)
-
   private def scanned(scan: FusedScan): JObject =
     ("spec" -> scan.spec) ~ ("schema" -> parse(scan.schema.json)) ~ ("buckets" -> scan.buckets) ~ ("calendars" -> scan.calendars)
 

@@ -104,7 +104,7 @@ object FusedScan {
   def expected(plan: LogicalPlan, columns: Seq[Expression], settings: Settings): Option[AttributeSet] =
     if (!settings.fusesScans || columns.exists(Widened.unapply(_).isEmpty)) None
     else plan match {
-      case Project(projected, child) => expected(child, projected.map(unnamed), settings)
+      case Project(projected, child) => expected(child, projected.map(Expressions.unnamed), settings)
       case Filter(condition, child) if WorkerEvaluator.Arrow.tests(condition) =>
         expected(child, columns, settings).map(_ ++ condition.references)
       case LogicalRelation(files: HadoopFsRelation, _, _, _, _) =>
@@ -117,18 +117,13 @@ object FusedScan {
   /** Whether the rows that workers will read come in the order of a column, as far as the files tell. */
   def isOrdered(plan: LogicalPlan, column: Attribute): Boolean = plan match {
     case Project(projected, child) =>
-      projected.find(_.exprId == column.exprId).map(unnamed).exists {
+      projected.find(_.exprId == column.exprId).map(Expressions.unnamed).exists {
         case Widened(source) => isOrdered(child, source)
         case _ => false
       }
     case Filter(_, child) => isOrdered(child, column)
     case LogicalRelation(files: HadoopFsRelation, _, _, _, _) => ParquetFiles.isOrdered(files, column.name)
     case _ => false
-  }
-
-  private def unnamed(column: Expression): Expression = column match {
-    case Alias(child, _) => child
-    case other => other
   }
 
   /** `outputs` and `filters` in terms of what the scan emits. */
@@ -143,23 +138,18 @@ object FusedScan {
       val parts = Trees.conjuncts(condition)
       if (parts.exists(Trees.isDeep)) Left("a filter nested too deeply")
       else peel(child).map { below =>
-        val atScan = renaming(child.output, below.outputs)
+        val atScan = Expressions.replacing(AttributeMap(child.output.zip(below.outputs)))
         below.copy(filters = below.filters ++ parts.map(atScan))
       }
     case ProjectExec(columns, _) if columns.exists(Trees.isDeep) => Left("a column nested too deeply")
     case ProjectExec(columns, child) =>
       peel(child).flatMap { below =>
-        val atScan = renaming(child.output, below.outputs)
-        val outputs = columns.map(column => atScan(unnamed(column)))
+        val atScan = Expressions.replacing(AttributeMap(child.output.zip(below.outputs)))
+        val outputs = columns.map(column => atScan(Expressions.unnamed(column)))
         outputs.find(Widened.unapply(_).isEmpty).map(computed => s"a column that Spark computes: ${Wording.of(computed)}")
           .toLeft(below.copy(outputs = outputs))
       }
     case other => Left(s"not a scan of files: ${other.nodeName}")
-  }
-
-  private def renaming(from: Seq[Attribute], to: Seq[Expression]): Expression => Expression = {
-    val sources = AttributeMap(from.zip(to))
-    _.transformUp { case attribute: Attribute => sources.getOrElse(attribute, attribute) }
   }
 
   /** What is asked of the scan beside files and columns. */
