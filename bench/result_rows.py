@@ -8,8 +8,9 @@ from datetime import date
 from decimal import Decimal
 from typing import Any
 
-_RELATIVE = _ABSOLUTE = 1e-6
-"""Spark rounds quotients of decimals to six digits after the point; others return a binary fraction."""
+_RELATIVE, _ABSOLUTE = 1e-6, 1.1e-6
+"""Spark rounds quotients of decimals to six digits after the point; DataFusion cuts them off there, which may differ by
+one in the last; others return a binary fraction."""
 
 
 class ResultRows:
