@@ -132,9 +132,9 @@ def test_columns_are_read_ahead_once_they_were_needed(store: Bucket, monkeypatch
     ahead: set[tuple[int, int]] = set()
     read_column, start = ParquetScan.read, parquet_scan._UnitColumns.start
 
-    def reading(scan: ParquetScan, unit: Any, number: int) -> Any:
+    def reading(scan: ParquetScan, unit: Any, number: int, opened: Callable[[], Any]) -> Any:
         read.append((unit.first, number))
-        return read_column(scan, unit, number)
+        return read_column(scan, unit, number, opened)
 
     def starting(columns: Any, numbers: Any, pool: Any) -> None:
         ahead.update((columns.unit.first, number) for number in numbers)
