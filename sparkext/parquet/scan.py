@@ -289,7 +289,7 @@ class _UnitColumns:
         self.unit = unit
         self._scan = scan
         self._turn = Lock()
-        self._opened = cache(unit.file.reader)  # once, which makes scans faster by some 5 %
+        self._opened = cache(unit.file.reader)  # once for all columns: scans are some 5 % faster
         self._whole: dict[int, pa.ChunkedArray | None] = {}
         self._started: dict[int, Future[pa.ChunkedArray | None]] = {}
 
