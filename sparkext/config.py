@@ -24,6 +24,7 @@ ModeName = Literal["auto", "hint", "off"]
 DeliveryName = Literal["adaptive", "morsel", "block", "tuple", "materialize", "materialize_parallel"]
 ThreadsName = Literal["cooperative", "independent"]
 JoinOrderName = Literal["measured", "query", "random"]
+GroupsName = Literal["auto", "parts", "whole"]
 
 _BYTE_UNITS = {"b": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40, "p": 1 << 50}
 _BYTE_SIZE = re.compile(r"(\d+)\s*(?:([kmgtp])b?|b)?", re.IGNORECASE | re.ASCII)
@@ -312,6 +313,18 @@ DEBUG_JOIN_ORDER = ConfigKey(
     expected="one of measured, query, random",
     choices=get_args(JoinOrderName),
 )
+DEBUG_GROUPS = ConfigKey(
+    name=PREFIX + "debug.groups",
+    attribute="debug_groups",
+    type=TEXT,
+    unit="",
+    default="auto",
+    doc="Where groups above joins and scans are finished: `auto` (many groups by workers, if all tasks run on one node,"
+    " others by Spark), `parts` (by Spark, of parts of groups) or `whole` (by workers wherever they can). Only for"
+    " tests and measurements.",
+    expected="one of auto, parts, whole",
+    choices=get_args(GroupsName),
+)
 DEBUG_HASH_MASK = ConfigKey(
     name=PREFIX + "debug.hashMask",
     attribute="debug_hash_mask",
@@ -353,6 +366,7 @@ REGISTRY: tuple[ConfigKey[Any], ...] = (
     DEBUG_DELIVERY,
     DEBUG_FORCE,
     DEBUG_JOIN_ORDER,
+    DEBUG_GROUPS,
     DEBUG_HASH_MASK,
 )
 """Every key, in the order of the documentation's table."""
@@ -380,6 +394,7 @@ class Settings:
     debug_delivery: DeliveryName
     debug_force: bool
     debug_join_order: JoinOrderName
+    debug_groups: GroupsName
     debug_hash_mask: int
 
 

@@ -57,6 +57,7 @@ def test_defaults() -> None:
         debug_delivery="adaptive",
         debug_force=False,
         debug_join_order="measured",
+        debug_groups="auto",
         debug_hash_mask=0xFFFF_FFFF_FFFF_FFFF,
     )
 

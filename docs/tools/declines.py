@@ -338,6 +338,7 @@ GROUPS = (
             ),
             "a full outer join shuffles the rows": "The probe side of a full outer join is shuffled by its keys.",
             "workers read files": "Never shown: the scan is fused.",
+            "not whole groups": "Never shown: what the scan says is.",
         },
     ),
     Group(
@@ -371,7 +372,7 @@ GROUPS = (
             "the build side of the join on … does not fit the driver's disk: …": (
                 "Its file cannot be written on the driver: make room in `spark.local.dir` there."
             ),
-            "the build side of the join on … cannot be used: …": (
+            "the … cannot be used: …": (
                 "A worker read it ahead of the join, because of the sizes that its files state, and found that"
                 " it exceeds the limit or the memory. The worker's [message](errors.md#buildsidetoolargeerror)"
                 " follows."
@@ -382,9 +383,7 @@ GROUPS = (
         "Errors of the planned operator",
         "These fail the query, as Spark's own errors.",
         {
-            "the build side of the join on … was cancelled": (
-                "Another build side of the pipeline failed; read that error instead."
-            ),
+            "the … was cancelled": ("Another build side of the pipeline failed; read that error instead."),
             "no Python to run the pipelined join: …": (
                 "Python was there when the query was planned, and no longer is."
             ),
@@ -405,8 +404,7 @@ GROUPS = (
 
 OTHER_TEXTS = {
     "AsOf.scala": {"Spark's own as-of join instead of a pipelined one: …"},
-    "AheadBuilder.scala": {"build side of the join on …"},
-    "BuildSidePreparation.scala": {"build side of the join on …"},
+    "BuildSidePublisher.scala": {"build side of the join on …"},
     "OwnBuilds.scala": {"build sides"},
     "OwnPipelines.scala": {"build side"},
     "PipelinedBuild.scala": {"made by a pipeline of its own…", ", of whole groups", "not a pipeline: …"},
@@ -429,8 +427,10 @@ OTHER_TEXTS = {
         "… … scan=……",
         "Join …: …",
     },
-    "PipelineInputs.scala": {"… from Spark (…)", "build side"},
+    "PipelineInputs.scala": {"… from Spark (…)", "build side", "workers make the rows"},
     "PipelinedJoinExec.scala": {
+        "build side of the join on …",
+        "rows that workers make",
         "fell back to Spark's own joins: …",
         "Spark's own joins run instead of a pipelined one: …. …",
         "To run the pipeline raise spark.sparkext.buildSide.maxBytes, filter the build side, or put the hint on the"

@@ -34,7 +34,7 @@ class TaskMetrics:
     Both are in the order of the query; `order` has the joins by number as they ran, empty if in that order.
     `reduced` has the joins by number that went on with fewer build rows, and with how many.
     `indexes` describes the index of each join (see `index_file.IndexInfo`), and whether it was `reused`. `scan` tells
-    what a task that reads files itself has read.
+    what a task that reads files itself has read, `source` what the pipelines did that made the rows of the probe side.
     `decisions` are (time, operator, headroom, budget, produced). Times, and `started`, are seconds since the epoch by
     the node's clock: tasks of several workers share an axis as far as their clocks agree.
     """
@@ -55,6 +55,7 @@ class TaskMetrics:
     behind: list[str] = field(default_factory=lambda: ["gather payload"])
     order: list[int] = field(default_factory=list)
     reduced: list[tuple[int, int]] = field(default_factory=list)
+    source: list[str] = field(default_factory=list)
 
     @property
     def places(self) -> list[int]:

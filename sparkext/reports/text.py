@@ -57,8 +57,11 @@ def files_told(report: Report) -> list[str]:
 
 
 def builds_told(report: Report) -> list[str]:
-    """What pipelines of their own have made for the joins: a line each."""
-    return [f"build side of {join.operator}: {line}" for join in report.joins for line in join.made_by]
+    """What pipelines of their own have made, the probe side and the build sides: a line each."""
+    return [
+        *(f"probe side: {line}" for line in report.tasks[0].source),
+        *(f"build side of {join.operator}: {line}" for join in report.joins for line in join.made_by),
+    ]
 
 
 def orders_told(report: Report) -> list[str]:

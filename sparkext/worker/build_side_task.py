@@ -14,7 +14,8 @@ from sparkext.config import Settings
 from sparkext.errors import BuildSideTooLargeError
 from sparkext.memory import freed
 from sparkext.plans.spec import PipelineSpec
-from sparkext.worker.pipelined_rows import opened
+from sparkext.worker.pipelined_rows import SOURCE, opened
+from sparkext.worker.sources.made_rows import source_recipe
 from sparkext.worker.task_start import check_version, entered, settle
 
 
@@ -23,7 +24,7 @@ class BuildSideTask:
     """Has a build side read and indexed before the join that asks for it begins, and says what keeps it from that.
 
     For each batch that it is given it emits one of one text: empty, or why the build side of join number `number`
-    does not fit. `tasks_sharing` and `made_by` are as in `PipelineTask`.
+    does not fit, or the `SOURCE`, where workers make it. `tasks_sharing` and `made_by` are as in `PipelineTask`.
     """
 
     spec_json: str
@@ -37,7 +38,8 @@ class BuildSideTask:
         """Build the index, on this node."""
         check_version(self.made_by)
         settle()
-        recipe = index_recipe(PipelineSpec.from_json(self.spec_json), self.number, self.settings.debug_hash_mask)
+        spec, mask = PipelineSpec.from_json(self.spec_json), self.settings.debug_hash_mask
+        recipe = source_recipe(spec, mask) if self.number == SOURCE else index_recipe(spec, self.number, mask)
         with entered(self.settings, self.tasks_sharing):
             for _ in batches:
                 yield pa.RecordBatch.from_arrays([pa.array([self._problem(recipe)], pa.string())], names=["c0"])

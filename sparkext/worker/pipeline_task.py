@@ -28,7 +28,8 @@ from sparkext.worker.join_pipeline import join_pipeline
 from sparkext.worker.measured_order import ordered
 from sparkext.worker.nodes import Source
 from sparkext.worker.pipeline import Resources
-from sparkext.worker.pipelined_rows import opened
+from sparkext.worker.pipelined_rows import SOURCE, opened
+from sparkext.worker.sources.made_rows import MadeRows, Slice, source_recipe
 from sparkext.worker.sources.row_batches import RowBatches
 from sparkext.worker.sources.scanned_splits import ScannedSplits
 from sparkext.worker.task_start import check_version, entered, owned_cores, settle, task_id
@@ -39,7 +40,7 @@ class PipelineTask:
     """A pipeline as `mapInArrow` wants it: called once per partition with an iterator of record batches.
 
     `scan`: how to read the probe side, where batches do not hold its rows but say which splits to read: in texts, or as
-    numbers of `parts`.
+    numbers of `parts`. `made`: where it is made by workers; batches say which slices of it then.
     `tasks_sharing`: tasks that run on one executor at a time, where those that do cannot be counted; None for as many
     as this process may use cores.
     `made_by`: the version of sparkext on the driver.
@@ -53,6 +54,7 @@ class PipelineTask:
     reporter: TaskReporter
     scan: ParquetScan | None = None
     parts: tuple[tuple[Split, ...], ...] | None = None
+    made: BuildSource | None = None
     made_by: str = __version__
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -65,7 +67,7 @@ class PipelineTask:
 
     def _joined(self, batches: Iterable[pa.RecordBatch], tasks: Tasks) -> Iterator[pa.RecordBatch]:
         spec = PipelineSpec.from_json(self.spec_json)
-        builds = self._open(spec)
+        builds, made = self._open(spec)
         probe = process_probe()
         resources = Resources(
             lambda: probe.headroom(tasks),
@@ -75,7 +77,7 @@ class PipelineTask:
         )
         metrics = TaskMetrics(task_id())
         try:
-            source = ordered(spec, builds, self._source(batches, spec, builds), self.settings, metrics)
+            source = ordered(spec, builds, self._source(batches, spec, builds, made), self.settings, metrics)
             pipeline = join_pipeline(spec, builds, self.output_schema, self.settings, resources, metrics)
             yield from pipeline.run(source)
         finally:
@@ -83,23 +85,35 @@ class PipelineTask:
             self.reporter.report(metrics)
             freed.release_unless_ample()
 
-    def _source(self, batches: Iterable[pa.RecordBatch], spec: PipelineSpec, builds: list[BuildSide]) -> Source:
+    def _source(
+        self, batches: Iterable[pa.RecordBatch], spec: PipelineSpec, builds: list[BuildSide], made: BuildSide | None
+    ) -> Source:
         """Return where the rows of the probe side come from."""
+        if made is not None:
+            return MadeRows(made, self._slices(batches), self.settings.morsel_max_rows)
         if self.scan is None:
             return RowBatches(batches, spec, self.settings.morsel_max_rows)
         return ScannedSplits(self.scan, self._splits(batches), spec, builds)
 
-    def _open(self, spec: PipelineSpec) -> list[BuildSide]:
-        """Open all build sides. Tasks begin with different ones: workers that start together share the building."""
-        count = len(spec.joins)
-        recipes = index_recipes(spec, self.settings.debug_hash_mask)
-        builds: dict[int, BuildSide] = {}
-        for turn in range(count):
-            number = (turn + task_id().partition) % count
-            builds[number] = opened(self.sources[number], recipes[number], number)
-        if not all(build.reused for build in builds.values()):
-            make_room(self.sources, recipes)
-        return [builds[number] for number in range(count)]
+    def _open(self, spec: PipelineSpec) -> tuple[list[BuildSide], BuildSide | None]:
+        """Open all build sides, and the rows of the probe side if they are made.
+
+        Tasks begin with different ones: workers that start together share the building.
+        """
+        mask = self.settings.debug_hash_mask
+        asked = [*zip(self.sources, index_recipes(spec, mask), range(len(spec.joins)), strict=True)]
+        if self.made is not None:
+            asked.append((self.made, source_recipe(spec, mask), SOURCE))
+        first = task_id().partition % max(1, len(asked))
+        sides = {number: opened(source, recipe, number) for source, recipe, number in asked[first:] + asked[:first]}
+        if not all(side.reused for side in sides.values()):
+            make_room([source for source, _, _ in asked], [recipe for _, recipe, _ in asked])
+        return [sides[number] for number in range(len(spec.joins))], sides.get(SOURCE)
+
+    def _slices(self, batches: Iterable[pa.RecordBatch]) -> Iterator[Slice]:
+        for batch in batches:
+            for told in batch.column(0).to_pylist():
+                yield Slice(*json.loads(told))
 
     def _splits(self, batches: Iterable[pa.RecordBatch]) -> Iterator[Split]:
         for batch in batches:

@@ -171,8 +171,12 @@ def _told(spec: PipelineSpec, tasks: Sequence[TaskMetrics], rows: int, seconds: 
     return f"{steps}: {rows:,} rows in {seconds:.3f} s"
 
 
+SOURCE = -1
+"""Stands for the number of a join: the rows are those of the probe side."""
+
+
 def opened(source: BuildSource, recipe: IndexRecipe, number: int) -> BuildSide:
-    """Open the build side of join number `number`; say so where what it is made by fails."""
+    """Open the build side of join number `number`, or the `SOURCE`; say so where what it is made by fails."""
     try:
         return source.open(recipe)
     except ConditionError as error:

@@ -36,8 +36,9 @@ def make(order_json: str) -> tuple[PipelineTask, StructType]:
 
     The order's fields: `package` (the version of sparkext that the jar belongs to), `spec` (see `plans.spec`),
     `settings` (configuration strings), `output` (a Spark schema), `scan` (missing where the rows of the probe side come
-    from Spark, else how to read them), `builds` (per join the broadcast's id, the CRC-32 of its file and a Spark
-    schema, or what to read), `run` (a name for the report), `tasks_sharing` (a number, or missing).
+    from Spark, else how to read them), `made` (missing unless workers make them, else as one of the builds), `builds`
+    (per join the broadcast's id, the CRC-32 of its file and a Spark schema, or what to read), `run` (a name for the
+    report), `tasks_sharing` (a number, or missing).
 
     Raises
     ------
@@ -56,6 +57,7 @@ def make(order_json: str) -> tuple[PipelineTask, StructType]:
         sharing,
         FileReporter(order["run"]),
         _scan(order["scan"], settings) if "scan" in order else None,
+        made=_source(order["made"], settings, sharing) if "made" in order else None,
     )
     return task, output
 

@@ -55,6 +55,7 @@ def _settings(r: random.Random) -> dict[str, str]:
         "spark.sparkext.morsel.maxRows": r.choice(("131072", "131072", "7", "1")),
         "spark.sparkext.morsel.minRows": "1",
         "spark.sparkext.debug.hashMask": r.choice(("0xffffffffffffffff",) * 4 + ("0x0",)),
+        "spark.sparkext.debug.groups": r.choice(("parts", "whole")),
     }
 
 

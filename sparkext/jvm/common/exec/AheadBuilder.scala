@@ -18,15 +18,15 @@ class AheadBuilder(
     function: ChainedPythonFunctions,
     runnerConf: Map[String, String],
     timeZone: String,
-    label: String,
+    described: String,
     formulas: Formulas)
-    extends BuildSidePreparation(context, label) {
+    extends BuildSidePreparation(context, described) {
   import AheadBuilder._
 
   override def prepare(): Option[PublishedBuildSide] = asJob {
     failIfCancelled()
     answers.collect().find(_.nonEmpty).foreach { problem =>
-      throw new BuildSideTooLargeException(s"the build side of the join on $label cannot be used: $problem", 0)
+      throw new BuildSideTooLargeException(s"the $described cannot be used: $problem", 0)
     }
     None
   }

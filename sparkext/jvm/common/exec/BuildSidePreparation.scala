@@ -4,8 +4,10 @@ import java.util.UUID
 
 import org.apache.spark.{SparkContext, SparkException}
 
-/** What has to be done for a build side before any task of the join begins, in jobs that can be cancelled. */
-abstract class BuildSidePreparation(context: SparkContext, label: String) {
+/** What has to be done for a build side, or a source, before any task of the pipeline begins, in jobs that can be cancelled.
+  * `described` names it.
+  */
+abstract class BuildSidePreparation(context: SparkContext, described: String) {
   private val tag = s"sparkext-build-${UUID.randomUUID()}"
   @volatile private var cancelled = false
 
@@ -21,7 +23,7 @@ abstract class BuildSidePreparation(context: SparkContext, label: String) {
   /** Runs what starts jobs: they are cancelled with the preparation, and with whatever fails here. */
   protected def asJob[T](body: => T): T = {
     context.addJobTag(tag)
-    context.setJobDescription(s"build side of the join on $label")
+    context.setJobDescription(described)
     try body
     catch {
       case failure: Throwable =>
@@ -32,7 +34,7 @@ abstract class BuildSidePreparation(context: SparkContext, label: String) {
 
   /** To be asked right before a job starts: none runs yet that could have been cancelled. */
   protected def failIfCancelled(): Unit =
-    if (cancelled) throw new SparkException(s"the build side of the join on $label was cancelled")
+    if (cancelled) throw new SparkException(s"the $described was cancelled")
 }
 
 /** A build side that takes `bytes` and more, which is too much. Spark's own joins run in place of the pipeline then. */

@@ -26,7 +26,7 @@ class BuildSidePublisher(
     maxBytes: Long,
     timeZone: String,
     ordered: Boolean)
-    extends BuildSidePreparation(context, label) {
+    extends BuildSidePreparation(context, s"build side of the join on $label") {
   import BuildSidePublisher._
 
   override def prepare(): Option[PublishedBuildSide] =

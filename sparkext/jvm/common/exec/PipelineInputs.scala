@@ -16,9 +16,17 @@ private class PipelineInputs(
     settings: => Settings) {
   import PipelineInputs._
 
+  /** The rows of the probe side as workers make them before any task begins, or why they do not. */
+  lazy val probeMade: Either[String, OwnBuild] =
+    if (isWhole) Guarded.either("source")(PipelinedBuild.of(probe)) else Left("not whole groups")
+
+  private def isWhole: Boolean = PipelinedBuild.wholeBelow(probe).isDefined
+
   /** The scans that workers do, or why they do not. Files are listed and their footers read when this is first asked. */
   lazy val probeScan: Either[String, FusedScan] =
-    if (parts.isDefined) Left(Shuffled) else Guarded.either("scan")(FusedScan.of(probe, settings))
+    if (parts.isDefined) Left(Shuffled)
+    else if (isWhole) Left(probeMade.left.getOrElse("workers make the rows"))
+    else Guarded.either("scan")(FusedScan.of(probe, settings))
 
   /** The build sides that workers make, or why they do not. */
   lazy val ownBuilds: Seq[Either[String, OwnBuild]] =
@@ -26,7 +34,7 @@ private class PipelineInputs(
 
   /** What is sent as columns where workers do not scan, or why rows are. */
   lazy val probeColumns: Either[String, ColumnarInput] =
-    if (probeScan.isRight) Left("workers read files")
+    if (probeScan.isRight || probeMade.isRight) Left("workers read files")
     else if (parts.isDefined) Left(Shuffled)
     else Guarded.either("columns")(ColumnarInput.of(probe))
   lazy val buildColumns: Seq[Either[String, ColumnarInput]] = builds.zip(ownBuilds).map {
@@ -42,19 +50,26 @@ private class PipelineInputs(
   /** What is sent of the probe side: its columns, under a full outer join behind that of parts, or what tells workers where to
     * find them.
     */
-  def sentProbe: StructType = probeScan match {
-    case Right(_) => Splits
-    case Left(_) => SentColumns.of(parts.map(_ => IntegerType).toSeq ++ probe.output.map(_.dataType))
-  }
+  def sentProbe: StructType =
+    if (probeScan.isRight || probeMade.isRight) Splits
+    else SentColumns.of(parts.map(_ => IntegerType).toSeq ++ probe.output.map(_.dataType))
 
   /** The rows of that, where it is not sent as columns. */
-  def probeRows: RDD[InternalRow] = probeScan match {
-    case Right(scan) =>
-      new SplitsRDD(probe.session.sparkContext, scan.partitions, partition => compact(render(scan.splits(partition))))
-    case Left(_) => parts.map(_.shuffled(probe)).getOrElse(probe.execute())
+  def probeRows: RDD[InternalRow] = {
+    val context = probe.session.sparkContext
+    (probeScan, probeMade) match {
+      case (Right(scan), _) => // tasks are placed as Spark's own scan places them
+        new SplitsRDD(
+          context,
+          scan.partitions.map(partition => compact(render(scan.splits(partition))) -> partition.preferredLocations().toSeq))
+      case (_, Right(_)) =>
+        val count = context.defaultParallelism
+        new SplitsRDD(context, (0 until count).map(number => s"[$number,$count]" -> Nil))
+      case _ => parts.map(_.shuffled(probe)).getOrElse(probe.execute())
+    }
   }
 
-  def describedProbe: String = described(probeScan.map(_.described), probeColumns)
+  def describedProbe: String = described(probeMade.map(_.described).orElse(probeScan.map(_.described)), probeColumns)
 
   def describedBuild(number: Int): String = described(ownBuilds(number).map(_.described), buildColumns(number))
 
@@ -67,6 +82,6 @@ private object PipelineInputs {
   /** Why the probe side of a full outer join is neither read by workers nor sent as columns. */
   private val Shuffled = "a full outer join shuffles the rows"
 
-  /** What a fused scan sends: one text a partition. */
+  /** What is sent where workers read the rows or have made them: one text a partition. */
   private val Splits = StructType(Seq(StructField("splits", StringType)))
 }

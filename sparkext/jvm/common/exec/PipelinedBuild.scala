@@ -53,6 +53,17 @@ object PipelinedBuild {
     case _ => None
   }
 
+  /** The whole groups that give `plan` its rows, under what only filters and computes them. */
+  @scala.annotation.tailrec
+  def wholeBelow(plan: SparkPlan): Option[WholeGroupsExec] = plan match {
+    case groups: WholeGroupsExec => Some(groups)
+    case WholeStageCodegenExec(child) => wholeBelow(child)
+    case InputAdapter(child) => wholeBelow(child)
+    case FilterExec(_, child) => wholeBelow(child)
+    case ProjectExec(_, child) => wholeBelow(child)
+    case _ => None
+  }
+
   def of(plan: SparkPlan): Either[String, PipelinedBuild] = for {
     peeled <- peel(plan)
     operator = peeled.operator

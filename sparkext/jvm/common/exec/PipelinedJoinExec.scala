@@ -36,7 +36,7 @@ import org.apache.spark.sql.vectorized.ColumnarBatch
   * `top`: set by [[TopRows]] where no other rows are needed than the first ones; others may come out as well.
   *
   * `inPlace`: set by [[RowsInPlace]] where rows need not be copied. `asBuild`: set by [[OwnBuilds]] where it gives another
-  * pipeline a build side.
+  * pipeline a build side, or its source.
   */
 case class PipelinedJoinExec(
     probe: SparkPlan,
@@ -108,23 +108,23 @@ case class PipelinedJoinExec(
           joins(number).maxBuildBytes,
           conf.sessionLocalTimeZone,
           ordered = joins(number).asOf.isDefined)
-      case (Right(build), number) if inputs.mayNotFit(number) => number -> builtAhead(build, number)
-    }.toMap)
+      case (Right(build), number) if inputs.mayNotFit(number) => number -> builtAhead(
+          build.order(joins(number).maxBuildBytes),
+          number,
+          s"build side of the join on ${joins(number).label}")
+    }.toMap ++ madeSource.map(builtAhead(_, PipelinedJoinExec.Source, "rows that workers make")).map(PipelinedJoinExec.Source -> _))
 
-  private def builtAhead(build: OwnBuild, number: Int): AheadBuilder = {
-    val command = WorkOrder.ahead(
-      spec(whole = false),
-      settings.forWorkers,
-      AheadBuilder.Answer,
-      number,
-      build.order(joins(number).maxBuildBytes),
-      tasksSharing)
+  /** The rows of the probe side, where workers make them. */
+  private def madeSource: Option[JValue] = inputs.probeMade.toOption.map(_.order(settings.maxBuildBytes))
+
+  private def builtAhead(order: JValue, number: Int, described: String): AheadBuilder = {
+    val command = WorkOrder.ahead(spec(whole = false), settings.forWorkers, AheadBuilder.Answer, number, order, tasksSharing)
     new AheadBuilder(
       sparkContext,
       inPython(command, Nil),
       SparkShim.pythonRunnerConf(conf),
       conf.sessionLocalTimeZone,
-      joins(number).label,
+      described,
       formulas)
   }
 
@@ -138,17 +138,18 @@ case class PipelinedJoinExec(
     form
   }
 
-  /** The pipelines that workers run to make build sides of this one. */
+  /** The pipelines that workers run to make build sides of this one, and its source. */
   private[sparkext] def pipelinesWithin: Seq[PipelinedJoinExec] =
     if (fallback.isDefined) Nil
-    else inputs.ownBuilds.collect { case Right(build: PipelinedBuild) => build.operator }
+    else (inputs.probeMade +: inputs.ownBuilds).collect { case Right(build: PipelinedBuild) => build.operator }
 
   /** What may fail, that of build sides included. */
   private[sparkext] def formulas: Formulas = Formulas(
     joins.map(_.formula),
     filter.flatMap(_.formula),
     grouping.map(_.formulas).getOrElse(Nil),
-    builds = inputs.ownBuilds.map(_.toOption.flatMap(_.formulas)))
+    builds = inputs.ownBuilds.map(_.toOption.flatMap(_.formulas)),
+    source = inputs.probeMade.toOption.flatMap(_.formulas))
 
   private def inPython(command: Array[Byte], sides: Seq[PublishedBuildSide]): ChainedPythonFunctions =
     WorkerPython.found match {
@@ -202,6 +203,7 @@ case class PipelinedJoinExec(
       settings.forWorkers,
       result,
       inputs.probeScan.toOption,
+      madeSource,
       inputs.ownBuilds.zipWithIndex.map {
         case (Right(build), number) => build.order(joins(number).maxBuildBytes)
         case (_, number) => WorkOrder.broadcast(sides(number), SentColumns.like(builds(number).output))
@@ -269,6 +271,9 @@ case class PipelinedJoinExec(
 }
 
 object PipelinedJoinExec {
+
+  /** Stands for the number of a join where the rows of the probe side are meant. Python's `SOURCE`. */
+  private val Source = -1
 
   /** What the log says after the reason for which a pipeline has not run. */
   private val WaysOut =

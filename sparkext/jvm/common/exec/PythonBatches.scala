@@ -15,7 +15,7 @@ import org.apache.spark.unsafe.Platform
 import org.apache.spark.unsafe.types.UTF8String
 
 /** What may fail of each join, of the filter behind them, and of each expression of the groups; of what is made of all that for a
-  * build side; and of each build side that a pipeline makes.
+  * build side; and of each build side that a pipeline makes, and of the `source`.
   */
 case class Formulas(
     joins: Seq[Option[PairCondition]],
@@ -23,10 +23,12 @@ case class Formulas(
     groups: Seq[Option[PairCondition]],
     having: Option[PairCondition] = None,
     results: Seq[Option[PairCondition]] = Nil,
-    builds: Seq[Option[Formulas]] = Nil) {
+    builds: Seq[Option[Formulas]] = Nil,
+    source: Option[Formulas] = None) {
 
-  /** Those of the build side that a path of numbers, from 1 on, leads to. */
+  /** Those of the build side that a path of numbers, from 1 on, leads to; 0 is the source. */
   def below(path: List[Int]): Option[Formulas] = path match {
+    case 0 :: rest => source.flatMap(_.below(rest))
     case number :: rest => builds.lift(number - 1).flatten.flatMap(_.below(rest))
     case Nil => Some(this)
   }

@@ -3,15 +3,14 @@ package org.apache.spark.sql.sparkext
 import org.apache.spark.{Partition, SparkContext, TaskContext}
 import org.apache.spark.rdd.RDD
 import org.apache.spark.sql.catalyst.InternalRow
-import org.apache.spark.sql.execution.datasources.FilePartition
 import org.apache.spark.unsafe.types.UTF8String
 
-/** One row a partition: the text that tells a worker which splits to read. Tasks are placed as Spark's own scan places them. */
-class SplitsRDD(context: SparkContext, @transient private val files: Seq[FilePartition], describe: FilePartition => String)
+/** One row a partition: the text that tells a worker what to read, and where that lies. */
+class SplitsRDD(context: SparkContext, @transient private val told: Seq[(String, Seq[String])])
     extends RDD[InternalRow](context, Nil) {
 
-  override protected def getPartitions: Array[Partition] = files.zipWithIndex.map { case (partition, number) =>
-    new SplitsPartition(number, describe(partition), partition.preferredLocations().toSeq)
+  override protected def getPartitions: Array[Partition] = told.zipWithIndex.map { case ((text, locations), number) =>
+    new SplitsPartition(number, text, locations)
   }.toArray
 
   override protected def getPreferredLocations(split: Partition): Seq[String] = split.asInstanceOf[SplitsPartition].locations

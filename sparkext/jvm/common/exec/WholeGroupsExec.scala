@@ -7,9 +7,10 @@ import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan
 import org.apache.spark.sql.catalyst.plans.QueryPlan
 import org.apache.spark.sql.execution.{SparkPlan, UnaryExecNode}
 
-/** An aggregate that is finished where a build side is made of it: `results` of the whole groups of `child`.
+/** An aggregate that workers finish, where a build side, or the source of a pipeline, is made of it: `results` of the whole groups of
+  * `child`.
   *
-  * It has no exchange: where workers do not make the build side after all, `otherwise` runs, the aggregate as Spark plans it.
+  * It has no exchange: where workers do not make them after all, `otherwise` runs, the aggregate as Spark plans it.
   */
 case class WholeGroupsExec(
     results: Seq[NamedExpression],
@@ -25,7 +26,11 @@ case class WholeGroupsExec(
   @transient @volatile private var planned: Option[SparkPlan] = None
 
   private def aggregated: SparkPlan = synchronized {
-    if (planned.isEmpty) planned = Some(SparkShim.executed(session, otherwise))
+    if (planned.isEmpty) {
+      val aggregate = otherwise.clone()
+      aggregate.setTagValue(OwnPipelines.Sparks, ())
+      planned = Some(SparkShim.executed(session, aggregate))
+    }
     planned.get
   }
 

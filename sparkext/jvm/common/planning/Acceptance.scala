@@ -70,6 +70,9 @@ object Acceptance {
     }
   }
 
+  /** Whether all tasks run on one node. */
+  def isOneNode: Boolean = nodes == 1
+
   private def nodes: Int = {
     val context = SparkContext.getOrCreate()
     if (context.isLocal) 1 else math.max(1, context.statusTracker.getExecutorInfos.length - 1)

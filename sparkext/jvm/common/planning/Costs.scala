@@ -23,11 +23,18 @@ class Costs(chain: JoinChain, grouping: Option[Groups], settings: Settings) {
     OwnPipelines.expected(stage, settings).map(number -> _)
   }.toMap
 
-  /** Whether workers read the probe side: then no row crosses into Python at all. */
-  def fused: Boolean = columnsRead(chain.probe, probeKeys).isDefined
+  /** What it takes to make the rows of the probe side, where workers do. */
+  private lazy val source: Option[Costs] = OwnPipelines.source(chain.probe, settings)
+
+  /** Whether workers read the probe side, or make it: then no row crosses into Python at all. */
+  def fused: Boolean = isRead || source.isDefined
+
+  private def isRead: Boolean = columnsRead(chain.probe, probeKeys).isDefined
+
+  def hasJoins: Boolean = chain.stages.nonEmpty
 
   /** Whether workers make all of it, of files. */
-  def isOwn: Boolean = fused && !chain.stages.headOption.exists(_.full) && chain.stages.zipWithIndex.forall { case (stage, number) =>
+  def isOwn: Boolean = isRead && !chain.stages.headOption.exists(_.full) && chain.stages.zipWithIndex.forall { case (stage, number) =>
     columnsRead(stage.build, stage.indexed).isDefined || pipelined.contains(number)
   }
 
@@ -48,7 +55,8 @@ class Costs(chain: JoinChain, grouping: Option[Groups], settings: Settings) {
     val loops = chain.stages.zip(survivors).map { case (stage, rows) =>
       if (stage.nested) rows * millions(stage.build) * LoopPair * stopped(stage) else 0.0
     }
-    brought(chain.probe, probeKeys, chain.probe.output.length) + builds.sum + loops.sum +
+    val probe = source.map(_.made + PipelineStarted).getOrElse(brought(chain.probe, probeKeys, chain.probe.output.length))
+    probe + builds.sum + loops.sum +
       grouping.map(groups => survivors.last * (GroupedRow * groups.groupings.length + GroupedValue * values(groups))).getOrElse(0.0)
   }
 
@@ -72,7 +80,7 @@ class Costs(chain: JoinChain, grouping: Option[Groups], settings: Settings) {
       columnsRead(plan, keys).map(columns => reading(plan, columns, ScannedRow, ScannedColumn, ScannedText))
     }
     val grouped = grouping.map(groups => survivors.last * (SparkGroupedRow * groups.groupings.length + SparkGroupedValue * values(groups)))
-    joins.sum + scans.sum + grouped.getOrElse(0.0) + pipelined.values.map(_.spark).sum
+    joins.sum + scans.sum + grouped.getOrElse(0.0) + (pipelined.values ++ source).map(_.spark).sum
   }
 
   /** What it takes to bring the rows of a source to the workers. */

@@ -32,6 +32,23 @@ object Estimates {
   /** How many rows there were before any filter. */
   def whole(plan: LogicalPlan): Double = size(plan).whole
 
+  /** How many groups there may be, by the range of a column that files have: None where none tells. */
+  def groups(aggregate: Aggregate): Option[Double] = {
+    val renamed = AttributeMap(aggregate.collect { case Project(columns, _) => columns }.flatten.collect {
+      case alias @ Alias(column: Attribute, _) => alias.toAttribute -> column
+    })
+    @scala.annotation.tailrec
+    def source(column: Attribute): Attribute = renamed.get(column) match {
+      case Some(below) => source(below)
+      case None => column
+    }
+    val columns = AttributeSet(aggregate.groupingExpressions.collect { case column: Attribute => source(column) })
+    val ranges = aggregate.collect { case LogicalRelation(files: HadoopFsRelation, output, _, _, _) =>
+      output.filter(columns.contains).flatMap(column => ParquetFiles.range(files, column.name))
+    }.flatten
+    ranges.maxOption.map(math.min(_, rows(aggregate.child)))
+  }
+
   /** The share of a plan's rows that its filters keep, 1 if it has none. */
   def kept(plan: LogicalPlan): Double = size(plan).kept
 

@@ -6,7 +6,7 @@ import org.apache.spark.sql.catalyst.trees.TreeNodeTag
 import org.apache.spark.sql.execution.{PlanLater, SparkPlan}
 import org.apache.spark.sql.execution.aggregate.BaseAggregateExec
 
-/** The rows that an aggregate groups: those of a chain of joins, or of a scan alone, under `filters`.
+/** The rows that an aggregate groups: those of a chain of joins, or of a scan or another aggregate alone, under `filters`.
   *
   * `grouping` and `filters` are in terms of the columns of `rows`, whatever is computed between, once or, of rows that are
   * expanded, several times. `whole` is what gives the aggregate its rows, from `rows` upwards.
@@ -98,5 +98,6 @@ object GroupedRows {
 
   private def isJoin(plan: LogicalPlan): Boolean = plan.isInstanceOf[Join] || plan.isInstanceOf[PipelinedAsOf]
 
-  private def isScan(plan: LogicalPlan, settings: Settings): Boolean = FusedScan.expected(plan, plan.output, settings).isDefined
+  private def isScan(plan: LogicalPlan, settings: Settings): Boolean =
+    FusedScan.expected(plan, plan.output, settings).isDefined || OwnPipelines.source(plan, settings).isDefined
 }

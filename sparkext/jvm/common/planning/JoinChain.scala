@@ -54,7 +54,7 @@ object JoinChain {
   /** A chain of one stage. */
   def single(stage: JoinStage): JoinChain = JoinChain(stage.probe, Seq(stage), Nil, AttributeMap.empty[Attribute])
 
-  /** No stage at all: the rows of a scan. */
+  /** No stage at all: the rows of a scan, or of an aggregate that workers finish. */
   def scan(plan: LogicalPlan): JoinChain = JoinChain(plan, Nil, Nil, AttributeMap.empty[Attribute])
 
   private class Flattening(accepts: JoinStage => Either[String, Unit]) {

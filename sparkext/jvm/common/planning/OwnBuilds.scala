@@ -3,8 +3,8 @@ package org.apache.spark.sql.sparkext
 import org.apache.spark.sql.catalyst.rules.Rule
 import org.apache.spark.sql.execution._
 
-/** Tells a pipeline that another one's build side is made of it, so that it does not begin before that asks for its rows: workers
-  * may make the build side without it.
+/** Tells a pipeline that another one's build side, or its source, is made of it, so that it does not begin before that asks for its
+  * rows: workers may make them without it.
   */
 object OwnBuilds extends ColumnarRule {
   override def postColumnarTransitions: Rule[SparkPlan] = new Rule[SparkPlan] {
@@ -12,7 +12,8 @@ object OwnBuilds extends ColumnarRule {
   }
 
   private def told(plan: SparkPlan): SparkPlan = plan.transformUp { case pipeline: PipelinedJoinExec =>
-    pipeline.withNewChildren(pipeline.probe +: pipeline.builds.map(asBuild))
+    val probe = if (PipelinedBuild.wholeBelow(pipeline.probe).isDefined) asBuild(pipeline.probe) else pipeline.probe
+    pipeline.withNewChildren(probe +: pipeline.builds.map(asBuild))
   }
 
   private def asBuild(plan: SparkPlan): SparkPlan = plan match {

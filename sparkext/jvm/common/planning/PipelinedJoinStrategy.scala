@@ -21,7 +21,7 @@ class PipelinedJoinStrategy(session: SparkSession) extends SparkStrategy with Lo
       Nil
     case SourceRows(number, _, _, Some(rows)) => Seq(SourceRowsExec(number, rows))
     case aggregate: Aggregate if RuntimeFallback.runs(aggregate) => Nil
-    case aggregate: Aggregate => unlessRefused(unlessOff(grouped(aggregate, _)))
+    case aggregate: Aggregate => unlessRefused(unlessOff(settings => whole(aggregate, settings).map(Seq(_)).getOrElse(grouped(aggregate, settings))))
     case Pruned(_, _, join) if RuntimeFallback.runs(join) => Nil
     case join: Join if RuntimeFallback.runs(join) => Nil
     case Pruned(columns, conditions, join) =>
@@ -120,6 +120,19 @@ class PipelinedJoinStrategy(session: SparkSession) extends SparkStrategy with Lo
     _ <- Acceptance.rows(chain)
   } yield ()
 
+  /** An aggregate that workers finish, as the source of a pipeline without joins; or none, if they do not. */
+  private def whole(aggregate: Aggregate, settings: Settings): Option[SparkPlan] =
+    if (OwnPipelines.source(aggregate, settings).isEmpty) None
+    else Guarded.either("aggregate") {
+      val chain = JoinChain.scan(aggregate)
+      for {
+        _ <- accepted(chain, None, None, settings)
+        groups <- finished(aggregate, settings).toRight("not whole groups")
+        layout <- ChainLayout.of(chain, aggregate.output, Nil, settings)
+        key = aggregate.groupingExpressions.map(Wording.of).mkString("[", ", ", "]")
+      } yield operator(layout, chain, key, settings, _ => groups)
+    }.toOption
+
   /** Spark's plan for an aggregate, in which workers compute the partial one; or none, if they do not. */
   private def grouped(aggregate: Aggregate, settings: Settings): Seq[SparkPlan] = {
     val planned = Guarded("aggregate")(SparkShim.planner(session).Aggregation(aggregate)).getOrElse(Nil)
@@ -149,10 +162,18 @@ class PipelinedJoinStrategy(session: SparkSession) extends SparkStrategy with Lo
     // What a DataFrame tells of its joins is told of them also where an action groups their rows.
   } yield operator(layout, chain, if (rows.isScan) rows.grouping.described else chain.key, settings))
 
-  private def operator(layout: ChainLayout, chain: JoinChain, key: String, settings: Settings): SparkPlan = {
+  private def operator(layout: ChainLayout, chain: JoinChain, key: String, settings: Settings): SparkPlan =
+    operator(layout, chain, key, settings, plan => source(plan, settings).getOrElse(planLater(plan)))
+
+  private def operator(
+      layout: ChainLayout,
+      chain: JoinChain,
+      key: String,
+      settings: Settings,
+      probe: LogicalPlan => SparkPlan): SparkPlan = {
     val own = OwnPipelines.of(chain, settings)
     val operator = PipelinedJoinExec(
-      layout.probe(planLater),
+      layout.probe(probe),
       layout.builds(plan => (if (own.exists(_ eq plan)) finished(plan, settings) else None).getOrElse(planLater(plan))),
       layout.joins,
       layout.outputs,
@@ -165,7 +186,11 @@ class PipelinedJoinStrategy(session: SparkSession) extends SparkStrategy with Lo
     operator
   }
 
-  /** A build side that is an aggregate, which workers finish, under what only filters and computes its rows. */
+  /** A probe side that workers make before any task takes it. */
+  private def source(plan: LogicalPlan, settings: Settings): Option[SparkPlan] =
+    OwnPipelines.source(plan, settings).flatMap(_ => finished(plan, settings))
+
+  /** An aggregate that workers finish, under what only filters and computes its rows. */
   private def finished(plan: LogicalPlan, settings: Settings): Option[SparkPlan] = plan match {
     case Project(columns, child) => finished(child, settings).map(ProjectExec(columns, _))
     case Filter(condition, child) => finished(child, settings).map(FilterExec(condition, _))

@@ -17,6 +17,9 @@ class Settings(conf: SQLConf) {
 
   /** Whether every supported join is taken, whatever hints and estimates say: for tests. */
   val force: Boolean = flag("debug.force")
+
+  /** Where groups are finished: `auto`, or for tests `parts`, by Spark, or `whole`, by workers wherever they can. */
+  val groups: String = word("debug.groups")
   val maxBuildBytes: Long = number(MaxBuildBytes)
   val algorithm: String = word(Algorithm)
   val morselRows: Long = number(MaxRows)

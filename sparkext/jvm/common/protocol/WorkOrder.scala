@@ -71,17 +71,19 @@ object WorkOrder {
       settings: Map[String, String],
       output: StructType,
       scan: Option[FusedScan],
+      made: Option[JValue],
       builds: Seq[JValue],
       run: String,
       tasksSharing: Option[Int]): Array[Byte] = {
     val order = common(spec, settings, output, tasksSharing) ~
       ("scan" -> scan.map(scanned)) ~
+      ("made" -> made) ~
       ("builds" -> builds) ~
       ("run" -> run)
     pickledCall("sparkext.worker.work_order", "make", compact(render(order)))
   }
 
-  /** The same of `sparkext.worker.work_order.build(order)`, which builds the index of one join ahead. */
+  /** The same of `sparkext.worker.work_order.build(order)`, which builds the index of one join ahead, or makes the source. */
   def ahead(
       spec: JValue,
       settings: Map[String, String],

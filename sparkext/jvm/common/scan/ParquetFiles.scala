@@ -67,10 +67,21 @@ object ParquetFiles {
 
   /** Whether the rows of each file come in the order of a column, as far as the bounds of its row groups tell. */
   def isOrdered(relation: HadoopFsRelation, column: String): Boolean =
-    relation.fileFormat.getClass == classOf[ParquetFileFormat] && {
+    footers(relation).exists(_.forall(_.ordered.contains(column)))
+
+  /** How many integers there are between the smallest and the largest of a column, if files tell. */
+  def range(relation: HadoopFsRelation, column: String): Option[Double] =
+    footers(relation).map(_.flatMap(_.ranges.get(column))).filter(_.nonEmpty).map { ranges =>
+      ranges.map(_._2).max.toDouble - ranges.map(_._1).min.toDouble + 1.0
+    }
+
+  /** Those of the relation's files, or of the first ones; None where there are none. */
+  private def footers(relation: HadoopFsRelation): Option[Seq[ParquetFooters.Footer]] =
+    if (relation.fileFormat.getClass != classOf[ParquetFileFormat]) None
+    else {
       val files = Try(relation.location.listFiles(Nil, Nil).flatMap(_.files)).getOrElse(Nil)
       val listed = files.take(Counted).map(file => FileStores.identity(file.getPath, file.getModificationTime, file.getLen))
-      listed.nonEmpty && ParquetFooters.of(listed, relation).exists(_.forall(_.ordered.contains(column)))
+      if (listed.isEmpty) None else ParquetFooters.of(listed, relation).toOption
     }
 
   /** Python's `Calendars`: the files may be others by the time that workers read them. */

@@ -24,10 +24,15 @@ private object ParquetFooters {
   private val KeptFooters = 4096L
   private val LongText = 256L
 
-  /** What a file says of itself, how many rows it has, which columns its row groups are in the order of, and how many bytes the
-    * values of columns of texts take, by their names in small letters.
+  /** What a file says of itself, how many rows it has, which columns its row groups are in the order of, the smallest and largest
+    * values of columns of integers, and how many bytes the values of columns of texts take, by their names in small letters.
     */
-  case class Footer(meta: FileMetaData, rows: Long, ordered: Set[String], texts: Map[String, Long]) {
+  case class Footer(
+      meta: FileMetaData,
+      rows: Long,
+      ordered: Set[String],
+      ranges: Map[String, (Long, Long)],
+      texts: Map[String, Long]) {
 
     /** How many bytes the values of a column of texts take; of another, none. */
     def bytesOf(column: String): Long = texts.getOrElse(lower(column), 0L)
@@ -68,7 +73,7 @@ private object ParquetFooters {
   private def footer(file: FileIdentity, hadoop: Configuration): Footer =
     Using.resource(ParquetFileReader.open(HadoopInputFile.fromPath(file.path, hadoop))) { reader =>
       val rowGroups = reader.getRowGroups.asScala.toSeq
-      Footer(reader.getFooter.getFileMetaData, reader.getRecordCount, ordered(rowGroups), texts(rowGroups))
+      Footer(reader.getFooter.getFileMetaData, reader.getRecordCount, ordered(rowGroups), ranges(rowGroups), texts(rowGroups))
     }
 
   /** Where a writer has not said how many bytes the values take (those of dictionaries take less room), they are taken for long. */
@@ -91,6 +96,12 @@ private object ParquetFooters {
         bounds.forall(_.isDefined) && bounds.flatten.sliding(2).forall { pair => pair.head._2 <= pair.last._1 }
       }.map(number => columns.head(number).getPath.toDotString).toSet
     }
+
+  /** The bounds of the columns of integers, as far as row groups tell. */
+  private def ranges(rowGroups: Seq[BlockMetaData]): Map[String, (Long, Long)] =
+    rowGroups.flatMap(_.getColumns.asScala).flatMap { chunk =>
+      Option(chunk.getStatistics).flatMap(range).map(chunk.getPath.toDotString -> _)
+    }.groupMapReduce(_._1)(_._2) { case ((low, high), (otherLow, otherHigh)) => (math.min(low, otherLow), math.max(high, otherHigh)) }
 
   private def range(statistics: Statistics[_]): Option[(Long, Long)] = statistics match {
     case ints: IntStatistics if ints.hasNonNullValue => Some((ints.getMin.toLong, ints.getMax.toLong))
