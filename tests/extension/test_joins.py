@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import datetime as dt
 import random
-from decimal import Decimal
+from decimal import Context, Decimal
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -18,6 +20,7 @@ from tests.extension.extension_checks import (
     assert_like_spark,
     assert_pipelined,
     configured,
+    mode,
     pipelines_of,
     plan_of,
     rows_of,
@@ -25,6 +28,7 @@ from tests.extension.extension_checks import (
 
 KINDS = ("inner", "left", "right", "full", "semi", "anti")
 NAN = float("nan")
+WIDE = Context(prec=38)
 
 
 def frame(spark: SparkSession, parts: int = 2, **columns: Any) -> DataFrame:
@@ -438,3 +442,26 @@ def test_another_order_and_a_reduced_build_side_give_the_same_rows(spark: SparkS
     measured, planned = (told[name].joins for name in ("measured", "query"))
     assert [join.operator for join in measured] == [join.operator for join in planned]
     assert measured[0].rows_out < planned[0].rows_out and measured[-1].rows_out == planned[-1].rows_out
+
+
+@pytest.mark.parametrize("scale", [0, 7, 38])
+def test_decimals_of_every_size_come_out(spark: SparkSession, tmp_path: Path, scale: int) -> None:
+    """Those that Spark keeps as numbers, and those that it keeps as objects; negative ones, too, and at the edges."""
+    edges = [0, 1, 10**18 - 1, 10**18, 10**18 + 1, 2**63 - 1, 2**63, 2**63 + 1, 2**64 - 1, 2**64, 10**38 - 1]
+    values = [None, *(Decimal(sign * edge).scaleb(-scale, WIDE) for edge in edges for sign in (1, -1))]
+    table = pa.table({"k": range(len(values)), "d": pa.array(values, pa.decimal128(38, scale))})
+    pq.write_table(table, tmp_path / "decimals.parquet")
+    with mode(spark, "auto"), configured(spark, spark_sparkext_debug_force="true"):
+        rows = spark.read.parquet(f"{tmp_path}/decimals.parquet")
+
+        def joined() -> DataFrame:
+            return rows.join(rows.select(F.col("k").alias("other"), F.col("d").alias("twin")), F.expr("k = other"))
+
+        for ask in (
+            joined,
+            lambda: joined().groupBy("d").agg(F.max("twin"), F.count("*")),
+            lambda: joined().selectExpr("d = twin AS same", "d > 0 AS more", "CAST(d AS STRING) AS told"),
+            lambda: joined().orderBy("d").limit(5),
+        ):
+            df = assert_like_spark(spark, ask)
+            assert pipelines_of(df), plan_of(df)

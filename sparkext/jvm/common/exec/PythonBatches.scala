@@ -119,6 +119,7 @@ object PythonBatches {
   private[sparkext] def quick(column: ArrowColumnVector): ColumnVector = (column.dataType, column.getValueVector) match {
     case (decimal: DecimalType, vector: DecimalVector) if decimal.precision <= Decimal.MAX_LONG_DIGITS =>
       new ShortDecimals(column, vector)
+    case (_: DecimalType, vector: DecimalVector) => new LongDecimals(column, vector)
     case (_: StringType, vector: VarCharVector) => new Texts(column, vector)
     case (dataType, vector: BaseFixedWidthVector) if isPlain(dataType) => new FixedWidth(column, vector)
     case _ => column
@@ -190,4 +191,24 @@ private final class ShortDecimals(column: ArrowColumnVector, vector: DecimalVect
   override def getDecimal(row: Int, precision: Int, scale: Int): Decimal =
     if (isNullAt(row)) null
     else Decimal.createUnsafe(Platform.getLong(null, values + row.toLong * DecimalVector.TYPE_WIDTH), precision, scale)
+}
+
+/** Decimals of more digits, of which most values have few: sums above all. Only others become objects of 16 bytes each. */
+private final class LongDecimals(column: ArrowColumnVector, vector: DecimalVector) extends DirectColumn(column, vector) {
+  private val values = vector.getDataBuffer.memoryAddress
+
+  override def getDecimal(row: Int, precision: Int, scale: Int): Decimal =
+    if (isNullAt(row)) null
+    else {
+      val at = values + row.toLong * DecimalVector.TYPE_WIDTH
+      val (low, high) = (Platform.getLong(null, at), Platform.getLong(null, at + java.lang.Long.BYTES))
+      if (high == low >> 63 && low >= -LongDecimals.MostCompact && low <= LongDecimals.MostCompact) Decimal.createUnsafe(low, precision, scale)
+      else column.getDecimal(row, precision, scale)
+    }
+}
+
+private object LongDecimals {
+
+  /** The largest unscaled value that Spark keeps as a number and not as an object. */
+  private val MostCompact = 999999999999999999L
 }
