@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from sparkext.plans.expression import (
+    CASES,
     CHOICES,
     DATE_FIELDS,
     DATE_FUNCTIONS,
@@ -69,7 +70,7 @@ class Evaluator:
 _EVERYWHERE = (*LEAVES, *LOGIC, *CHOICES, *NUMERIC)
 _DECIMALS = (*DECIMAL_ARITHMETIC, *DECIMAL_CASTS)
 _NUMBERS = (*REMAINDERS, *ROUNDINGS, *WHOLE_NUMBERS, *NAN_TESTS)
-_TEXTS = (*STRING_TESTS, "substring", "length", "concat", *TRIMS)
+_TEXTS = (*STRING_TESTS, "substring", "length", "concat", *TRIMS, *CASES)
 ARROW = Evaluator(
     "arrow",
     (*_EVERYWHERE, *_DECIMALS, *_NUMBERS, *_TEXTS, *DATE_FIELDS, *DATE_FUNCTIONS),

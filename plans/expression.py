@@ -65,6 +65,8 @@ DATE_STARTS = ("year_start", "quarter_start", "month_start", "week_start")
 DATE_FUNCTIONS = (*DATE_STARTS, "last_day", "add_months", "to_date", "to_timestamp")
 TRIMS = ("trim", "trim_left", "trim_right")
 """They remove spaces, and nothing else."""
+CASES = ("upper", "lower")
+"""Letters change as a literal says: see `rows.letter_cases`."""
 NUMERIC = (*ARITHMETIC, "negate", "abs", "sqrt", "cast")
 LOGIC = (*COMPARISONS, "and", "or", "not", "is_null", "in")
 CHOICES = ("if", "coalesce", "least", "greatest")
@@ -74,7 +76,7 @@ ARITY = {
     ),
     **dict.fromkeys((*WHOLE_NUMBERS, "is_nan", *DATE_FUNCTIONS, *TRIMS), 1),
     **dict.fromkeys((*ARITHMETIC, *DECIMAL_ARITHMETIC, *COMPARISONS, *STRING_TESTS), 2),
-    **dict.fromkeys((*REMAINDERS, *ROUNDINGS, "nan_or", "add_months"), 2),
+    **dict.fromkeys((*REMAINDERS, *ROUNDINGS, "nan_or", "add_months", *CASES), 2),
     **dict.fromkeys(("if", "substring"), 3),
 }
 VARIADIC = ("and", "or", "coalesce", "least", "greatest", "concat")
@@ -108,7 +110,7 @@ class Expression:
         else:
             known = len(self.args) == ARITY.get(self.op, -1) or (self.op in VARIADIC and len(self.args) > 0)
             fits = known and _is_typed(self.op, [argument.type for argument in self.args], self.type)
-        if fits and self.op in (*STRING_TESTS, "substring", *ROUNDINGS):
+        if fits and self.op in (*STRING_TESTS, "substring", *ROUNDINGS, *CASES):
             fits = all(argument.op == "literal" and argument.text is not None for argument in self.args[1:])
         if not fits or (self.op == "in") != bool(self.texts) or (self.op == "cast" and self.checked):
             raise ValueError(f"not an expression: {self!r}")
@@ -277,7 +279,7 @@ _RULES: dict[str, _Rule] = {
     **dict.fromkeys(DATE_FIELDS, lambda given, result: [*given, result] == [_DATE, _DAYS]),
     "substring": lambda given, result: [*given, result] == [_STRING, _DAYS, _DAYS, _STRING],
     "length": lambda given, result: [*given, result] == [_STRING, _DAYS],
-    "concat": lambda given, result: {*given, result} == {_STRING},
+    **dict.fromkeys(("concat", *CASES), lambda given, result: {*given, result} == {_STRING}),
 }
 
 

@@ -19,6 +19,7 @@ from sparkext.kernels.buffers import validity
 from sparkext.kernels.keys import cast_key
 from sparkext.plans.expression import (
     ARITHMETIC,
+    CASES,
     COMPARISONS,
     DATE_FIELDS,
     DATE_FUNCTIONS,
@@ -30,6 +31,7 @@ from sparkext.plans.expression import (
 )
 from sparkext.plans.spec import ColumnRef
 from sparkext.rows import decimal_vectors, vector_arithmetic, vector_rounding
+from sparkext.rows.letter_cases import recased
 from sparkext.rows.row_set import RowSet
 from sparkext.rows.text_functions import concatenation, length, substring, text_test, trimmed
 from sparkext.rows.types import arrow_key_type
@@ -172,6 +174,8 @@ class _Evaluation:
             return trimmed(node, next(args))
         if node.op == "substring":
             return substring(node, next(args))
+        if node.op in CASES:
+            return recased(node, next(args))
         if node.op == "length":
             return length(next(args))
         if node.op == "concat":

@@ -46,11 +46,11 @@ def length(given: Vector) -> Vector:
 
 def _for_all(given: Vector, function: Callable[[pa.Array], AnyArray]) -> AnyArray:
     """Apply a function of columns, also to a constant."""
-    result = function(_array(given))
+    result = function(array_of(given))
     return np.asarray(result[0]) if given.is_constant else result
 
 
-def _array(given: Vector) -> pa.Array:
+def array_of(given: Vector) -> pa.Array:
     """Return texts as an array, which of a constant has one."""
     return pa.array([given.data.as_py()], given.data.type) if given.is_constant else given.data
 
@@ -58,7 +58,7 @@ def _array(given: Vector) -> pa.Array:
 def substring(node: Expression, given: Vector) -> Vector:
     """Cut out a part by characters: where, and how many, are literals."""
     position, count = (int(argument.text or "") for argument in node.args[1:])
-    whole = _array(given)
+    whole = array_of(given)
     parts = substrings(whole, position, count)
     # No longer than what it was cut from.
     parts = parts.cast(whole.type)
@@ -67,7 +67,7 @@ def substring(node: Expression, given: Vector) -> Vector:
 
 def trimmed(node: Expression, given: Vector) -> Vector:
     """Cut off the spaces around texts, or on one side: no byte of another character is one."""
-    whole = _array(given)
+    whole = array_of(given)
     texts = whole.cast(pa.large_binary()).view(pa.large_string())
     parts = _TRIMS[node.op](texts, " ").cast(whole.type)
     return Vector(parts[0] if given.is_constant else parts, given.known, given.failed)

@@ -155,6 +155,7 @@ MORE = [
     *(f"u + INTERVAL {interval}" for interval in INTERVALS),
     *("datediff(last_day(u), trunc(v, 'week'))", "CAST(CAST(u AS DATE) AS TIMESTAMP_NTZ)", "CAST(u > v AS INT)"),
     *("trim(u)", "ltrim(u)", "rtrim(u)", "trim(' a ')", "length(trim(u || '  '))", "trim(BOTH ' ' FROM u)"),
+    *("upper(u)", "lower(u)", "upper(u || 'ß')", "lower('ΑΣ' || u)", "lower(u || 'Σ')", "upper('aä') || u"),
     *("u * (1 - v)", "u * (1 + v)", "u + 1.5", "u / 3", "1 / u", "v % u", "u = 0 OR v / u > 1", "u <> 0 AND v / u > 1"),
     *("CASE WHEN u > v THEN u WHEN u < v THEN v ELSE u + v END", "coalesce(u, v, u + v)", "if(u IS NULL, v + v, u)"),
     *("u IN (1, 2, 3)", "u NOT IN (v, NULL)", "u BETWEEN v AND v + v", "greatest(u, v, 1)", "least(v, NULL, u)"),
@@ -314,7 +315,13 @@ def test_decimals_of_every_two_types(spark: SparkSession, ansi: bool) -> None:
             assert_computed(node, rows, expected, failed, f"{operation} of {one} and {other}")
 
 
-CHARACTERS = ["length(u)", *(f"substring(u, {place}, {count})" for place in (1, 2, -1, -3) for count in (1, 2, 3))]
+CHARACTERS = [
+    "upper(u)",
+    "lower(u)",
+    "trim(u)",
+    "length(u)",
+    *(f"substring(u, {place}, {count})" for place in (1, 2, -1, -3) for count in (1, 2, 3)),
+]
 PATTERNS = [f"u LIKE '{pattern}'" for pattern in ("_", "__", "___", "____", "%a", "_a%", "%_a_%", "%a%", "a%_")]
 
 
@@ -330,7 +337,8 @@ def test_texts_that_are_no_characters(spark: SparkSession, texts: list[str], tai
     assert operations.names == texts
     columns = [SparkColumn(operations.columns.column(made)) for made in operations.sparks]
     columns = [
-        column.cast("binary") if "substring" in name else column for column, name in zip(columns, texts, strict=True)
+        column.cast("binary") if "length" not in name and "LIKE" not in name else column
+        for column, name in zip(columns, texts, strict=True)
     ]
     named = [column.alias(f"c{number}") for number, column in enumerate(columns)]
     expected = pairs.select("i", *named).orderBy("i").drop("i").toArrow().combine_chunks()
@@ -338,6 +346,56 @@ def test_texts_that_are_no_characters(spark: SparkSession, texts: list[str], tai
     rows = RowSet.of_morsel([Column.of(arrow_texts), Column.of(arrow_texts)], len(given))
     for node, name, wanted in zip(operations.nodes, operations.names, expected.columns, strict=True):
         assert told(values(node, rows)) == wanted.to_pylist(), name
+
+
+SIGMAS = [
+    "Σ",
+    "ΑΣ",
+    "ΑΣΑ",
+    "ΣΑ",
+    "Α.Σ",
+    "ΑΣ.",
+    "ΑΣ.Α",
+    "1Σ",
+    "ΑΣ1Α",
+    "Α\u0301Σ\u0301",
+    "\u0345Σ",
+    "aΣ bΣ'C ΣΣ",
+    "ΑΣ\u00adΒ",
+]
+
+
+def test_every_letter(spark: SparkSession) -> None:
+    """Between others, too, as what a letter becomes may depend on them."""
+    codes = [code for code in range(0x110000) if not 0xD800 <= code < 0xE000]
+    given = ["".join(map(chr, codes[start : start + 50])) for start in range(0, len(codes), 50)]
+    given += [
+        text for code in codes if chr(code).isalpha() and code < 0x2000 for text in (f"aΣ{chr(code)}", f"{chr(code)}Σ")
+    ]
+    given = [*given, *SIGMAS, *(before + after for before in SIGMAS for after in SIGMAS), None]
+    texts = pa.array(given)
+    pairs = frame(spark, 1, i=range(len(given)), u=texts, v=texts)
+    operations = Operations(spark, pairs, ["upper(u)", "lower(u)"])
+    rows = RowSet.of_morsel([Column.of(texts), Column.of(texts)], len(given))
+    assert operations.names == ["upper(u)", "lower(u)"]
+    for node, (expected, failed), operation in zip(operations.nodes, operations.truth(), operations.names, strict=True):
+        assert_computed(node, rows, expected, failed, operation)
+
+
+def test_letters_of_other_mappings_are_left_to_spark(spark: SparkSession) -> None:
+    """Java has mappings of its own, some languages too, and collations compare letters without them."""
+    locale = spark._jvm.java.util.Locale  # type: ignore[union-attr]
+    frame_of = ["upper(u)", "lower(v)", "upper(u COLLATE UTF8_LCASE)", "trim(u COLLATE UNICODE_CI)"]
+    pairs = frame(spark, 1, i=[1], u=["a"], v=["b"])
+    assert Operations(spark, pairs, frame_of).names == frame_of[:2]
+    with configured(spark, spark_sql_icu_caseMappings_enabled="false"):
+        assert Operations(spark, pairs, frame_of).names == []
+    usual = locale.getDefault()
+    try:
+        locale.setDefault(locale.forLanguageTag("tr-TR"))
+        assert Operations(spark, pairs, frame_of).names == []
+    finally:
+        locale.setDefault(usual)
 
 
 FAILURES = {

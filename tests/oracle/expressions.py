@@ -134,6 +134,13 @@ def integer_near(value: Any, bits: int, checked: bool) -> int:
     return -limit if value < 0 else limit - 1
 
 
+def recased(text: str, mapping: str) -> str:
+    """By a table of letters, and of ASCII as it is: sigmas are compared with Spark's."""
+    table = {line[0]: line[1:] for line in mapping.split("\n\n")[0].split("\n")}
+    other = str.lower if "\n\n" in mapping else str.upper
+    return "".join(table.get(letter, other(letter) if letter.isascii() else letter) for letter in text)
+
+
 def substring(text: str, position: int, length: int) -> str:
     """From the first character on, or from the last one back; what lies before the first counts as well."""
     start = position - 1 if position > 0 else len(text) + position if position < 0 else 0
@@ -291,6 +298,8 @@ STRICT: dict[str, Callable[..., Any]] = {
     "trim_left": lambda text: text.lstrip(" "),
     "trim_right": lambda text: text.rstrip(" "),
     "concat": lambda *parts: "".join(parts),
+    "upper": recased,
+    "lower": recased,
 }
 ROUNDED: dict[str, Callable[..., Fraction]] = {
     "plus": operator.add,

@@ -9,6 +9,7 @@ import pytest
 
 from sparkext.plans.evaluators import ARROW, COMPILED, EVALUATORS
 from sparkext.plans.expression import (
+    CASES,
     DATE_FIELDS,
     DATE_STARTS,
     ROUNDINGS,
@@ -96,6 +97,7 @@ FOR_ARROW: list[Data] = [
     told("=", call("substring", "string", TEXT, literal("int32"), literal("int32", "-2")), literal("string")),
     call("length", "int32", call("concat", "string", TEXT, TEXT, TEXT)),
     *(call(op, "string", TEXT) for op in TRIMS),
+    *(call(op, "string", TEXT, literal("string", "äÄ")) for op in CASES),
     call("div", "int64", LONG, LONG, checked=True),
     call("pmod", "float64", call("nan_or", "float64", REAL, REAL), REAL),
     *(call(op, "decimal(7,2)", PRICE, TAX, checked=True) for op in ("remainder", "pmod")),
@@ -185,6 +187,8 @@ def test_columns_come_as_often_as_they_occur() -> None:
         call("concat", "string", TEXT, INT),
         call("concat", "string"),
         call("trim", "string", INT),
+        call("upper", "string", TEXT),
+        call("lower", "string", TEXT, TEXT),
         call("div", "float64", REAL, REAL),
         call("div", "int64", INT, INT),
         call("pmod", "decimal(7,2)", PRICE, INT),

@@ -21,6 +21,7 @@ from sparkext.plans.evaluators import ARROW
 from sparkext.plans.expression import (
     ARITHMETIC,
     ARITY,
+    CASES,
     CHOICES,
     COMPARISONS,
     DATE_FIELDS,
@@ -46,6 +47,7 @@ KINDS = [name for name in SAMPLES if not name.startswith("large")]
 DECIMALS = [name for name in KINDS if name.startswith("decimal")]
 TEXTS = ("string", "binary")
 PATTERNS = ["", "%", "_", "a", "a%", "%a%b", "_b_", "%_", "ä", "\0", "\\%", "%\\_", "a\\\\_", "日_", "%c%_f_h"]
+LETTERS = {"upper": "äÄ\nßSS", "lower": "Ää\n\nAZazÄÄää\n\n.."}
 ROWS = 12
 
 
@@ -69,7 +71,7 @@ CALLS: dict[str, list[str]] = {
     "float64": [*ARITHMETIC, "negate", "abs", "sqrt", "cast"],
     "date": ["+", "-", *DATE_STARTS, "last_day", "add_months", "to_date"],
     **{kind: ["to_timestamp", "to_timestamp"] for kind in TIMESTAMPS},
-    "string": ["substring", "concat", *TRIMS],
+    "string": ["substring", "concat", *TRIMS, *CASES],
     **{kind: ["sum", "product", *DECIMAL_ARITHMETIC, "to_decimal", "cast", "negate", "abs"] for kind in DECIMALS},
 }
 CALLS["bool"] += ["is_nan"]
@@ -119,6 +121,8 @@ def trees(draw: st.DrawFn, kind: str, depth: int) -> Expression:
     if op == "substring":
         places = st.sampled_from(["0", "1", "2", "-1", "-2", "5", "-5", "2147483647", "-2147483648"])
         return call(op, kind, deeper(kind), literal("int32", draw(places)), literal("int32", draw(places)))
+    if op in CASES:
+        return call(op, kind, deeper(kind), literal("string", LETTERS[op]))
     if op == "is_nan":
         return call(op, kind, deeper(draw(st.sampled_from(FLOATS))))
     if op == "to_integer":

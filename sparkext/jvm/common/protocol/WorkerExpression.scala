@@ -116,6 +116,8 @@ object WorkerExpression {
       case StringTrim(text, None) if isString(text) => call("trim", expression)
       case StringTrimLeft(text, None) if isString(text) => call("trim_left", expression)
       case StringTrimRight(text, None) if isString(text) => call("trim_right", expression)
+      case Upper(text) => cased("upper", text, CaseMappings.upper, expression)
+      case Lower(text) => cased("lower", text, CaseMappings.lower, expression)
       case Length(child) if isString(child) => call("length", expression)
       case Concat(children) if children.nonEmpty && children.forall(isString) => call("concat", expression)
       case Comparison(operator, left, right) if isCompared(operator, left, right) => call(operator, expression)
@@ -222,6 +224,14 @@ object WorkerExpression {
       val constant = WorkerExpression("literal", StringType, Nil, of, JObject("text" -> JString(text)))
       below.of(looked).map(value => test("like", Seq(value, constant), of))
     }
+
+    /** Workers have no tables of letters: these go with the expression, as they are here. */
+    private def cased(name: String, text: Expression, mapping: => String, of: Expression) =
+      if (text.dataType != StringType || !CaseMappings.areThoseOfLetters) None
+      else Some(below.of(text).map { value =>
+        val constant = WorkerExpression("literal", StringType, Nil, of, JObject("text" -> JString(mapping)))
+        made(name, of, Seq(value, constant), checked = false)
+      })
 
     private def dateField(field: GetDateField): Option[String] = field match {
       case _: Year => Some("year")
@@ -337,36 +347,6 @@ object WorkerExpression {
   private val MostPlaces = 18 // the last power of ten that fits a word
   private val DigitsOfSigns = 34 // of Scala's decimals, unless they are told otherwise
   private val Rounding = Map("+" -> "plus", "-" -> "minus", "*" -> "times")
-}
-
-/** A constant pattern of a LIKE. */
-private[sparkext] object LikePattern {
-  private val Escape = '\\'
-  private val Special = Set[Int]('%', '_', Escape)
-  private val Replacement = 0xFFFD // which Java reads where bytes are no character
-
-  def unapply(expression: Expression): Option[String] = expression match {
-    case Literal(text: UTF8String, _) => Some(text.toString)
-    case _ => None
-  }
-
-  /** The pattern with workers' own escape character; None for one that Spark refuses, or that matches what is no text. */
-  def plain(pattern: String, escape: Char): Option[String] = {
-    val characters = pattern.codePoints.toArray
-    val written = new StringBuilder
-    var at = 0
-    while (at < characters.length) {
-      val escapes = characters(at) == escape
-      if (escapes) at += 1
-      if (at == characters.length || characters(at) == Replacement) return None
-      val character = characters(at)
-      if (escapes && character != '%' && character != '_' && character != escape) return None
-      if (Special(character) && (escapes || character == Escape)) written += Escape
-      written.appendAll(Character.toChars(character))
-      at += 1
-    }
-    Some(written.toString)
-  }
 }
 
 /** A list, `value IN (…)`, which Spark makes a set of where it is long: its constants, and what else it compares with. */
