@@ -18,7 +18,8 @@ A null makes null whatever is computed from it, but for `and`, `or`, `is_null`, 
 is greater than any other number.
 
 Strings are compared and tested byte by byte. In the pattern of `like`, `%` is any text, `_` any character, and a
-backslash takes the meaning of these, and its own, away. `substring` counts characters from 1, or from the end.
+backslash takes the meaning of these, and its own, away. `substring` counts characters from 1, or from the end. `upper`
+and `lower` have a table of letters as a literal.
 
 Decimals are added at the scale of the sum, where there is room for all digits. `plus`, `minus`, `times`, `over` and
 `to_decimal` make decimals of any type: the exact result, rounded half up. `unscaled` are a decimal's digits, and
