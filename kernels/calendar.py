@@ -1,4 +1,4 @@
-"""Fields of dates in the proleptic Gregorian calendar, for any day that 32 bits can count.
+"""Fields of dates, and dates moved by months, in the proleptic Gregorian calendar, for any day that 32 bits can count.
 
 Years begin in March, so that the day that leap years add is their last one, and 400 years are an era of 146,097 days
 (Howard Hinnant, "chrono-compatible low-level date algorithms", 2013).
@@ -9,15 +9,19 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from sparkext.kernels.buffers import allocate
-from sparkext.kernels.jit import frozen, kernel
+from sparkext.kernels.buffers import Int64Array, allocate
+from sparkext.kernels.jit import frozen, inlined, kernel
 
 Int32Array = npt.NDArray[np.int32]
 
-FIELDS = ("year", "quarter", "month", "day", "day_of_week", "weekday", "day_of_year")
-"""Days of the week begin with 1 on Sunday, but `weekday` with 0 on Monday; all others begin with 1."""
+FIELDS = ("year", "quarter", "month", "day", "day_of_week", "weekday", "day_of_year", "week")
+"""Days of the week begin with 1 on Sunday, but `weekday` with 0 on Monday; all others begin with 1. A week, from Monday
+on, is counted in the year of its Thursday (ISO 8601)."""
 
-_YEAR, _QUARTER, _MONTH, _DAY, _DAY_OF_WEEK, _WEEKDAY, _DAY_OF_YEAR = range(len(FIELDS))
+KEPT, FIRST, LAST = 0, 1, 31
+"""Days of a month: see `moved`."""
+
+_YEAR, _QUARTER, _MONTH, _DAY, _DAY_OF_WEEK, _WEEKDAY, _DAY_OF_YEAR, _WEEK = range(len(FIELDS))
 _DAYS_OF_ERA = 146_097
 _EPOCH = 719_468  # days from March 1 of year 0 to January 1, 1970, which was a Thursday
 
@@ -40,6 +44,8 @@ def _date_field(field: int, days: Int32Array, out: Int32Array) -> None:
         if field == _WEEKDAY:
             out[i] = (day + 3) % 7
             continue
+        if field == _WEEK:
+            day += 3 - (day + 3) % 7
         since = day + _EPOCH
         era = since // _DAYS_OF_ERA
         day_of_era = since - era * _DAYS_OF_ERA
@@ -56,8 +62,43 @@ def _date_field(field: int, days: Int32Array, out: Int32Array) -> None:
             out[i] = month
         elif field == _DAY:
             out[i] = day_of_year - (153 * march_month + 2) // 5 + 1
-        elif is_next:
-            out[i] = day_of_year - 305
         else:
-            is_leap = year_of_era % 4 == 0 and (year_of_era % 100 != 0 or year_of_era == 0)
-            out[i] = day_of_year + 60 + is_leap
+            # January has passed, and February.
+            since_january = day_of_year - 305 if is_next else day_of_year + 60 + _is_leap(year_of_era)
+            out[i] = (since_january + 6) // 7 if field == _WEEK else since_january
+
+
+def moved(days: Int32Array, months: Int32Array, day: int) -> Int64Array:
+    """Return dates, int64[n], some months later, or earlier: days[n] moved by months[n], a day of that month.
+
+    `day`: KEPT, the same; a month that is too short has its last one instead. Else that, FIRST or LAST.
+    """
+    out: Int64Array = allocate(days.size, np.int64)
+    _move(frozen(days), frozen(months), day, out)
+    return out
+
+
+@kernel
+def _move(days: Int32Array, months: Int32Array, wanted: int, out: Int64Array) -> None:
+    """out[i] = days[i] moved by months[i], to the day `wanted` of the month, or its last one; 0 keeps the day."""
+    for i in range(days.size):
+        since = np.int64(days[i]) + _EPOCH
+        era = since // _DAYS_OF_ERA
+        day_of_era = since - era * _DAYS_OF_ERA
+        year_of_era = (day_of_era - day_of_era // 1460 + day_of_era // 36_524 - day_of_era // 146_096) // 365
+        day_of_year = day_of_era - (365 * year_of_era + year_of_era // 4 - year_of_era // 100)
+        march_month = (5 * day_of_year + 2) // 153
+        day = wanted if wanted > 0 else day_of_year - (153 * march_month + 2) // 5 + 1
+        month = 12 * (year_of_era + 400 * era) + march_month + months[i]
+        year, march_month = month // 12, month % 12
+        before = (153 * march_month + 2) // 5
+        length = 28 + _is_leap(year + 1) if march_month == 11 else (153 * march_month + 155) // 5 - before
+        era = year // 400
+        year_of_era = year - 400 * era
+        day_of_era = 365 * year_of_era + year_of_era // 4 - year_of_era // 100 + before + min(day, length) - 1
+        out[i] = era * _DAYS_OF_ERA + day_of_era - _EPOCH
+
+
+@inlined
+def _is_leap(year: int) -> bool:
+    return year % 4 == 0 and (year % 100 != 0 or year % 400 == 0)

@@ -78,6 +78,8 @@ class KeyLayout:
             bounds = self._ranges[number]
             if count and (bounds is None or low < bounds[0] or high > bounds[1]):
                 self._ranges[number] = _extended(bounds, int(low), int(high))
+            elif bounds is None:
+                self._ranges[number] = 0, 0  # which a digit takes from now on
         self._arrange()
 
     def _arrange(self) -> None:

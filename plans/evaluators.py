@@ -11,14 +11,21 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from sparkext.plans.expression import (
+    CASES,
     CHOICES,
     DATE_FIELDS,
+    DATE_FUNCTIONS,
     DECIMAL_ARITHMETIC,
     DECIMAL_CASTS,
     LEAVES,
     LOGIC,
+    NAN_TESTS,
     NUMERIC,
+    REMAINDERS,
+    ROUNDINGS,
     STRING_TESTS,
+    TRIMS,
+    WHOLE_NUMBERS,
     Expression,
 )
 from sparkext.plans.key_types import KEY_TYPE_NAMES, MOST_DECIMAL_DIGITS
@@ -62,10 +69,11 @@ class Evaluator:
 
 _EVERYWHERE = (*LEAVES, *LOGIC, *CHOICES, *NUMERIC)
 _DECIMALS = (*DECIMAL_ARITHMETIC, *DECIMAL_CASTS)
-_TEXTS = (*STRING_TESTS, "substring", "length", "concat")
+_NUMBERS = (*REMAINDERS, *ROUNDINGS, *WHOLE_NUMBERS, *NAN_TESTS)
+_TEXTS = (*STRING_TESTS, "substring", "length", "concat", *TRIMS, *CASES)
 ARROW = Evaluator(
     "arrow",
-    (*_EVERYWHERE, *_DECIMALS, *_TEXTS, *DATE_FIELDS),
+    (*_EVERYWHERE, *_DECIMALS, *_NUMBERS, *_TEXTS, *DATE_FIELDS, *DATE_FUNCTIONS),
     KEY_TYPE_NAMES,
     MOST_DECIMAL_DIGITS,
     any_null=True,

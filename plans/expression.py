@@ -14,16 +14,27 @@ Texts are values as Java prints them, but dates are days since 1970, timestamps 
 nanoseconds. A list has one or more, of its argument's type, and may have a great many.
 
 A null makes null whatever is computed from it, but for `and`, `or`, `is_null`, `<=>`, `if`, `coalesce`, `least` and
-`greatest`, which follow SQL. NaN equals NaN and is greater than any other number.
+`greatest`, which follow SQL, `is_nan`, which is false, and `nan_or`, which replaces nothing but NaN. NaN equals NaN and
+is greater than any other number.
 
 Strings are compared and tested byte by byte. In the pattern of `like`, `%` is any text, `_` any character, and a
-backslash takes the meaning of these, and its own, away. `substring` counts characters from 1, or from the end.
+backslash takes the meaning of these, and its own, away. `substring` counts characters from 1, or from the end. `upper`
+and `lower` have a table of letters as a literal.
 
 Decimals are added at the scale of the sum, where there is room for all digits. `plus`, `minus`, `times`, `over` and
-`to_decimal` make decimals of any type: the exact result, rounded half up. `unscaled` are a decimal's digits.
+`to_decimal` make decimals of any type: the exact result, rounded half up. `unscaled` are a decimal's digits, and
+`remainder` is what division leaves of decimals.
 
-`checked`: an overflow is an error, as in Spark's ANSI mode, instead of wrapping around, or null where it is a decimal;
-a division by zero is an error, instead of null.
+`div` divides integers towards zero; `pmod` of a divisor above zero is not negative. `round` and `round_even` round half
+up and half to even, to as many places as a literal says, fewer than none of them before the point. `floor` and `ceil`
+make whole decimals, and of doubles the nearest integers that there are. `to_integer` cuts off what is behind the point.
+
+`add_months` keeps the day of the month where that has it, else takes its last one. A date becomes the first microsecond
+of its day, in UTC.
+
+`checked`: an overflow is an error, as in Spark's ANSI mode, instead of wrapping around, or null where it is a decimal,
+or the nearest integer (of 32 bits, if it has fewer) of a float, and 0 of NaN; a division by zero is an error, instead
+of null. `floor` and `ceil` make 0 of NaN in either case.
 
 Two evaluators run them, neither of which covers all (see `plans.evaluators`).
 """
@@ -45,8 +56,18 @@ STRING_TESTS = ("starts_with", "ends_with", "contains", "like")
 ARITHMETIC = ("+", "-", "*", "/", "%")
 DECIMAL_ARITHMETIC = ("plus", "minus", "times", "over")
 DECIMAL_CASTS = ("to_decimal", "unscaled")
-DATE_FIELDS = ("year", "quarter", "month", "day", "day_of_week", "weekday", "day_of_year")
-"""Days of the week begin with 1 on Sunday, but `weekday` with 0 on Monday."""
+REMAINDERS = ("div", "pmod", "remainder")
+ROUNDINGS = ("round", "round_even")
+WHOLE_NUMBERS = ("floor", "ceil", "to_integer")
+NAN_TESTS = ("is_nan", "nan_or")
+DATE_FIELDS = ("year", "quarter", "month", "day", "day_of_week", "weekday", "day_of_year", "week")
+"""Days of the week begin with 1 on Sunday, but `weekday` with 0 on Monday, as do the weeks of ISO 8601."""
+DATE_STARTS = ("year_start", "quarter_start", "month_start", "week_start")
+DATE_FUNCTIONS = (*DATE_STARTS, "last_day", "add_months", "to_date", "to_timestamp")
+TRIMS = ("trim", "trim_left", "trim_right")
+"""They remove spaces, and nothing else."""
+CASES = ("upper", "lower")
+"""Letters change as a literal says: see `rows.letter_cases`."""
 NUMERIC = (*ARITHMETIC, "negate", "abs", "sqrt", "cast")
 LOGIC = (*COMPARISONS, "and", "or", "not", "is_null", "in")
 CHOICES = ("if", "coalesce", "least", "greatest")
@@ -54,11 +75,14 @@ ARITY = {
     **dict.fromkeys(
         ("negate", "abs", "sqrt", "cast", "not", "is_null", "in", *DECIMAL_CASTS, "length", *DATE_FIELDS), 1
     ),
+    **dict.fromkeys((*WHOLE_NUMBERS, "is_nan", *DATE_FUNCTIONS, *TRIMS), 1),
     **dict.fromkeys((*ARITHMETIC, *DECIMAL_ARITHMETIC, *COMPARISONS, *STRING_TESTS), 2),
+    **dict.fromkeys((*REMAINDERS, *ROUNDINGS, "nan_or", "add_months", *CASES), 2),
     **dict.fromkeys(("if", "substring"), 3),
 }
 VARIADIC = ("and", "or", "coalesce", "least", "greatest", "concat")
 """Operators of one argument or more."""
+TIMESTAMPS = ("timestamp", "timestamp_ntz")
 LEAVES = ("column", "literal")
 ColumnPlace = tuple[int, int, KeyType]
 """Source, column, type."""
@@ -87,7 +111,7 @@ class Expression:
         else:
             known = len(self.args) == ARITY.get(self.op, -1) or (self.op in VARIADIC and len(self.args) > 0)
             fits = known and _is_typed(self.op, [argument.type for argument in self.args], self.type)
-        if fits and self.op in (*STRING_TESTS, "substring"):
+        if fits and self.op in (*STRING_TESTS, "substring", *ROUNDINGS, *CASES):
             fits = all(argument.op == "literal" and argument.text is not None for argument in self.args[1:])
         if not fits or (self.op == "in") != bool(self.texts) or (self.op == "cast" and self.checked):
             raise ValueError(f"not an expression: {self!r}")
@@ -199,6 +223,23 @@ def _decimals(given: Sequence[KeyType], result: KeyType) -> bool:
     return result.name == "decimal" and {kind.name for kind in given} == {"decimal"}
 
 
+def _rounded(given: Sequence[KeyType], result: KeyType) -> bool:
+    """Decimals have no more places behind the point than before."""
+    kind, places = given
+    if kind.name == "decimal":
+        return places == _DAYS and result.name == "decimal" and result.scale <= kind.scale
+    return [kind, places] == [result, _DAYS] and kind.name in INTEGERS
+
+
+def _whole(given: Sequence[KeyType], result: KeyType) -> bool:
+    (kind,) = given
+    return (kind, result) == (_DOUBLE, _LONG) or (_decimals(given, result) and result.scale == 0)
+
+
+def _of_time(given: Sequence[KeyType], result: KeyType) -> bool:
+    return {given[0].name, result.name} <= {"date", *TIMESTAMPS} and given[0] != result
+
+
 _DATE, _DAYS, _LONG, _DOUBLE, _STRING = map(KeyType, ("date", "int32", "int64", "float64", "string"))
 _RULES: dict[str, _Rule] = {
     **dict.fromkeys((*COMPARISONS, "in"), lambda given, result: len({*given}) == 1 and result == BOOL),
@@ -221,10 +262,25 @@ _RULES: dict[str, _Rule] = {
     "unscaled": lambda given, result: (
         (given[0].name, result) == ("decimal", _LONG) and given[0].precision <= MOST_DIGITS
     ),
+    "div": _of_number(*INTEGERS),
+    "pmod": lambda given, result: _decimals(given, result) or _of_number(*INTEGERS, *FLOATS)(given, result),
+    "remainder": _decimals,
+    **dict.fromkeys(ROUNDINGS, _rounded),
+    **dict.fromkeys(("floor", "ceil"), _whole),
+    "to_integer": lambda given, result: (
+        given[0].name in ("bool", *INTEGERS, *FLOATS, "decimal") and result.name in INTEGERS
+    ),
+    "is_nan": lambda given, result: given[0].name in FLOATS and result == BOOL,
+    "nan_or": _of_number(*FLOATS),
+    **dict.fromkeys((*DATE_STARTS, "last_day"), lambda given, result: [*given, result] == [_DATE, _DATE]),
+    "add_months": lambda given, result: [*given, result] == [_DATE, _DAYS, _DATE],
+    "to_date": lambda given, result: result == _DATE and _of_time(given, result),
+    "to_timestamp": lambda given, result: result.name in TIMESTAMPS and _of_time(given, result),
+    **dict.fromkeys(TRIMS, lambda given, result: [*given, result] == [_STRING, _STRING]),
     **dict.fromkeys(DATE_FIELDS, lambda given, result: [*given, result] == [_DATE, _DAYS]),
     "substring": lambda given, result: [*given, result] == [_STRING, _DAYS, _DAYS, _STRING],
     "length": lambda given, result: [*given, result] == [_STRING, _DAYS],
-    "concat": lambda given, result: {*given, result} == {_STRING},
+    **dict.fromkeys(("concat", *CASES), lambda given, result: {*given, result} == {_STRING}),
 }
 
 

@@ -9,31 +9,35 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from sparkext.kernels.buffers import validity
-from sparkext.kernels.calendar import date_field
-from sparkext.kernels.jit import AnyArray
 from sparkext.kernels.keys import cast_key
 from sparkext.plans.expression import (
     ARITHMETIC,
+    CASES,
     COMPARISONS,
     DATE_FIELDS,
+    DATE_FUNCTIONS,
     DECIMAL_ARITHMETIC,
+    ROUNDINGS,
     STRING_TESTS,
+    TRIMS,
     Expression,
 )
 from sparkext.plans.spec import ColumnRef
-from sparkext.rows import decimal_vectors, vector_arithmetic
+from sparkext.rows import decimal_vectors, vector_arithmetic, vector_rounding
+from sparkext.rows.letter_cases import recased
 from sparkext.rows.row_set import RowSet
-from sparkext.rows.text_functions import concatenation, length, substring, text_test
+from sparkext.rows.text_functions import concatenation, length, substring, text_test, trimmed
 from sparkext.rows.types import arrow_key_type
 from sparkext.rows.vector_choices import both_hold, branch, first_known, one_holds
 from sparkext.rows.vector_comparisons import among, comparison, extreme
+from sparkext.rows.vector_dates import date_function, field_of
 from sparkext.rows.vectors import (
     BoolArray,
     Vector,
@@ -163,10 +167,15 @@ class _Evaluation:
         if node.op in STRING_TESTS:
             return text_test(node, next(args))
         if node.op in DATE_FIELDS:
-            (given,) = args
-            return Vector(_date_field(node.op, given.data), given.known, given.failed)
+            return field_of(node, next(args))
+        if node.op in DATE_FUNCTIONS:
+            return date_function(node, [*args])
+        if node.op in TRIMS:
+            return trimmed(node, next(args))
         if node.op == "substring":
             return substring(node, next(args))
+        if node.op in CASES:
+            return recased(node, next(args))
         if node.op == "length":
             return length(next(args))
         if node.op == "concat":
@@ -189,10 +198,6 @@ class _Evaluation:
         return result
 
 
-def _date_field(field: str, days: AnyArray) -> AnyArray:
-    return date_field(field, days.reshape(-1)).reshape(days.shape)
-
-
 def _number(node: Expression, args: list[Vector]) -> Vector:
     is_decimal = _kind(node).name == "decimal"
     if node.op == "to_decimal":
@@ -201,6 +206,10 @@ def _number(node: Expression, args: list[Vector]) -> Vector:
         return decimal_vectors.unscaled(*args)
     if node.op == "over":
         return decimal_vectors.decimal_quotient(node, *args)
+    if is_decimal and (node.op in ("remainder", "pmod")):
+        return decimal_vectors.decimal_remainder(node, *args)
+    if is_decimal and node.op in (*ROUNDINGS, "floor", "ceil"):
+        return decimal_vectors.decimal_rounded(node, args[0])
     if node.op in DECIMAL_ARITHMETIC or (node.op in ARITHMETIC and is_decimal):
         return decimal_vectors.decimal_sum(node, *args)
     if node.op in ("/", "%"):
@@ -211,9 +220,20 @@ def _number(node: Expression, args: list[Vector]) -> Vector:
         if is_decimal:
             return decimal_vectors.decimal_sign(node.op, *args)
         return vector_arithmetic.signed(node, *args)
-    if node.op == "sqrt":
-        return vector_arithmetic.square_root(*args)
-    return vector_arithmetic.cast(node, *args)
+    return _OF_NUMBERS[node.op](node, *args)
+
+
+_OF_NUMBERS: dict[str, Callable[..., Vector]] = {
+    "cast": vector_arithmetic.cast,
+    "sqrt": vector_arithmetic.square_root,
+    "div": vector_arithmetic.quotient,
+    "pmod": vector_arithmetic.positive_remainder,
+    "is_nan": vector_arithmetic.is_nan,
+    "nan_or": vector_arithmetic.nan_or,
+    **dict.fromkeys(ROUNDINGS, lambda node, given, _: vector_rounding.rounded_integer(node, given)),
+    **dict.fromkeys(("floor", "ceil"), vector_rounding.nearest_long),
+    "to_integer": vector_rounding.to_integer,
+}
 
 
 def told_values(node: Expression, rows: RowSet, row: int) -> str:

@@ -85,6 +85,64 @@ def decimal_quotient(node: Expression, left: Vector, right: Vector) -> Vector:
     return _fitted(node, Vector(data, known, failed, within), node.scale)
 
 
+def decimal_remainder(node: Expression, left: Vector, right: Vector) -> Vector:
+    """Return what division leaves of decimals, with the sign of the dividend; of `pmod`, (r + n) % n where r < 0."""
+    zero = np.asarray(right.data == 0, dtype=np.bool_)
+    divides = right.known if node.checked else both(right.known, ~zero)
+    known = both(left.known, divides)
+    failed = in_turn(right.failed, divides, left.failed)
+    if node.checked:
+        failed = any_of(failed, both(zero, known))
+    divisor = replace(right, data=np.where(zero, 1, right.data), within=_hull([*right.bounds, 1]))
+    scale = max(argument.scale for argument in node.args)
+    more, others = (scale - argument.scale for argument in node.args)
+
+    def on_words(one: Interval, other: Interval) -> Interval | None:
+        above, below = _largest(_scaled(one, more)), _largest(_scaled(other, others))
+        return (-below, below) if max(more, others) <= _MOST_PLACES and above + 2 * below <= _WORD else None
+
+    def computed(one: AnyArray, other: AnyArray) -> AnyArray:
+        # Of arrays without dimensions numpy makes integers, which it takes for machine words.
+        above, below = np.atleast_1d(_shifted(one, more), _shifted(other, others))
+        rest = _rest(above, below)
+        if node.op == "pmod":
+            rest = np.where(rest < 0, _rest(rest + below, below), rest)
+        return rest.reshape(np.broadcast_shapes(one.shape, other.shape))
+
+    data, within = _computed(on_words, computed, left, divisor)
+    return _fitted(node, Vector(data, known, failed, within), scale)
+
+
+def _rest(above: AnyArray, below: AnyArray) -> AnyArray:
+    """Return what remains of a division towards zero."""
+    size = np.abs(above) % np.abs(below)
+    return np.asarray(np.where(above < 0, -size, size), dtype=above.dtype)
+
+
+def decimal_rounded(node: Expression, given: Vector) -> Vector:
+    """Round decimals to as many places as the literal says: half up or half to even; `floor` and `ceil` to none."""
+    scale = node.args[0].scale
+    places = int(node.args[1].text or "") if len(node.args) > 1 else 0
+    if places >= scale:
+        return _fitted(node, given, scale)
+    vector = _rounded(given, scale - places, _ROUNDING[node.op])
+    if places < 0:
+        vector = _raised(vector, -places)
+    return _fitted(node, vector, max(places, 0))
+
+
+def places_dropped(data: AnyArray, places: int) -> AnyArray:
+    """Return digits without their last ones."""
+    unit = 10**places
+    if data.dtype != object and places > _MOST_PLACES:
+        return np.zeros_like(data)
+    if data.dtype != object and (data < -_WORD).any():
+        data = data.astype(object)
+    flat = data.reshape(-1)
+    size = np.abs(flat) // unit
+    return np.asarray(np.where(flat < 0, -size, size), dtype=data.dtype).reshape(data.shape)
+
+
 def decimal_sign(op: str, given: Vector) -> Vector:
     """Return negated or absolute decimals."""
     low, high = given.bounds
@@ -177,15 +235,37 @@ def _raised(vector: Vector, places: int) -> Vector:
     return replace(vector, data=_shifted(data, places), within=bounds)
 
 
-def _rounded(vector: Vector, places: int) -> Vector:
-    """Return numbers with this many places less, rounded half up: away from zero."""
+def _half_up(data: AnyArray, unit: int) -> AnyArray:
+    """Away from zero."""
+    size = (np.abs(data) + unit // 2) // unit
+    return np.where(data < 0, -size, size)
+
+
+def _half_even(data: AnyArray, unit: int) -> AnyArray:
+    below = data // unit
+    twice = 2 * (data - below * unit)
+    return np.asarray(below + ((twice > unit) | ((twice == unit) & (below % 2 == 1))), dtype=data.dtype)
+
+
+_Rounding = Callable[[AnyArray, int], AnyArray]
+_ROUNDING: dict[str, _Rounding] = {
+    "round": _half_up,
+    "round_even": _half_even,
+    "floor": lambda data, unit: data // unit,
+    "ceil": lambda data, unit: -(-data // unit),
+}
+
+
+def _rounded(vector: Vector, places: int, rounding: _Rounding = _half_up) -> Vector:
+    """Return numbers with this many places less."""
     unit = 10**places
     data = vector.data
-    if data.dtype != object and _largest(vector.bounds) + unit > _WORD:
+    if data.dtype != object and _largest(vector.bounds) + 2 * unit > _WORD:
         data = data.astype(object)
-    size = np.asarray((np.abs(data) + unit // 2) // unit, dtype=data.dtype)
     low, high = vector.bounds
-    return replace(vector, data=np.where(data < 0, -size, size), within=(low // unit - 1, high // unit + 1))
+    # Of an array without dimensions numpy makes an integer, which it takes for a machine word.
+    rounded = rounding(data.reshape(-1), unit).reshape(data.shape)
+    return replace(vector, data=rounded, within=(low // unit - 1, high // unit + 1))
 
 
 def _applied(ufunc: Any, one: AnyArray, other: AnyArray) -> AnyArray:

@@ -22,6 +22,11 @@ _TESTS: dict[str, Callable[..., Any]] = {
     "contains": pc.match_substring,
     "like": pc.match_like,
 }
+_TRIMS: dict[str, Callable[..., Any]] = {
+    "trim": pc.ascii_trim,
+    "trim_left": pc.ascii_ltrim,
+    "trim_right": pc.ascii_rtrim,
+}
 
 
 def text_test(node: Expression, tested: Vector) -> Vector:
@@ -41,20 +46,31 @@ def length(given: Vector) -> Vector:
 
 def _for_all(given: Vector, function: Callable[[pa.Array], AnyArray]) -> AnyArray:
     """Apply a function of columns, also to a constant."""
-    if isinstance(given.data, pa.Scalar):
-        return np.asarray(function(pa.array([given.data.as_py()], given.data.type))[0])
-    return function(given.data)
+    result = function(array_of(given))
+    return np.asarray(result[0]) if given.is_constant else result
+
+
+def array_of(given: Vector) -> pa.Array:
+    """Return texts as an array, which of a constant has one."""
+    return pa.array([given.data.as_py()], given.data.type) if given.is_constant else given.data
 
 
 def substring(node: Expression, given: Vector) -> Vector:
     """Cut out a part by characters: where, and how many, are literals."""
     position, count = (int(argument.text or "") for argument in node.args[1:])
-    is_constant = isinstance(given.data, pa.Scalar)
-    whole = pa.array([given.data.as_py()], given.data.type) if is_constant else given.data
+    whole = array_of(given)
     parts = substrings(whole, position, count)
     # No longer than what it was cut from.
     parts = parts.cast(whole.type)
-    return Vector(parts[0] if is_constant else parts, given.known, given.failed)
+    return Vector(parts[0] if given.is_constant else parts, given.known, given.failed)
+
+
+def trimmed(node: Expression, given: Vector) -> Vector:
+    """Cut off the spaces around texts, or on one side: no byte of another character is one."""
+    whole = array_of(given)
+    texts = whole.cast(pa.large_binary()).view(pa.large_string())
+    parts = _TRIMS[node.op](texts, " ").cast(whole.type)
+    return Vector(parts[0] if given.is_constant else parts, given.known, given.failed)
 
 
 def concatenation(args: Sequence[Vector]) -> Vector:

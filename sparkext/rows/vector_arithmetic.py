@@ -69,6 +69,49 @@ def division(node: Expression, left: Vector, right: Vector) -> Vector:
     return Vector(np.asarray(np.fmod(left.data, divisor)), known, failed)
 
 
+def quotient(node: Expression, left: Vector, right: Vector) -> Vector:
+    """Divide integers towards zero: there is one quotient that overflows."""
+    zero = np.asarray(right.data == 0)
+    rest = division(node, left, right)
+    negated = right.data == -1
+    divisor = np.where(zero | negated, np.ones((), right.data.dtype), right.data)
+    data = np.asarray(np.where(negated, np.negative(left.data), (left.data - np.fmod(left.data, divisor)) // divisor))
+    if not node.checked:
+        return Vector(data, rest.known, rest.failed)
+    overflows = both(np.asarray(negated & (left.data == np.iinfo(data.dtype).min)), rest.known)
+    return Vector(data, rest.known, any_of(rest.failed, overflows))
+
+
+def positive_remainder(node: Expression, left: Vector, right: Vector) -> Vector:
+    """Return (r + n) % n of what remains, r, where that is negative, in the types that Java adds them in."""
+    rest = division(node, left, right)
+    if node.number in FLOATS:
+        again = np.fmod(rest.data + right.data, right.data)
+    else:
+        wide = np.promote_types(rest.data.dtype, np.int32)
+        divisor = np.where((right.data == 0) | (right.data == -1), 1, right.data).astype(wide)
+        again = np.fmod(rest.data.astype(wide) + divisor, divisor).astype(rest.data.dtype)
+    return Vector(np.asarray(np.where(rest.data < 0, again, rest.data)), rest.known, rest.failed)
+
+
+def is_nan(_: Expression, given: Vector) -> Vector:
+    """Return where floats are NaN; null is not."""
+    return Vector(_nans(given), None, given.failed)
+
+
+def _nans(given: Vector) -> BoolArray:
+    found = np.asarray(np.isnan(given.data))
+    return found if given.known is None else np.asarray(found & given.known)
+
+
+def nan_or(_: Expression, left: Vector, right: Vector) -> Vector:
+    """Return floats, those of the right where the left has NaN: they are not looked at elsewhere."""
+    replaced = _nans(left)
+    known = left.known if right.known is None else both(left.known, ~replaced | right.known)
+    data = np.asarray(np.where(replaced, right.data, left.data))
+    return Vector(data, known, in_turn(left.failed, replaced, right.failed))
+
+
 def signed(node: Expression, given: Vector) -> Vector:
     """Return negated or absolute integers or floats."""
     data = np.asarray((np.negative if node.op == "negate" else np.abs)(given.data))
@@ -78,7 +121,7 @@ def signed(node: Expression, given: Vector) -> Vector:
     return Vector(data, given.known, any_of(given.failed, overflows))
 
 
-def square_root(given: Vector) -> Vector:
+def square_root(_: Expression, given: Vector) -> Vector:
     """Return the roots of doubles."""
     return Vector(np.asarray(np.sqrt(given.data)), given.known, given.failed)
 

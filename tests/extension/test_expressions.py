@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import random
+from datetime import date
 from decimal import Context, Decimal
 from typing import Any
 
@@ -31,6 +32,10 @@ def decimals(kind: pa.DataType, *texts: str) -> tuple[pa.DataType, list[Any]]:
     return kind, [*map(Decimal, texts), None]
 
 
+def day_of(day: date) -> int:
+    return (day - date(1970, 1, 1)).days
+
+
 NINES = "9" * 38
 RANDOM = random.Random(7)
 LONG_DECIMALS = {
@@ -52,22 +57,105 @@ LONG_DECIMALS = {
     ),
     "decimal(5,2)": decimals(pa.decimal128(5, 2), "999.99", "-999.99", "0.00", "0.01", "-0.05", "7.00"),
 }
-TEXTS = ["", "a", "ab", "a%b", "a_b", "a\\b", "äöü", "日本語", "a\nb", "😀b", "b😀", "%", "_", "\\", None]
+TEXTS = [
+    "",
+    "a",
+    "ab",
+    "a%b",
+    "a_b",
+    "a\\b",
+    "äöü",
+    "日本語",
+    "a\nb",
+    "😀b",
+    "b😀",
+    "%",
+    "_",
+    "\\",
+    "  a b ",
+    " ",
+    "\t ä ",
+    None,
+]
 MALFORMED = [
     bytes(RANDOM.choice(b"\x80\xbf\xc2\xe0\xe2\xed\xf0\xf4\xf5\xffa\xa0\x90") for _ in range(4)) for _ in range(300)
 ]
 TYPES: dict[str, tuple[pa.DataType, list[Any]]] = {
     **{name: given for name, given in EXTREMES.items() if name != "decimal(17,0)"},
     **LONG_DECIMALS,
+    "dates": (
+        pa.date32(),
+        [
+            *map(
+                day_of, (date(1582, 10, 15), date(1900, 2, 28), date(2000, 2, 29), date(2020, 12, 31), date(2021, 1, 1))
+            ),
+            *map(day_of, (date(2024, 2, 29), date(2023, 11, 30), date(2100, 3, 1), date(2024, 12, 30))),
+            *(-(2**31), -(2**31) + 3, -(2**31) + 400, 2**31 - 1, 2**31 - 40, 106_751_991, 106_751_992, -106_751_992),
+            None,
+        ],
+    ),
     "string": (pa.string(), TEXTS),
     "boolean": (pa.bool_(), [True, False, None]),
     "timestamp": (pa.timestamp("us", "UTC"), [-(2**52), -1, 0, 2**52, None]),
+    "doubles": (
+        pa.float64(),
+        [
+            *(2.5, -2.5, 127.99, -128.99, 128.0, 32767.9, 2147483647.5, 2147483648.0, -2147483648.9, -2147483649.0),
+            *(9.223372036854775e18, 2.0**63, -(2.0**63), -9.223372036854778e18, 0.49, -0.49, 1e-310, None),
+        ],
+    ),
+    "floats": (pa.float32(), [127.99, -129.0, 32768.0, 2147483520.0, 2.0**31, 2.0**63, -(2.0**63), -0.5, None]),
+    "bigints": (
+        pa.int64(),
+        [
+            *(15, 25, -25, 250, 350, 499, 500, -500, 127, 128, -129, 32767, 32768, 2**31 - 1, 2**31, -(2**31) - 1),
+            *(2**63 - 1, 2**63 - 8, -(2**63), -(2**63) + 7, 5 * 10**17, 15 * 10**17, 95 * 10**17 // 2, None),
+        ],
+    ),
+    "decimal(17,2)": decimals(
+        pa.decimal128(17, 2),
+        *(
+            "2.50",
+            "3.50",
+            "-2.50",
+            "127.99",
+            "128.00",
+            "-128.99",
+            "2147483647.99",
+            "2147483648.00",
+            "999999999999999.99",
+        ),
+    ),
+    "decimal(10,10)": decimals(pa.decimal128(10, 10), "0.9999999999", "-0.9999999999", "0.5000000000", "-0.0000000001"),
+    "decimal(38,38)": decimals(pa.decimal128(38, 38), f"0.{NINES}", f"-0.{NINES}", f"0.5{'0' * 37}", f"0.{'0' * 37}1"),
 }
 CASTS = [f"CAST(u AS DECIMAL({digits}))" for digits in ("38, 0", "38, 37", "18, 6", "10, 2", "3, 1", "20, 4", "38, 38")]
-FIELDS = ["year", "quarter", "month", "day", "dayofweek", "weekday", "dayofyear"]
+FIELDS = ["year", "quarter", "month", "day", "dayofweek", "weekday", "dayofyear", "weekofyear"]
+PLACES = (-19, -18, -3, -2, -1, 0, 1, 2, 5, 40)
+INTERVALS = ("'1' MONTH", "'-13' MONTH", "'9' YEAR")
 MORE = [
     *CASTS,
     *(f"{field}(u)" for field in FIELDS),
+    *(f"CAST(u AS {name})" for name in ("TINYINT", "SMALLINT", "DATE", "TIMESTAMP", "TIMESTAMP_NTZ")),
+    *(f"{name}(u, {places})" for name in ("round", "bround") for places in PLACES),
+    *(
+        "floor(u)",
+        "ceil(u)",
+        "floor(u / 7)",
+        "pmod(u, 7)",
+        "pmod(-7, u)",
+        "u % 7.5",
+        "1000000 % u",
+        "u DIV 7",
+        "7 DIV u",
+    ),
+    *("isnan(u)", "nanvl(u, v)", "nanvl(u / v, v + v)", "pmod(u, v) + u % v", "round(u * v, 1)", "ceil(u + v)"),
+    *("add_months(u, 1)", "add_months(u, -25)", "add_months(u, 2147483647)", "add_months(u, month(v))", "last_day(u)"),
+    *(f"trunc(u, '{unit}')" for unit in ("year", "YYYY", "quarter", "MM", "Month", "week")),
+    *(f"u + INTERVAL {interval}" for interval in INTERVALS),
+    *("datediff(last_day(u), trunc(v, 'week'))", "CAST(CAST(u AS DATE) AS TIMESTAMP_NTZ)", "CAST(u > v AS INT)"),
+    *("trim(u)", "ltrim(u)", "rtrim(u)", "trim(' a ')", "length(trim(u || '  '))", "trim(BOTH ' ' FROM u)"),
+    *("upper(u)", "lower(u)", "upper(u || 'ß')", "lower('ΑΣ' || u)", "lower(u || 'Σ')", "upper('aä') || u"),
     *("u * (1 - v)", "u * (1 + v)", "u + 1.5", "u / 3", "1 / u", "v % u", "u = 0 OR v / u > 1", "u <> 0 AND v / u > 1"),
     *("CASE WHEN u > v THEN u WHEN u < v THEN v ELSE u + v END", "coalesce(u, v, u + v)", "if(u IS NULL, v + v, u)"),
     *("u IN (1, 2, 3)", "u NOT IN (v, NULL)", "u BETWEEN v AND v + v", "greatest(u, v, 1)", "least(v, NULL, u)"),
@@ -171,10 +259,42 @@ def test_every_operator(spark: SparkSession, name: str, ansi: bool) -> None:
         operations = Operations(spark, pairs, [*OPERATIONS, *MORE])
         truth = operations.truth()
     assert len(operations.nodes) > 5
-    assert not any("try_" in operation or "DIV" in operation for operation in operations.names)
+    assert not any("try_" in operation for operation in operations.names)
     rows = RowSet.of_morsel([Column.of(us), Column.of(vs)], len(us))
     for node, (expected, failed), operation in zip(operations.nodes, truth, operations.names, strict=True):
         assert_computed(node, rows, expected, failed, f"{operation} of {name}")
+
+
+OF_TIMES = [
+    *("CAST(u AS DATE)", "CAST(CAST(u AS DATE) AS TIMESTAMP)", "CAST(CAST(u AS DATE) AS TIMESTAMP_NTZ)"),
+    *("CAST(u AS TIMESTAMP)", "CAST(u AS TIMESTAMP_NTZ)", "year(u)", "datediff(u, v)", "last_day(u)", "u > v"),
+]
+
+
+@pytest.mark.parametrize("kind", ["TIMESTAMP", "TIMESTAMP_NTZ"])
+@pytest.mark.parametrize("zone", ["UTC", "Z", "GMT", "Etc/UTC", "+00:00", "Europe/London", "+01:00", "UTC+1"])
+def test_times(spark: SparkSession, zone: str, kind: str) -> None:
+    """Of a time zone that is not UTC, workers know nothing."""
+    given = [-(2**52), -1, 0, 1, 86_399_999_999, 86_400_000_000, 2**52, -(2**63), 2**63 - 1, None]
+    us, vs = (pa.array(side, pa.timestamp("us", "UTC")) for side in zip(*itertools.product(given, given), strict=True))
+    with configured(spark, spark_sql_session_timeZone="UTC"):
+        pairs = frame(spark, 1, i=range(len(us)), u=us, v=vs).selectExpr(
+            "i", *(f"CAST({side} AS {kind}) AS {side}" for side in "uv")
+        )
+    with configured(spark, spark_sql_session_timeZone=zone):
+        operations = Operations(spark, pairs, OF_TIMES)
+        truth = operations.truth()
+    is_utc = zone not in ("Europe/London", "+01:00", "UTC+1")
+    assert ("CAST(u AS DATE)" in operations.names) == (is_utc or kind == "TIMESTAMP_NTZ")
+    assert ("CAST(CAST(u AS DATE) AS TIMESTAMP)" in operations.names) == is_utc
+    if kind == "TIMESTAMP_NTZ":
+        us, vs = (side.view(pa.timestamp("us")) for side in (us, vs))
+    rows = RowSet.of_morsel([Column.of(us), Column.of(vs)], len(us))
+    for node, (expected, failed), operation in zip(operations.nodes, truth, operations.names, strict=True):
+        assert_computed(node, rows, expected, failed, f"{operation} of {kind} in {zone}")
+
+
+PAIRS = ["u + v", "u - v", "u * v", "u / v", "u < v", "greatest(u, v)", "u % v", "pmod(u, v)"]
 
 
 @pytest.mark.parametrize("ansi", [True, False])
@@ -187,7 +307,7 @@ def test_decimals_of_every_two_types(spark: SparkSession, ansi: bool) -> None:
         vs = pa.array([right[row // len(left)] for row in range(len(left) * len(right))], kinds[other][0])
         with configured(spark, **{"spark_sql_ansi_enabled": str(ansi).lower()}):
             pairs = frame(spark, 1, i=range(len(us)), u=us, v=vs)
-            operations = Operations(spark, pairs, ["u + v", "u - v", "u * v", "u / v", "u < v", "greatest(u, v)"])
+            operations = Operations(spark, pairs, PAIRS)
             truth = operations.truth()
         assert {"u + v", "u - v", "u * v", "u / v"} <= {*operations.names}
         rows = RowSet.of_morsel([Column.of(us), Column.of(vs)], len(us))
@@ -195,7 +315,13 @@ def test_decimals_of_every_two_types(spark: SparkSession, ansi: bool) -> None:
             assert_computed(node, rows, expected, failed, f"{operation} of {one} and {other}")
 
 
-CHARACTERS = ["length(u)", *(f"substring(u, {place}, {count})" for place in (1, 2, -1, -3) for count in (1, 2, 3))]
+CHARACTERS = [
+    "upper(u)",
+    "lower(u)",
+    "trim(u)",
+    "length(u)",
+    *(f"substring(u, {place}, {count})" for place in (1, 2, -1, -3) for count in (1, 2, 3)),
+]
 PATTERNS = [f"u LIKE '{pattern}'" for pattern in ("_", "__", "___", "____", "%a", "_a%", "%_a_%", "%a%", "a%_")]
 
 
@@ -211,7 +337,8 @@ def test_texts_that_are_no_characters(spark: SparkSession, texts: list[str], tai
     assert operations.names == texts
     columns = [SparkColumn(operations.columns.column(made)) for made in operations.sparks]
     columns = [
-        column.cast("binary") if "substring" in name else column for column, name in zip(columns, texts, strict=True)
+        column.cast("binary") if "length" not in name and "LIKE" not in name else column
+        for column, name in zip(columns, texts, strict=True)
     ]
     named = [column.alias(f"c{number}") for number, column in enumerate(columns)]
     expected = pairs.select("i", *named).orderBy("i").drop("i").toArrow().combine_chunks()
@@ -219,6 +346,56 @@ def test_texts_that_are_no_characters(spark: SparkSession, texts: list[str], tai
     rows = RowSet.of_morsel([Column.of(arrow_texts), Column.of(arrow_texts)], len(given))
     for node, name, wanted in zip(operations.nodes, operations.names, expected.columns, strict=True):
         assert told(values(node, rows)) == wanted.to_pylist(), name
+
+
+SIGMAS = [
+    "Σ",
+    "ΑΣ",
+    "ΑΣΑ",
+    "ΣΑ",
+    "Α.Σ",
+    "ΑΣ.",
+    "ΑΣ.Α",
+    "1Σ",
+    "ΑΣ1Α",
+    "Α\u0301Σ\u0301",
+    "\u0345Σ",
+    "aΣ bΣ'C ΣΣ",
+    "ΑΣ\u00adΒ",
+]
+
+
+def test_every_letter(spark: SparkSession) -> None:
+    """Between others, too, as what a letter becomes may depend on them."""
+    codes = [code for code in range(0x110000) if not 0xD800 <= code < 0xE000]
+    given = ["".join(map(chr, codes[start : start + 50])) for start in range(0, len(codes), 50)]
+    given += [
+        text for code in codes if chr(code).isalpha() and code < 0x2000 for text in (f"aΣ{chr(code)}", f"{chr(code)}Σ")
+    ]
+    given = [*given, *SIGMAS, *(before + after for before in SIGMAS for after in SIGMAS), None]
+    texts = pa.array(given)
+    pairs = frame(spark, 1, i=range(len(given)), u=texts, v=texts)
+    operations = Operations(spark, pairs, ["upper(u)", "lower(u)"])
+    rows = RowSet.of_morsel([Column.of(texts), Column.of(texts)], len(given))
+    assert operations.names == ["upper(u)", "lower(u)"]
+    for node, (expected, failed), operation in zip(operations.nodes, operations.truth(), operations.names, strict=True):
+        assert_computed(node, rows, expected, failed, operation)
+
+
+def test_letters_of_other_mappings_are_left_to_spark(spark: SparkSession) -> None:
+    """Java has mappings of its own, some languages too, and collations compare letters without them."""
+    locale = spark._jvm.java.util.Locale  # type: ignore[union-attr]
+    frame_of = ["upper(u)", "lower(v)", "upper(u COLLATE UTF8_LCASE)", "trim(u COLLATE UNICODE_CI)"]
+    pairs = frame(spark, 1, i=[1], u=["a"], v=["b"])
+    assert Operations(spark, pairs, frame_of).names == frame_of[:2]
+    with configured(spark, spark_sql_icu_caseMappings_enabled="false"):
+        assert Operations(spark, pairs, frame_of).names == []
+    usual = locale.getDefault()
+    try:
+        locale.setDefault(locale.forLanguageTag("tr-TR"))
+        assert Operations(spark, pairs, frame_of).names == []
+    finally:
+        locale.setDefault(usual)
 
 
 FAILURES = {

@@ -1,12 +1,13 @@
-"""Fields of dates against numpy's calendar."""
+"""Fields of dates, and dates moved by months, against numpy's calendar."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 
-from sparkext.kernels.calendar import FIELDS, date_field
-from tests.oracle.expressions import date_field as told
+from sparkext.kernels.calendar import FIELDS, FIRST, KEPT, LAST, date_field, moved
+from tests.oracle.dates import date_field as told
+from tests.oracle.dates import date_function
 
 ENDS_OF_YEARS = [
     day + step
@@ -33,3 +34,14 @@ def test_every_day_of_an_era(field: str) -> None:
     first = int(np.datetime64("1823-05-17", "D").astype(int))
     days = np.arange(first, first + 146_097, 97, dtype=np.int32)
     assert date_field(field, days).tolist() == [told(field, day) for day in days.tolist()]
+
+
+@pytest.mark.parametrize(("day", "op"), [(KEPT, "add_months"), (FIRST, "month_start"), (LAST, "last_day")])
+def test_months_later(day: int, op: str) -> None:
+    """No date is too far away: counted in 64 bits, all are."""
+    generator = np.random.default_rng(5)
+    days = np.array([*ENDS_OF_YEARS, *LIMITS, *generator.integers(-(2**31), 2**31, 500)], np.int32)
+    months = generator.choice([0, 1, -1, 2, 11, 12, -13, 1200, 2**31 - 1, -(2**31)], days.size).astype(np.int32)
+    later = [date_function("add_months", *pair) for pair in zip(days.tolist(), months.tolist(), strict=True)]
+    expected = later if op == "add_months" else [date_function(op, each) for each in later]
+    assert moved(days, months, day).tolist() == expected

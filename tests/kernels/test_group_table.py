@@ -296,3 +296,12 @@ def test_bad_calls(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(group_table, "MOST_GROUPS", 2)
     with pytest.raises(OverflowError, match="at most 2 groups"):
         GroupTable([pa.int64()]).numbers([pa.array([1, 1, 1])])
+
+
+@pytest.mark.parametrize("kind", [pa.int64(), pa.decimal128(20, 0)])
+def test_a_table_that_has_seen_nothing_but_nulls(kind: pa.DataType) -> None:
+    """A zero may follow them, and be remembered when the next key needs another layout."""
+    table = GroupTable([kind])
+    keys = [None, None, 0, 6, None, 0, -1, 6]
+    assert [table.numbers([pa.array([key], kind)]).tolist() for key in keys] == [[0], [0], [1], [2], [0], [1], [3], [2]]
+    assert table.keys(0, 4)[0].cast(pa.int64()).to_pylist() == [None, 0, 6, -1]

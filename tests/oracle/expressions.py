@@ -16,10 +16,11 @@ from typing import Any
 
 import numpy as np
 
-from sparkext.plans.expression import DATE_FIELDS, Expression
+from sparkext.plans.expression import DATE_FIELDS, DATE_FUNCTIONS, ROUNDINGS, Expression
 from sparkext.plans.key_types import parse_key_type
 from sparkext.plans.number_types import FLOATS, INTEGERS, number_type, unscaled
 from tests.kernels.support import SAMPLES
+from tests.oracle.dates import DAY, date_field, date_function
 
 
 class Failure(ArithmeticError):
@@ -45,7 +46,12 @@ def evaluate(node: Expression, row: dict[tuple[int, int], Any]) -> Any:
         return among(node, next(parts))
     if node.op in ("<=>", "least", "greatest"):
         return of_all(node.op, [*parts])
-    if node.op in ("/", "%", "over"):
+    if node.op in ("is_nan", "nan_or"):
+        value = next(parts)
+        if node.op == "is_nan":
+            return value is not None and value != value
+        return next(parts) if value is not None and value != value else value
+    if node.op in ("/", "%", "over", "div", "pmod", "remainder"):
         return divided(node, evaluate(node.args[1], row), parts)
     values = []
     for part, argument in zip(parts, node.args, strict=True):
@@ -56,6 +62,15 @@ def evaluate(node: Expression, row: dict[tuple[int, int], Any]) -> Any:
         return rounded(node, ROUNDED[node.op](*map(fraction, node.args, values)))
     if node.op in DATE_FIELDS:
         return date_field(node.op, *values)
+    if node.op == "to_timestamp":
+        day = node.args[0].type is not None and node.args[0].type.name == "date"
+        return fitted(values[0] * DAY if day else values[0], node)
+    if node.op in DATE_FUNCTIONS:
+        return fitted(date_function(node.op, *values), node)
+    if node.op in (*ROUNDINGS, "floor", "ceil"):
+        return rounded_to(node, values[0], int(node.args[1].text or "") if node.op in ROUNDINGS else 0)
+    if node.op == "to_integer":
+        return to_integer(node, values[0])
     return fitted(STRICT[node.op](*values), node)
 
 
@@ -74,19 +89,56 @@ def rounded(node: Expression, exact: Fraction) -> int | None:
     return None
 
 
-def date_field(op: str, days: int) -> int:
-    day = np.datetime64(days, "D")
-    year, month = int(day.astype("M8[Y]").astype(int)) + 1970, int(day.astype("M8[M]").astype(int)) % 12 + 1
-    return {
-        "year": year,
-        "quarter": (month + 2) // 3,
-        "month": month,
-        "day": days - int(day.astype("M8[M]").astype("M8[D]").astype(int)) + 1,
-        "day_of_year": days - int(day.astype("M8[Y]").astype("M8[D]").astype(int)) + 1,
-        # The first day of 1970 was a Thursday.
-        "day_of_week": (days + 4) % 7 + 1,
-        "weekday": (days + 3) % 7,
-    }[op]
+def rounded_to(node: Expression, value: Any, places: int) -> int | None:
+    """Numbers of so many places."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return integer_near(value, 64, node.checked)
+    exact = (Fraction(value) if isinstance(value, float) else fraction(node.args[0], value)) * Fraction(10) ** places
+    nearest = {
+        "floor": math.floor,
+        "ceil": math.ceil,
+        "round_even": round,
+        "round": lambda part: math.floor(abs(part) + Fraction(1, 2)) * (-1 if part < 0 else 1),
+    }
+    result = nearest[node.op](exact) / Fraction(10) ** places
+    if node.type is not None and node.type.name == "decimal":
+        return rounded(node, fraction(node.args[0], value) if places >= node.args[0].scale else result)
+    if isinstance(value, float):
+        return integer_near(int(result), 64, node.checked)
+    return fitted(value if places >= 0 else int(result), node)
+
+
+def to_integer(node: Expression, value: Any) -> int:
+    """A number without what is behind its point."""
+    if isinstance(value, float):
+        bits = np.iinfo(node.number).bits
+        whole = value if not math.isfinite(value) else math.trunc(value)
+        is_end = bits == 64 and value == float(1 << 63)
+        fits = value == value and (-(1 << bits - 1) - 1 < value < 1 << bits - 1 or is_end)
+        if node.checked and not fits:
+            raise Failure
+        return fitted_unchecked(integer_near(whole, max(bits, 32), checked=False), node)
+    scale = node.args[0].scale
+    return fitted(abs(value) // 10**scale * (-1 if value < 0 else 1), node)
+
+
+def integer_near(value: Any, bits: int, checked: bool) -> int:
+    """The integer of so many bits that is nearest, 0 for NaN."""
+    if value != value:
+        return 0
+    limit = 1 << bits - 1
+    if -limit <= value < limit:
+        return int(value)
+    if checked:
+        raise Failure
+    return -limit if value < 0 else limit - 1
+
+
+def recased(text: str, mapping: str) -> str:
+    """By a table of letters, and of ASCII as it is: sigmas are compared with Spark's."""
+    table = {line[0]: line[1:] for line in mapping.split("\n\n")[0].split("\n")}
+    other = str.lower if "\n\n" in mapping else str.upper
+    return "".join(table.get(letter, other(letter) if letter.isascii() else letter) for letter in text)
 
 
 def substring(text: str, position: int, length: int) -> str:
@@ -165,6 +217,8 @@ def divided(node: Expression, divisor: Any, parts: Iterator[Any]) -> Any:
         return None
     if divisor == 0:
         raise Failure
+    if node.op in ("remainder", "pmod", "div"):
+        return remainder(node, dividend, divisor)
     if node.op == "over":
         return rounded(node, fraction(node.args[0], dividend) / fraction(node.args[1], divisor))
     if node.op == "/":
@@ -172,6 +226,27 @@ def divided(node: Expression, divisor: Any, parts: Iterator[Any]) -> Any:
     if node.number in FLOATS:
         return math.nan if math.isinf(dividend) else math.fmod(dividend, divisor)
     return abs(dividend) % abs(divisor) * (-1 if dividend < 0 else 1)
+
+
+def remainder(node: Expression, dividend: Any, divisor: Any) -> Any:
+    assert node.type is not None
+    if node.type.name in FLOATS:
+        rest = math.nan if math.isinf(dividend) else math.fmod(dividend, divisor)
+        if not rest < 0:
+            return rest
+        total = fitted(rest + divisor, node)
+        return math.nan if math.isinf(total) else math.fmod(total, divisor)
+    one, other = (fraction(argument, value) for argument, value in zip(node.args, (dividend, divisor), strict=True))
+    if node.op == "div":
+        return fitted(int(one / other), node)
+    rest = one - int(one / other) * other
+    if node.op == "pmod" and rest < 0:
+        total = rest + other
+        if node.type.name in INTEGERS:
+            limit = 1 << max(np.iinfo(node.number).bits, 32) - 1
+            total = (total + limit) % (2 * limit) - limit
+        rest = total - int(total / other) * other
+    return rounded(node, rest) if node.type.name == "decimal" else int(rest)
 
 
 def order(value: Any) -> tuple[bool, Any]:
@@ -188,8 +263,14 @@ def fitted(value: Any, node: Expression) -> Any:
         limits = np.iinfo(node.number)
         if node.checked and not limits.min <= value <= limits.max:
             raise Failure
-        return (value - int(limits.min)) % (1 << limits.bits) + int(limits.min)
+        return fitted_unchecked(value, node)
     return value
+
+
+def fitted_unchecked(value: int, node: Expression) -> int:
+    """An integer that wraps around."""
+    limits = np.iinfo(node.number)
+    return (value - int(limits.min)) % (1 << limits.bits) + int(limits.min)
 
 
 STRICT: dict[str, Callable[..., Any]] = {
@@ -213,7 +294,12 @@ STRICT: dict[str, Callable[..., Any]] = {
     "unscaled": lambda digits: digits,
     "substring": substring,
     "length": len,
+    "trim": lambda text: text.strip(" "),
+    "trim_left": lambda text: text.lstrip(" "),
+    "trim_right": lambda text: text.rstrip(" "),
     "concat": lambda *parts: "".join(parts),
+    "upper": recased,
+    "lower": recased,
 }
 ROUNDED: dict[str, Callable[..., Fraction]] = {
     "plus": operator.add,

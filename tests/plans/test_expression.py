@@ -8,7 +8,16 @@ from typing import Any
 import pytest
 
 from sparkext.plans.evaluators import ARROW, COMPILED, EVALUATORS
-from sparkext.plans.expression import DATE_FIELDS, Expression, parse_expression, render_expression
+from sparkext.plans.expression import (
+    CASES,
+    DATE_FIELDS,
+    DATE_STARTS,
+    ROUNDINGS,
+    TRIMS,
+    Expression,
+    parse_expression,
+    render_expression,
+)
 from sparkext.plans.key_types import KEY_TYPE_NAMES, parse_key_type
 from sparkext.plans.number_types import number_type, unscaled
 from sparkext.plans.spec import ColumnRef, JoinSpec, KeyPair, PipelineSpec, RangePair
@@ -87,6 +96,21 @@ FOR_ARROW: list[Data] = [
     *(call(field, "int32", DATE) for field in DATE_FIELDS),
     told("=", call("substring", "string", TEXT, literal("int32"), literal("int32", "-2")), literal("string")),
     call("length", "int32", call("concat", "string", TEXT, TEXT, TEXT)),
+    *(call(op, "string", TEXT) for op in TRIMS),
+    *(call(op, "string", TEXT, literal("string", "äÄ")) for op in CASES),
+    call("div", "int64", LONG, LONG, checked=True),
+    call("pmod", "float64", call("nan_or", "float64", REAL, REAL), REAL),
+    *(call(op, "decimal(7,2)", PRICE, TAX, checked=True) for op in ("remainder", "pmod")),
+    *(call(op, "decimal(6,1)", PRICE, literal("int32")) for op in ROUNDINGS),
+    call("round", "int64", LONG, literal("int32", "-2"), checked=True),
+    *(call(op, "int64", REAL, checked=True) for op in ("floor", "ceil", "to_integer")),
+    call("floor", "decimal(6,0)", PRICE),
+    call("to_integer", "int8", PRICE),
+    call("to_integer", "int32", told("is_nan", REAL)),
+    *(call(op, "date", DATE) for op in (*DATE_STARTS, "last_day")),
+    call("add_months", "date", call("to_date", "date", column("timestamp_ntz")), INT, checked=True),
+    call("to_timestamp", "timestamp", DATE, checked=True),
+    call("to_timestamp", "timestamp_ntz", column("timestamp")),
 ]
 
 
@@ -162,6 +186,31 @@ def test_columns_come_as_often_as_they_occur() -> None:
         call("length", "int64", TEXT),
         call("concat", "string", TEXT, INT),
         call("concat", "string"),
+        call("trim", "string", INT),
+        call("upper", "string", TEXT),
+        call("lower", "string", TEXT, TEXT),
+        call("div", "float64", REAL, REAL),
+        call("div", "int64", INT, INT),
+        call("pmod", "decimal(7,2)", PRICE, INT),
+        call("remainder", "int32", INT, INT),
+        call("round", "decimal(9,3)", PRICE, literal("int32")),
+        call("round", "int32", INT, INT),
+        call("round", "int32", INT, literal("int32", None)),
+        call("round", "int64", INT, literal("int32")),
+        call("round_even", "float64", REAL, literal("int32")),
+        call("floor", "float64", REAL),
+        call("ceil", "decimal(7,2)", PRICE),
+        call("floor", "int64", LONG),
+        call("to_integer", "float64", LONG),
+        call("to_integer", "int32", DATE),
+        told("is_nan", INT),
+        call("nan_or", "int32", INT, INT),
+        call("last_day", "int32", DATE),
+        call("add_months", "date", DATE, LONG),
+        call("to_date", "date", DATE),
+        call("to_date", "date", column("time")),
+        call("to_timestamp", "timestamp", column("timestamp")),
+        call("to_timestamp", "timestamp", INT),
         call("<", "int32", INT, INT),
         told("<", INT, LONG),
         told("<=>", INT, REAL),

@@ -21,11 +21,16 @@ from sparkext.plans.evaluators import ARROW
 from sparkext.plans.expression import (
     ARITHMETIC,
     ARITY,
+    CASES,
     CHOICES,
     COMPARISONS,
     DATE_FIELDS,
+    DATE_STARTS,
     DECIMAL_ARITHMETIC,
+    ROUNDINGS,
     STRING_TESTS,
+    TIMESTAMPS,
+    TRIMS,
     Expression,
     among,
 )
@@ -42,6 +47,7 @@ KINDS = [name for name in SAMPLES if not name.startswith("large")]
 DECIMALS = [name for name in KINDS if name.startswith("decimal")]
 TEXTS = ("string", "binary")
 PATTERNS = ["", "%", "_", "a", "a%", "%a%b", "_b_", "%_", "ä", "\0", "\\%", "%\\_", "a\\\\_", "日_", "%c%_f_h"]
+LETTERS = {"upper": "äÄ\nßSS", "lower": "Ää\n\nAZazÄÄää\n\n.."}
 ROWS = 12
 
 
@@ -61,12 +67,20 @@ CALLS: dict[str, list[str]] = {
     "bool": [*COMPARISONS, *STRING_TESTS, "and", "and", "or", "or", "not", "is_null", "in"],
     **{kind: ["+", "-", "*", "%", "negate", "abs", "cast"] for kind in (*INTEGERS, *FLOATS)},
     "int32": ["+", "-", "*", "%", "negate", "abs", "cast", "days", *DATE_FIELDS, "length"],
-    "int64": ["+", "-", "*", "%", "negate", "abs", "cast", "unscaled"],
+    "int64": ["+", "-", "*", "%", "negate", "abs", "cast", "unscaled", "floor", "ceil"],
     "float64": [*ARITHMETIC, "negate", "abs", "sqrt", "cast"],
-    "date": ["+", "-"],
-    "string": ["substring", "concat"],
+    "date": ["+", "-", *DATE_STARTS, "last_day", "add_months", "to_date"],
+    **{kind: ["to_timestamp", "to_timestamp"] for kind in TIMESTAMPS},
+    "string": ["substring", "concat", *TRIMS, *CASES],
     **{kind: ["sum", "product", *DECIMAL_ARITHMETIC, "to_decimal", "cast", "negate", "abs"] for kind in DECIMALS},
 }
+CALLS["bool"] += ["is_nan"]
+for integer in INTEGERS:
+    CALLS[integer] += ["div", "pmod", *ROUNDINGS, "to_integer", "to_integer"]
+for real in FLOATS:
+    CALLS[real] += ["pmod", "nan_or"]
+for decimal in DECIMALS:
+    CALLS[decimal] += ["remainder", "pmod", *ROUNDINGS, *(["floor", "ceil"] if kind_of(decimal).scale == 0 else [])]
 CASTS = {
     **{kind: [*INTEGERS] for kind in INTEGERS},
     "int32": [*INTEGERS, "date"],
@@ -107,6 +121,32 @@ def trees(draw: st.DrawFn, kind: str, depth: int) -> Expression:
     if op == "substring":
         places = st.sampled_from(["0", "1", "2", "-1", "-2", "5", "-5", "2147483647", "-2147483648"])
         return call(op, kind, deeper(kind), literal("int32", draw(places)), literal("int32", draw(places)))
+    if op in CASES:
+        return call(op, kind, deeper(kind), literal("string", LETTERS[op]))
+    if op == "is_nan":
+        return call(op, kind, deeper(draw(st.sampled_from(FLOATS))))
+    if op == "to_integer":
+        of = draw(st.sampled_from(["bool", *INTEGERS, *FLOATS, *DECIMALS]))
+        return call(op, kind, deeper(of), checked=checked and of != "bool")
+    if op in ROUNDINGS:
+        of = draw(st.sampled_from(rounded_from(kind)))
+        places = draw(st.sampled_from(["-18", "-3", "-2", "-1", "0", "1", "5", "30"]))
+        return call(op, kind, deeper(of), literal("int32", places), checked=checked)
+    if op in ("floor", "ceil"):
+        return call(
+            op, kind, deeper(draw(st.sampled_from(DECIMALS if kind in DECIMALS else ["float64"]))), checked=checked
+        )
+    if op in ("remainder", "pmod") and kind in DECIMALS:
+        return call(op, kind, *(deeper(draw(st.sampled_from(DECIMALS))) for _ in range(2)), checked=checked)
+    if op in (*DATE_STARTS, "last_day"):
+        return call(op, kind, deeper(kind), checked=checked and op == "quarter_start")
+    if op == "add_months":
+        return call(op, kind, deeper(kind), deeper("int32"), checked=checked)
+    if op == "to_date":
+        return call(op, kind, deeper(draw(st.sampled_from(TIMESTAMPS))))
+    if op == "to_timestamp":
+        of = draw(st.sampled_from([name for name in ("date", *TIMESTAMPS) if name != kind]))
+        return call(op, kind, deeper(of), checked=checked and of == "date")
     if op == "unscaled":
         return call(op, kind, deeper(draw(st.sampled_from(["decimal(7,2)", "decimal(18,0)"]))))
     if op == "length":
@@ -125,6 +165,11 @@ def trees(draw: st.DrawFn, kind: str, depth: int) -> Expression:
         return call(op, kind, deeper("bool"), deeper(kind), deeper(kind))
     args = [deeper(kind) for _ in range(ARITY.get(op) or draw(st.integers(1, 3)))]
     return call(op, kind, *args, checked=checked and (kind in (*INTEGERS, "float64")))
+
+
+def rounded_from(kind: str) -> list[str]:
+    """Of decimals, those that have as many places, or more."""
+    return [name for name in DECIMALS if kind_of(name).scale >= kind_of(kind).scale] if kind in DECIMALS else [kind]
 
 
 @st.composite

@@ -5,7 +5,9 @@ import java.util.IdentityHashMap
 import org.apache.spark.sql.catalyst.expressions._
 import org.apache.spark.sql.catalyst.optimizer.NormalizeNaNAndZero
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan
+import org.apache.spark.sql.catalyst.util.DateTimeUtils
 import org.apache.spark.sql.types._
+import org.apache.spark.unsafe.types.UTF8String
 
 /** Which expressions may raise an error, and where tests of pairs may be rearranged around them.
   *
@@ -39,12 +41,17 @@ private object Failing {
     case Like(_, LikePattern(pattern), escape) => LikePattern.plain(pattern, escape).isDefined
     case Like(_, Literal(null, _), _) => true
     case concat: Concat => concat.dataType.isInstanceOf[StringType]
-    case _: DateAdd | _: DateSub | _: DateDiff | _: UnixDate | _: GetDateField | _: TimestampAddInterval => true
+    case _: DateAdd | _: DateSub | _: DateDiff | _: UnixDate | _: GetDateField | _: TimestampAddInterval | _: LastDay => true
+    case TruncDate(_, Literal(format: UTF8String, _)) => DateTimeUtils.parseTruncLevel(format) != DateTimeUtils.TRUNC_TO_QUARTER
     case _: Sqrt | _: UnaryPositive | _: UnscaledValue => true
     case cast: Cast => isTotal(cast)
     case operation @ (_: Add | _: Subtract | _: Multiply) => isTotalSum(operation.asInstanceOf[BinaryArithmetic])
     case divide: Divide => !isAnsi(divide) || (divide.dataType == DoubleType && isNotZero(divide.right))
-    case rest: Remainder => !isAnsi(rest) || (!rest.dataType.isInstanceOf[DecimalType] && isNotZero(rest.right))
+    case rest @ (_: Remainder | _: Pmod) => isTotalRest(rest.asInstanceOf[BinaryArithmetic])
+    case quotient: IntegralDivide => quotient.left.dataType == LongType && (!isAnsi(quotient) || isAboveZero(quotient.right))
+    case Round(child, Literal(places: Int, _), ansi) => isTotalRounding(child.dataType, places, ansi)
+    case BRound(child, Literal(places: Int, _), ansi) => isTotalRounding(child.dataType, places, ansi)
+    case whole @ (_: Floor | _: Ceil) => !isChecked(whole) || whole.children.head.dataType != DoubleType
     case UnaryMinus(child, failOnError) => isTotalSign(child, failOnError)
     case Abs(child, failOnError) => isTotalSign(child, failOnError)
     case _ => false
@@ -52,7 +59,7 @@ private object Failing {
 
   private def isTotal(cast: Cast): Boolean = (cast.child.dataType, cast.dataType) match {
     case (from, to) if Cast.canUpCast(from, to) => true
-    case (_: NumericType, FloatType | DoubleType) | (TimestampType | TimestampNTZType, DateType) => true
+    case (_: NumericType, FloatType | DoubleType) | (BooleanType, _: IntegralType) | (TimestampType | TimestampNTZType, DateType) => true
     case (_: NumericType | _: StringType | _: DatetimeType | BooleanType, _: NumericType) => cast.evalMode != EvalMode.ANSI
     case _ => false
   }
@@ -79,6 +86,27 @@ private object Failing {
     case _ => false
   }
 
+  /** The quotient of decimals may need more digits than Spark has for it. */
+  private def isTotalRest(rest: BinaryArithmetic): Boolean = (rest.left.dataType, rest.right.dataType) match {
+    case (DecimalType.Fixed(one, scale), DecimalType.Fixed(_, otherScale)) =>
+      one - scale + otherScale <= DecimalType.MAX_PRECISION && !isAnsi(rest)
+    case _ => !isAnsi(rest) || isNotZero(rest.right)
+  }
+
+  private def isTotalRounding(of: DataType, places: Int, ansi: Boolean): Boolean = of match {
+    case decimal: DecimalType => places >= 0 || (decimal.precision < DecimalType.MAX_PRECISION && places > -DecimalType.MAX_PRECISION)
+    case _: IntegralType => places >= 0 || (!ansi && places > -DecimalType.MAX_PRECISION)
+    case _ => math.abs(places.toLong) < DecimalType.MAX_PRECISION // more than Java can count are not
+  }
+
+  /** Whether FLOOR or CEIL of a double has an error for what is no long: from Spark 4.3 on, in ANSI mode. */
+  def isChecked(whole: Expression): Boolean = whole.productIterator.contains(true)
+
+  private def isAboveZero(divisor: Expression): Boolean = divisor match {
+    case Literal(value: Number, _) => value.doubleValue > 0.0
+    case _ => false
+  }
+
   private def isNotZero(divisor: Expression): Boolean = divisor match {
     case Literal(value: Number, _) => value.doubleValue != 0.0
     case _ => false
@@ -92,6 +120,8 @@ private object Failing {
     case multiply: Multiply => Some(multiply.evalContext.evalMode)
     case divide: Divide => Some(divide.evalContext.evalMode)
     case rest: Remainder => Some(rest.evalContext.evalMode)
+    case rest: Pmod => Some(rest.evalContext.evalMode)
+    case quotient: IntegralDivide => Some(quotient.evalContext.evalMode)
     case _ => None
   }
 

@@ -1,11 +1,14 @@
 package org.apache.spark.sql.sparkext
 
+import java.time.ZoneOffset
+
 import scala.util.Try
 
 import org.json4s.JsonAST._
 import org.json4s.JsonDSL._
 
 import org.apache.spark.sql.catalyst.expressions.{Left => _, Right => _, _}
+import org.apache.spark.sql.catalyst.util.DateTimeUtils
 import org.apache.spark.sql.types._
 import org.apache.spark.unsafe.types.UTF8String
 
@@ -69,6 +72,18 @@ object WorkerExpression {
         call("/", divide, divide.evalContext.evalMode == EvalMode.ANSI)
       case rest: Remainder if !rest.dataType.isInstanceOf[DecimalType] =>
         call("%", rest, rest.evalContext.evalMode == EvalMode.ANSI)
+      case rest: Remainder if isExactRest(rest) && rest.evalContext.evalMode != EvalMode.TRY =>
+        call("remainder", rest, rest.evalContext.evalMode == EvalMode.ANSI)
+      case rest: Pmod if isExactRest(rest) && rest.evalContext.evalMode != EvalMode.TRY =>
+        call("pmod", rest, rest.evalContext.evalMode == EvalMode.ANSI)
+      case quotient: IntegralDivide if quotient.left.dataType == LongType && quotient.evalContext.evalMode != EvalMode.TRY =>
+        call("div", quotient, quotient.evalContext.evalMode == EvalMode.ANSI)
+      case Round(child, Literal(places: Int, _), ansi) => rounded("round", child, places, expression, ansi)
+      case BRound(child, Literal(places: Int, _), ansi) => rounded("round_even", child, places, expression, ansi)
+      case floor: Floor => whole("floor", floor)
+      case ceil: Ceil => whole("ceil", ceil)
+      case IsNaN(_) => call("is_nan", expression)
+      case _: NaNvl => call("nan_or", expression)
       case UnaryMinus(_, failOnError) => signed("negate", expression, failOnError)
       case Abs(_, failOnError) => signed("abs", expression, failOnError)
       case UnaryPositive(child) => Some(of(child))
@@ -88,9 +103,21 @@ object WorkerExpression {
       case DateAdd(_, days) if days.dataType == IntegerType => call("+", expression)
       case DateSub(_, days) if days.dataType == IntegerType => call("-", expression)
       case _: UnixDate => call("cast", expression)
+      case _: LastDay => call("last_day", expression)
+      case _: AddMonths => call("add_months", expression, checked = true)
+      case DateAddYMInterval(date, Literal(months: Int, interval)) =>
+        Some(parts(Seq(date, Literal(months))).map(made("add_months", expression, _, checked = true)))
+      case TruncDate(date, Literal(format: UTF8String, _)) => startOf(format).map { start =>
+          parts(Seq(date)).map(made(start, expression, _, checked = start == "quarter_start"))
+        }
       case field: GetDateField if field.child.dataType == DateType => dateField(field).flatMap(call(_, field))
       case Substring(text, from: Literal, length: Literal) if from.value != null && length.value != null && isString(text) =>
         call("substring", expression)
+      case StringTrim(text, None) if isString(text) => call("trim", expression)
+      case StringTrimLeft(text, None) if isString(text) => call("trim_left", expression)
+      case StringTrimRight(text, None) if isString(text) => call("trim_right", expression)
+      case Upper(text) => cased("upper", text, CaseMappings.upper, expression)
+      case Lower(text) => cased("lower", text, CaseMappings.lower, expression)
       case Length(child) if isString(child) => call("length", expression)
       case Concat(children) if children.nonEmpty && children.forall(isString) => call("concat", expression)
       case Comparison(operator, left, right) if isCompared(operator, left, right) => call(operator, expression)
@@ -198,6 +225,14 @@ object WorkerExpression {
       below.of(looked).map(value => test("like", Seq(value, constant), of))
     }
 
+    /** Workers have no tables of letters: these go with the expression, as they are here. */
+    private def cased(name: String, text: Expression, mapping: => String, of: Expression) =
+      if (text.dataType != StringType || !CaseMappings.areThoseOfLetters) None
+      else Some(below.of(text).map { value =>
+        val constant = WorkerExpression("literal", StringType, Nil, of, JObject("text" -> JString(mapping)))
+        made(name, of, Seq(value, constant), checked = false)
+      })
+
     private def dateField(field: GetDateField): Option[String] = field match {
       case _: Year => Some("year")
       case _: Quarter => Some("quarter")
@@ -206,8 +241,42 @@ object WorkerExpression {
       case _: DayOfWeek => Some("day_of_week")
       case _: WeekDay => Some("weekday")
       case _: DayOfYear => Some("day_of_year")
+      case _: WeekOfYear => Some("week")
       case _ => None
     }
+
+    private def startOf(format: UTF8String): Option[String] = DateTimeUtils.parseTruncLevel(format) match {
+      case DateTimeUtils.TRUNC_TO_YEAR => Some("year_start")
+      case DateTimeUtils.TRUNC_TO_QUARTER => Some("quarter_start")
+      case DateTimeUtils.TRUNC_TO_MONTH => Some("month_start")
+      case DateTimeUtils.TRUNC_TO_WEEK => Some("week_start")
+      case _ => None
+    }
+
+    /** Spark finds what remains of decimals by a quotient, for which it has 38 digits; the type must have room for all of the rest. */
+    private def isExactRest(rest: BinaryArithmetic): Boolean = (rest.left.dataType, rest.right.dataType, rest.dataType) match {
+      case (DecimalType.Fixed(one, scale), DecimalType.Fixed(_, otherScale), DecimalType.Fixed(_, ofRest)) =>
+        one - scale + otherScale <= DecimalType.MAX_PRECISION && ofRest == math.max(scale, otherScale)
+      case _ => true
+    }
+
+    /** Floats are left out, which Spark rounds as they are printed: Java versions do that differently. */
+    private def rounded(name: String, child: Expression, places: Int, of: Expression, ansi: Boolean) =
+      (child.dataType, of.dataType) match {
+        // Or it may overflow.
+        case (from: DecimalType, to: DecimalType)
+            if from.precision - from.scale < DecimalType.MAX_PRECISION && places > -to.precision => call(name, of)
+        case (_: IntegralType, _) if places >= -MostPlaces => call(name, of, checked = ansi && places < 0)
+        case _ => None
+      }
+
+    private def whole(name: String, of: UnaryMathExpression): Option[Either[String, WorkerExpression]] =
+      (of.child.dataType, of.dataType) match {
+        case (from, to) if from == to => Some(this.of(of.child))
+        case (DoubleType, LongType) => call(name, of, Failing.isChecked(of))
+        case (_: DecimalType, _: DecimalType) => call(name, of)
+        case _ => None
+      }
 
     /** Most types of decimals have room for the exact result. Where they have not, it is rounded, or overflows. */
     private def arithmetic(
@@ -243,8 +312,25 @@ object WorkerExpression {
         case (from, to) if from == to => Some(this.of(child))
         case (from, to) if isExact(from, to) => call("cast", of)
         case (_: IntegralType | _: DecimalType, _: DecimalType) => call("to_decimal", of, of.evalMode == EvalMode.ANSI)
+        case (_: NumericType | BooleanType, to: IntegralType) if of.evalMode != EvalMode.TRY && isCutOff(child, to, of) =>
+          call("to_integer", of, of.evalMode == EvalMode.ANSI && child.dataType != BooleanType)
+        case (TimestampNTZType, DateType) => call("to_date", of)
+        case (TimestampType, DateType) if isInUTC(of) => call("to_date", of)
+        case (DateType, TimestampNTZType) => call("to_timestamp", of, checked = true)
+        case (DateType, TimestampType) if isInUTC(of) => call("to_timestamp", of, checked = true)
+        case (TimestampType, TimestampNTZType) | (TimestampNTZType, TimestampType) if isInUTC(of) => call("to_timestamp", of)
         case _ => None
       }
+
+    /** In ANSI mode Spark looks at long decimals as doubles, but only at some of them, if the integer has less than 64 bits. */
+    private def isCutOff(child: Expression, to: IntegralType, of: Cast): Boolean = child.dataType match {
+      case decimal: DecimalType =>
+        to == LongType || of.evalMode != EvalMode.ANSI || decimal.scale == 0 || decimal.precision <= DigitsOfDoubles
+      case _ => true
+    }
+
+    private def isInUTC(cast: Cast): Boolean =
+      cast.timeZoneId.exists(zone => Try(DateTimeUtils.getZoneId(zone).normalized == ZoneOffset.UTC).getOrElse(false))
 
     /** Doubles are as near to a decimal as Java makes them: both its digits and its unit are exact. */
     private def isExact(from: DataType, to: DataType): Boolean = (from, to) match {
@@ -258,38 +344,9 @@ object WorkerExpression {
   }
 
   private val DigitsOfDoubles = 15
+  private val MostPlaces = 18 // the last power of ten that fits a word
   private val DigitsOfSigns = 34 // of Scala's decimals, unless they are told otherwise
   private val Rounding = Map("+" -> "plus", "-" -> "minus", "*" -> "times")
-}
-
-/** A constant pattern of a LIKE. */
-private[sparkext] object LikePattern {
-  private val Escape = '\\'
-  private val Special = Set[Int]('%', '_', Escape)
-  private val Replacement = 0xFFFD // which Java reads where bytes are no character
-
-  def unapply(expression: Expression): Option[String] = expression match {
-    case Literal(text: UTF8String, _) => Some(text.toString)
-    case _ => None
-  }
-
-  /** The pattern with workers' own escape character; None for one that Spark refuses, or that matches what is no text. */
-  def plain(pattern: String, escape: Char): Option[String] = {
-    val characters = pattern.codePoints.toArray
-    val written = new StringBuilder
-    var at = 0
-    while (at < characters.length) {
-      val escapes = characters(at) == escape
-      if (escapes) at += 1
-      if (at == characters.length || characters(at) == Replacement) return None
-      val character = characters(at)
-      if (escapes && character != '%' && character != '_' && character != escape) return None
-      if (Special(character) && (escapes || character == Escape)) written += Escape
-      written.appendAll(Character.toChars(character))
-      at += 1
-    }
-    Some(written.toString)
-  }
 }
 
 /** A list, `value IN (…)`, which Spark makes a set of where it is long: its constants, and what else it compares with. */
