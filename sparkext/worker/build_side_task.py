@@ -8,13 +8,14 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from sparkext import __version__
-from sparkext.build_sides.index_recipe import IndexRecipe, index_recipe
+from sparkext.build_sides.index_recipe import index_recipe
 from sparkext.build_sides.sources import BuildSource
 from sparkext.config import Settings
 from sparkext.errors import BuildSideTooLargeError
 from sparkext.memory import freed
 from sparkext.plans.spec import PipelineSpec
 from sparkext.worker.pipelined_rows import opened
+from sparkext.worker.reduced_sources import reduced
 from sparkext.worker.task_start import check_version, entered, settle
 
 
@@ -23,12 +24,13 @@ class BuildSideTask:
     """Has a build side read and indexed before the join that asks for it begins, and says what keeps it from that.
 
     For each batch that it is given it emits one of one text: empty, or why the build side of join number `number`
-    does not fit. `tasks_sharing` and `made_by` are as in `PipelineTask`.
+    does not fit. `sources`: those of all joins, None for what is not known beforehand. `tasks_sharing` and `made_by`
+    are as in `PipelineTask`.
     """
 
     spec_json: str
     number: int
-    source: BuildSource
+    sources: tuple[BuildSource | None, ...]
     settings: Settings
     tasks_sharing: int | None
     made_by: str = __version__
@@ -37,14 +39,16 @@ class BuildSideTask:
         """Build the index, on this node."""
         check_version(self.made_by)
         settle()
-        recipe = index_recipe(PipelineSpec.from_json(self.spec_json), self.number, self.settings.debug_hash_mask)
         with entered(self.settings, self.tasks_sharing):
             for _ in batches:
-                yield pa.RecordBatch.from_arrays([pa.array([self._problem(recipe)], pa.string())], names=["c0"])
+                yield pa.RecordBatch.from_arrays([pa.array([self._problem()], pa.string())], names=["c0"])
 
-    def _problem(self, recipe: IndexRecipe) -> str:
+    def _problem(self) -> str:
+        spec = PipelineSpec.from_json(self.spec_json)
+        source = reduced(spec, self.sources, self.settings)[self.number]
+        assert source is not None, "the one to be built is known"
         try:
-            opened(self.source, recipe, self.number)
+            opened(source, index_recipe(spec, self.number, self.settings.debug_hash_mask), self.number)
         except BuildSideTooLargeError as error:
             return str(error)
         finally:

@@ -29,6 +29,7 @@ from sparkext.worker.measured_order import ordered
 from sparkext.worker.nodes import Source
 from sparkext.worker.pipeline import Resources
 from sparkext.worker.pipelined_rows import opened
+from sparkext.worker.reduced_sources import reduced
 from sparkext.worker.sources.row_batches import RowBatches
 from sparkext.worker.sources.scanned_splits import ScannedSplits
 from sparkext.worker.task_start import check_version, entered, owned_cores, settle, task_id
@@ -93,12 +94,13 @@ class PipelineTask:
         """Open all build sides. Tasks begin with different ones: workers that start together share the building."""
         count = len(spec.joins)
         recipes = index_recipes(spec, self.settings.debug_hash_mask)
+        sources = [source for source in reduced(spec, self.sources, self.settings) if source is not None]
         builds: dict[int, BuildSide] = {}
         for turn in range(count):
             number = (turn + task_id().partition) % count
-            builds[number] = opened(self.sources[number], recipes[number], number)
+            builds[number] = opened(sources[number], recipes[number], number)
         if not all(build.reused for build in builds.values()):
-            make_room(self.sources, recipes)
+            make_room(sources, recipes)
         return [builds[number] for number in range(count)]
 
     def _splits(self, batches: Iterable[pa.RecordBatch]) -> Iterator[Split]:

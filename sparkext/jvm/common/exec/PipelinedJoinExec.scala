@@ -2,7 +2,7 @@ package org.apache.spark.sql.sparkext
 
 import java.util.UUID
 
-import org.json4s.JsonAST.JValue
+import org.json4s.JsonAST.{JNull, JValue}
 
 import org.apache.spark.{InterruptibleIterator, TaskContext}
 import org.apache.spark.api.python.ChainedPythonFunctions
@@ -108,16 +108,17 @@ case class PipelinedJoinExec(
           joins(number).maxBuildBytes,
           conf.sessionLocalTimeZone,
           ordered = joins(number).asOf.isDefined)
-      case (Right(build), number) if inputs.mayNotFit(number) => number -> builtAhead(build, number)
+      case (Right(_), number) if inputs.mayNotFit(number) => number -> builtAhead(number)
     }.toMap)
 
-  private def builtAhead(build: OwnBuild, number: Int): AheadBuilder = {
+  /** The others go along, as some say which rows of this one nobody needs. */
+  private def builtAhead(number: Int): AheadBuilder = {
     val command = WorkOrder.ahead(
       spec(whole = false),
       settings.forWorkers,
       AheadBuilder.Answer,
       number,
-      build.order(joins(number).maxBuildBytes),
+      inputs.ownBuilds.zip(joins).map { case (build, join) => build.fold(_ => JNull, _.order(join.maxBuildBytes)) },
       tasksSharing)
     new AheadBuilder(
       sparkContext,

@@ -81,15 +81,17 @@ object WorkOrder {
     pickledCall("sparkext.worker.work_order", "make", compact(render(order)))
   }
 
-  /** The same of `sparkext.worker.work_order.build(order)`, which builds the index of one join ahead. */
+  /** The same of `sparkext.worker.work_order.build(order)`, which builds the index of one join ahead. What workers do not make of
+    * `builds` is null.
+    */
   def ahead(
       spec: JValue,
       settings: Map[String, String],
       output: StructType,
       number: Int,
-      build: JValue,
+      builds: Seq[JValue],
       tasksSharing: Option[Int]): Array[Byte] = {
-    val order = common(spec, settings, output, tasksSharing) ~ ("number" -> number) ~ ("build" -> build)
+    val order = common(spec, settings, output, tasksSharing) ~ ("number" -> number) ~ ("builds" -> builds)
     pickledCall("sparkext.worker.work_order", "build", compact(render(order)))
   }
 
