@@ -257,7 +257,10 @@ class ParquetScan:
         if whole is None:
             return self.constant(unit.values, number, length)
         array = contiguous(whole.slice(start, length))
-        return as_declared(array, self.schema.field(number).type, unit.file.path)
+        declared = as_declared(array, self.schema.field(number).type, unit.file.path)
+        if number in self.text_bytes and pa.types.is_dictionary(whole.type):
+            self._sizes.remember(number, declared)
+        return declared
 
     def constant(self, values: Sequence[str | None], number: int, length: int) -> pa.Array:
         """Return one of these partition values, or nulls for a column that the file lacks."""
