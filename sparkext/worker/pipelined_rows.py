@@ -56,7 +56,8 @@ _WHOLE_FILE = (1 << 63) - 1
 _MOST_KEPT = 0.3
 """A join whose build side has more of the rows that it is made of is taken to drop too few of other build sides.
 
-TPC-H 21 at scale factor 3: looking up 18 million rows, of which a join keeps half, costs twice what that half does.
+It lies between what was measured in TPC-H at scale factor 3, as CPU time to make all build sides: where 0.08 are kept,
+as in query 7, it takes 0.6 times as long as without dropping any; where 0.49 are, as in query 21, 1.4 times.
 """
 
 
