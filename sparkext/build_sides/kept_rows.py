@@ -53,6 +53,10 @@ class KeptRows(ABC):
     def collect(self, rows: CollectedRows) -> tuple[pa.Table, Sequence[str]]:
         """Make all rows, in several threads, to where `rows` keeps them; say which pipelines did (see `IndexInfo`)."""
 
+    @abstractmethod
+    def rows_read(self) -> int:
+        """Return how many rows there are in the files that these are made of, before joins with others."""
+
     def open(self, recipe: IndexRecipe) -> BuildSide:
         """Return the build side from the cache, making and indexing it first if it is not there."""
         try:

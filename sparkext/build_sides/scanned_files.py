@@ -31,6 +31,10 @@ class ScannedFiles(KeptRows):
         """Name what is read of which files, as they are now."""
         return scan_digest(self.scan, self.splits)
 
+    def rows_read(self) -> int:
+        """Return how many rows there are in the files."""
+        return self.scan.rows_of(self.splits)
+
     def collect(self, rows: CollectedRows) -> tuple[pa.Table, Sequence[str]]:
         """Read all rows."""
         return self.scan.begun().collect(self.splits, self.threads, rows), ()

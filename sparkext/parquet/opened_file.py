@@ -18,6 +18,13 @@ from sparkext.plans.scan import ColumnBounds
 
 _OPEN_FILES = 64
 
+_DICTIONARY_BYTES = 2
+"""Bytes a value up to which a column of text is taken to be in dictionaries: as it is, its length alone takes 4.
+
+Such a column is read as numbers and decoded then. Arrow decodes 0.9 million values of a dictionary of 7 texts to the
+views that the file declares in 18 ms and those to text in 6; to numbers in 1 ms and those to text in 7.
+"""
+
 _REQUESTED_BYTES = 8 << 20
 """Bytes of one column of a remote file that are asked for at a time where it streams."""
 
@@ -39,7 +46,19 @@ class OpenedFile:
             called.setdefault(spelled(name), []).append(name)
         self._leaves = [None if name is None else leaves.get(spelled(name)) for name in names]
         self._called = [[] if name is None else called.get(spelled(name), []) for name in names]
+        self._in_dictionaries = self._texts_in_dictionaries()
         opened.close()
+
+    def _texts_in_dictionaries(self) -> list[str]:
+        """Return the paths of those columns of the scan that are texts in dictionaries in all row groups."""
+        groups = [self.metadata.row_group(number) for number in range(self.metadata.num_row_groups)]
+        return [
+            self.metadata.schema.column(leaf).path
+            for leaf in dict.fromkeys(leaf for leaf in self._leaves if leaf is not None)
+            if self.metadata.schema.column(leaf).physical_type == "BYTE_ARRAY"
+            if str(self.metadata.schema.column(leaf).logical_type) == "String"
+            if all(_in_dictionary(group.column(leaf)) for group in groups)
+        ]
 
     def leaf(self, column: int) -> int | None:
         """Return the number of the Parquet column that holds column number `column` of the scan, None if none does."""
@@ -57,6 +76,7 @@ class OpenedFile:
             coerce_int96_timestamp_unit="us",
             pre_buffer=self._store.is_remote and not streams,
             buffer_size=_REQUESTED_BYTES if self._store.is_remote and streams else 0,
+            read_dictionary=None if streams else self._in_dictionaries,
         ).reader
 
     def stream(self, groups: Sequence[int], leaves: Sequence[int], rows: int) -> Iterator[pa.RecordBatch]:
@@ -116,6 +136,10 @@ def check_same(path: str, identity: Identity, store: FileStore) -> None:
     with reading(path), suppress(FileNotFoundError):  # then nothing has
         if store.identity(path) != identity:
             raise FileReadError(f"cannot read {path!r}: it was replaced while it was read")
+
+
+def _in_dictionary(chunk: Any) -> bool:
+    return bool(chunk.has_dictionary_page and chunk.total_uncompressed_size <= _DICTIONARY_BYTES * chunk.num_values)
 
 
 def _extent(group: Any) -> tuple[int, int]:

@@ -96,6 +96,10 @@ class ParquetScan:
         self.check_unchanged()
         return rows.table(pa.schema([self.schema.field(number) for number in range(self.spec.outputs)]))
 
+    def rows_of(self, splits: Iterable[Split]) -> int:
+        """Return how many rows there are in the files of these splits, as their footers say."""
+        return sum(self._file(path, self.identity(path)).metadata.num_rows for path in {split.path for split in splits})
+
     def identity(self, path: str) -> Identity:
         """Return which file lies there, as long as it is that file."""
         with reading(path):
@@ -116,8 +120,7 @@ class ParquetScan:
     def units(self, split: Split) -> Iterator[Unit]:
         """Yield what is to be read of a split: row groups that it owns and that statistics do not rule out."""
         identity = self.opened.setdefault(split.path, self.identity(split.path))
-        with reading(split.path):
-            file = opened_file(split.path, identity, self._names(), store_of(split.path, self.buckets))
+        file = self._file(split.path, identity)
         self.unchecked.add(split.path)
         if self.calendars is not None:
             self._check(file, self.calendars)
@@ -171,6 +174,10 @@ class ParquetScan:
                     yield piece
                 elif kept.size:
                     yield piece.picked(kept)
+
+    def _file(self, path: str, identity: Identity) -> OpenedFile:
+        with reading(path):
+            return opened_file(path, identity, self._names(), store_of(path, self.buckets))
 
     def _check(self, file: OpenedFile, calendars: Calendars) -> None:
         for number, column in enumerate(self.spec.columns):
@@ -250,7 +257,10 @@ class ParquetScan:
         if whole is None:
             return self.constant(unit.values, number, length)
         array = contiguous(whole.slice(start, length))
-        return as_declared(array, self.schema.field(number).type, unit.file.path)
+        declared = as_declared(array, self.schema.field(number).type, unit.file.path)
+        if number in self.text_bytes and pa.types.is_dictionary(whole.type):
+            self._sizes.remember(number, declared)
+        return declared
 
     def constant(self, values: Sequence[str | None], number: int, length: int) -> pa.Array:
         """Return one of these partition values, or nulls for a column that the file lacks."""

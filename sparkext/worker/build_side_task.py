@@ -8,14 +8,12 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from sparkext import __version__
-from sparkext.build_sides.index_recipe import IndexRecipe, index_recipe
 from sparkext.build_sides.sources import BuildSource
 from sparkext.config import Settings
 from sparkext.errors import BuildSideTooLargeError
 from sparkext.memory import freed
 from sparkext.plans.spec import PipelineSpec
-from sparkext.worker.pipelined_rows import SOURCE, opened
-from sparkext.worker.sources.made_rows import source_recipe
+from sparkext.worker.asked_sides import asked_sides
 from sparkext.worker.task_start import check_version, entered, settle
 
 
@@ -24,29 +22,30 @@ class BuildSideTask:
     """Has a build side read and indexed before the join that asks for it begins, and says what keeps it from that.
 
     For each batch that it is given it emits one of one text: empty, or why the build side of join number `number`
-    does not fit, or the `SOURCE`, where workers make it. `tasks_sharing` and `made_by` are as in `PipelineTask`.
+    does not fit, or the `SOURCE`. `sources`: those of all joins, None for what is not known beforehand; `made`: the
+    rows of the probe side where workers make them. `tasks_sharing` and `made_by` are as in `PipelineTask`.
     """
 
     spec_json: str
     number: int
-    source: BuildSource
+    sources: tuple[BuildSource | None, ...]
     settings: Settings
     tasks_sharing: int | None
+    made: BuildSource | None = None
     made_by: str = __version__
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Build the index, on this node."""
         check_version(self.made_by)
         settle()
-        spec, mask = PipelineSpec.from_json(self.spec_json), self.settings.debug_hash_mask
-        recipe = source_recipe(spec, mask) if self.number == SOURCE else index_recipe(spec, self.number, mask)
         with entered(self.settings, self.tasks_sharing):
             for _ in batches:
-                yield pa.RecordBatch.from_arrays([pa.array([self._problem(recipe)], pa.string())], names=["c0"])
+                yield pa.RecordBatch.from_arrays([pa.array([self._problem()], pa.string())], names=["c0"])
 
-    def _problem(self, recipe: IndexRecipe) -> str:
+    def _problem(self) -> str:
+        spec = PipelineSpec.from_json(self.spec_json)
         try:
-            opened(self.source, recipe, self.number)
+            asked_sides(spec, self.sources, self.made, self.settings)[self.number].open()
         except BuildSideTooLargeError as error:
             return str(error)
         finally:

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from sparkext import __version__
-from sparkext.build_sides.index_recipe import index_recipes
 from sparkext.build_sides.index_store import BuildSide
 from sparkext.build_sides.kept_rows import make_room
 from sparkext.build_sides.sources import BuildSource
@@ -24,12 +23,13 @@ from sparkext.plans.spec import PipelineSpec
 from sparkext.reports.metrics import TaskMetrics
 from sparkext.reports.reporters import TaskReporter
 from sparkext.rows.compression import decompressed
+from sparkext.worker.asked_sides import asked_sides
 from sparkext.worker.join_pipeline import join_pipeline
 from sparkext.worker.measured_order import ordered
 from sparkext.worker.nodes import Source
 from sparkext.worker.pipeline import Resources
-from sparkext.worker.pipelined_rows import SOURCE, opened
-from sparkext.worker.sources.made_rows import MadeRows, Slice, source_recipe
+from sparkext.worker.pipelined_rows import SOURCE
+from sparkext.worker.sources.made_rows import MadeRows, Slice
 from sparkext.worker.sources.row_batches import RowBatches
 from sparkext.worker.sources.scanned_splits import ScannedSplits
 from sparkext.worker.task_start import check_version, entered, owned_cores, settle, task_id
@@ -100,14 +100,11 @@ class PipelineTask:
 
         Tasks begin with different ones: workers that start together share the building.
         """
-        mask = self.settings.debug_hash_mask
-        asked = [*zip(self.sources, index_recipes(spec, mask), range(len(spec.joins)), strict=True)]
-        if self.made is not None:
-            asked.append((self.made, source_recipe(spec, mask), SOURCE))
+        asked = [*asked_sides(spec, self.sources, self.made, self.settings).values()]
         first = task_id().partition % max(1, len(asked))
-        sides = {number: opened(source, recipe, number) for source, recipe, number in asked[first:] + asked[:first]}
+        sides = {side.number: side.open() for side in asked[first:] + asked[:first]}
         if not all(side.reused for side in sides.values()):
-            make_room([source for source, _, _ in asked], [recipe for _, recipe, _ in asked])
+            make_room([side.source for side in asked], [side.recipe for side in asked])
         return [sides[number] for number in range(len(spec.joins))], sides.get(SOURCE)
 
     def _slices(self, batches: Iterable[pa.RecordBatch]) -> Iterator[Slice]:

@@ -65,7 +65,8 @@ def make(order_json: str) -> tuple[PipelineTask, StructType]:
 def build(order_json: str) -> tuple[BuildSideTask, StructType]:
     """Return the function for `mapInArrow` that builds one index ahead of the join, and its return type.
 
-    The order's fields are as those of `make`, but for `number` (of the join) and `build` (what to read).
+    The order's fields are as those of `make`, but for `number` (of the join). What is not known beforehand of
+    `builds` is null.
 
     Raises
     ------
@@ -75,8 +76,9 @@ def build(order_json: str) -> tuple[BuildSideTask, StructType]:
     order = _read(order_json)
     settings = read_settings(order["settings"].get, {})
     sharing = order.get("tasks_sharing")
-    source = _source(order["build"], settings, sharing)
-    task = BuildSideTask(json.dumps(order["spec"]), order["number"], source, settings, sharing)
+    sources = tuple(None if one is None else _source(one, settings, sharing) for one in order["builds"])
+    made = _source(order["made"], settings, sharing) if "made" in order else None
+    task = BuildSideTask(json.dumps(order["spec"]), order["number"], sources, settings, sharing, made)
     return task, _schema(order["output"])
 
 

@@ -29,6 +29,8 @@ from sparkext.kernels import gather
 from sparkext.kernels.hashing import FULL_MASK
 from sparkext.parquet import decoded_sizes, decoding
 from sparkext.parquet import scan as parquet_scan
+from sparkext.parquet.file_stores import LocalFiles
+from sparkext.parquet.opened_file import OpenedFile
 from sparkext.parquet.scan import ParquetScan
 from sparkext.parquet.statistics import ProbeBounds
 from sparkext.plans.expression import Expression, column, condition, literal
@@ -481,3 +483,23 @@ def test_a_file_that_is_gone_was_not_replaced(tmp_path: Path) -> None:
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(FileReadError, match=r"cannot read '.*none': no such file"):
         read(scan_of([("k", pa.int64())]), [whole(tmp_path / "none")])
+
+
+@pytest.mark.parametrize("nulls", [0.0, 0.3, 1.0])
+@pytest.mark.parametrize("kind", [pa.string(), pa.string_view(), pa.large_string()])
+def test_texts_in_dictionaries_are_those_of_plain_files(tmp_path: Path, kind: pa.DataType, nulls: float) -> None:
+    """Few texts are read as numbers of theirs, and many as they are: the rows are the same."""
+    rng = np.random.default_rng(7)
+    few = pa.array(rng.choice(["MAIL", "SHIP", "", "é" * 9], 5000), pa.string(), mask=rng.random(5000) < nulls)
+    table = pa.table({"few": few.cast(kind), "many": pa.array([f"text {row}" for row in range(5000)]).cast(kind)})
+    found = []
+    for name, use_dictionary in (("dictionaries", True), ("plain", False)):
+        path = tmp_path / name
+        pq.write_table(table, path, row_group_size=1200, use_dictionary=use_dictionary)
+        opened = OpenedFile(str(path), LocalFiles(), ("few", "many"), case_sensitive=True)
+        read = opened.reader().read_row_groups([0, 1], column_indices=[0, 1], use_threads=False)
+        assert [pa.types.is_dictionary(column) for column in read.schema.types] == [use_dictionary, False]
+        spec = ScanSpec((ScanColumn("few"), ScanColumn("many")), 2, None, case_sensitive=True)
+        scan = ParquetScan(spec, pa.schema([("few", pa.string()), ("many", pa.string())]), 1 << 20)
+        found.append(scan.table([Split(str(path), 0, 2**62, ())], 1, lambda rows, size: None).to_pydict())
+    assert found[0] == found[1] == table.cast(pa.schema([("few", pa.string()), ("many", pa.string())])).to_pydict()

@@ -2,7 +2,7 @@ package org.apache.spark.sql.sparkext
 
 import java.util.UUID
 
-import org.json4s.JsonAST.JValue
+import org.json4s.JsonAST.{JNull, JValue}
 
 import org.apache.spark.{InterruptibleIterator, TaskContext}
 import org.apache.spark.api.python.ChainedPythonFunctions
@@ -108,17 +108,23 @@ case class PipelinedJoinExec(
           joins(number).maxBuildBytes,
           conf.sessionLocalTimeZone,
           ordered = joins(number).asOf.isDefined)
-      case (Right(build), number) if inputs.mayNotFit(number) => number -> builtAhead(
-          build.order(joins(number).maxBuildBytes),
-          number,
-          s"build side of the join on ${joins(number).label}")
-    }.toMap ++ madeSource.map(builtAhead(_, PipelinedJoinExec.Source, "rows that workers make")).map(PipelinedJoinExec.Source -> _))
+      case (Right(_), number) if inputs.mayNotFit(number) =>
+        number -> builtAhead(number, s"build side of the join on ${joins(number).label}")
+    }.toMap ++ madeSource.map(_ => PipelinedJoinExec.Source -> builtAhead(PipelinedJoinExec.Source, "rows that workers make")))
 
   /** The rows of the probe side, where workers make them. */
   private def madeSource: Option[JValue] = inputs.probeMade.toOption.map(_.order(settings.maxBuildBytes))
 
-  private def builtAhead(order: JValue, number: Int, described: String): AheadBuilder = {
-    val command = WorkOrder.ahead(spec(whole = false), settings.forWorkers, AheadBuilder.Answer, number, order, tasksSharing)
+  /** The others go along, as some say which rows of this one nobody needs. */
+  private def builtAhead(number: Int, described: String): AheadBuilder = {
+    val command = WorkOrder.ahead(
+      spec(whole = false),
+      settings.forWorkers,
+      AheadBuilder.Answer,
+      number,
+      inputs.ownBuilds.zip(joins).map { case (build, join) => build.fold(_ => JNull, _.order(join.maxBuildBytes)) },
+      madeSource,
+      tasksSharing)
     new AheadBuilder(
       sparkContext,
       inPython(command, Nil),

@@ -83,15 +83,18 @@ object WorkOrder {
     pickledCall("sparkext.worker.work_order", "make", compact(render(order)))
   }
 
-  /** The same of `sparkext.worker.work_order.build(order)`, which builds the index of one join ahead, or makes the source. */
+  /** The same of `sparkext.worker.work_order.build(order)`, which builds the index of one join ahead, or makes the source. What
+    * workers do not make of `builds` is null.
+    */
   def ahead(
       spec: JValue,
       settings: Map[String, String],
       output: StructType,
       number: Int,
-      build: JValue,
+      builds: Seq[JValue],
+      made: Option[JValue],
       tasksSharing: Option[Int]): Array[Byte] = {
-    val order = common(spec, settings, output, tasksSharing) ~ ("number" -> number) ~ ("build" -> build)
+    val order = common(spec, settings, output, tasksSharing) ~ ("number" -> number) ~ ("builds" -> builds) ~ ("made" -> made)
     pickledCall("sparkext.worker.work_order", "build", compact(render(order)))
   }
 

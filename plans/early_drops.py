@@ -1,0 +1,139 @@
+"""Which joins say beforehand, by their keys, which rows of another join's build side no probe row can need.
+
+    lineitem ─▶ part (green) on l_partkey = p_partkey ─▶ partsupp on l_partkey = ps_partkey AND l_suppkey = ps_suppkey
+
+A row of partsupp that a row of lineitem finds has its l_partkey, and that has to be a p_partkey: so rows of partsupp
+with another ps_partkey need neither be kept nor indexed. It is the semi-join reduction of Bernstein & Chiu ("Using
+semi-joins to solve relational queries", 1981), run while a build side is made (`join_order.reducers` says what may be
+left out of one that is there). In each of three cases a build row that has no match in the dropping join's keys is in
+no result:
+
+- its own columns are those keys, and its join is inner;
+- it is found by the columns that are those keys, so a probe row that finds it is dropped;
+- it is found by the dropping join's own build keys.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sparkext.plans.aggregates import AggregateCall, Aggregation
+from sparkext.plans.expression import Expression
+from sparkext.plans.join_order import movable
+from sparkext.plans.key_types import MOST_DECIMAL_DIGITS
+from sparkext.plans.number_types import FLOATS
+from sparkext.plans.projection import Projection
+from sparkext.plans.spec import PROBE, ColumnRef, JoinSpec, PipelineSpec
+
+_NEVER_FAILING = ("count", "min", "max")
+_SUMS = ("sum", "avg")
+_SUM_DIGITS = 10
+
+
+@dataclass(frozen=True)
+class EarlyDrop:
+    """Join number `by` drops build rows; `columns` of theirs are compared with its keys, in their order."""
+
+    by: int
+    columns: tuple[int, ...]
+
+
+def early_drops(spec: PipelineSpec, number: int) -> tuple[EarlyDrop, ...]:
+    """Return which joins drop rows of build side `number` by their keys."""
+    free = movable(spec)
+    join = spec.joins[number]
+    if number >= free or join.as_of is not None:
+        return ()
+    found = []
+    for other, dropping in enumerate(spec.joins[:free]):
+        if other == number or not _drops_by_keys(dropping):
+            continue
+        columns = [_compared(join, number + 1, dropping, other + 1, key) for key in range(len(dropping.keys))]
+        known = tuple(column for column in columns if column is not None)
+        if len(known) == len(columns):
+            found.append(EarlyDrop(other, known))
+    return tuple(found)
+
+
+def _drops_by_keys(join: JoinSpec) -> bool:
+    plain = all(not key.null_safe and key.probe.otherwise is None for key in join.keys)
+    return join.drops_unmatched and bool(join.keys) and plain and join.as_of is None
+
+
+def _compared(join: JoinSpec, source: int, dropping: JoinSpec, dropping_source: int, number: int) -> int | None:
+    """Return the column of build side `source` that has to be the value of a key of the dropping join, if any has."""
+    key = dropping.keys[number]
+    if key.probe.source == source:
+        return key.probe.column if join.how == "inner" else None
+    either = (key.probe, ColumnRef(dropping_source, key.build))
+    return next(
+        (own.build for own in join.keys if own.probe in either and own.type == key.type and not own.null_safe), None
+    )
+
+
+def sources_of(spec: PipelineSpec, projection: Projection, columns: tuple[int, ...]) -> tuple[ColumnRef, ...] | None:
+    """Return where columns of a projection of a pipeline come from, if its rows may be dropped by their values.
+
+    None where a column is computed, or where an error of a row that is dropped would be lost.
+    """
+    if movable(spec) < len(spec.joins) or spec.top is not None or _may_fail(spec, projection):
+        return None
+    emitted = _grouped_by(spec.aggregations) if spec.aggregations else spec.outputs
+    found = [projection.columns[column] for column in columns]
+    if any(column.op != "column" or column.column >= len(emitted) for column in found):
+        return None
+    places = tuple(emitted[column.column] for column in found)
+    if any(place is None or place.otherwise is not None or _is_flag(spec, place) for place in places):
+        return None
+    return tuple(place for place in places if place is not None)
+
+
+def _may_fail(spec: PipelineSpec, projection: Projection) -> bool:
+    computed: list[Expression] = [*projection.columns]
+    computed += [test for test in (spec.filter, projection.filter) if test is not None]
+    for one in spec.aggregations:
+        computed += one.expressions()
+        if not all(map(_never_fails, one.calls)):
+            return True
+    return any(expression.may_fail for expression in computed)
+
+
+def _never_fails(call: AggregateCall) -> bool:
+    """Return whether no values overflow. A sum of decimals has ten digits more than each of them."""
+    if call.function in _NEVER_FAILING:
+        return True
+    if call.function not in _SUMS or call.argument is None or call.argument.type is None:
+        return False
+    kind = call.argument.type
+    return kind.name in FLOATS or (kind.name == "decimal" and kind.precision + _SUM_DIGITS <= MOST_DECIMAL_DIGITS)
+
+
+def _grouped_by(aggregations: tuple[Aggregation, ...]) -> tuple[ColumnRef | None, ...]:
+    """Return the columns that rows are grouped by: of a group that is dropped, all rows are."""
+    if len(aggregations) > 1:
+        return ()
+    return tuple(ColumnRef(key.source, key.column) if key.op == "column" else None for key in aggregations[0].keys)
+
+
+def _is_flag(spec: PipelineSpec, place: ColumnRef) -> bool:
+    return place.source != PROBE and spec.joins[place.source - 1].how == "existence"
+
+
+def with_drops(spec: PipelineSpec, drops: tuple[JoinSpec, ...]) -> tuple[PipelineSpec, list[int]]:
+    """Return a pipeline with semi-joins at its end, and an order in which each of them runs as early as it can."""
+    extended = PipelineSpec(
+        spec.probe_columns,
+        (*spec.joins, *drops),
+        spec.outputs,
+        filter=spec.filter,
+        aggregations=spec.aggregations,
+    )
+    own, order = len(spec.joins), list[int]()
+    for number in range(-1, own):
+        if number >= 0:
+            order.append(number)
+        done = {PROBE, *(place + 1 for place in order)}
+        for drop, join in enumerate(drops, own):
+            if drop not in order and done.issuperset(source for source, _ in join.references(drop + 1)):
+                order.append(drop)
+    return extended, order

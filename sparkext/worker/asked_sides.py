@@ -1,0 +1,39 @@
+"""What a pipeline asks for before it runs: an index of each build side, and its own rows where workers make them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from sparkext.build_sides.index_recipe import IndexRecipe, index_recipes
+from sparkext.build_sides.index_store import BuildSide
+from sparkext.build_sides.sources import BuildSource
+from sparkext.config import Settings
+from sparkext.plans.spec import PipelineSpec
+from sparkext.worker.pipelined_rows import SOURCE, opened
+from sparkext.worker.reduced_sources import reduced, reduced_within
+from sparkext.worker.sources.made_rows import source_recipe
+
+
+class AskedSide(NamedTuple):
+    """Rows, and the index of them that join `number` looks its rows up in; of the `SOURCE` no row is looked up."""
+
+    source: BuildSource
+    recipe: IndexRecipe
+    number: int
+
+    def open(self) -> BuildSide:
+        """Make the rows and the index, unless they are there."""
+        return opened(self.source, self.recipe, self.number)
+
+
+def asked_sides(
+    spec: PipelineSpec, sources: Sequence[BuildSource | None], made: BuildSource | None, settings: Settings
+) -> dict[int, AskedSide]:
+    """Return what is asked for, by numbers, without the rows that nobody needs. None stands for what is not known."""
+    mask = settings.debug_hash_mask
+    known = zip(reduced(spec, sources, settings), index_recipes(spec, mask), strict=True)
+    sides = [AskedSide(source, recipe, number) for number, (source, recipe) in enumerate(known) if source is not None]
+    if made is not None:
+        sides.append(AskedSide(reduced_within(made, settings), source_recipe(spec, mask), SOURCE))
+    return {side.number: side for side in sides}
