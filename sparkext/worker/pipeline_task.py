@@ -29,7 +29,7 @@ from sparkext.worker.measured_order import ordered
 from sparkext.worker.nodes import Source
 from sparkext.worker.pipeline import Resources
 from sparkext.worker.pipelined_rows import SOURCE
-from sparkext.worker.sources.made_rows import MadeRows, Slice
+from sparkext.worker.sources.made_rows import MadeRows
 from sparkext.worker.sources.row_batches import RowBatches
 from sparkext.worker.sources.scanned_splits import ScannedSplits
 from sparkext.worker.task_start import check_version, entered, owned_cores, settle, task_id
@@ -40,7 +40,7 @@ class PipelineTask:
     """A pipeline as `mapInArrow` wants it: called once per partition with an iterator of record batches.
 
     `scan`: how to read the probe side, where batches do not hold its rows but say which splits to read: in texts, or as
-    numbers of `parts`. `made`: where it is made by workers; batches say which slices of it then.
+    numbers of `parts`. `made`: where it is made by workers; one task, with one row, takes all of it then.
     `tasks_sharing`: tasks that run on one executor at a time, where those that do cannot be counted; None for as many
     as this process may use cores.
     `made_by`: the version of sparkext on the driver.
@@ -90,7 +90,7 @@ class PipelineTask:
     ) -> Source:
         """Return where the rows of the probe side come from."""
         if made is not None:
-            return MadeRows(made, self._slices(batches), self.settings.morsel_max_rows)
+            return MadeRows(made, batches, self.settings.morsel_max_rows)
         if self.scan is None:
             return RowBatches(batches, spec, self.settings.morsel_max_rows)
         return ScannedSplits(self.scan, self._splits(batches), spec, builds)
@@ -106,11 +106,6 @@ class PipelineTask:
         if not all(side.reused for side in sides.values()):
             make_room([side.source for side in asked], [side.recipe for side in asked])
         return [sides[number] for number in range(len(spec.joins))], sides.get(SOURCE)
-
-    def _slices(self, batches: Iterable[pa.RecordBatch]) -> Iterator[Slice]:
-        for batch in batches:
-            for told in batch.column(0).to_pylist():
-                yield Slice(*json.loads(told))
 
     def _splits(self, batches: Iterable[pa.RecordBatch]) -> Iterator[Split]:
         for batch in batches:

@@ -1,9 +1,14 @@
-"""Rows that workers have made before, such as whole groups: each task takes slices of them."""
+"""Rows that workers have made before, such as whole groups.
+
+One task takes all of them. Made again, after a failure or for want of room, they may come in another order: two tasks
+could not tell which of them the other has taken.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import NamedTuple
+
+import pyarrow as pa
 
 from sparkext.build_sides.index_recipe import IndexRecipe
 from sparkext.build_sides.index_store import BuildSide
@@ -12,35 +17,23 @@ from sparkext.reports.metrics import TaskMetrics
 from sparkext.rows.row_set import RowSet
 
 
-class Slice(NamedTuple):
-    """Part `number`, from 0 on, of rows that are taken in so many `parts` of about the same size."""
-
-    number: int
-    parts: int
-
-    def of(self, rows: int) -> range:
-        """Return which of so many rows it has."""
-        return range(rows * self.number // self.parts, rows * (self.number + 1) // self.parts)
-
-
 class MadeRows:
-    """Slices of the rows that a build source has made, in row sets of at most `max_rows`."""
+    """The rows that a build source has made, in row sets of at most `max_rows`, for the row that asks for them."""
 
-    def __init__(self, made: BuildSide, slices: Iterable[Slice], max_rows: int) -> None:
-        """Bind the rows to one task."""
+    def __init__(self, made: BuildSide, batches: Iterable[pa.RecordBatch], max_rows: int) -> None:
+        """Bind the rows to the task that takes them."""
         self._made = made
-        self._slices = slices
+        self._batches = batches
         self._max_rows = max_rows
 
     def row_sets(self, metrics: TaskMetrics) -> Iterator[RowSet]:
-        """Yield the rows of each slice."""
+        """Yield all rows."""
         metrics.source = list(self._made.info.made_by)
         rows = RowSet.of_morsel(self._made.columns, self._made.rows)
-        for part in self._slices:
-            within = part.of(self._made.rows)
-            for start in range(within.start, within.stop, self._max_rows):
+        for _ in self._batches:
+            for start in range(0, rows.length, self._max_rows):
                 metrics.morsels += 1
-                yield rows.slice(start, min(self._max_rows, within.stop - start))
+                yield rows.slice(start, min(self._max_rows, rows.length - start))
 
     def confirm(self) -> None:
         """Do nothing: what has been made does not change."""
