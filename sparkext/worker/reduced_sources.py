@@ -42,16 +42,20 @@ def reduced(spec: PipelineSpec, sources: Sequence[BuildSource | None], settings:
     """
     if settings.debug_join_order == "query":
         return list(sources)
-    made = list(sources)
+    made = [None if source is None else reduced_within(source, settings) for source in sources]
+    drops = {number: found for number in range(len(sources)) if (found := early_drops(spec, number))}
+    if not drops:
+        return made  # without asking for any size, which takes a request for each file in a bucket
     recipes = index_recipes(spec, settings.debug_hash_mask)
-    sizes = {number: size for number, source in enumerate(sources) if (size := _read_bytes(source)) is not None}
+    concerned = {*drops, *(drop.by for found in drops.values() for drop in found)}
+    sizes = {number: size for number in concerned if (size := _read_bytes(sources[number])) is not None}
     ascending = sorted(sizes, key=lambda number: (sizes[number], number))
     for place, number in enumerate(ascending):
         # Only by what is smaller: two that reduce each other would wait for each other.
         smaller = {other for other in ascending[:place] if _drops_rows(sources[other])}
         droppings = [
             (drop, Given.of(made[drop.by], recipes[drop.by]))
-            for drop in early_drops(spec, number)
+            for drop in drops.get(number, ())
             if drop.by in smaller
         ]
         found = [(drop.columns, spec.joins[drop.by], given) for drop, given in droppings if given is not None]
