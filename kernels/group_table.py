@@ -144,7 +144,7 @@ class GroupTable:
         """Extend the layout to these words, enter all groups into new slots, and return the words as they are now."""
         layout = self._layout or KeyLayout(len(fields))
         known = self._remembered()
-        if self._layout is None and self._count:
+        if self._count:  # which words that are packed as they are may have left behind
             layout.cover(known)
         layout.cover(fields)
         self._layout, self._slots = layout, self._new_slots(layout, self._count)

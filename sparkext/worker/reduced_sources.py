@@ -54,9 +54,7 @@ def reduced(spec: PipelineSpec, sources: Sequence[BuildSource | None], settings:
         # Only by what is smaller: two that reduce each other would wait for each other.
         smaller = {other for other in ascending[:place] if _drops_rows(sources[other])}
         droppings = [
-            (drop, Given.of(made[drop.by], recipes[drop.by]))
-            for drop in drops.get(number, ())
-            if drop.by in smaller
+            (drop, Given.of(made[drop.by], recipes[drop.by])) for drop in drops.get(number, ()) if drop.by in smaller
         ]
         found = [(drop.columns, spec.joins[drop.by], given) for drop, given in droppings if given is not None]
         source = sources[number]

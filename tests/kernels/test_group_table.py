@@ -305,3 +305,14 @@ def test_a_table_that_has_seen_nothing_but_nulls(kind: pa.DataType) -> None:
     keys = [None, None, 0, 6, None, 0, -1, 6]
     assert [table.numbers([pa.array([key], kind)]).tolist() for key in keys] == [[0], [0], [1], [2], [0], [1], [3], [2]]
     assert table.keys(0, 4)[0].cast(pa.int64()).to_pylist() == [None, 0, 6, -1]
+
+
+@pytest.mark.parametrize("late", [None, -(2**63)])
+def test_words_that_have_left_their_range(late: int | None) -> None:
+    """A column with a word for itself may leave its range, until another layout is needed."""
+    table = GroupTable([pa.int64(), pa.int64()])
+    wide = [-(2**62), 2**62]
+    assert table.numbers([pa.array(wide), pa.array(wide)]).tolist() == [0, 1]
+    assert table.numbers([pa.array([2**63 - 1]), pa.array([0])]).tolist() == [2]
+    assert table.numbers([pa.array([late], pa.int64()), pa.array([None], pa.int64())]).tolist() == [3]
+    assert table.numbers([pa.array([2**63 - 1, -(2**62)]), pa.array([0, -(2**62)])]).tolist() == [2, 0]
