@@ -28,7 +28,7 @@ def drawn() -> list[Case]:
 
 
 def draw() -> list[Case]:
-    universes = [make_universe(f"7/{number}") for number in range(UNIVERSES)]
+    universes = [make_universe(f"8/{number}") for number in range(UNIVERSES)]
     return [make_case(universe, number) for universe in universes for number in range(QUERIES)]
 
 
