@@ -42,26 +42,23 @@ case class PipelinedBuild(
 object PipelinedBuild {
 
   /** The pipeline that gives `plan` its rows, under what only filters and computes them. */
-  @scala.annotation.tailrec
-  def below(plan: SparkPlan): Option[PipelinedJoinExec] = plan match {
+  def below(plan: SparkPlan): Option[PipelinedJoinExec] = source(plan) match {
     case pipeline: PipelinedJoinExec => Some(pipeline).filter(_.grouping.isEmpty)
     case WholeGroupsExec(_, _, pipeline: PipelinedJoinExec, _) => Some(pipeline)
-    case WholeStageCodegenExec(child) => below(child)
-    case InputAdapter(child) => below(child)
-    case FilterExec(_, child) => below(child)
-    case ProjectExec(_, child) => below(child)
     case _ => None
   }
 
-  /** The whole groups that give `plan` its rows, under what only filters and computes them. */
+  /** The whole groups that give `plan` its rows, likewise. */
+  def wholeBelow(plan: SparkPlan): Option[WholeGroupsExec] =
+    Some(source(plan)).collect { case groups: WholeGroupsExec => groups }
+
   @scala.annotation.tailrec
-  def wholeBelow(plan: SparkPlan): Option[WholeGroupsExec] = plan match {
-    case groups: WholeGroupsExec => Some(groups)
-    case WholeStageCodegenExec(child) => wholeBelow(child)
-    case InputAdapter(child) => wholeBelow(child)
-    case FilterExec(_, child) => wholeBelow(child)
-    case ProjectExec(_, child) => wholeBelow(child)
-    case _ => None
+  private def source(plan: SparkPlan): SparkPlan = plan match {
+    case WholeStageCodegenExec(child) => source(child)
+    case InputAdapter(child) => source(child)
+    case FilterExec(_, child) => source(child)
+    case ProjectExec(_, child) => source(child)
+    case other => other
   }
 
   def of(plan: SparkPlan): Either[String, PipelinedBuild] = for {
