@@ -56,10 +56,10 @@ def reduced(spec: PipelineSpec, sources: Sequence[BuildSource | None], settings:
         droppings = [
             (drop, Given.of(made[drop.by], recipes[drop.by])) for drop in drops.get(number, ()) if drop.by in smaller
         ]
-        found = [(drop.columns, spec.joins[drop.by], given) for drop, given in droppings if given is not None]
+        known = [(drop.columns, spec.joins[drop.by], given) for drop, given in droppings if given is not None]
         source = sources[number]
         assert source is not None, "it has a size"
-        made[number] = _without(source, found, settings)
+        made[number] = _without(source, known, settings)
     return made
 
 
