@@ -8,8 +8,9 @@ import org.json4s.JsonDSL._
 
 import org.apache.spark.sql.catalyst.FileSourceOptions
 import org.apache.spark.sql.catalyst.expressions.Attribute
+import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan
 import org.apache.spark.sql.catalyst.util.CaseInsensitiveMap
-import org.apache.spark.sql.execution.datasources.{FilePartition, HadoopFsRelation}
+import org.apache.spark.sql.execution.datasources.{FileIndex, FilePartition, HadoopFsRelation, LogicalRelation, PartitioningAwareFileIndex}
 import org.apache.spark.sql.execution.datasources.parquet.{ParquetFileFormat, ParquetOptions}
 import org.apache.spark.sql.internal.SQLConf
 import org.apache.spark.sql.types._
@@ -75,14 +76,25 @@ object ParquetFiles {
       ranges.map(_._2).max.toDouble - ranges.map(_._1).min.toDouble + 1.0
     }
 
+  /** Begin to read the footers that a planning is about to ask for, those of all relations side by side. */
+  def lookAhead(plan: LogicalPlan): Unit = plan.foreach {
+    case LogicalRelation(relation @ HadoopFsRelation(index: PartitioningAwareFileIndex, _, _, _, format, _), _, _, _, _)
+        if format.getClass == classOf[ParquetFileFormat] =>
+      ParquetFooters.begun(listed(index), relation)
+    case _ =>
+  }
+
   /** Those of the relation's files, or of the first ones; None where there are none. */
   private def footers(relation: HadoopFsRelation): Option[Seq[ParquetFooters.Footer]] =
     if (relation.fileFormat.getClass != classOf[ParquetFileFormat]) None
     else {
-      val files = Try(relation.location.listFiles(Nil, Nil).flatMap(_.files)).getOrElse(Nil)
-      val listed = files.take(Counted).map(file => FileStores.identity(file.getPath, file.getModificationTime, file.getLen))
-      if (listed.isEmpty) None else ParquetFooters.of(listed, relation).toOption
+      val files = listed(relation.location)
+      if (files.isEmpty) None else ParquetFooters.of(files, relation).toOption
     }
+
+  private def listed(index: FileIndex): Seq[FileIdentity] =
+    Try(index.listFiles(Nil, Nil).flatMap(_.files)).getOrElse(Nil).take(Counted)
+      .map(file => FileStores.identity(file.getPath, file.getModificationTime, file.getLen))
 
   /** Python's `Calendars`: the files may be others by the time that workers read them. */
   def calendars(relation: HadoopFsRelation): JObject = {

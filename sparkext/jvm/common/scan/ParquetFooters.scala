@@ -10,6 +10,7 @@ import scala.util.control.NonFatal
 
 import com.google.common.cache.CacheBuilder
 import org.apache.hadoop.conf.Configuration
+import org.apache.parquet.HadoopReadOptions
 import org.apache.parquet.column.statistics.{IntStatistics, LongStatistics, Statistics}
 import org.apache.parquet.hadoop.ParquetFileReader
 import org.apache.parquet.hadoop.metadata.{BlockMetaData, FileMetaData}
@@ -51,30 +52,37 @@ private object ParquetFooters {
     })
 
   /** One for each file; or why there is none. */
-  def of(files: Seq[FileIdentity], relation: HadoopFsRelation): Either[String, Seq[Footer]] = {
-    lazy val hadoop = ParquetFiles.hadoopOf(relation) // takes longer than to look at a hundred footers that are kept
-    try {
-      val found = files.map { file =>
-        Option(footers.getIfPresent(file)).map(() => _).getOrElse {
-          val conf = hadoop
-          val task = readers.submit(new Callable[Footer] {
-            override def call(): Footer = footers.get(file, () => footer(file, conf))
-          })
-          () => task.get()
-        }
-      }
-      Right(found.map(_()))
-    } catch {
+  def of(files: Seq[FileIdentity], relation: HadoopFsRelation): Either[String, Seq[Footer]] =
+    try Right(begun(files, relation).map(_()))
+    catch {
       case failed: ExecutionException => Left(s"a footer cannot be read: ${failed.getCause}")
       case NonFatal(problem) => Left(s"a footer cannot be read: $problem")
     }
+
+  /** Read those that are not kept, and let them be waited for later. */
+  def begun(files: Seq[FileIdentity], relation: HadoopFsRelation): Seq[() => Footer] = {
+    lazy val hadoop = ParquetFiles.hadoopOf(relation) // takes longer than to look at a hundred footers that are kept
+    files.map { file =>
+      Option(footers.getIfPresent(file)).map(() => _).getOrElse {
+        val conf = hadoop
+        val task = readers.submit(new Callable[Footer] {
+          override def call(): Footer = footers.get(file, () => footer(file, conf))
+        })
+        () => task.get()
+      }
+    }
   }
 
-  private def footer(file: FileIdentity, hadoop: Configuration): Footer =
-    Using.resource(ParquetFileReader.open(HadoopInputFile.fromPath(file.path, hadoop))) { reader =>
+  /** The options are made of these settings: by itself the reader would parse Hadoop's files of defaults once more, which takes
+    * longer than most footers.
+    */
+  private def footer(file: FileIdentity, hadoop: Configuration): Footer = {
+    val options = HadoopReadOptions.builder(hadoop, file.path).build()
+    Using.resource(ParquetFileReader.open(HadoopInputFile.fromPath(file.path, hadoop), options)) { reader =>
       val rowGroups = reader.getRowGroups.asScala.toSeq
       Footer(reader.getFooter.getFileMetaData, reader.getRecordCount, ordered(rowGroups), ranges(rowGroups), texts(rowGroups))
     }
+  }
 
   /** Where a writer has not said how many bytes the values take (those of dictionaries take less room), they are taken for long. */
   private def texts(rowGroups: Seq[BlockMetaData]): Map[String, Long] =
