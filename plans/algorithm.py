@@ -14,6 +14,9 @@ DENSE_RANGE_PER_ROW = 8
 SMALL_DENSE_RANGE = 1 << 16
 """A range this small is always worth direct addressing: 256 KiB, which stays in the second-level cache."""
 
+SLOTS_PER_BIT = 32
+"""A set of keys costs a bit where a dense index costs a slot: it pays for ranges that are wider by as much."""
+
 
 HASH_BUILD_BYTES_PER_ROW = 96
 """Memory that a hash index needs while it is built: keys partitioned, keys sorted, homes, up to 48 for the table.
@@ -75,7 +78,7 @@ class BuildKeys:
 
 @dataclass(frozen=True)
 class IndexChoice:
-    """`kind` is `hash`, `dense` or `ordered`; `reason` is a clause for people; `bytes`: what it takes to build it."""
+    """`kind` is `hash`, `dense`, `key set` or `ordered`; `reason` is a clause for people; `bytes`: what it takes to build it."""
 
     kind: str
     reason: str
@@ -83,17 +86,22 @@ class IndexChoice:
 
 
 def choose_index(
-    algorithm: str, keys: BuildKeys, headroom: int | None = None, probe_ordered: bool = False
+    algorithm: str,
+    keys: BuildKeys,
+    headroom: int | None = None,
+    probe_ordered: bool = False,
+    rows_matter: bool = True,
 ) -> IndexChoice:
     """Choose the index for `algorithm` (`auto`, `hash` or `sort_merge`); `headroom` is the free memory in bytes.
 
     `auto` is a hash join while its index can be built in the free memory: bisection among millions of keys costs five
     to ten times a hash probe. Where probe rows are known to come in the order of the key, merging them takes half the
-    time of a hash probe, and the index is built in an eighth. Both `auto` and `hash` use direct addressing where keys
+    time of a hash probe, and the index is built in an eighth. Where not `rows_matter`, but only whether there is one with
+    a key, dense keys are a set of bits. Both `auto` and `hash` use direct addressing where keys
     are dense, which is faster than either. What does not fit the free memory gives way to a sorted index, which takes
     the least, whatever was asked for; whether that fits is for the caller to see.
     """
-    kind, reason = _fastest(algorithm, keys, probe_ordered)
+    kind, reason = _fastest(algorithm, keys, probe_ordered, rows_matter)
     needed = build_bytes(kind, keys)
     if kind != "ordered" and not fits(needed, headroom):
         least = build_bytes("ordered", keys)
@@ -104,12 +112,15 @@ def choose_index(
     return IndexChoice(kind, reason, needed)
 
 
-def _fastest(algorithm: str, keys: BuildKeys, probe_ordered: bool) -> tuple[str, str]:
+def _fastest(algorithm: str, keys: BuildKeys, probe_ordered: bool, rows_matter: bool) -> tuple[str, str]:
     """Return the kind of index to build where there is memory for any, and why."""
     if algorithm == "sort_merge":
         return "ordered", "sort-merge was asked for"
     span = keys.span
-    if keys.word and span is not None and span <= max(DENSE_RANGE_PER_ROW * keys.valid, SMALL_DENSE_RANGE):
+    dense = max(DENSE_RANGE_PER_ROW * keys.valid, SMALL_DENSE_RANGE)
+    if keys.word and span is not None and not rows_matter and span <= SLOTS_PER_BIT * dense:
+        return "key set", f"keys span {span:,} values for {keys.valid:,} rows, and only whether they are there is asked"
+    if keys.word and span is not None and span <= dense:
         return "dense", f"keys span {span:,} values for {keys.valid:,} rows: addressed directly"
     if algorithm == "auto" and keys.word and span is not None and probe_ordered:
         return "ordered", "probe rows come in the order of the key: merged"
@@ -122,6 +133,9 @@ def _fastest(algorithm: str, keys: BuildKeys, probe_ordered: bool) -> tuple[str,
 
 def build_bytes(kind: str, keys: BuildKeys) -> int:
     """Return the memory that an index needs at most while it is built, beside the keys."""
+    if kind == "key set":
+        assert keys.span is not None, "keys of a set have bounds"
+        return keys.span // 8 + 1
     if kind == "dense":
         assert keys.span is not None, "dense keys have bounds"
         # Slots, and others with the row ids should a key repeat, which shows on the way.

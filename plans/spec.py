@@ -157,6 +157,13 @@ class JoinSpec:
         return self.how in ("inner", "semi")
 
     @property
+    def tests_keys(self) -> bool:
+        """Whether all that is asked of the build side is which keys it has."""
+        tests = (self.condition, self.theta, self.guard)
+        beside = self.ranges or self.as_of is not None or any(test is not None for test in tests)
+        return self.how in ("semi", "anti", "existence") and bool(self.keys) and not beside
+
+    @property
     def nested(self) -> bool:
         """Whether there is nothing to look rows up by: every pair has to be tried."""
         return self.theta is not None and not self.keys and not self.ranges

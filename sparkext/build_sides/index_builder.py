@@ -21,6 +21,7 @@ from sparkext.kernels.gather import Column
 from sparkext.kernels.hash_index import build_hash_index
 from sparkext.kernels.index import JoinIndex, index_bytes
 from sparkext.kernels.jit import frozen
+from sparkext.kernels.key_set import build_key_set
 from sparkext.kernels.keys import NormalisedKeys, cast_key, key_bounds, key_ranges, normalise_keys, uses_words
 from sparkext.kernels.ordered_index import build_ordered_index
 from sparkext.kernels.range_index import RangeIndex, build_range_index
@@ -143,10 +144,13 @@ def _equality_index(keys: NormalisedKeys, recipe: IndexRecipe, threads: int) -> 
     """Choose and build an index of these keys; return it and the reason for the choice."""
     facts = _facts(keys)
     free = headroom_for(HASH_BUILD_BYTES_PER_ROW * keys.length)
-    choice = choose_index(recipe.algorithm, facts, free, recipe.probe_ordered)
+    choice = choose_index(recipe.algorithm, facts, free, recipe.probe_ordered, recipe.rows_matter)
     _require(choice.bytes, keys.length, f"building the index ({choice.kind})")
     if choice.kind == "ordered":
         return build_ordered_index(keys, threads=threads), choice.reason
+    if choice.kind == "key set":
+        assert facts.smallest is not None and facts.largest is not None, "keys of a set have bounds"
+        return build_key_set(keys, facts.smallest, facts.largest), choice.reason
     if choice.kind == "dense":
         assert facts.smallest is not None and facts.largest is not None, "dense keys have bounds"
         return build_dense_index(keys, facts.smallest, facts.largest), choice.reason

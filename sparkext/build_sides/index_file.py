@@ -17,6 +17,7 @@ from sparkext.kernels.dense_index import DenseIndex
 from sparkext.kernels.hash_index import HashIndex
 from sparkext.kernels.index import JoinIndex
 from sparkext.kernels.jit import AnyArray
+from sparkext.kernels.key_set import KeySet
 from sparkext.kernels.keys import KeyBounds, KeyRanges
 from sparkext.kernels.ordered_index import OrderedIndex
 from sparkext.kernels.range_index import RangeIndex
@@ -25,7 +26,7 @@ from sparkext.storage.container import ContainerWriter, read_footer
 AnyIndex = JoinIndex | RangeIndex
 
 _KINDS: Mapping[str, type[AnyIndex]] = {
-    index.kind: index for index in (AllRowsIndex, DenseIndex, HashIndex, OrderedIndex, RangeIndex)
+    index.kind: index for index in (AllRowsIndex, DenseIndex, HashIndex, KeySet, OrderedIndex, RangeIndex)
 }
 
 

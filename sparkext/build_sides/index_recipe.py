@@ -23,8 +23,8 @@ class IndexRecipe:
     `key_columns` are positions in the build file, `key_types` the Arrow types in which keys are compared.
     `may_cluster`: the join gathers payload and does not ask which build rows it comes from.
     `bounds`: position and type of the columns that a range or as-of join compares, the one to order by first;
-    `inverted`: the second of them is bounded from above only. `probe_ordered`: see `plans.algorithm.choose_index`.
-    `gathered`: the columns that are fetched by row, and so are kept with an index that holds columns.
+    `inverted`: the second of them is bounded from above only. `probe_ordered`, `rows_matter`: see
+    `plans.algorithm.choose_index`. `gathered`: the columns that are fetched by row, and so are kept with an index that holds columns.
     """
 
     key_columns: tuple[int, ...]
@@ -36,6 +36,7 @@ class IndexRecipe:
     bounds: tuple[tuple[int, pa.DataType], ...] = ()
     inverted: bool = False
     probe_ordered: bool = False
+    rows_matter: bool = True
     gathered: tuple[int, ...] = ()
 
     @property
@@ -58,6 +59,7 @@ class IndexRecipe:
             [(column, str(bound_type)) for column, bound_type in self.bounds],
             self.inverted,
             self.probe_ordered,
+            self.rows_matter,
             self.gathered,
         ]
         return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]
@@ -80,6 +82,7 @@ def index_recipe(spec: PipelineSpec, number: int, hash_mask: int) -> IndexRecipe
         bounds=tuple((column, arrow_key_type(parse_key_type(name))) for column, name in join.compared),
         inverted=_is_bounded_above_only(join),
         probe_ordered=join.probe_ordered,
+        rows_matter=not join.tests_keys,
         gathered=tuple(sorted(gathered)),
     )
 

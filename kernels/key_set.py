@@ -1,0 +1,102 @@
+"""A set of dense keys: one bit for each value from the smallest key to the largest.
+
+    keys 3, 7, 4, 3          bits[key - min], from the lowest of each byte on
+                             ┌───────────────┐
+    min = 3            ────▶ │ 1 1 0 0 1 0 0 0 │
+                             └───────────────┘
+
+It serves joins that ask whether a key is there, and not for its rows: semi, anti and existence joins without a condition
+beside their keys. Ten million rows of order keys that span eighteen million values make 2 MB, which stay in the cache,
+where a `DenseIndex` has 115.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from sparkext.kernels.buffers import Int64Array, UInt8Array
+from sparkext.kernels.index import freeze_all
+from sparkext.kernels.jit import AnyArray, frozen, kernel
+from sparkext.kernels.keys import NormalisedKeys
+from sparkext.kernels.matches import Matches
+from sparkext.kernels.row_ids import RowIds
+
+
+@dataclass(frozen=True)
+class KeySet:
+    """See the module's drawing. `bits`: uint8, those behind `span` are zero. It has no rows: a key that is there has one."""
+
+    kind: ClassVar[str] = "key set"
+    rows: ClassVar[None] = None
+    starts: ClassVar[None] = None
+
+    bits: UInt8Array
+    minimum: int
+    span: int
+
+    @property
+    def arrays(self) -> dict[str, AnyArray]:
+        """The flat arrays of the index, by name."""
+        return {"bits": self.bits}
+
+    @property
+    def attributes(self) -> dict[str, int]:
+        """The scalars of the index, by name."""
+        return {"minimum": self.minimum, "span": self.span}
+
+    @classmethod
+    def from_arrays(cls, arrays: dict[str, AnyArray], attributes: dict[str, int]) -> KeySet:
+        """Rebuild the index around arrays that may be mapped read-only."""
+        return cls(freeze_all(arrays)["bits"], attributes["minimum"], attributes["span"])
+
+    @property
+    def distinct(self) -> int:
+        """The number of distinct keys."""
+        return int(np.bitwise_count(self.bits).sum())
+
+    def lookup(self, keys: NormalisedKeys) -> Matches:
+        """Return one match for every probe key that is there, which stands for no row in particular."""
+        assert keys.words is not None, "only keys that fit a word are in a set"
+        first = np.empty(keys.length, dtype=np.int32)
+        matched = _look_up(keys.words, keys.mask, self.bits, np.int64(self.minimum), np.uint64(self.span), first)
+        return Matches(frozen(first), None, None, matched, matched)
+
+
+def build_key_set(keys: NormalisedKeys, minimum: int, maximum: int) -> KeySet:
+    """Collect valid words, all of which lie in [minimum, maximum]."""
+    assert keys.words is not None
+    span = maximum - minimum + 1
+    bits = np.zeros((span + 7) // 8, dtype=np.uint8)
+    _collect(keys.words, keys.mask, np.int64(minimum), bits)
+    return KeySet(frozen(bits), minimum, span)
+
+
+@kernel
+def _collect(words: Int64Array, valid: UInt8Array, minimum: np.int64, bits: UInt8Array) -> None:
+    """Set the bit of every valid word."""
+    all_valid = valid.size == 0
+    for i in range(words.size):
+        if all_valid or valid[i] != 0:
+            slot = words[i] - minimum
+            bits[slot >> 3] |= np.uint8(1 << (slot & 7))
+
+
+@kernel
+def _look_up(
+    words: Int64Array, valid: UInt8Array, bits: UInt8Array, minimum: np.int64, span: np.uint64, first: RowIds
+) -> int:
+    """first[i] = 0 if the bit of words[i] is set, else -1; return how many are. No branch depends on the bits."""
+    all_valid = valid.size == 0
+    lowest = np.uint64(minimum)
+    matched = 0
+    for i in range(words.size):
+        slot = np.uint64(words[i]) - lowest  # below the minimum it wraps and is out of span as well
+        found = np.int32(0)
+        if slot < span and (all_valid or valid[i] != 0):
+            found = np.int32((bits[np.int64(slot >> np.uint64(3))] >> np.uint8(slot & np.uint64(7))) & 1)
+        first[i] = found - np.int32(1)
+        matched += found
+    return matched
