@@ -5,9 +5,9 @@
     min = 3            ────▶ │ 1 1 0 0 1 0 0 0 │
                              └───────────────┘
 
-It serves joins that ask whether a key is there, and not for its rows: semi, anti and existence joins without a condition
-beside their keys. Ten million rows of order keys that span eighteen million values make 2 MB, which stay in the cache,
-where a `DenseIndex` has 115.
+It serves joins that ask whether a key is there, and not for its rows: semi, anti and existence joins without a
+condition beside their keys. Eleven million line items of orders whose keys span eighteen million values make 2 MB,
+which stay in the cache, where a `DenseIndex` has 115.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from sparkext.kernels.row_ids import RowIds
 
 @dataclass(frozen=True)
 class KeySet:
-    """See the module's drawing. `bits`: uint8, those behind `span` are zero. It has no rows: a key that is there has one."""
+    """See the module's drawing. `bits`: uint8; those behind `span` are zero. It has no rows: a key there has one match."""
 
     kind: ClassVar[str] = "key set"
     rows: ClassVar[None] = None

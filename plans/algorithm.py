@@ -78,7 +78,7 @@ class BuildKeys:
 
 @dataclass(frozen=True)
 class IndexChoice:
-    """`kind` is `hash`, `dense`, `key set` or `ordered`; `reason` is a clause for people; `bytes`: what it takes to build it."""
+    """`kind` is `hash`, `dense`, `key set` or `ordered`; `reason` is for people; `bytes`: what it takes to build it."""
 
     kind: str
     reason: str
@@ -96,10 +96,10 @@ def choose_index(
 
     `auto` is a hash join while its index can be built in the free memory: bisection among millions of keys costs five
     to ten times a hash probe. Where probe rows are known to come in the order of the key, merging them takes half the
-    time of a hash probe, and the index is built in an eighth. Where not `rows_matter`, but only whether there is one with
-    a key, dense keys are a set of bits. Both `auto` and `hash` use direct addressing where keys
-    are dense, which is faster than either. What does not fit the free memory gives way to a sorted index, which takes
-    the least, whatever was asked for; whether that fits is for the caller to see.
+    time of a hash probe, and the index is built in an eighth. Both `auto` and `hash` use direct addressing where keys
+    are dense, which is faster than either; where not `rows_matter`, but only whether there is one with a key, these are
+    a set of bits. What does not fit the free memory gives way to a sorted index, which takes the least, whatever was
+    asked for; whether that fits is for the caller to see.
     """
     kind, reason = _fastest(algorithm, keys, probe_ordered, rows_matter)
     needed = build_bytes(kind, keys)

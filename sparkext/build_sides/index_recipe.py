@@ -24,7 +24,8 @@ class IndexRecipe:
     `may_cluster`: the join gathers payload and does not ask which build rows it comes from.
     `bounds`: position and type of the columns that a range or as-of join compares, the one to order by first;
     `inverted`: the second of them is bounded from above only. `probe_ordered`, `rows_matter`: see
-    `plans.algorithm.choose_index`. `gathered`: the columns that are fetched by row, and so are kept with an index that holds columns.
+    `plans.algorithm.choose_index`.
+    `gathered`: the columns that are fetched by row, and so are kept with an index that holds columns.
     """
 
     key_columns: tuple[int, ...]

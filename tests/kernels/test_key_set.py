@@ -64,6 +64,8 @@ def test_what_is_chosen() -> None:
     several = [*range(0, 200_000 * 100, 100)]
     assert (chosen(several, True), chosen(several, False)) == ("hash", "key set")
     assert (chosen(wide, False), chosen(sparse, False)) == ("hash", "hash")
-    index, info = build_index(3, [pa.array([5, 5, 9])], IndexRecipe((0,), (pa.int64(),), (False,), "auto", FULL_MASK, rows_matter=False))
+    index, info = build_index(
+        3, [pa.array([5, 5, 9])], IndexRecipe((0,), (pa.int64(),), (False,), "auto", FULL_MASK, rows_matter=False)
+    )
     assert isinstance(index, KeySet) and info.bytes == 1
     assert np.array_equal(index.bits, [0b10001])

@@ -31,6 +31,7 @@ FILES = [
     "kernels/test_group_table",
     "kernels/test_hashing",
     "kernels/test_indexes",
+    "kernels/test_key_set",
     "kernels/test_keys",
     "kernels/test_nearest",
     "kernels/test_nested_loop",
