@@ -27,7 +27,7 @@ from sparkext.kernels.row_ids import RowIds
 
 @dataclass(frozen=True)
 class KeySet:
-    """See the module's drawing. `bits`: uint8; those behind `span` are zero. It has no rows: a key there has one match."""
+    """See the module's drawing. `bits`: uint8; those behind `span` are zero. A key that is there has one match."""
 
     kind: ClassVar[str] = "key set"
     rows: ClassVar[None] = None
