@@ -470,7 +470,7 @@ def test_the_printed_report_of_a_run(spark: SparkSession, facts: DataFrame) -> N
         f"{header} | budget min/med/max | lowest headroom | in kernels",
         " | ".join(["---"] * 13),
         "inner on a = x | 800 | 544 | 0.68 | dense | 68 | SIZE | SIZE | T | 8 | 100/100/100 | HEADROOM | T",
-        "anti on b = z | 544 | 384 | 0.706 | dense | 3 | SIZE | SIZE | T | 8 | 100/100/100 | HEADROOM | T",
+        "anti on b = z | 544 | 384 | 0.706 | key set | 3 | SIZE | SIZE | T | 8 | 100/100/100 | HEADROOM | T",
         "gather payload | 384 | 384 | 1 | 8 | 100/100/100 | HEADROOM | T",
         "8 tasks, 800 rows in, peak worker memory M",
     ]

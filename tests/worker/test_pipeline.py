@@ -96,7 +96,8 @@ def build_side(arrays: Sequence[pa.Array], rows: int, join: JoinSpec, hash_mask:
     if join.ranges:
         assert build.index.kind == "range"
         return build
-    allowed = {"auto": {"hash", "dense"}, "hash": {"hash", "dense"}, "sort_merge": {"ordered"}}[join.algorithm]
+    addressed = "key set" if join.tests_keys else "dense"
+    allowed = {"ordered"} if join.algorithm == "sort_merge" else {"hash", addressed}
     assert build.index.kind in (allowed if join.keys else {"all rows"})
     return build
 
