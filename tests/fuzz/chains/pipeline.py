@@ -32,7 +32,11 @@ from sparkext.worker.sources.row_batches import RowBatches
 from tests.fuzz.chains.cases import Case, Column, Comparison, Join, duckdb_sql, found_name
 from tests.fuzz.chains.formulas import with_columns
 
-_INDEXES = {"auto": {"hash", "dense"}, "hash": {"hash", "dense"}, "sort_merge": {"ordered"}}
+_INDEXES = {
+    "auto": {"hash", "dense", "key set"},
+    "hash": {"hash", "dense", "key set"},
+    "sort_merge": {"ordered"},
+}
 
 
 class BrokenPromiseError(Exception):

@@ -28,9 +28,9 @@ def test_random_chains(check: Check, capsys: pytest.CaptureFixture[str]) -> None
     assert not tally.problems, capsys.readouterr().out
     assert tally.cases == len(tally.combinations) == CASES
     assert {combination.kind for combination in tally.combinations} == set(KINDS)
-    for kind in ("hash", "dense", "ordered", "range", "all rows"):
+    for kind in ("hash", "dense", "key set", "ordered", "range", "all rows"):
         assert tally.paths[f"index {kind}"], tally.paths
-        assert tally.paths[f"index {kind} clustered"] or kind in ("range", "all rows"), tally.paths
+        assert tally.paths[f"index {kind} clustered"] or kind in ("key set", "range", "all rows"), tally.paths
     assert tally.cases - tally.empty > CASES / 2 and tally.rows > 1_000
 
 
