@@ -116,18 +116,18 @@ def _fastest(algorithm: str, keys: BuildKeys, probe_ordered: bool, rows_matter: 
     """Return the kind of index to build where there is memory for any, and why."""
     if algorithm == "sort_merge":
         return "ordered", "sort-merge was asked for"
-    span = keys.span
-    dense = max(DENSE_RANGE_PER_ROW * keys.valid, SMALL_DENSE_RANGE)
-    if keys.word and span is not None and not rows_matter and span <= SLOTS_PER_BIT * dense:
-        return "key set", f"keys span {span:,} values for {keys.valid:,} rows, and only whether they are there is asked"
-    if keys.word and span is not None and span <= dense:
-        return "dense", f"keys span {span:,} values for {keys.valid:,} rows: addressed directly"
-    if algorithm == "auto" and keys.word and span is not None and probe_ordered:
-        return "ordered", "probe rows come in the order of the key: merged"
     if not keys.word:
         return "hash", "keys are byte strings or wider than 64 bits"
+    span = keys.span
     if span is None:
         return "hash", "no build row has a key that can match"
+    dense = max(DENSE_RANGE_PER_ROW * keys.valid, SMALL_DENSE_RANGE)
+    if not rows_matter and span <= SLOTS_PER_BIT * dense:
+        return "key set", f"keys span {span:,} values for {keys.valid:,} rows, and only whether they are there is asked"
+    if span <= dense:
+        return "dense", f"keys span {span:,} values for {keys.valid:,} rows: addressed directly"
+    if algorithm == "auto" and probe_ordered:
+        return "ordered", "probe rows come in the order of the key: merged"
     return "hash", f"keys span {span:,} values for {keys.valid:,} rows: too sparse to address directly"
 
 

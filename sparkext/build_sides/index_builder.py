@@ -148,13 +148,12 @@ def _equality_index(keys: NormalisedKeys, recipe: IndexRecipe, threads: int) -> 
     _require(choice.bytes, keys.length, f"building the index ({choice.kind})")
     if choice.kind == "ordered":
         return build_ordered_index(keys, threads=threads), choice.reason
+    if choice.kind == "hash":
+        return build_hash_index(keys, recipe.hash_mask), choice.reason
+    assert facts.smallest is not None and facts.largest is not None, "dense keys have bounds"
     if choice.kind == "key set":
-        assert facts.smallest is not None and facts.largest is not None, "keys of a set have bounds"
         return build_key_set(keys, facts.smallest, facts.largest), choice.reason
-    if choice.kind == "dense":
-        assert facts.smallest is not None and facts.largest is not None, "dense keys have bounds"
-        return build_dense_index(keys, facts.smallest, facts.largest), choice.reason
-    return build_hash_index(keys, recipe.hash_mask), choice.reason
+    return build_dense_index(keys, facts.smallest, facts.largest), choice.reason
 
 
 def _worth_clustering(index: AnyIndex, columns: Sequence[pa.Array | pa.ChunkedArray]) -> bool:

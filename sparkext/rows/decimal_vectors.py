@@ -19,7 +19,7 @@ import numpy as np
 from sparkext.kernels.buffers import allocate
 from sparkext.kernels.jit import AnyArray
 from sparkext.plans.expression import Expression
-from sparkext.rows.vectors import Interval, Vector, all_known, any_of, both, extremes, in_turn, where_true
+from sparkext.rows.vectors import Interval, Mask, Vector, all_known, any_of, both, extremes, in_turn, where_true
 
 _WORD = (1 << 63) - 1
 _MOST_PLACES = 18  # 10^18 is the last power of ten that fits a word
@@ -60,14 +60,8 @@ def decimal_sum(node: Expression, left: Vector, right: Vector) -> Vector:
 
 
 def decimal_quotient(node: Expression, left: Vector, right: Vector) -> Vector:
-    """Divide decimals: null, or an error, where the divisor is 0. Spark looks at the divisor first."""
-    zero = np.asarray(right.data == 0, dtype=np.bool_)
-    divides = right.known if node.checked else both(right.known, ~zero)
-    known = both(left.known, divides)
-    failed = in_turn(right.failed, divides, left.failed)
-    if node.checked:
-        failed = any_of(failed, both(zero, known))
-    divisor = replace(right, data=np.where(zero, 1, right.data), within=_hull([*right.bounds, 1]))
+    """Divide decimals: null, or an error, where the divisor is 0."""
+    divisor, known, failed = _divisor(node, left, right)
     places = node.scale - node.args[0].scale + node.args[1].scale
     more, others = max(places, 0), max(-places, 0)
 
@@ -87,13 +81,7 @@ def decimal_quotient(node: Expression, left: Vector, right: Vector) -> Vector:
 
 def decimal_remainder(node: Expression, left: Vector, right: Vector) -> Vector:
     """Return what division leaves of decimals, with the sign of the dividend; of `pmod`, (r + n) % n where r < 0."""
-    zero = np.asarray(right.data == 0, dtype=np.bool_)
-    divides = right.known if node.checked else both(right.known, ~zero)
-    known = both(left.known, divides)
-    failed = in_turn(right.failed, divides, left.failed)
-    if node.checked:
-        failed = any_of(failed, both(zero, known))
-    divisor = replace(right, data=np.where(zero, 1, right.data), within=_hull([*right.bounds, 1]))
+    divisor, known, failed = _divisor(node, left, right)
     scale = max(argument.scale for argument in node.args)
     more, others = (scale - argument.scale for argument in node.args)
 
@@ -111,6 +99,18 @@ def decimal_remainder(node: Expression, left: Vector, right: Vector) -> Vector:
 
     data, within = _computed(on_words, computed, left, divisor)
     return _fitted(node, Vector(data, known, failed, within), scale)
+
+
+def _divisor(node: Expression, left: Vector, right: Vector) -> tuple[Vector, Mask, Mask]:
+    """Return a divisor without zeros, and where a division by it is known and fails. Spark looks at it first."""
+    zero = np.asarray(right.data == 0, dtype=np.bool_)
+    divides = right.known if node.checked else both(right.known, ~zero)
+    known = both(left.known, divides)
+    failed = in_turn(right.failed, divides, left.failed)
+    if node.checked:
+        failed = any_of(failed, both(zero, known))
+    divisor = replace(right, data=np.where(zero, 1, right.data), within=_hull([*right.bounds, 1]))
+    return divisor, known, failed
 
 
 def _rest(above: AnyArray, below: AnyArray) -> AnyArray:

@@ -10,7 +10,8 @@ import org.apache.spark.sql.catalyst.FileSourceOptions
 import org.apache.spark.sql.catalyst.expressions.Attribute
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan
 import org.apache.spark.sql.catalyst.util.CaseInsensitiveMap
-import org.apache.spark.sql.execution.datasources.{FileIndex, FilePartition, HadoopFsRelation, LogicalRelation, PartitioningAwareFileIndex}
+import org.apache.spark.sql.execution.datasources.{FileIndex, FilePartition, FileStatusWithMetadata, HadoopFsRelation, LogicalRelation}
+import org.apache.spark.sql.execution.datasources.{PartitionedFile, PartitioningAwareFileIndex}
 import org.apache.spark.sql.execution.datasources.parquet.{ParquetFileFormat, ParquetOptions}
 import org.apache.spark.sql.internal.SQLConf
 import org.apache.spark.sql.types._
@@ -38,7 +39,7 @@ object ParquetFiles {
   /** Whether every file has these columns in the types that the query takes them to have, or not at all. */
   def check(relation: HadoopFsRelation, columns: Seq[Attribute], partitions: Seq[FilePartition]): Either[String, Unit] = {
     val files = partitions.flatMap(_.files).distinctBy(_.filePath)
-      .map(file => FileStores.identity(file.toPath, file.modificationTime, file.fileSize))
+      .map(identified(_))
     val rules = new ParquetRules(relation, columns, SQLConf.get)
     for {
       _ <- columns.flatMap(rules.column).headOption.toLeft(())
@@ -52,7 +53,7 @@ object ParquetFiles {
   def rows(relation: HadoopFsRelation): Option[Double] =
     if (relation.fileFormat.getClass != classOf[ParquetFileFormat]) None
     else Try(relation.location.listFiles(Nil, Nil).flatMap(_.files)).toOption.flatMap { found =>
-      val files = found.take(Counted).map(file => FileStores.identity(file.getPath, file.getModificationTime, file.getLen))
+      val files = found.take(Counted).map(identified(_))
       val bytes = math.max(1L, files.map(_.size).sum).toDouble
       ParquetFooters.of(files, relation).toOption.map(_.map(_.rows).sum * math.max(1.0, found.map(_.getLen).sum / bytes))
     }
@@ -60,7 +61,7 @@ object ParquetFiles {
   /** How many rows these files hold, and bytes the values of each column of texts in them; None where files do not say. */
   def held(relation: HadoopFsRelation, columns: Seq[String], partitions: Seq[FilePartition]): Option[(Long, Map[String, Long])] = {
     val whole = partitions.flatMap(_.files).filter(_.start == 0L)
-    val files = whole.map(file => FileStores.identity(file.toPath, file.modificationTime, file.fileSize))
+    val files = whole.map(identified(_))
     ParquetFooters.of(files, relation).toOption.map { footers =>
       footers.map(_.rows).sum -> columns.map(column => column -> footers.map(_.bytesOf(column)).sum).toMap
     }
@@ -92,9 +93,15 @@ object ParquetFiles {
       if (files.isEmpty) None else ParquetFooters.of(files, relation).toOption
     }
 
+  private def identified(file: FileStatusWithMetadata): FileIdentity =
+    FileStores.identity(file.getPath, file.getModificationTime, file.getLen)
+
+  private def identified(file: PartitionedFile): FileIdentity =
+    FileStores.identity(file.toPath, file.modificationTime, file.fileSize)
+
   private def listed(index: FileIndex): Seq[FileIdentity] =
     Try(index.listFiles(Nil, Nil).flatMap(_.files)).getOrElse(Nil).take(Counted)
-      .map(file => FileStores.identity(file.getPath, file.getModificationTime, file.getLen))
+      .map(identified(_))
 
   /** Python's `Calendars`: the files may be others by the time that workers read them. */
   def calendars(relation: HadoopFsRelation): JObject = {
