@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -206,6 +207,26 @@ def test_rows_that_share_no_group_pass(monkeypatch: pytest.MonkeyPatch) -> None:
     parts = parts_of(pipeline(KEYED), again)
     assert merged(parts) == expected(again, 2)
     assert len(parts) > 2000, "rows behind the sample are groups of their own, although they share some"
+
+
+@pytest.mark.parametrize("cores", [1, 3])
+@pytest.mark.parametrize("nulls", [0.0, 0.3])
+def test_clustered_rows_leave_as_their_groups_end(monkeypatch: pytest.MonkeyPatch, cores: int, nulls: float) -> None:
+    monkeypatch.setattr(groups, "CLUSTERED_GROUPS", 20)
+    batch = rows_of(3000, 150, nulls)
+    clustered = batch.sort_by([("k", "descending"), ("t", "ascending")])
+    made = pipeline(KEYED, cores=cores, threads="independent", morsel_maxRows=100)
+    parts, known = parts_of(made, clustered), expected(clustered, 2)
+    assert merged(parts) == known
+    assert len(known) < len(parts) <= len(known) + 30, "all leave early, and none in parts but where pieces end"
+    assert len(parts_of(pipeline(KEYED, morsel_maxRows=100), batch)) == len(known), "rows in no order do not"
+
+
+def test_whole_groups_stay_however_their_rows_come(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(groups, "CLUSTERED_GROUPS", 20)
+    batch = rows_of(3000, 150, 0.0).sort_by("k")
+    parts = parts_of(pipeline(replace(KEYED, whole=True)), batch)
+    assert merged(parts) == expected(batch, 2) and len(parts) == len(expected(batch, 2))
 
 
 def test_passing_keys_have_one_zero_and_one_nan(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,8 @@
 
 As a group may leave more than once, nothing has to be kept: where memory is short, all groups leave and the table
 starts over; where a first sample of rows hardly shares groups, each row leaves as a group of its own, and no table is
-searched for it. Groups that are asked for whole all stay, or do not fit.
+searched for it; and while rows come clustered by their keys, groups leave when there are a good many, as all but the
+last ones are finished: they never take more memory than a cache. Groups that are asked for whole all stay, or do not fit.
 
 Rows may be grouped several times, as for ROLLUP. Each time has its own table and accumulators, and a table has no
 constants: that of ROLLUP's grand total is none.
@@ -49,6 +50,11 @@ SAMPLE_ROWS = 1 << 17
 """After so many rows it is judged whether they share groups."""
 _SHARED = 0.9
 """Rows that have more groups than this share of their number are not worth a table."""
+CLUSTERED_GROUPS = 1 << 15
+"""So many groups of clustered rows leave together. 6 M rows of 1.5 M groups, a count and an average: 53 ms, and at most
+0.6 MB between morsels; 66 ms and 77 MB where all stay."""
+_CUT_RUNS = 2
+"""The first and the last run of a piece may belong to groups that other pieces have brought."""
 
 
 class Groups:
@@ -151,7 +157,7 @@ class Groups:
 
 
 class _Grouping:
-    """One aggregation of the rows: what is held of it, and whether rows share groups."""
+    """One aggregation of the rows: what is held of it, whether rows share groups, and whether they come clustered."""
 
     def __init__(self, aggregation: Aggregation, hash_mask: int) -> None:
         self.aggregation = aggregation
@@ -159,6 +165,7 @@ class _Grouping:
         self._hash_mask = hash_mask
         self._sampled = 0
         self._passes = False
+        self._clustered = bool(self._varying) and not aggregation.whole
         self.held = self._empty()
 
     def entered(self, values: dict[Expression, pa.Array], rows: int) -> list[_Held]:
@@ -167,11 +174,16 @@ class _Grouping:
             own = self._empty()
             own.enter(values, rows, shared=False)
             return [own]
-        self.held.enter(values, rows, shared=True)
+        known = self.held.count
+        numbers = self.held.enter(values, rows, shared=True)
         if self._sampled < SAMPLE_ROWS and self._varying and not self.aggregation.whole:
             self._sampled += rows
             self._passes = self._sampled >= SAMPLE_ROWS and self.held.count > _SHARED * self._sampled
-        return [self.taken()] if self._passes else []
+        if self._clustered:
+            assert numbers is not None, "there are keys"
+            self._clustered = _runs(numbers) <= self.held.count - known + _CUT_RUNS
+        finished = self._clustered and self.held.count >= CLUSTERED_GROUPS
+        return [self.taken()] if self._passes or finished else []
 
     def taken(self) -> _Held:
         """Return all groups, and start over."""
@@ -207,8 +219,8 @@ class _Held:
         table = 0 if self.table is None else self.table.nbytes
         return table + sum(one.nbytes for one in self.accumulators)
 
-    def enter(self, values: dict[Expression, pa.Array], rows: int, shared: bool) -> None:
-        """Enter rows; unless they may be `shared`, each as a group of its own."""
+    def enter(self, values: dict[Expression, pa.Array], rows: int, shared: bool) -> Int32Array | None:
+        """Enter rows, unless they may be `shared` each as a group of its own; return their groups, if there may be two."""
         numbers: Int32Array | None = None
         groups = 1
         self.rows += rows
@@ -222,6 +234,7 @@ class _Held:
                 groups, self.passed = rows, [_normalised(key) for key in keys]
         for call, one in zip(self.aggregation.calls, self.accumulators, strict=True):
             one.add(numbers, groups, None if call.argument is None else values[call.argument], rows)
+        return numbers
 
     def states(self, start: int, stop: int) -> list[pa.Array]:
         """Return the columns of groups `start` to `stop`."""
@@ -231,6 +244,11 @@ class _Held:
             found = iter([] if self.table is None else self.table.keys(start, stop))
         keys = [_constant(key, stop - start) if key.op == "literal" else next(found) for key in self.aggregation.keys]
         return [*keys, *(state for one in self.accumulators for state in one.states(start, stop))]
+
+
+def _runs(numbers: Int32Array) -> int:
+    """Return how often rows in a row change their group, and once more for the first."""
+    return 1 + int(np.count_nonzero(numbers[1:] != numbers[:-1]))
 
 
 def _accumulator(call: AggregateCall) -> Accumulator:

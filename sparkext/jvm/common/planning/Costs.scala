@@ -18,6 +18,10 @@ class Costs(chain: JoinChain, grouping: Option[Groups], settings: Settings) {
 
   private val probeKeys = chain.stages.flatMap(_.probes)
 
+  /** The columns that workers read of each side, where they read it. */
+  private lazy val probeRead: Option[AttributeSet] = columnsRead(chain.probe, probeKeys)
+  private lazy val buildsRead: Seq[Option[AttributeSet]] = chain.stages.map(stage => columnsRead(stage.build, stage.indexed))
+
   /** What pipelines of their own make of the build sides, by the numbers of these. */
   private lazy val pipelined: Map[Int, Costs] = chain.stages.zipWithIndex.flatMap { case (stage, number) =>
     OwnPipelines.expected(stage, settings).map(number -> _)
@@ -29,13 +33,13 @@ class Costs(chain: JoinChain, grouping: Option[Groups], settings: Settings) {
   /** Whether workers read the probe side, or make it: then no row crosses into Python at all. */
   def fused: Boolean = isRead || source.isDefined
 
-  private def isRead: Boolean = columnsRead(chain.probe, probeKeys).isDefined
+  private def isRead: Boolean = probeRead.isDefined
 
   def hasJoins: Boolean = chain.stages.nonEmpty
 
   /** Whether workers make all of it, of files. */
   def isOwn: Boolean = isRead && !chain.stages.headOption.exists(_.full) && chain.stages.zipWithIndex.forall { case (stage, number) =>
-    columnsRead(stage.build, stage.indexed).isDefined || pipelined.contains(number)
+    buildsRead(number).isDefined || pipelined.contains(number)
   }
 
   /** With what it takes to begin, and to hand out what it makes. */
@@ -46,16 +50,16 @@ class Costs(chain: JoinChain, grouping: Option[Groups], settings: Settings) {
   }
 
   /** What it takes to make rows, or groups, in workers. */
-  def made: Double = {
+  lazy val made: Double = {
     val builds = chain.stages.zipWithIndex.map { case (stage, number) =>
       val columns = if (givesColumns(stage)) stage.build.output.length else stage.indexed.length
-      val rows = pipelined.get(number).map(_.made + PipelineStarted).getOrElse(brought(stage.build, stage.indexed, columns))
+      val rows = pipelined.get(number).map(_.made + PipelineStarted).getOrElse(brought(stage.build, buildsRead(number), columns))
       rows + millions(stage.build) * IndexedRow
     }
     val loops = chain.stages.zip(survivors).map { case (stage, rows) =>
       if (stage.nested) rows * millions(stage.build) * LoopPair * stopped(stage) else 0.0
     }
-    val probe = source.map(_.made + PipelineStarted).getOrElse(brought(chain.probe, probeKeys, chain.probe.output.length))
+    val probe = source.map(_.made + PipelineStarted).getOrElse(brought(chain.probe, probeRead, chain.probe.output.length))
     probe + builds.sum + loops.sum +
       grouping.map(groups => survivors.last * (GroupedRow * groups.groupings.length + GroupedValue * values(groups))).getOrElse(0.0)
   }
@@ -65,7 +69,7 @@ class Costs(chain: JoinChain, grouping: Option[Groups], settings: Settings) {
 
   private def values(groups: Groups): Int = groups.groupings.map(one => one.keys.length + one.calls.length).sum
 
-  def spark: Double = {
+  lazy val spark: Double = {
     val joins = chain.stages.zip(survivors).map { case (stage, rows) =>
       if (stage.keys.isEmpty) rows * millions(stage.build) * NestedPair * stopped(stage)
       else if (isBroadcast(stage.build) || (stage.kind == "inner" && isBroadcast(stage.probe))) rows * BroadcastProbedRow
@@ -75,20 +79,15 @@ class Costs(chain: JoinChain, grouping: Option[Groups], settings: Settings) {
         ShufflesStarted + (if (Estimates.kept(stage.build) <= FewKept) shuffled * NotSorted else shuffled)
       }
     }
-    val sources = (chain.probe -> probeKeys) +: chain.stages.map(stage => stage.build -> stage.indexed)
-    val scans = sources.flatMap { case (plan, keys) =>
-      columnsRead(plan, keys).map(columns => reading(plan, columns, ScannedRow, ScannedColumn, ScannedText))
-    }
+    val sources = (chain.probe -> probeRead) +: chain.stages.map(_.build).zip(buildsRead)
+    val scans = sources.flatMap { case (plan, read) => read.map(reading(plan, _, ScannedRow, ScannedColumn, ScannedText)) }
     val grouped = grouping.map(groups => survivors.last * (SparkGroupedRow * groups.groupings.length + SparkGroupedValue * values(groups)))
     joins.sum + scans.sum + grouped.getOrElse(0.0) + (pipelined.values ++ source).map(_.spark).sum
   }
 
   /** What it takes to bring the rows of a source to the workers. */
-  private def brought(plan: LogicalPlan, keys: Seq[Expression], columns: Int): Double =
-    columnsRead(plan, keys) match {
-      case Some(read) => reading(plan, read, ReadRow, ReadColumn, ReadText)
-      case None => crossed(plan, columns)
-    }
+  private def brought(plan: LogicalPlan, read: Option[AttributeSet], columns: Int): Double =
+    read.map(reading(plan, _, ReadRow, ReadColumn, ReadText)).getOrElse(crossed(plan, columns))
 
   private def crossed(plan: LogicalPlan, columns: Int): Double = millions(plan) * (CrossedRow + CrossedColumn * columns)
 
@@ -98,7 +97,7 @@ class Costs(chain: JoinChain, grouping: Option[Groups], settings: Settings) {
   }
 
   /** Millions of rows before each stage, and after the last. */
-  private def survivors: Seq[Double] =
+  private lazy val survivors: Seq[Double] =
     chain.stages.scanLeft(millions(chain.probe)) { (rows, stage) =>
       if (stage.nested && givesColumns(stage)) rows * Estimates.rows(stage.build) * LoopKept
       else if (stage.keys.isEmpty && givesColumns(stage) && Ranges.isOneSided(stage.ranges)) rows * Estimates.rows(stage.build) / 2

@@ -18,6 +18,12 @@ object OwnPipelines {
   /** Of an aggregate that workers were to finish, and do not. */
   val Sparks: TreeNodeTag[Unit] = TreeNodeTag[Unit]("sparkext.parts")
 
+  /** What was found of a plan's root, for as long as one planning takes: it is asked at each level of the chain above. */
+  private val Found: TreeNodeTag[Option[Costs]] = TreeNodeTag[Option[Costs]]("sparkext.costs")
+
+  /** Lets a planning begin. */
+  def begin(plan: LogicalPlan): Unit = plan.foreach(_.unsetTagValue(Found))
+
   /** What it costs to make a build side so; None where it is not. */
   def expected(stage: JoinStage, settings: Settings): Option[Costs] =
     if (stage.asOf.isDefined) None else Guarded("build side")(costs(stage.build, settings)).toOption.flatten
@@ -53,7 +59,13 @@ object OwnPipelines {
     case _ => None
   }
 
-  private def costs(plan: LogicalPlan, settings: Settings): Option[Costs] = plan match {
+  private def costs(plan: LogicalPlan, settings: Settings): Option[Costs] = plan.getTagValue(Found).getOrElse {
+    val found = reckoned(plan, settings)
+    plan.setTagValue(Found, found)
+    found
+  }
+
+  private def reckoned(plan: LogicalPlan, settings: Settings): Option[Costs] = plan match {
     case Project(columns, child) if columns.map(Expressions.unnamed).forall(isCovered) => costs(child, settings)
     case Filter(condition, child) if WorkerEvaluator.Arrow.covers(condition) => costs(child, settings)
     case join: Join => accepted(plan, JoinChain.of(join, Acceptance.stage(_, settings)), None, settings)

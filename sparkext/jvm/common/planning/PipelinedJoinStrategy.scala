@@ -18,6 +18,7 @@ class PipelinedJoinStrategy(session: SparkSession) extends SparkStrategy with Lo
     case ReturnAnswer(whole) => // what every plan begins with, also those that adaptive execution makes anew
       if (Guarded("files")(FileFunctions.mark(whole)).isLeft) FileFunctions.markAll(whole)
       Guarded("sizes")(Estimates.begin(whole))
+      Guarded("costs")(OwnPipelines.begin(whole))
       if (whole.exists(_.isInstanceOf[Join]) && settings.exists(_.mode == "auto")) Guarded("footers")(ParquetFiles.lookAhead(whole))
       Nil
     case SourceRows(number, _, _, Some(rows)) => Seq(SourceRowsExec(number, rows))

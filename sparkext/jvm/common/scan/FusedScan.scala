@@ -8,6 +8,7 @@ import org.json4s.JsonDSL._
 import org.apache.spark.sql.catalyst.expressions.{Left => _, Right => _, _}
 import org.apache.spark.sql.catalyst.plans.logical.{Filter, LogicalPlan, Project}
 import org.apache.spark.sql.catalyst.plans.physical.SinglePartition
+import org.apache.spark.sql.catalyst.trees.TreeNodeTag
 import org.apache.spark.sql.execution._
 import org.apache.spark.sql.execution.datasources.{FilePartition, FileScanRDD, HadoopFsRelation, LogicalRelation, PartitionedFile}
 import org.apache.spark.sql.types.{DataType, StructType}
@@ -174,11 +175,21 @@ object FusedScan {
     columns.collectFirst { case Left(reason) => reason }.toLeft(columns.collect { case Right(column) => column })
   }
 
+  /** What Spark has cut a scan into. To ask it sends Hadoop's settings to the executors, once for every copy of the scan: plans are
+    * copied before they run, and each time that they are shown.
+    */
+  private case class Listed(scan: FileSourceScanExec, partitions: Seq[FilePartition])
+  private val Found: TreeNodeTag[Listed] = TreeNodeTag[Listed]("sparkext.partitions")
+
   private def partitionsOf(scan: FileSourceScanExec): Either[String, Seq[FilePartition]] =
-    try
-      scan.inputRDD match {
-        case files: FileScanRDD => Right(files.filePartitions)
-        case other => Left(s"splits that are not files: $other")
-      }
-    catch { case NonFatal(problem) => Left(s"the files cannot be listed: $problem") }
+    scan.getTagValue(Found).filter(_.scan == scan).map(listed => Right(listed.partitions)).getOrElse {
+      try
+        scan.inputRDD match {
+          case files: FileScanRDD =>
+            scan.setTagValue(Found, Listed(scan, files.filePartitions))
+            Right(files.filePartitions)
+          case other => Left(s"splits that are not files: $other")
+        }
+      catch { case NonFatal(problem) => Left(s"the files cannot be listed: $problem") }
+    }
 }
