@@ -9,7 +9,8 @@
 As a group may leave more than once, nothing has to be kept: where memory is short, all groups leave and the table
 starts over; where a first sample of rows hardly shares groups, each row leaves as a group of its own, and no table is
 searched for it; and while rows come clustered by their keys, groups leave when there are a good many, as all but the
-last ones are finished: they never take more memory than a cache. Groups that are asked for whole all stay, or do not fit.
+last ones are finished: they never take more memory than a cache. Groups that are asked for whole all stay, or do not
+fit.
 
 Rows may be grouped several times, as for ROLLUP. Each time has its own table and accumulators, and a table has no
 constants: that of ROLLUP's grand total is none.
@@ -220,7 +221,7 @@ class _Held:
         return table + sum(one.nbytes for one in self.accumulators)
 
     def enter(self, values: dict[Expression, pa.Array], rows: int, shared: bool) -> Int32Array | None:
-        """Enter rows, unless they may be `shared` each as a group of its own; return their groups, if there may be two."""
+        """Enter rows, unless they may be `shared` each as a group of its own; return their groups if there are keys."""
         numbers: Int32Array | None = None
         groups = 1
         self.rows += rows
