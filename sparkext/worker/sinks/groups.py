@@ -166,7 +166,8 @@ class _Grouping:
         self._hash_mask = hash_mask
         self._sampled = 0
         self._passes = False
-        self._clustered = bool(self._varying) and not aggregation.whole
+        self._leaves_early = bool(self._varying) and not aggregation.whole
+        self._clustered = self._leaves_early
         self.held = self._empty()
 
     def entered(self, values: dict[Expression, pa.Array], rows: int) -> list[_Held]:
@@ -177,7 +178,7 @@ class _Grouping:
             return [own]
         known = self.held.count
         numbers = self.held.enter(values, rows, shared=True)
-        if self._sampled < SAMPLE_ROWS and self._varying and not self.aggregation.whole:
+        if self._leaves_early and self._sampled < SAMPLE_ROWS:
             self._sampled += rows
             self._passes = self._sampled >= SAMPLE_ROWS and self.held.count > _SHARED * self._sampled
         if self._clustered:

@@ -4,7 +4,6 @@ import org.apache.spark.sql.catalyst.expressions._
 import org.apache.spark.sql.catalyst.plans.{ExistenceJoin, LeftAnti, LeftSemi}
 import org.apache.spark.sql.catalyst.plans.logical._
 import org.apache.spark.sql.catalyst.plans.logical.statsEstimation.EstimationUtils
-import org.apache.spark.sql.catalyst.trees.TreeNodeTag
 import org.apache.spark.sql.execution.datasources.{HadoopFsRelation, LogicalRelation}
 
 /** How many rows and bytes a plan gives, roughly.
@@ -19,11 +18,9 @@ object Estimates {
   private val LeastSelectivity = 0.001
   private val Unknown = 0.5
 
-  /** What was found of a plan node, for as long as one planning takes. */
-  private val Found: TreeNodeTag[Size] = TreeNodeTag[Size]("sparkext.size")
+  private val sizes = new PlanMemo[Size]("sparkext.size")
 
-  /** Lets a planning begin: what an earlier one has found, of nodes or of those that they are copies of, does not hold any more. */
-  def begin(plan: LogicalPlan): Unit = plan.foreach(_.unsetTagValue(Found))
+  def begin(plan: LogicalPlan): Unit = sizes.begin(plan)
 
   def rows(plan: LogicalPlan): Double = size(plan).rows
 
@@ -58,11 +55,7 @@ object Estimates {
     def times(share: Double): Size = copy(rows = rows * share)
   }
 
-  private def size(plan: LogicalPlan): Size = plan.getTagValue(Found).getOrElse {
-    val found = reckoned(plan)
-    plan.setTagValue(Found, found)
-    found
-  }
+  private def size(plan: LogicalPlan): Size = sizes.of(plan)(reckoned(plan))
 
   private def reckoned(plan: LogicalPlan): Size = plan match {
     case known if known.stats.rowCount.isDefined =>

@@ -18,11 +18,10 @@ object OwnPipelines {
   /** Of an aggregate that workers were to finish, and do not. */
   val Sparks: TreeNodeTag[Unit] = TreeNodeTag[Unit]("sparkext.parts")
 
-  /** What was found of a plan's root, for as long as one planning takes: it is asked at each level of the chain above. */
-  private val Found: TreeNodeTag[Option[Costs]] = TreeNodeTag[Option[Costs]]("sparkext.costs")
+  /** They are asked at each level of the chain above. */
+  private val known = new PlanMemo[Option[Costs]]("sparkext.costs")
 
-  /** Lets a planning begin. */
-  def begin(plan: LogicalPlan): Unit = plan.foreach(_.unsetTagValue(Found))
+  def begin(plan: LogicalPlan): Unit = known.begin(plan)
 
   /** What it costs to make a build side so; None where it is not. */
   def expected(stage: JoinStage, settings: Settings): Option[Costs] =
@@ -59,11 +58,7 @@ object OwnPipelines {
     case _ => None
   }
 
-  private def costs(plan: LogicalPlan, settings: Settings): Option[Costs] = plan.getTagValue(Found).getOrElse {
-    val found = reckoned(plan, settings)
-    plan.setTagValue(Found, found)
-    found
-  }
+  private def costs(plan: LogicalPlan, settings: Settings): Option[Costs] = known.of(plan)(reckoned(plan, settings))
 
   private def reckoned(plan: LogicalPlan, settings: Settings): Option[Costs] = plan match {
     case Project(columns, child) if columns.map(Expressions.unnamed).forall(isCovered) => costs(child, settings)

@@ -183,13 +183,16 @@ object FusedScan {
 
   private def partitionsOf(scan: FileSourceScanExec): Either[String, Seq[FilePartition]] =
     scan.getTagValue(Found).filter(_.scan == scan).map(listed => Right(listed.partitions)).getOrElse {
-      try
-        scan.inputRDD match {
-          case files: FileScanRDD =>
-            scan.setTagValue(Found, Listed(scan, files.filePartitions))
-            Right(files.filePartitions)
-          case other => Left(s"splits that are not files: $other")
-        }
-      catch { case NonFatal(problem) => Left(s"the files cannot be listed: $problem") }
+      val listed = list(scan)
+      listed.foreach(partitions => scan.setTagValue(Found, Listed(scan, partitions)))
+      listed
     }
+
+  private def list(scan: FileSourceScanExec): Either[String, Seq[FilePartition]] =
+    try
+      scan.inputRDD match {
+        case files: FileScanRDD => Right(files.filePartitions)
+        case other => Left(s"splits that are not files: $other")
+      }
+    catch { case NonFatal(problem) => Left(s"the files cannot be listed: $problem") }
 }
