@@ -23,10 +23,26 @@ BoundValue = int | bytes | Decimal
 
 @dataclass(frozen=True)
 class ScanColumn:
-    """A column of the files by its name, or the partition value number `partition`."""
+    """A column that the query calls `name`: partition value number `partition`, or the files' column `stored`.
+
+    Files know that by its name, or by the number (the field id) that a format of tables has given it.
+    """
 
     name: str
     partition: int | None = None
+    stored: str | int | None = None
+
+    @classmethod
+    def from_data(cls, data: Mapping[str, Any]) -> ScanColumn:
+        """Read the JSON form, in which the JVM writes it."""
+        return cls(data["name"], data.get("partition"), data.get("stored"))
+
+    @property
+    def in_files(self) -> str | int | None:
+        """What files call it, None for partition values."""
+        if self.partition is not None:
+            return None
+        return self.name if self.stored is None else self.stored
 
 
 @dataclass(frozen=True)
@@ -46,7 +62,7 @@ class ScanSpec:
     def from_data(cls, data: Mapping[str, Any]) -> ScanSpec:
         """Read the JSON form, in which the JVM writes it."""
         return cls(
-            tuple(ScanColumn(column["name"], column.get("partition")) for column in data["columns"]),
+            tuple(map(ScanColumn.from_data, data["columns"])),
             data["outputs"],
             ARROW.check(parse_expression(data["filter"])) if "filter" in data else None,
             data["case_sensitive"],
@@ -55,17 +71,21 @@ class ScanSpec:
 
 @dataclass(frozen=True)
 class Split:
-    """Bytes `start` to `start + length` of a file, and the texts of its partition values (None: null)."""
+    """Bytes `start` to `start + length` of a file, and the texts of its partition values (None: null).
+
+    `deleted`: which rows of the file do not count, as `parquet/deleted_rows.py` reads them; empty for none.
+    """
 
     path: str
     start: int
     length: int
     values: tuple[str | None, ...]
+    deleted: str = ""
 
     @classmethod
     def from_data(cls, data: Mapping[str, Any]) -> Split:
         """Read the JSON form, in which the JVM writes it."""
-        return cls(data["path"], data["start"], data["length"], tuple(data["values"]))
+        return cls(data["path"], data["start"], data["length"], tuple(data["values"]), data.get("deleted", ""))
 
     def owns(self, offset: int, size: int) -> bool:
         """Return whether a row group of `size` bytes from `offset` on belongs to this split."""

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import accumulate
 from typing import Any
 
 import pyarrow as pa
@@ -17,6 +18,9 @@ from sparkext.parquet.statistics import UNKNOWN, column_bounds
 from sparkext.plans.scan import ColumnBounds
 
 _OPEN_FILES = 64
+
+_FIELD_ID = b"PARQUET:field_id"
+"""Under which Arrow keeps the number that a file gives a column."""
 
 _DICTIONARY_BYTES = 2
 """Bytes a value up to which a column of text is taken to be in dictionaries: as it is, its length alone takes 4.
@@ -32,20 +36,18 @@ _REQUESTED_BYTES = 8 << 20
 class OpenedFile:
     """A Parquet file: its footer, and where the columns of a scan are in it."""
 
-    def __init__(self, path: str, store: FileStore, names: Sequence[str | None], case_sensitive: bool) -> None:
+    def __init__(self, path: str, store: FileStore, names: Sequence[str | int | None], case_sensitive: bool) -> None:
         self.path = path
         self._store = store
         self._source = store.source(path)
         opened = pq.ParquetFile(self._source)
         self.metadata = opened.metadata
         self.extents = [_extent(self.metadata.row_group(number)) for number in range(self.metadata.num_row_groups)]
-        spelled = (lambda name: name) if case_sensitive else str.lower
-        leaves = _top_level_leaves(opened.schema_arrow, spelled)
-        called: dict[str, list[str]] = {}
-        for name in opened.schema_arrow.names:
-            called.setdefault(spelled(name), []).append(name)
-        self._leaves = [None if name is None else leaves.get(spelled(name)) for name in names]
-        self._called = [[] if name is None else called.get(spelled(name), []) for name in names]
+        self.first_rows = _first_rows(self.metadata)
+        found = [[] if name is None else _top_level(opened.schema_arrow, name, case_sensitive) for name in names]
+        leaves = _top_level_leaves(opened.schema_arrow)
+        self._leaves = [next((leaves[at] for at in places if at in leaves), None) for places in found]
+        self._called = [[opened.schema_arrow.names[at] for at in places] for places in found]
         self._in_dictionaries = self._texts_in_dictionaries()
         opened.close()
 
@@ -100,17 +102,23 @@ class OpenedFile:
 
 @dataclass(frozen=True)
 class Unit:
-    """Row groups [first, last) of one file, which are read together, for a split with these partition values."""
+    """Row groups [first, last) of one file, which are read together, for a split with these values (see `Split`)."""
 
     file: OpenedFile
     first: int
     last: int
     values: tuple[str | None, ...]
+    deleted: str = ""
+
+    @property
+    def first_row(self) -> int:
+        """The number of its first row in the file."""
+        return self.file.first_rows[self.first]
 
 
 @lru_cache(_OPEN_FILES)
 def opened_file(
-    path: str, identity: Identity, names: tuple[tuple[str | None, ...], bool], store: FileStore
+    path: str, identity: Identity, names: tuple[tuple[str | int | None, ...], bool], store: FileStore
 ) -> OpenedFile:
     """Return this file of a store, opened unless it still is. `names`: of the columns of a scan, and their case."""
     return OpenedFile(path, store, *names)
@@ -151,16 +159,26 @@ def _extent(group: Any) -> tuple[int, int]:
     return min(begins), sum(group.column(number).total_compressed_size for number in range(group.num_columns))
 
 
-def _top_level_leaves(schema: pa.Schema, spelled: Callable[[str], str]) -> dict[str, int]:
-    """Return the Parquet column number of each top-level column that is not nested."""
-    found: dict[str, int] = {}
-    at = 0
-    for column in schema:
-        width = _leaf_count(column.type)
-        if not pa.types.is_nested(column.type):
-            found.setdefault(spelled(column.name), at)
-        at += width
-    return found
+def _first_rows(metadata: Any) -> list[int]:
+    """Return the number in the file of each row group's first row."""
+    counts = (metadata.row_group(number).num_rows for number in range(metadata.num_row_groups))
+    return list(accumulate(counts, initial=0))[:-1]
+
+
+def _top_level(schema: pa.Schema, name: str | int, case_sensitive: bool) -> list[int]:
+    """Return the places of the top-level columns that a name or a field id may mean."""
+    if isinstance(name, int):
+        wanted = str(name).encode()
+        return [at for at, column in enumerate(schema) if (column.metadata or {}).get(_FIELD_ID) == wanted]
+    spelled = (lambda name: name) if case_sensitive else str.lower
+    return [at for at, other in enumerate(schema.names) if spelled(other) == spelled(name)]
+
+
+def _top_level_leaves(schema: pa.Schema) -> dict[int, int]:
+    """Return the Parquet column number of each top-level column that is not nested, by its place."""
+    widths = [_leaf_count(column.type) for column in schema]
+    starts = [*accumulate(widths, initial=0)]
+    return {at: starts[at] for at, column in enumerate(schema) if not pa.types.is_nested(column.type)}
 
 
 def _leaf_count(arrow_type: pa.DataType) -> int:

@@ -26,6 +26,7 @@ from sparkext.memory.probes import process_probe
 from sparkext.parquet.decoded_sizes import DecodedSizes
 from sparkext.parquet.decoding import as_declared, decoded_pieces
 from sparkext.parquet.deferred_column import DeferredColumn
+from sparkext.parquet.deleted_rows import deleted_rows, kept_of
 from sparkext.parquet.file_stores import REQUESTS, Bucket, Identity, store_of
 from sparkext.parquet.metrics import ScanMetrics
 from sparkext.parquet.opened_file import OpenedFile, Unit, check_same, opened_file, reading
@@ -131,7 +132,7 @@ class ParquetScan:
         for first, last in _runs(wanted):
             sizes = [self._sizes.of_group(file, group) for group in range(first, last)]
             for start, stop in grouped(sizes, self.max_rows, MAX_MORSEL_BYTES):
-                yield Unit(file, first + start, first + stop, split.values)
+                yield Unit(file, first + start, first + stop, split.values, split.deleted)
 
     def _ahead(self, units: Iterator[Unit]) -> Iterator[_UnitColumns]:
         """Yield the columns of each unit, those that the one before it needed on their way already.
@@ -161,8 +162,8 @@ class ParquetScan:
                 executor.shutdown(wait=True, cancel_futures=True)
 
     def _rows(self, columns: _UnitColumns) -> Iterator[RowSet]:
-        """Yield the rows of a unit that the filter keeps."""
-        for rows in self._unfiltered(columns):
+        """Yield the rows of a unit that are not deleted and that the filter keeps."""
+        for rows in self._undeleted(columns):
             self.metrics.rows += rows.length
             if self.spec.filter is None:
                 yield rows
@@ -174,6 +175,17 @@ class ParquetScan:
                     yield piece
                 elif kept.size:
                     yield piece.picked(kept)
+
+    def _undeleted(self, columns: _UnitColumns) -> Iterator[RowSet]:
+        """Yield the rows of a unit that are not deleted."""
+        deleted, number = deleted_rows(columns.unit.deleted), columns.unit.first_row
+        for rows in self._unfiltered(columns):
+            kept = kept_of(deleted, number, rows.length)
+            number += rows.length
+            if kept is None:
+                yield rows
+            elif kept.size:
+                yield rows.picked(kept)
 
     def _file(self, path: str, identity: Identity) -> OpenedFile:
         with reading(path):
@@ -197,10 +209,9 @@ class ParquetScan:
     def _sizes(self) -> DecodedSizes:
         return DecodedSizes(self.schema, self.text_bytes)
 
-    def _names(self) -> tuple[tuple[str | None, ...], bool]:
-        """Return the names of columns in files, None for partition values: a file's own such column means nothing."""
-        names = (column.name if column.partition is None else None for column in self.spec.columns)
-        return tuple(names), self.spec.case_sensitive
+    def _names(self) -> tuple[tuple[str | int | None, ...], bool]:
+        """Return what files call the columns, None for partition values: a file's own such column means nothing."""
+        return tuple(column.in_files for column in self.spec.columns), self.spec.case_sensitive
 
     def _batches(self, unit: Unit, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
         columns = [ColumnRef(PROBE, number) for number in range(len(names))]

@@ -20,6 +20,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql import types as T
 
 from sparkext import pipelined_join, report, scan_parquet
 from sparkext.errors import InvalidScanError
@@ -368,11 +369,11 @@ DECLINED: dict[str, tuple[Callable[[Path], None], str, dict[str, str], str]] = {
         {"spark_sparkext_scan_fused": "false"},
         "disabled by spark.sparkext.scan.fused",
     ),
-    "field ids": (
+    "no field ids": (
         plain,
         "k bigint, v bigint",
         {"spark_sql_parquet_fieldId_read_enabled": "true"},
-        "columns are matched",
+        "",
     ),
 }
 
@@ -388,6 +389,35 @@ def test_what_workers_do_not_read_as_spark_does(spark: SparkSession, folder: Pat
         ((_, fused, said),) = scans_of(df)
     assert fused is (reason == "")
     assert reason in said
+
+
+def numbered(name: str, number: int | None) -> T.StructField:
+    """A column of numbers that has this field id."""
+    return T.StructField(name, T.LongType(), True, {} if number is None else {"parquet.field.id": number})
+
+
+def test_columns_are_matched_by_field_ids(spark: SparkSession, folder: Path, tmp_path: Path) -> None:
+    path = str(tmp_path / "numbered")
+    written = T.StructType([numbered("a", 1), numbered("b", 2), numbered("c", 3), numbered("d", None)])
+    with configured(spark, spark_sql_parquet_fieldId_write_enabled="true"):
+        spark.createDataFrame([(n, n * 10, n * 100, n * 1000) for n in range(60)], written).write.parquet(path)
+    # `c` is the file's `b`, `x` none of its columns; `d` has no id, and is found by its name.
+    read = T.StructType([numbered("k", 1), numbered("c", 2), numbered("x", 9), numbered("d", None)])
+
+    def query() -> DataFrame:
+        return joined(spark, spark.read.schema(read).parquet(path).filter("c > 100 or d < 5000"), folder, "left")
+
+    # Spark's reader takes a filter that it has pushed down for one of the file's column of that name, and loses rows.
+    ids = {"spark_sql_parquet_fieldId_read_enabled": "true", "spark_sql_parquet_filterPushdown": "false"}
+    with configured(spark, **ids):
+        df = assert_fused(spark, query)
+        assert {tuple(row) for row in df.select("k", "c", "x", "d").collect()} >= {(20, 200, None, 20000)}
+    plain_path = tmp_path / "plain"
+    plain_path.mkdir()
+    plain(plain_path)
+    path = str(plain_path)
+    with configured(spark, **ids, spark_sql_parquet_fieldId_read_ignoreMissing="true"):
+        assert "has no field ids" in scans_of(assert_like_spark(spark, lambda: query().select("k", "c")))[0][2]
 
 
 def test_sources_that_are_no_parquet_files(spark: SparkSession, folder: Path, tmp_path: Path) -> None:

@@ -4,7 +4,6 @@ import org.apache.spark.SparkContext
 import org.apache.spark.api.python.ChainedPythonFunctions
 import org.apache.spark.rdd.RDD
 import org.apache.spark.sql.catalyst.InternalRow
-import org.apache.spark.sql.execution.{FileSourceScanExec, SparkPlan}
 import org.apache.spark.sql.types._
 import org.apache.spark.unsafe.types.UTF8String
 
@@ -56,16 +55,14 @@ object AheadBuilder {
   val Answer: StructType = SentColumns.of(Seq(StringType))
 
   /** The most that a build side can take as Arrow columns, before any filter; None where files do not say. */
-  def mostBytes(plan: SparkPlan, scan: FusedScan): Option[BigInt] =
-    plan.collectFirst { case files: FileSourceScanExec => files.relation }.flatMap { relation =>
-      val (partitioned, stored) = scan.columns.take(scan.outputs).partition(_.partition.isDefined)
-      val texts = stored.filter(column => isText(column.dataType)).map(_.attribute.name)
-      ParquetFiles.held(relation, texts, scan.partitions).map { case (rows, bytes) =>
-        val values = partitioned.filter(column => isText(column.dataType)).flatMap(_.partition).map(longest(scan, _)).sum
-        val fixed = scan.columns.take(scan.outputs).map(column => width(column.dataType)).sum
-        BigInt(rows) * (fixed + values) + bytes.values.map(BigInt(_)).sum
-      }
+  def mostBytes(scan: FusedScan): Option[BigInt] = {
+    val emitted = scan.columns.take(scan.outputs)
+    val texts = emitted.filter(column => isText(column.dataType)).map(_.stored)
+    ParquetFiles.held(scan.table, texts.flatMap(_.toOption), scan.partitions).map { case (rows, bytes) =>
+      val values = texts.flatMap(_.left.toOption).map(longest(scan, _)).sum
+      BigInt(rows) * (emitted.map(column => width(column.dataType)).sum + values) + bytes
     }
+  }
 
   private def longest(scan: FusedScan, column: Int): Long =
     scan.partitions.flatMap(_.files).map(_.partitionValues).filterNot(_.isNullAt(column))

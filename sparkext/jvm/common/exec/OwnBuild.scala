@@ -26,14 +26,14 @@ object OwnBuild {
   /** How workers make the rows of `plan`; or why they do not. */
   def of(plan: SparkPlan, settings: Settings): Either[String, OwnBuild] = PipelinedBuild.below(plan) match {
     case Some(_) => PipelinedBuild.of(plan)
-    case None => FusedScan.of(plan, settings).map(ScannedBuild(plan, _))
+    case None => FusedScan.of(plan, settings).map(ScannedBuild(_))
   }
 }
 
 /** What a scan gives. */
-case class ScannedBuild(plan: SparkPlan, scan: FusedScan) extends OwnBuild {
+case class ScannedBuild(scan: FusedScan) extends OwnBuild {
   override def order(maxBytes: Long): JValue = WorkOrder.read(scan, maxBytes)
-  override def mayExceed(maxBytes: Long): Boolean = AheadBuilder.mostBytes(plan, scan).forall(_ > maxBytes)
+  override def mayExceed(maxBytes: Long): Boolean = AheadBuilder.mostBytes(scan).forall(_ > maxBytes)
   override def formulas: Option[Formulas] = None
   override def way: String = "fused"
   override def described: String = scan.described

@@ -4,7 +4,6 @@ import org.apache.spark.sql.catalyst.expressions._
 import org.apache.spark.sql.catalyst.plans.{ExistenceJoin, LeftAnti, LeftSemi}
 import org.apache.spark.sql.catalyst.plans.logical._
 import org.apache.spark.sql.catalyst.plans.logical.statsEstimation.EstimationUtils
-import org.apache.spark.sql.execution.datasources.{HadoopFsRelation, LogicalRelation}
 
 /** How many rows and bytes a plan gives, roughly.
   *
@@ -40,8 +39,8 @@ object Estimates {
       case None => column
     }
     val columns = AttributeSet(aggregate.groupingExpressions.collect { case column: Attribute => source(column) })
-    val ranges = aggregate.collect { case LogicalRelation(files: HadoopFsRelation, output, _, _, _) =>
-      output.filter(columns.contains).flatMap(column => ParquetFiles.range(files, column.name))
+    val ranges = aggregate.collect { case leaf @ FileTable(table) =>
+      leaf.output.filter(columns.contains).flatMap(ParquetFiles.range(table, _))
     }.flatten
     ranges.maxOption.map(math.min(_, rows(aggregate.child)))
   }
@@ -78,7 +77,7 @@ object Estimates {
   }
 
   private def counted(leaf: LogicalPlan): Option[Double] = leaf match {
-    case LogicalRelation(files: HadoopFsRelation, _, _, _, _) => ParquetFiles.rows(files)
+    case FileTable(table) => ParquetFiles.rows(table)
     case _ => None
   }
 

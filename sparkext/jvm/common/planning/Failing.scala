@@ -35,7 +35,7 @@ private object Failing {
   private def isTotal(expression: Expression): Boolean = expression match {
     case _: Attribute | _: Literal | _: KnownFloatingPointNormalized | _: NormalizeNaNAndZero | _: KnownNotNull => true
     case _: And | _: Or | _: Not | _: BinaryComparison | _: In | _: InSet | _: IsNull | _: IsNotNull | _: IsNaN => true
-    case _: If | _: CaseWhen | _: Coalesce | _: Least | _: Greatest | _: NaNvl | _: AtLeastNNonNulls => true
+    case _: If | _: CaseWhen | _: Coalesce | _: Least | _: Greatest | _: NaNvl | _: AtLeastNNonNulls | _: CreateNamedStruct => true
     case _: StartsWith | _: EndsWith | _: Contains | _: Upper | _: Lower | _: Length | _: OctetLength => true
     case _: Substring | _: StringTrim | _: StringTrimLeft | _: StringTrimRight => true
     case Like(_, LikePattern(pattern), escape) => LikePattern.plain(pattern, escape).isDefined

@@ -1,31 +1,32 @@
 package org.apache.spark.sql.sparkext
 
-import scala.util.control.NonFatal
+import java.nio.{ByteBuffer, ByteOrder}
+import java.util.Base64
 
+import org.apache.hadoop.fs.Path
 import org.json4s.JsonAST._
 import org.json4s.JsonDSL._
 
 import org.apache.spark.sql.catalyst.expressions.{Left => _, Right => _, _}
 import org.apache.spark.sql.catalyst.plans.logical.{Filter, LogicalPlan, Project}
-import org.apache.spark.sql.catalyst.plans.physical.SinglePartition
-import org.apache.spark.sql.catalyst.trees.TreeNodeTag
 import org.apache.spark.sql.execution._
-import org.apache.spark.sql.execution.datasources.{FilePartition, FileScanRDD, HadoopFsRelation, LogicalRelation, PartitionedFile}
+import org.apache.spark.sql.execution.datasources.{FilePartition, PartitionedFile}
+import org.apache.spark.sql.internal.SQLConf
 import org.apache.spark.sql.types.{DataType, StructType}
 
 /** A Parquet scan that workers do themselves: which columns of which files, and which rows of them.
   *
   * Splits, their order and places are Spark's own. The first `outputs` of `columns` are what the scan emits, those behind
-  * are there for the filter.
+  * are there for the filter. `deleted` are the rows of files that do not count, by their numbers there, in order.
   */
 case class FusedScan(
     columns: Seq[ScanColumn],
     outputs: Int,
     filter: Option[Expression],
+    table: FileTable,
     partitions: Seq[FilePartition],
-    partitionSchema: StructType,
+    deleted: Map[Path, Array[Long]],
     buckets: Seq[JObject],
-    calendars: JObject,
     caseSensitive: Boolean) {
 
   /** Without the keys of buckets. */
@@ -33,7 +34,9 @@ case class FusedScan(
 
   /** Python's `ScanSpec`. */
   def spec: JValue =
-    ("columns" -> columns.map(column => ("name" -> column.attribute.name) ~ ("partition" -> column.partition))) ~
+    ("columns" -> columns.map { column =>
+      ("name" -> column.attribute.name) ~ ("stored" -> column.stored.toOption.map(_.json)) ~ ("partition" -> column.stored.left.toOption)
+    }) ~
       ("outputs" -> outputs) ~
       ("filter" -> filter.flatMap(WorkerEvaluator.Arrow.of(_, place).toOption)) ~
       ("case_sensitive" -> caseSensitive)
@@ -55,14 +58,27 @@ case class FusedScan(
     ("path" -> FileStores.location(file.toPath)) ~
       ("start" -> file.start) ~
       ("length" -> file.length) ~
-      ("values" -> partitionSchema.zipWithIndex.map { case (field, number) =>
+      ("deleted" -> deletions.get(file.toPath)) ~
+      ("values" -> table.partitionSchema.zipWithIndex.map { case (field, number) =>
         WorkerExpression.text(Literal(file.partitionValues.get(number, field.dataType), field.dataType))
           .getOrElse(throw new IllegalStateException(s"partition column ${field.name}: no value of ${field.dataType}"))
       })
 
+  /** The distance of each deleted row of a file from the one before it, as workers take them. */
+  private lazy val deletions: Map[Path, String] = deleted.map { case (path, rows) =>
+    val distances = ByteBuffer.allocate(rows.length * java.lang.Long.BYTES).order(ByteOrder.LITTLE_ENDIAN)
+    rows.foldLeft(0L) { (before, row) => distances.putLong(row - before); row }
+    path -> Base64.getEncoder.encodeToString(distances.array)
+  }
+
+  /** How dates and times of the files are to be taken. */
+  def calendars: JObject = ParquetFiles.calendars(table)
+
   def described: String =
     s"fused ${columns.take(outputs).map(_.attribute.name).mkString("[", ", ", "]")}" +
-      filter.map(condition => s" filter ${Wording.of(condition)}").getOrElse("")
+      filter.map(condition => s" filter ${Wording.of(condition)}").getOrElse("") +
+      table.state.map(state => s" of $state").getOrElse("") +
+      (if (deleted.isEmpty) "" else s" without ${deleted.values.map(_.length.toLong).sum} deleted rows")
 
   private def place(attribute: Attribute): ColumnRef =
     ColumnRef(
@@ -70,10 +86,13 @@ case class FusedScan(
       columns.indexWhere(column => column.attribute.exprId == attribute.exprId && column.dataType == attribute.dataType))
 }
 
-/** A column of the files, or the partition value number `partition`, emitted as `dataType`. */
-case class ScanColumn(attribute: Attribute, dataType: DataType, partition: Option[Int])
+/** A column, emitted as `dataType`: a value of the partition, by its number, or a column of the files. */
+case class ScanColumn(attribute: Attribute, dataType: DataType, stored: Either[Int, StoredColumn]) {
+  def isPartition: Boolean = stored.isLeft
+}
 
 object FusedScan {
+  private val MostDeleted = 10000000L
 
   /** The scan that `plan` is, under what only drops, renames or filters; or why workers cannot do it. */
   def of(plan: SparkPlan, settings: Settings): Either[String, FusedScan] =
@@ -81,23 +100,20 @@ object FusedScan {
     else
       for {
         peeled <- peel(plan)
-        _ <- ParquetFiles.relation(peeled.scan.relation)
-        _ <- readable(peeled.scan)
-        columns <- columnsOf(peeled)
-        filter = peeled.filters.reduceOption(And)
+        scan = peeled.scan
+        _ <- scan.table.refused.orElse(scan.refused).toLeft(())
+        (marks, filters) = peeled.filters.partition(keepsUndeleted(_, scan.table))
+        _ <- JoinStage.check(marks.nonEmpty || !scan.marksDeleted, "deleted rows are asked for")
+        columns <- columnsOf(scan, peeled.outputs, filters)
+        filter = filters.reduceOption(And)
         _ <- filter.flatMap(WorkerEvaluator.Arrow.untested).map(part => s"a filter that only Spark evaluates: $part").toLeft(())
-        partitions <- partitionsOf(peeled.scan)
-        buckets <- FileStores.buckets(partitions.flatMap(_.files).map(_.toPath), ParquetFiles.hadoopOf(peeled.scan.relation))
-        _ <- ParquetFiles.check(peeled.scan.relation, columns.filter(_.partition.isEmpty).map(_.attribute), partitions)
-      } yield FusedScan(
-        columns,
-        peeled.outputs.length,
-        filter,
-        partitions,
-        peeled.scan.relation.partitionSchema,
-        buckets,
-        ParquetFiles.calendars(peeled.scan.relation),
-        peeled.scan.conf.caseSensitiveAnalysis)
+        partitions <- scan.partitions
+        deleted <- scan.deleted(partitions)
+        _ <- JoinStage.check(deleted.values.map(_.length.toLong).sum <= MostDeleted, s"more than $MostDeleted deleted rows")
+        buckets <- FileStores.buckets(partitions.flatMap(_.files).map(_.toPath), scan.table.hadoop)
+        stored = columns.flatMap(column => column.stored.toOption.map(column.attribute -> _))
+        _ <- ParquetFiles.check(scan.table, stored, partitions)
+      } yield FusedScan(columns, peeled.outputs.length, filter, scan.table, partitions, deleted, buckets, SQLConf.get.caseSensitiveAnalysis)
 
   /** The columns that workers will read for `plan` to emit `columns`; None where Spark will read, as far as can be told
     * before there is a physical plan.
@@ -108,10 +124,13 @@ object FusedScan {
       case Project(projected, child) => expected(child, projected.map(Expressions.unnamed), settings)
       case Filter(condition, child) if WorkerEvaluator.Arrow.tests(condition) =>
         expected(child, columns, settings).map(_ ++ condition.references)
-      case LogicalRelation(files: HadoopFsRelation, _, _, _, _) =>
-        val read = AttributeSet(columns)
-        if (ParquetFiles.relation(files).isRight && read.forall(column => ParquetRules.isFlat(column.dataType))) Some(read)
-        else None
+      case FileTable(table) =>
+        val read = AttributeSet(columns).filterNot(table.marksDeleted)
+        val partition = table.partitionSchema.fieldNames
+        val known = read.forall { column =>
+          ParquetRules.isFlat(column.dataType) && (partition.contains(column.name) || table.stored(column).isRight)
+        }
+        if (table.refused.isEmpty && known) Some(AttributeSet(read.toSeq)) else None
       case _ => None
     }
 
@@ -123,15 +142,14 @@ object FusedScan {
         case _ => false
       }
     case Filter(_, child) => isOrdered(child, column)
-    case LogicalRelation(files: HadoopFsRelation, _, _, _, _) => ParquetFiles.isOrdered(files, column.name)
+    case FileTable(table) => ParquetFiles.isOrdered(table, column)
     case _ => false
   }
 
   /** `outputs` and `filters` in terms of what the scan emits. */
-  private case class Peeled(scan: FileSourceScanExec, outputs: Seq[Expression], filters: Seq[Expression])
+  private case class Peeled(scan: FileScan, outputs: Seq[Expression], filters: Seq[Expression])
 
   private def peel(plan: SparkPlan): Either[String, Peeled] = plan match {
-    case scan: FileSourceScanExec => Right(Peeled(scan, scan.output, Nil))
     case WholeStageCodegenExec(child) => peel(child)
     case InputAdapter(child) => peel(child)
     case ColumnarToRowExec(child) => peel(child)
@@ -147,52 +165,26 @@ object FusedScan {
       peel(child).flatMap { below =>
         val atScan = Expressions.replacing(AttributeMap(child.output.zip(below.outputs)))
         val outputs = columns.map(column => atScan(Expressions.unnamed(column)))
-        outputs.find(Widened.unapply(_).isEmpty).map(computed => s"a column that Spark computes: ${Wording.of(computed)}")
-          .toLeft(below.copy(outputs = outputs))
+        outputs.find(Failing.may).map(computed).toLeft(below.copy(outputs = outputs))
       }
-    case other => Left(s"not a scan of files: ${other.nodeName}")
+    case scan => FileScan.of(scan).map(Peeled(_, scan.output, Nil))
   }
 
-  /** What is asked of the scan beside files and columns. */
-  private def readable(scan: FileSourceScanExec): Either[String, Unit] =
-    if (scan.fileConstantMetadataColumns.nonEmpty) Left("metadata columns of files")
-    else if (scan.partitionFilters.exists(_.exists(_.isInstanceOf[PlanExpression[_]]))) {
-      Left("partitions chosen at run time")
-    } else if (scan.outputPartitioning == SinglePartition) Left("a scan in a single task")
-    else Right(())
+  private def computed(column: Expression): String = s"a column that Spark computes: ${Wording.of(column)}"
 
-  private def columnsOf(peeled: Peeled): Either[String, Seq[ScanColumn]] = {
-    val direct = AttributeSet(peeled.outputs.collect { case attribute: Attribute => attribute })
-    val wanted = peeled.outputs ++ AttributeSet(peeled.filters).filterNot(direct.contains)
-    val data = peeled.scan.requiredSchema.fieldNames
-    val partition = peeled.scan.relation.partitionSchema.fieldNames
-    val columns = wanted.map { expression =>
-      val attribute = Widened.unapply(expression).get
-      val value = Some(partition.indexOf(attribute.name)).filter(_ >= 0)
-      if (value.isDefined || data.contains(attribute.name)) Right(ScanColumn(attribute, expression.dataType, value))
-      else Left(s"column ${attribute.name}, which is not in the files")
+  /** Whether a condition is that a row is not deleted: workers leave out the others by themselves. */
+  private def keepsUndeleted(condition: Expression, table: FileTable): Boolean = condition match {
+    case EqualTo(mark: Attribute, Literal(value: Byte, _)) => value == 0 && table.marksDeleted(mark)
+    case IsNotNull(mark: Attribute) => table.marksDeleted(mark)
+    case _ => false
+  }
+
+  private def columnsOf(scan: FileScan, outputs: Seq[Expression], filters: Seq[Expression]): Either[String, Seq[ScanColumn]] = {
+    val direct = AttributeSet(outputs.collect { case attribute: Attribute => attribute })
+    val columns = (outputs ++ AttributeSet(filters).filterNot(direct.contains)).map {
+      case expression @ Widened(attribute) => scan.stored(attribute).map(ScanColumn(attribute, expression.dataType, _))
+      case other => Left(computed(other))
     }
     columns.collectFirst { case Left(reason) => reason }.toLeft(columns.collect { case Right(column) => column })
   }
-
-  /** What Spark has cut a scan into. To ask it sends Hadoop's settings to the executors, once for every copy of the scan: plans are
-    * copied before they run, and each time that they are shown.
-    */
-  private case class Listed(scan: FileSourceScanExec, partitions: Seq[FilePartition])
-  private val Found: TreeNodeTag[Listed] = TreeNodeTag[Listed]("sparkext.partitions")
-
-  private def partitionsOf(scan: FileSourceScanExec): Either[String, Seq[FilePartition]] =
-    scan.getTagValue(Found).filter(_.scan == scan).map(listed => Right(listed.partitions)).getOrElse {
-      val listed = list(scan)
-      listed.foreach(partitions => scan.setTagValue(Found, Listed(scan, partitions)))
-      listed
-    }
-
-  private def list(scan: FileSourceScanExec): Either[String, Seq[FilePartition]] =
-    try
-      scan.inputRDD match {
-        case files: FileScanRDD => Right(files.filePartitions)
-        case other => Left(s"splits that are not files: $other")
-      }
-    catch { case NonFatal(problem) => Left(s"the files cannot be listed: $problem") }
 }

@@ -1,7 +1,6 @@
 package org.apache.spark.sql.sparkext
 
 import java.util.Locale
-import java.util.concurrent.{Callable, ExecutionException, Executors, ThreadFactory}
 
 import scala.jdk.CollectionConverters._
 import scala.jdk.OptionConverters._
@@ -17,11 +16,8 @@ import org.apache.parquet.hadoop.metadata.{BlockMetaData, FileMetaData}
 import org.apache.parquet.hadoop.util.HadoopInputFile
 import org.apache.parquet.schema.PrimitiveType.PrimitiveTypeName
 
-import org.apache.spark.sql.execution.datasources.HadoopFsRelation
-
 /** The footers of Parquet files, read side by side, and kept. */
 private object ParquetFooters {
-  private val Readers = 16
   private val KeptFooters = 4096L
   private val LongText = 256L
 
@@ -36,46 +32,33 @@ private object ParquetFooters {
       texts: Map[String, Long]) {
 
     /** How many bytes the values of a column of texts take; of another, none. */
-    def bytesOf(column: String): Long = texts.getOrElse(lower(column), 0L)
+    def bytesOf(column: StoredColumn): Long = column.in(meta.getSchema, caseSensitive = false).map(field => texts.getOrElse(lower(field.getName), 0L)).sum
+
+    def isOrdered(column: StoredColumn): Boolean = named(column).exists(ordered.contains)
+    def range(column: StoredColumn): Option[(Long, Long)] = named(column).flatMap(ranges.get)
+
+    private def named(column: StoredColumn): Option[String] = column.in(meta.getSchema, caseSensitive = true).headOption.map(_.getName)
   }
 
   private val footers = CacheBuilder.newBuilder().maximumSize(KeptFooters).build[FileIdentity, Footer]()
 
-  private val readers = Executors.newFixedThreadPool(
-    Readers,
-    new ThreadFactory {
-      override def newThread(task: Runnable): Thread = {
-        val thread = new Thread(task, "sparkext-footers")
-        thread.setDaemon(true)
-        thread
-      }
-    })
-
   /** One for each file; or why there is none. */
-  def of(files: Seq[FileIdentity], relation: HadoopFsRelation): Either[String, Seq[Footer]] =
-    try Right(begun(files, relation).map(_()))
-    catch {
-      case failed: ExecutionException => Left(s"a footer cannot be read: ${failed.getCause}")
-      case NonFatal(problem) => Left(s"a footer cannot be read: $problem")
-    }
+  def of(files: Seq[FileIdentity], table: FileTable): Either[String, Seq[Footer]] =
+    try Right(begun(files, table).map(_()))
+    catch { case NonFatal(problem) => Left(s"a footer cannot be read: $problem") }
 
   /** Read those that are not kept, and let them be waited for later. */
-  def begun(files: Seq[FileIdentity], relation: HadoopFsRelation): Seq[() => Footer] = {
-    lazy val hadoop = ParquetFiles.hadoopOf(relation) // takes longer than to look at a hundred footers that are kept
+  def begun(files: Seq[FileIdentity], table: FileTable): Seq[() => Footer] = {
+    lazy val hadoop = table.hadoop // takes longer than to look at a hundred footers that are kept
     files.map { file =>
       Option(footers.getIfPresent(file)).map(() => _).getOrElse {
         val conf = hadoop
-        val task = readers.submit(new Callable[Footer] {
-          override def call(): Footer = footers.get(file, () => footer(file, conf))
-        })
-        () => task.get()
+        val task = SideBySide.begun(footers.get(file, () => footer(file, conf)))
+        () => SideBySide.awaited(task)
       }
     }
   }
 
-  /** The options are made of these settings: by itself the reader would parse Hadoop's files of defaults once more, which takes
-    * longer than most footers.
-    */
   private def footer(file: FileIdentity, hadoop: Configuration): Footer = {
     val options = HadoopReadOptions.builder(hadoop, file.path).build()
     Using.resource(ParquetFileReader.open(HadoopInputFile.fromPath(file.path, hadoop), options)) { reader =>

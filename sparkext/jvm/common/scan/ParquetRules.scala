@@ -9,7 +9,7 @@ import org.apache.parquet.schema.{LogicalTypeAnnotation, MessageType, Type}
 import org.apache.parquet.schema.PrimitiveType.PrimitiveTypeName
 
 import org.apache.spark.sql.catalyst.expressions.Attribute
-import org.apache.spark.sql.execution.datasources.{DataSourceUtils, HadoopFsRelation}
+import org.apache.spark.sql.execution.datasources.DataSourceUtils
 import org.apache.spark.sql.execution.datasources.parquet.{ParquetOptions, ParquetToSparkSchemaConverter}
 import org.apache.spark.sql.internal.SQLConf
 import org.apache.spark.sql.types._
@@ -17,32 +17,31 @@ import org.apache.spark.sql.types._
 /** Which columns of files hold, in the plain meaning of the format, what Spark's own reader gives. Where nothing is planned, Python's
   * `parquet/rules.py` asks the same.
   */
-private class ParquetRules(relation: HadoopFsRelation, columns: Seq[Attribute], conf: SQLConf) {
+private class ParquetRules(table: FileTable, columns: Seq[(Attribute, StoredColumn)], conf: SQLConf) {
   import ParquetRules._
 
-  private val options = new ParquetOptions(relation.options, conf)
+  private val options = new ParquetOptions(table.options, conf)
   private val converter = new ParquetToSparkSchemaConverter(conf)
 
   /** What keeps a column from being read, whatever the files hold. */
   def column(attribute: Attribute): Option[String] =
-    if (!isFlat(attribute.dataType)) Some(s"column ${attribute.name} of type ${attribute.dataType.simpleString}")
-    else if (relation.dataSchema.exists(field => field.name == attribute.name && field.metadata.contains(ExistsDefault))) {
-      Some(s"column ${attribute.name} has a default value for files without it")
-    } else None
+    if (isFlat(attribute.dataType)) None else Some(s"column ${attribute.name} of type ${attribute.dataType.simpleString}")
 
   def file(footer: FileMetaData): Option[String] =
     if (footer.getEncryptionType != EncryptionType.UNENCRYPTED) Some("is encrypted")
-    else columns.iterator.flatMap(inFile(_, footer)).nextOption()
+    else columns.iterator.flatMap { case (attribute, stored) => inFile(attribute, stored, footer) }.nextOption()
 
-  private def inFile(attribute: Attribute, footer: FileMetaData): Option[String] = {
-    val found = footer.getSchema.getFields.asScala.filter { field =>
-      if (conf.caseSensitiveAnalysis) field.getName == attribute.name else field.getName.equalsIgnoreCase(attribute.name)
-    }
+  private def inFile(attribute: Attribute, stored: StoredColumn, footer: FileMetaData): Option[String] = {
+    val found = stored.in(footer.getSchema, conf.caseSensitiveAnalysis)
     if (found.length > 1) Some(s"has several columns ${attribute.name}")
-    else if (found.exists(field => field.getName != attribute.name && !isAscii(field.getName + attribute.name))) {
-      // Java and Python differ in which letters are the same.
-      Some(s"has column ${attribute.name} spelled in a different case")
-    } else found.headOption.flatMap(misread(_, attribute, footer))
+    else if (found.isEmpty && table.isRequired(attribute)) Some(s"lacks column ${attribute.name}, which it must have")
+    else stored match {
+      case NamedColumn(name) if found.exists(field => field.getName != name && !isAscii(field.getName + name)) =>
+        // Java and Python differ in which letters are the same.
+        Some(s"has column ${attribute.name} spelled in a different case")
+      case NumberedColumn(_) if footer.getSchema.getFields.asScala.forall(_.getId == null) => Some("has no field ids")
+      case _ => found.headOption.flatMap(misread(_, attribute, footer))
+    }
   }
 
   private def misread(field: Type, attribute: Attribute, footer: FileMetaData): Option[String] = {
@@ -70,7 +69,6 @@ private class ParquetRules(relation: HadoopFsRelation, columns: Seq[Attribute], 
 private object ParquetRules {
   import Shared.formats
 
-  private val ExistsDefault = "EXISTS_DEFAULT"
   private val StoredTypes = Shared("parquet_types").extract[Map[String, Map[String, String]]]
   private val ReadTypes = StoredTypes.values.flatMap(_.values).toSet
   private val Timestamps = Seq(TimestampType, TimestampNTZType).flatMap(KeyTypes.name(_)).toSet

@@ -1,0 +1,76 @@
+package org.apache.spark.sql.sparkext
+
+import scala.util.Try
+
+import org.apache.hadoop.conf.Configuration
+import org.apache.hadoop.fs.Path
+
+import org.apache.spark.sql.catalyst.expressions.Attribute
+import org.apache.spark.sql.execution.datasources.{HadoopFsRelation, PartitionedFile}
+import org.apache.spark.sql.types._
+
+/** A table of Delta Lake: its log says which files there are, how they call its columns, and which of their rows are deleted. */
+class DeltaTable(relation: HadoopFsRelation) extends RelationTable(relation) {
+  import DeltaTable._
+
+  private val format: AnyRef = relation.fileFormat
+  private val index: AnyRef = relation.location
+
+  override def refused: Option[String] =
+    if (Foreign.call(format, "isCDCRead") == true) Some("a change data feed of Delta") else super.refused
+
+  override protected def inFiles(field: StructField): StoredColumn =
+    super.inFiles(Foreign.call(format, "prepareSchemaForRead", StructType(Seq(field))).asInstanceOf[StructType].head)
+
+  override def marksDeleted(column: Attribute): Boolean = column.name == DeletionMark && hasDeletions
+
+  /** Whether Delta has planned to leave deleted rows out. */
+  private def hasDeletions: Boolean = tablePath.isDefined
+
+  private def tablePath: Option[String] = Foreign.call(format, "tablePath").asInstanceOf[Option[String]]
+
+  /** What the query was prepared to read: to list more would run jobs. */
+  override def listed: Seq[ListedFile] = Try {
+    val files = Foreign.call(Foreign.call(index, "preparedScan"), "files").asInstanceOf[Seq[AnyRef]]
+    files.map { file =>
+      val path = Foreign.call(index, "absolutePath", Foreign.call(file, "path")).asInstanceOf[Path]
+      ListedFile(path, long(file, "modificationTime"), long(file, "size"))
+    }
+  }.getOrElse(Nil)
+
+  override def state: Option[String] = Try(s"version ${long(index, "version")}").toOption
+
+  /** The rows of a file that are deleted, by their numbers in it; or why they are not known. */
+  def deleted(file: PartitionedFile, settings: Configuration): Either[String, Array[Long]] = {
+    val told = file.otherConstantMetadataColumnValues
+    (told.get(Vector), told.get(Use)) match {
+      case (None, None) => Right(Array.empty)
+      case (Some(_), _) if !hasDeletions => Left("deleted rows that Delta has not planned to leave out")
+      case (Some(vector: String), Some(use)) if use.toString == LeavesOut => Right(read(vector, settings))
+      case (_, use) => Left(s"deleted rows that Delta uses in another way: ${use.getOrElse("unknown")}")
+    }
+  }
+
+  private def read(vector: String, settings: Configuration): Array[Long] = {
+    val descriptor = Foreign.callModule(s"$Package.actions.DeletionVectorDescriptor", format, "deserializeFromBase64", vector)
+    val store = Foreign.callModule(s"$Package.storage.dv.DeletionVectorStore", format, "createInstance", settings)
+    val bitmap = Foreign.callModule(s"$Package.deletionvectors.StoredBitmap", format, "create", descriptor, new Path(tablePath.get))
+    val positions = Foreign.call(Foreign.call(bitmap, "load", store), "toArray").asInstanceOf[Array[Long]]
+    val told = long(descriptor, "cardinality")
+    if (positions.length != told) throw new IllegalStateException(s"${positions.length} rows in a deletion vector of $told")
+    positions
+  }
+}
+
+object DeltaTable {
+  private val Package = "org.apache.spark.sql.delta"
+  val Format: String = s"$Package.DeltaParquetFileFormat"
+  private val DeletionMark = "__delta_internal_is_row_deleted"
+
+  // What Delta tells its reader of a file.
+  private val Vector = "row_index_filter_id_encoded"
+  private val Use = "row_index_filter_type"
+  private val LeavesOut = "IF_CONTAINED"
+
+  private def long(target: AnyRef, member: String): Long = Foreign.call(target, member).asInstanceOf[Long]
+}

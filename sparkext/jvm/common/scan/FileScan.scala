@@ -1,0 +1,107 @@
+package org.apache.spark.sql.sparkext
+
+import scala.util.control.NonFatal
+
+import org.apache.hadoop.fs.Path
+
+import org.apache.spark.sql.catalyst.expressions.{Attribute, PlanExpression}
+import org.apache.spark.sql.catalyst.plans.physical.{SinglePartition, UnknownPartitioning}
+import org.apache.spark.sql.catalyst.trees.TreeNodeTag
+import org.apache.spark.sql.execution.{FileSourceScanExec, SparkPlan}
+import org.apache.spark.sql.execution.datasources.{FilePartition, FileScanRDD}
+import org.apache.spark.sql.execution.datasources.v2.BatchScanExec
+
+/** Where Spark's own plan reads the files of a table. */
+trait FileScan {
+  def node: SparkPlan
+  def table: FileTable
+
+  /** What is asked of the scan beside files and columns, and workers do not do. */
+  def refused: Option[String]
+
+  /** What files call a column that comes out of the scan, or the number of the value that their partitions have of it; or why
+    * neither is known.
+    */
+  def stored(column: Attribute): Either[String, Either[Int, StoredColumn]] =
+    table.partitionSchema.fieldNames.indexOf(column.name) match {
+      case -1 => table.stored(column).map(Right(_))
+      case number => Right(Left(number))
+    }
+
+  /** What Spark has cut it into; or why that is not known. */
+  def partitions: Either[String, Seq[FilePartition]]
+
+  /** The rows of these files that are deleted, by their numbers in their files, in order; or why they are not known. */
+  def deleted(partitions: Seq[FilePartition]): Either[String, Map[Path, Array[Long]]]
+
+  /** Whether there is a column that says which rows are deleted: then no others may be left out. */
+  def marksDeleted: Boolean = node.output.exists(table.marksDeleted)
+}
+
+object FileScan {
+
+  /** The scan that a node of a plan is; or what it is instead. */
+  def of(plan: SparkPlan): Either[String, FileScan] = plan match {
+    case scan: FileSourceScanExec => RelationTable.of(scan.relation).map(new RelationScan(scan, _))
+    case scan: BatchScanExec => IcebergTable.of(scan.scan).map(new IcebergScan(scan, _))
+    case other => Left(s"not a scan of files: ${other.nodeName}")
+  }
+
+  private class RelationScan(override val node: FileSourceScanExec, override val table: FileTable) extends FileScan {
+    override def refused: Option[String] =
+      if (node.partitionFilters.exists(_.exists(_.isInstanceOf[PlanExpression[_]]))) Some("partitions chosen at run time")
+      else if (node.outputPartitioning == SinglePartition) Some("a scan in a single task")
+      else None
+
+    /** Columns of the table may have the names of those that tell of files. */
+    override def stored(column: Attribute): Either[String, Either[Int, StoredColumn]] =
+      if (node.fileConstantMetadataColumns.exists(_.exprId == column.exprId)) Left("metadata columns of files") else super.stored(column)
+
+    override def partitions: Either[String, Seq[FilePartition]] =
+      node.getTagValue(Found).filter(_.scan == node).map(listed => Right(listed.partitions)).getOrElse {
+        val listed = listing(node.inputRDD match {
+          case files: FileScanRDD => Right(files.filePartitions)
+          case other => Left(s"splits that are not files: $other")
+        })
+        listed.foreach(partitions => node.setTagValue(Found, Listed(node, partitions)))
+        listed
+      }
+
+    override def deleted(partitions: Seq[FilePartition]): Either[String, Map[Path, Array[Long]]] = table match {
+      case delta: DeltaTable =>
+        lazy val settings = delta.hadoop
+        val files = partitions.flatMap(_.files).distinctBy(_.filePath)
+        val found = SideBySide(files)(file => reading(delta.deleted(file, settings)).map(file.toPath -> _))
+        found.collectFirst { case Left(reason) => reason }
+          .toLeft(found.collect { case Right((path, rows)) if rows.nonEmpty => path -> rows }.toMap)
+      case _ => Right(Map.empty)
+    }
+  }
+
+  private class IcebergScan(override val node: BatchScanExec, override val table: IcebergTable) extends FileScan {
+    override def refused: Option[String] =
+      if (node.runtimeFilters.nonEmpty) Some("partitions chosen at run time")
+      else node.outputPartitioning match {
+        case SinglePartition | _: UnknownPartitioning => None
+        case _ => Some("a scan that is partitioned by keys")
+      }
+
+    override def partitions: Either[String, Seq[FilePartition]] = listing(Right(table.partitions))
+
+    override def deleted(partitions: Seq[FilePartition]): Either[String, Map[Path, Array[Long]]] = reading(Right(table.deleted))
+  }
+
+  /** What Spark has cut a scan into. To ask it sends Hadoop's settings to the executors, once for every copy of the scan: plans are
+    * copied before they run, and each time that they are shown.
+    */
+  private case class Listed(scan: FileSourceScanExec, partitions: Seq[FilePartition])
+  private val Found: TreeNodeTag[Listed] = TreeNodeTag[Listed]("sparkext.partitions")
+
+  private def listing[T](body: => Either[String, T]): Either[String, T] =
+    try body
+    catch { case NonFatal(problem) => Left(s"the files cannot be listed: $problem") }
+
+  private def reading[T](body: => Either[String, T]): Either[String, T] =
+    try body
+    catch { case NonFatal(problem) => Left(s"deleted rows cannot be read: $problem") }
+}

@@ -1,0 +1,49 @@
+package org.apache.spark.sql.sparkext
+
+import java.lang.reflect.{InvocationTargetException, Method, Modifier}
+
+/** Members of classes of libraries that this jar is not compiled against and that may not be there.
+  *
+  * What a library does not have, in this version, is a `NoSuchMethodException` or a `ClassNotFoundException`.
+  */
+private object Foreign {
+
+  /** What a method of this name gives that takes such arguments, whether or not it is a public one. */
+  def call(target: AnyRef, method: String, arguments: AnyRef*): AnyRef = {
+    val found = inherited(target.getClass).flatMap(_.getDeclaredMethods).filterNot(member => Modifier.isStatic(member.getModifiers))
+    invoked(found, target, method, arguments)
+  }
+
+  /** The same of the object beside a class that Scala has compiled. `beside`: of the library. */
+  def callModule(module: String, beside: AnyRef, method: String, arguments: AnyRef*): AnyRef =
+    call(loaded(s"$module$$", beside).getField("MODULE$").get(null), method, arguments: _*)
+
+  /** A new instance of a class of the library that `beside` is of. */
+  def make(name: String, beside: AnyRef, arguments: AnyRef*): AnyRef = {
+    val constructors = loaded(name, beside).getConstructors.filter(maker => accepts(maker.getParameterTypes, arguments))
+    if (constructors.isEmpty) throw new NoSuchMethodException(s"$name of ${arguments.length} arguments")
+    unwrapped(constructors.head.newInstance(arguments: _*).asInstanceOf[AnyRef])
+  }
+
+  private def loaded(name: String, beside: AnyRef): Class[_] = Class.forName(name, true, beside.getClass.getClassLoader)
+
+  private def invoked(methods: Seq[Method], target: AnyRef, name: String, arguments: Seq[AnyRef]): AnyRef = {
+    val method = methods.find(member => member.getName == name && !member.isBridge && accepts(member.getParameterTypes, arguments))
+      .getOrElse(throw new NoSuchMethodException(s"${target.getClass.getName}.$name of ${arguments.length} arguments"))
+    method.setAccessible(true)
+    unwrapped(method.invoke(target, arguments: _*))
+  }
+
+  private def inherited(found: Class[_]): Seq[Class[_]] =
+    Iterator.iterate[Class[_]](found)(_.getSuperclass).takeWhile(_ != null).toSeq.flatMap(one => one +: interfaces(one))
+
+  private def interfaces(found: Class[_]): Seq[Class[_]] = found.getInterfaces.toSeq.flatMap(one => one +: interfaces(one))
+
+  private def accepts(parameters: Array[Class[_]], arguments: Seq[AnyRef]): Boolean =
+    parameters.length == arguments.length && parameters.zip(arguments).forall { case (parameter, argument) => parameter.isInstance(argument) }
+
+  /** What a library says is wrong, instead of that a call has failed. */
+  private def unwrapped(body: => AnyRef): AnyRef =
+    try body
+    catch { case failed: InvocationTargetException if failed.getCause != null => throw failed.getCause }
+}

@@ -1,0 +1,132 @@
+package org.apache.spark.sql.sparkext
+
+import java.util.function.{Function => JavaFunction, LongConsumer}
+
+import scala.collection.mutable
+import scala.jdk.CollectionConverters._
+import scala.util.Try
+
+import com.google.common.cache.CacheBuilder
+import org.apache.hadoop.conf.{Configurable, Configuration}
+import org.apache.hadoop.fs.Path
+
+import org.apache.spark.paths.SparkPath
+import org.apache.spark.sql.SparkSession
+import org.apache.spark.sql.catalyst.InternalRow
+import org.apache.spark.sql.catalyst.expressions.Attribute
+import org.apache.spark.sql.connector.read.Scan
+import org.apache.spark.sql.execution.datasources.{FilePartition, PartitionedFile}
+import org.apache.spark.sql.types.StructType
+
+/** A snapshot of an Iceberg table as a query scans it. Columns have numbers, by which files are read whatever they are called. */
+class IcebergTable private (scan: Scan) extends FileTable {
+  import IcebergTable._
+
+  private lazy val groups: Seq[Seq[FileTask]] = list(scan, "taskGroups").map(list(_, "tasks").map(new FileTask(_)))
+  private lazy val tasks: Seq[FileTask] = groups.flatten
+  private lazy val table: AnyRef = Foreign.call(scan, "table")
+  private lazy val files: AnyRef = Foreign.call(table, "io")
+  private lazy val columns: Map[String, AnyRef] =
+    list(Foreign.call(scan, "projection"), "columns").map(field => Foreign.call(field, "name").toString -> field).toMap
+
+  override lazy val hadoop: Configuration = files match {
+    case configured: Configurable => configured.getConf
+    case _ => SparkSession.active.sessionState.newHadoopConf()
+  }
+
+  /** Iceberg takes dates and times as they are. */
+  override def options: Map[String, String] = Map("datetimeRebaseMode" -> "CORRECTED", "int96RebaseMode" -> "CORRECTED")
+
+  /** Files have all columns, those that they are partitioned by, too. */
+  override def partitionSchema: StructType = new StructType()
+
+  override def refused: Option[String] =
+    tasks.flatMap(_.refused).headOption.orElse {
+      if (tasks.forall(task => task.isLocal) || files.getClass.getName == HadoopFiles) None
+      else Some(s"files that Iceberg reads through ${files.getClass.getSimpleName}")
+    }
+
+  override def stored(column: Attribute): Either[String, StoredColumn] =
+    columns.get(column.name).toRight(s"column ${column.name}, which is not in the files").flatMap { field =>
+      val id = Foreign.call(field, "fieldId").asInstanceOf[Int]
+      if (id >= FirstReserved) Left(s"metadata column ${column.name} of Iceberg")
+      else if (Foreign.call(field, "initialDefault") != null) Left(s"column ${column.name} has a default value for files without it")
+      else Right(NumberedColumn(id))
+    }
+
+  override def isRequired(column: Attribute): Boolean =
+    columns.get(column.name).exists(field => Foreign.call(field, "isRequired") == true)
+
+  override def listed: Seq[ListedFile] = Try(tasks.map(task => ListedFile(task.path, 0L, task.size)).distinct).getOrElse(Nil)
+
+  override def state: Option[String] = Option(Foreign.call(scan, "snapshotId")).map(snapshot => s"snapshot $snapshot")
+
+  /** What Iceberg has cut the scan into. That a file begins with four bytes of no row group is no matter of a split. */
+  def partitions: Seq[FilePartition] = {
+    val first = tasks.groupMapReduce(_.path)(_.start)(math.min(_, _))
+    groups.zipWithIndex.map { case (group, number) =>
+      val parts = group.map { task =>
+        val start = if (task.start == first(task.path)) 0L else task.start
+        PartitionedFile(InternalRow.empty, SparkPath.fromPath(task.path), start, task.start + task.length - start, fileSize = task.size)
+      }
+      FilePartition(number, parts.toArray)
+    }
+  }
+
+  /** The rows of files that are deleted, by the numbers of the rows in their files: those of files that have any. */
+  def deleted: Map[Path, Array[Long]] = {
+    val loads: JavaFunction[AnyRef, AnyRef] = file => Foreign.call(files, "newInputFile", file)
+    lazy val loader = Foreign.make("org.apache.iceberg.data.BaseDeleteLoader", scan, loads)
+    val marked = tasks.filter(_.deletes.nonEmpty).distinctBy(_.path)
+    SideBySide(marked) { task =>
+      val positions = mutable.ArrayBuilder.make[Long]
+      val found = Foreign.call(loader, "loadPositionDeletes", task.deletes.asJava, task.location)
+      val adds: LongConsumer = position => positions += position
+      Foreign.call(found, "forEach", adds)
+      task.path -> positions.result().sorted
+    }.toMap
+  }
+
+  /** A part of a file that a task reads. */
+  private class FileTask(task: AnyRef) {
+    private lazy val file: AnyRef = Foreign.call(task, "file")
+
+    lazy val location: String = Foreign.call(file, "location").toString
+    lazy val path: Path = {
+      val named = new Path(location)
+      named.getFileSystem(hadoop).makeQualified(named)
+    }
+    def isLocal: Boolean = path.toUri.getScheme == "file"
+    def start: Long = Foreign.call(task, "start").asInstanceOf[Long]
+    def length: Long = Foreign.call(task, "length").asInstanceOf[Long]
+    lazy val size: Long = Foreign.call(file, "fileSizeInBytes").asInstanceOf[Long]
+    lazy val deletes: Seq[AnyRef] = list(task, "deletes")
+
+    def refused: Option[String] = {
+      val format = Foreign.call(file, "format").toString
+      if (format != "PARQUET") Some(s"not a Parquet scan: $format files of Iceberg")
+      else if ((file +: deletes).exists(Foreign.call(_, "keyMetadata") != null)) Some("files are encrypted")
+      else deletes.map(Foreign.call(_, "content").toString).find(_ != "POSITION_DELETES").map(_ => "deletions by equality")
+    }
+  }
+}
+
+object IcebergTable {
+  private val BatchScan = "org.apache.iceberg.spark.source.SparkBatchQueryScan"
+  private val HadoopFiles = "org.apache.iceberg.hadoop.HadoopFileIO"
+
+  /** From here on the ids of fields are those of metadata columns. */
+  private val FirstReserved = Int.MaxValue - 200
+
+  private val known = CacheBuilder.newBuilder().weakKeys().build[Scan, IcebergTable]()
+
+  /** The table that a scan is of; or why it is none that workers read. */
+  def of(scan: Scan): Either[String, IcebergTable] =
+    if (scan.getClass.getName == BatchScan) Right(known.get(scan, () => new IcebergTable(scan)))
+    else Left(s"not a scan of files: ${scan.getClass.getSimpleName}")
+
+  private def list(target: AnyRef, member: String): Seq[AnyRef] = Foreign.call(target, member) match {
+    case several: java.lang.Iterable[_] => several.asScala.map(_.asInstanceOf[AnyRef]).toSeq
+    case other => throw new IllegalStateException(s"$member of ${target.getClass.getName} is $other")
+  }
+}

@@ -1,0 +1,64 @@
+package org.apache.spark.sql.sparkext
+
+import scala.util.Try
+
+import org.apache.hadoop.conf.Configuration
+
+import org.apache.spark.sql.catalyst.FileSourceOptions
+import org.apache.spark.sql.catalyst.expressions.Attribute
+import org.apache.spark.sql.catalyst.util.CaseInsensitiveMap
+import org.apache.spark.sql.execution.datasources.HadoopFsRelation
+import org.apache.spark.sql.execution.datasources.parquet.{ParquetFileFormat, ParquetUtils}
+import org.apache.spark.sql.internal.SQLConf
+import org.apache.spark.sql.types._
+
+/** A relation of Parquet files: here those in plain directories. */
+class RelationTable(relation: HadoopFsRelation) extends FileTable {
+  import RelationTable._
+
+  override def hadoop: Configuration = relation.sparkSession.sessionState.newHadoopConfWithOptions(relation.options)
+
+  override def options: Map[String, String] = relation.options
+
+  override def partitionSchema: StructType = relation.partitionSchema
+
+  override def refused: Option[String] = {
+    val conf = SQLConf.get
+    val options = new FileSourceOptions(CaseInsensitiveMap(relation.options))
+    if (options.ignoreCorruptFiles || options.ignoreMissingFiles) Some("corrupt or missing files must be ignored")
+    else if (conf.isParquetINT96TimestampConversion) Some("spark.sql.parquet.int96TimestampConversion is true")
+    else if (relation.sparkSession.sessionState.conf.getConfString("parquet.crypto.factory.class", "").nonEmpty) {
+      Some("files may be encrypted")
+    } else partitionSchema.find(field => !ParquetFiles.isText(field.dataType)).map { field =>
+      s"partition column ${field.name} of type ${field.dataType.simpleString}"
+    }
+  }
+
+  override def stored(column: Attribute): Either[String, StoredColumn] =
+    relation.dataSchema.find(_.name == column.name).toRight(s"column ${column.name}, which is not in the files").flatMap { field =>
+      if (field.metadata.contains(ExistsDefault)) Left(s"column ${column.name} has a default value for files without it")
+      else Right(inFiles(field))
+    }
+
+  /** What Spark's reader looks for. */
+  protected def inFiles(field: StructField): StoredColumn =
+    if (SQLConf.get.parquetFieldIdReadEnabled && ParquetUtils.hasFieldId(field)) NumberedColumn(ParquetUtils.getFieldId(field))
+    else NamedColumn(field.name)
+
+  override def listed: Seq[ListedFile] =
+    Try(relation.location.listFiles(Nil, Nil).flatMap(_.files)).getOrElse(Nil)
+      .map(file => ListedFile(file.getPath, file.getModificationTime, file.getLen))
+
+  override def state: Option[String] = None
+}
+
+object RelationTable {
+  private val ExistsDefault = "EXISTS_DEFAULT"
+
+  /** The table of a relation; or what its files are instead. */
+  def of(relation: HadoopFsRelation): Either[String, FileTable] = relation.fileFormat match {
+    case plain if plain.getClass == classOf[ParquetFileFormat] => Right(new RelationTable(relation))
+    case format if format.getClass.getName == DeltaTable.Format => Right(new DeltaTable(relation))
+    case other => Left(s"not a Parquet scan: $other") // subclasses give a file another meaning
+  }
+}

@@ -1,0 +1,46 @@
+"""The Spark session of the tests on tables of Delta Lake and Iceberg: `make lakes` runs them on Sparks that these have releases for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pyspark
+import pytest
+from pyspark.sql import SparkSession
+
+import sparkext
+from tests.lakes.formats import Lake, formats_of
+from tests.sessions import SETTINGS as SHARED
+from tests.sessions import shared_session
+
+pytest.register_assert_rewrite("tests.extension.extension_checks")
+
+MINOR = ".".join(pyspark.__version__.split(".")[:2])
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """A session with the extension, in hint mode, and with those formats of tables that this Spark has."""
+    known = formats_of(MINOR).values()
+    if not known:
+        pytest.skip(f"neither Delta nor Iceberg has a release for Spark {MINOR}")
+    warehouse = tmp_path_factory.mktemp("warehouse")
+    settings = {
+        **SHARED,
+        "spark.sparkext.mode": "hint",
+        "spark.jars.packages": ",".join(lake.package for lake in known),
+    }
+    for lake in known:
+        settings |= lake.settings(warehouse)
+    settings["spark.sql.extensions"] = ",".join(lake.extension for lake in known)
+    with shared_session("sparkext on lakes", warehouse, sparkext.configure, settings) as session:
+        yield session
+
+
+@pytest.fixture(params=["delta", "iceberg"])
+def lake(request: pytest.FixtureRequest, spark: SparkSession) -> Lake:
+    """Each format in turn."""
+    known = formats_of(MINOR)
+    if request.param not in known:
+        pytest.skip(f"{request.param} has no release for Spark {MINOR}")
+    return known[request.param]

@@ -1,0 +1,173 @@
+"""The formats of tables that are tested: where their jars are, what a session needs, and what each calls the same things."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+from urllib.parse import unquote, urlparse
+
+from pyspark.sql import SparkSession
+
+
+@dataclass(frozen=True)
+class Lake(ABC):
+    """A format of tables on a Spark. Of a table, `properties` let rows be deleted without writing their files anew,
+    `rewrites` have them written anew, and `renames` let columns be renamed and dropped.
+
+    `file_columns`: what tells of files and rows, and the reason why workers do not read it. `transforms`: by what else
+    but columns tables can be partitioned.
+    """
+
+    minor: str
+    name: ClassVar[str]
+    extension: ClassVar[str]
+    catalog: ClassVar[str]
+    properties: ClassVar[dict[str, str]]
+    rewrites: ClassVar[dict[str, str]]
+    renames: ClassVar[dict[str, str]] = {}
+    file_columns: ClassVar[dict[str, str]]
+    transforms: ClassVar[tuple[str, ...]] = ()
+
+    @property
+    @abstractmethod
+    def package(self) -> str:
+        """Where Maven has it."""
+
+    @abstractmethod
+    def settings(self, warehouse: Path) -> dict[str, str]:
+        """Return the settings of a session, beside packages and extensions."""
+
+    @abstractmethod
+    def states(self, spark: SparkSession, table: str) -> list[int]:
+        """Return the states that a table has had, as `VERSION AS OF` takes them, in order."""
+
+    @abstractmethod
+    def history(self, spark: SparkSession, table: str) -> list[tuple[object, ...]]:
+        """Return what has been done to a table, and to how many rows."""
+
+    @abstractmethod
+    def compaction(self, table: str) -> str:
+        """Return the statement that writes small files anew."""
+
+    def table(self, name: str) -> str:
+        """Return what SQL calls a table."""
+        return f"{self.catalog}.default.{name}"
+
+    def state(self, spark: SparkSession, table: str) -> int:
+        """Return the state that a table is in."""
+        return self.states(spark, table)[-1]
+
+    def data_files(self, spark: SparkSession, table: str) -> list[Path]:
+        """Return the files that a table has now."""
+        return [Path(unquote(urlparse(name).path)) for name in spark.table(table).inputFiles()]
+
+
+class Delta(Lake):
+    """Delta Lake."""
+
+    name = "delta"
+    extension = "io.delta.sql.DeltaSparkSessionExtension"
+    catalog = "spark_catalog"
+    properties: ClassVar[dict[str, str]] = {"delta.enableDeletionVectors": "true"}
+    rewrites: ClassVar[dict[str, str]] = {"delta.enableDeletionVectors": "false"}
+    renames: ClassVar[dict[str, str]] = {"delta.columnMapping.mode": "name"}
+    file_columns: ClassVar[dict[str, str]] = {
+        "_metadata.file_path": "metadata columns of files",
+        "_metadata.row_index": "_tmp_metadata_row_index, which is not in the files",
+    }
+
+    @property
+    def package(self) -> str:
+        """Where Maven has it."""
+        return f"io.delta:delta-spark_{self.minor}_2.13:4.4.0"
+
+    def settings(self, warehouse: Path) -> dict[str, str]:
+        """Return the settings of a session."""
+        return {
+            "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+            "spark.databricks.delta.snapshotPartitions": "2",
+        }
+
+    def states(self, spark: SparkSession, table: str) -> list[int]:
+        """Return its versions."""
+        return sorted(row.version for row in spark.sql(f"DESCRIBE HISTORY {table}").collect() if row.version > 0)
+
+    def history(self, spark: SparkSession, table: str) -> list[tuple[object, ...]]:
+        """Return the log."""
+        rows = spark.sql(f"DESCRIBE HISTORY {table}").orderBy("version").collect()
+        counted = ("numTargetRowsUpdated", "numTargetRowsDeleted", "numTargetRowsInserted", "numDeletedRows")
+        return [
+            (row.operation, *((row.operationMetrics or {}).get(name) for name in counted), row.version) for row in rows
+        ]
+
+    def compaction(self, table: str) -> str:
+        """Return OPTIMIZE."""
+        return f"OPTIMIZE {table}"
+
+
+class Iceberg(Lake):
+    """Apache Iceberg."""
+
+    name = "iceberg"
+    extension = "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions"
+    catalog = "ice"
+    properties: ClassVar[dict[str, str]] = {
+        "format-version": "3",
+        "write.delete.mode": "merge-on-read",
+        "write.update.mode": "merge-on-read",
+        "write.merge.mode": "merge-on-read",
+    }
+    rewrites: ClassVar[dict[str, str]] = {
+        "write.delete.mode": "copy-on-write",
+        "write.update.mode": "copy-on-write",
+        "write.merge.mode": "copy-on-write",
+    }
+    file_columns: ClassVar[dict[str, str]] = {
+        "_file": "metadata column _file of Iceberg",
+        "_pos": "metadata column _pos of Iceberg",
+        "_spec_id": "metadata column _spec_id of Iceberg",
+        "_row_id": "metadata column _row_id of Iceberg",
+    }
+    transforms = ("bucket(3, k)", "truncate(2, s)")
+
+    @property
+    def package(self) -> str:
+        """Where Maven has it."""
+        return f"org.apache.iceberg:iceberg-spark-runtime-{self.minor}_2.13:1.12.0"
+
+    def settings(self, warehouse: Path) -> dict[str, str]:
+        """Return the settings of a session."""
+        return {
+            "spark.sql.catalog.ice": "org.apache.iceberg.spark.SparkCatalog",
+            "spark.sql.catalog.ice.type": "hadoop",
+            "spark.sql.catalog.ice.warehouse": str(warehouse / "iceberg"),
+            "spark.sql.catalog.ice.cache-enabled": "false",
+        }
+
+    def states(self, spark: SparkSession, table: str) -> list[int]:
+        """Return its snapshots."""
+        rows = spark.sql(f"SELECT snapshot_id FROM {table}.snapshots ORDER BY committed_at").collect()
+        return [row.snapshot_id for row in rows]
+
+    def history(self, spark: SparkSession, table: str) -> list[tuple[object, ...]]:
+        """Return what its snapshots have changed."""
+        rows = spark.sql(f"SELECT operation, summary FROM {table}.snapshots ORDER BY committed_at").collect()
+        counted = ("added-records", "deleted-records", "added-position-deletes", "total-records")
+        return [(row.operation, *(row.summary.get(name) for name in counted)) for row in rows]
+
+    def compaction(self, table: str) -> str:
+        """Return the procedure that rewrites data files."""
+        name = table.removeprefix(f"{self.catalog}.")
+        return (
+            f"CALL {self.catalog}.system.rewrite_data_files(table => '{name}', options => map('rewrite-all', 'true'))"
+        )
+
+
+_RELEASES: dict[str, tuple[type[Lake], ...]] = {"4.1": (Delta, Iceberg), "4.2": (Delta,)}
+
+
+def formats_of(minor: str) -> dict[str, Lake]:
+    """Return the formats that have a release for a Spark, by their names."""
+    return {kind.name: kind(minor) for kind in _RELEASES.get(minor, ())}

@@ -1,0 +1,350 @@
+"""Tables of Delta Lake and Iceberg: workers read their files, and the rows are those of Spark's own plan."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from functools import partial
+from itertools import count
+from typing import Any
+
+import pytest
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from tests.extension.extension_checks import assert_like_spark, mode, pipelines_of, plan_of, rows_of, scans_of
+from tests.lakes.formats import Lake
+
+ROWS = 300
+_numbers = count()
+
+
+def facts(spark: SparkSession, first: int = 0, rows: int = ROWS) -> DataFrame:
+    """Every type that is read from files, with nulls."""
+    n = F.col("id")
+
+    def some(column: Any, name: str, every: int) -> Any:
+        return F.when(n % every != 1, column).alias(name)
+
+    return spark.range(first, first + rows).select(
+        "id",
+        some((n % 40).cast("int"), "k", 11),
+        some(n / 3, "f8", 4),
+        some((n / 7).cast("float"), "f4", 4),
+        some(n % 2 == 0, "flag", 3),
+        some(F.concat(F.lit("wörter "), n % 50), "s", 8),
+        some(F.encode(F.concat(F.lit("b"), n % 50), "utf-8"), "bin", 9),
+        some((n - 150).cast("decimal(9,2)"), "d9", 5),
+        some((n * 1_000_003).cast("decimal(18,4)"), "d18", 5),
+        some((n * 1_000_003).cast("decimal(30,6)"), "d30", 5),
+        some(F.date_add(F.lit("1950-01-01").cast("date"), (n * 97).cast("int")), "day", 6),
+        some(F.timestamp_seconds(n * 9_999_991 - 900_000_000), "at", 6),
+        some(F.timestamp_seconds(n * 9_999_991 - 900_000_000).cast("timestamp_ntz"), "local", 6),
+    )
+
+
+def create(
+    lake: Lake, spark: SparkSession, df: DataFrame, *, partitioned: str = "", files: int = 2, **properties: str
+) -> str:
+    """Write a table, and return its name in SQL. Rows of it are deleted without writing their files anew."""
+    table = lake.table(f"t{next(_numbers)}")
+    df.createOrReplaceTempView("given")
+    columns = ", ".join(f"`{field.name}` {field.dataType.simpleString()}" for field in df.schema)
+    told = {**lake.properties, **{key.replace("_", "."): value for key, value in properties.items()}}
+    listed = ", ".join(f"'{key}'='{value}'" for key, value in told.items())
+    by = f"PARTITIONED BY ({partitioned})" if partitioned else ""
+    spark.sql(f"CREATE TABLE {table} ({columns}) USING {lake.name} {by} TBLPROPERTIES ({listed})")
+    df.repartition(files).writeTo(table).append()
+    return table
+
+
+@pytest.fixture(scope="module")
+def dims(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> DataFrame:
+    path = str(tmp_path_factory.mktemp("plain") / "dims")
+    spark.range(60).selectExpr("id % 45 AS dk", "concat('n', id) AS name").coalesce(1).write.parquet(path)
+    return spark.read.parquet(path)
+
+
+def joined(dims: DataFrame, table: Callable[[], DataFrame], how: str = "inner") -> DataFrame:
+    """The table as the probe side."""
+    return table().join(dims.hint("pipelined_join"), F.expr("k = dk"), how)
+
+
+def indexed(dims: DataFrame, table: Callable[[], DataFrame]) -> DataFrame:
+    """The table as the build side."""
+    return dims.join(table().hint("pipelined_join"), F.expr("k = dk"), "left")
+
+
+def assert_fused(spark: SparkSession, dims: DataFrame, table: Callable[[], DataFrame], told: str = "") -> DataFrame:
+    """Prove that workers read the table as either side of a join, and that the rows are Spark's."""
+    df = assert_like_spark(spark, lambda: joined(dims, table))
+    ((builds, fused, said),) = scans_of(df)
+    assert (builds, fused) == (1, True) and told in said, plan_of(df)
+    other = assert_like_spark(spark, lambda: indexed(dims, table))
+    ((builds, fused, _),) = scans_of(other)
+    assert (builds, fused) == (1, True), plan_of(other)
+    return df
+
+
+def assert_read_by_spark(spark: SparkSession, dims: DataFrame, table: Callable[[], DataFrame], reason: str) -> None:
+    """Prove that Spark reads the table for the pipeline, and that the plan says why."""
+    df = assert_like_spark(spark, lambda: joined(dims, table))
+    ((_, fused, said),) = scans_of(df)
+    assert not fused and reason in said, plan_of(df)
+
+
+def test_every_type(lake: Lake, spark: SparkSession, dims: DataFrame) -> None:
+    table = create(lake, spark, facts(spark))
+    assert_fused(spark, dims, lambda: spark.table(table))
+    for how in ("left", "left_semi", "left_anti"):
+        assert_like_spark(spark, lambda how=how: joined(dims, lambda: spark.table(table), how))
+
+
+def test_deleted_rows_of_several_row_groups_and_splits(lake: Lake, spark: SparkSession, dims: DataFrame) -> None:
+    small = {
+        "delta": {},
+        "iceberg": {"write_parquet_row-group-size-bytes": "2000", "read_split_target-size": "3000"},
+    }[lake.name]
+    spark.conf.set("spark.sql.files.maxPartitionBytes", "4000")
+    spark.sparkContext._jsc.hadoopConfiguration().set("parquet.block.size", "2000")
+    try:
+        table = create(lake, spark, facts(spark, rows=2000), files=2, **small)
+        read = partial(spark.table, table)
+        for condition in ("id % 10 = 3", "id BETWEEN 500 AND 700", "f8 IS NULL"):
+            spark.sql(f"DELETE FROM {table} WHERE {condition}")
+            assert_fused(spark, dims, read, "deleted rows")
+        spark.sql(f"UPDATE {table} SET s = 'new', k = k + 1 WHERE id % 7 = 2")
+        df = assert_fused(spark, dims, read, "deleted rows")
+        assert df.rdd.getNumPartitions() > 2
+        assert_fused(spark, dims, lambda: read().where("id > 1200 AND s LIKE 'w%'").select("k", "s", "id"))
+    finally:
+        spark.conf.unset("spark.sql.files.maxPartitionBytes")
+        spark.sparkContext._jsc.hadoopConfiguration().unset("parquet.block.size")
+
+
+def test_a_table_without_rows(lake: Lake, spark: SparkSession, dims: DataFrame) -> None:
+    table = create(lake, spark, facts(spark))
+    spark.sql(f"DELETE FROM {table} WHERE id % 2 = 0")
+    spark.sql(f"DELETE FROM {table} WHERE id >= 0")
+    assert_like_spark(spark, lambda: joined(dims, lambda: spark.table(table)))
+    assert_like_spark(spark, lambda: indexed(dims, lambda: spark.table(table)))
+
+
+def test_columns_that_come_and_go(lake: Lake, spark: SparkSession, dims: DataFrame) -> None:
+    table = create(lake, spark, facts(spark).select("id", "k", "s", "f8"), **lake.renames)
+    read = partial(spark.table, table)
+    spark.sql(f"ALTER TABLE {table} ADD COLUMN later string")
+    assert_fused(spark, dims, read)
+    spark.sql(f"INSERT INTO {table} SELECT id + 1000, id % 30, 's', 0.5D, 'later' FROM range(50)")
+    spark.sql(f"ALTER TABLE {table} RENAME COLUMN s TO f8s")
+    assert_fused(spark, dims, read)
+    spark.sql(f"ALTER TABLE {table} DROP COLUMN f8")
+    spark.sql(f"ALTER TABLE {table} RENAME COLUMN f8s TO f8")  # as another was called
+    assert_fused(spark, dims, read)
+    spark.sql(f"ALTER TABLE {table} ADD COLUMN s int")  # as it was called itself
+    spark.sql(f"INSERT INTO {table} SELECT id + 2000, id % 30, 'text', 'later', 7 FROM range(20)")
+    assert_fused(spark, dims, read)
+    spark.sql(f"DELETE FROM {table} WHERE id % 3 = 0")
+    assert_fused(spark, dims, lambda: read().where("s IS NULL OR f8 > 'u'"), "deleted rows")
+
+
+def test_odd_names(lake: Lake, spark: SparkSession, dims: DataFrame) -> None:
+    odd = facts(spark).selectExpr("id", "k", "s AS `a b,;{}()=.ä`", "f8 AS `file_path`", "flag AS `_pos2`")
+    table = create(lake, spark, odd, **lake.renames)
+    spark.sql(f"DELETE FROM {table} WHERE id % 10 = 3")
+    assert_fused(spark, dims, lambda: spark.table(table).where("`a b,;{}()=.ä` > 'w' AND file_path > 3"))
+
+
+@pytest.mark.parametrize("column", ["k", "s", "day", "d18", "flag"])
+def test_partitions(lake: Lake, spark: SparkSession, dims: DataFrame, column: str) -> None:
+    table = create(lake, spark, facts(spark, rows=60), partitioned=column, files=1)
+    read = partial(spark.table, table)
+    assert_fused(spark, dims, read)
+    spark.sql(f"DELETE FROM {table} WHERE id % 4 = 1")
+    assert_fused(spark, dims, lambda: read().where(f"{column} IS NOT NULL"))
+    assert_fused(spark, dims, lambda: read().where(f"{column} IS NULL").select("k", "id"))
+
+
+def test_older_states(lake: Lake, spark: SparkSession, dims: DataFrame) -> None:
+    table = create(lake, spark, facts(spark))
+    first = lake.state(spark, table)
+    spark.sql(f"DELETE FROM {table} WHERE id % 10 = 3")
+    second = lake.state(spark, table)
+    facts(spark, ROWS, 50).writeTo(table).append()
+    counted = set()
+    for state in (first, second, lake.state(spark, table)):
+        df = assert_fused(
+            spark, dims, lambda state=state: spark.sql(f"SELECT * FROM {table} VERSION AS OF {state}"), str(state)
+        )
+        counted.add(df.count())
+    assert len(counted) == 3
+
+
+def test_indexes_follow_the_table(lake: Lake, spark: SparkSession, dims: DataFrame) -> None:
+    table = create(lake, spark, facts(spark, rows=40))
+    for change in (
+        f"DELETE FROM {table} WHERE id = 7",
+        f"INSERT INTO {table} SELECT * FROM {table} WHERE id < 5",
+        f"UPDATE {table} SET s = 'changed' WHERE id BETWEEN 10 AND 12",
+        f"DELETE FROM {table} WHERE id = 8",
+    ):
+        assert_fused(spark, dims, lambda: spark.table(table))
+        spark.sql(change)
+    assert_fused(spark, dims, lambda: spark.table(table))
+
+
+def test_a_table_that_changes_after_it_was_planned(lake: Lake, spark: SparkSession, dims: DataFrame) -> None:
+    def counts() -> tuple[int, int]:
+        table = create(lake, spark, facts(spark))
+        df = joined(dims, lambda: spark.table(table))
+        plan_of(df)
+        spark.sql(f"DELETE FROM {table} WHERE id % 2 = 0")
+        facts(spark, ROWS, 50).writeTo(table).append()
+        return len(df.collect()), len(joined(dims, lambda: spark.table(table)).collect())
+
+    ours = counts()
+    with mode(spark, "off"):
+        assert ours == counts()
+
+
+def test_a_file_that_is_gone(lake: Lake, spark: SparkSession, dims: DataFrame) -> None:
+    table = create(lake, spark, facts(spark))
+    df = joined(dims, lambda: spark.table(table))
+    assert scans_of(df)[0][1]
+    files = lake.data_files(spark, table)
+    assert files
+    for file in files:
+        file.unlink()
+    with pytest.raises(PySparkException, match="No such file|FileReadError"):
+        df.collect()
+
+
+def test_what_tells_of_files(lake: Lake, spark: SparkSession, dims: DataFrame) -> None:
+    table = create(lake, spark, facts(spark))
+    spark.sql(f"DELETE FROM {table} WHERE id % 10 = 3")
+    for column, reason in lake.file_columns.items():
+        assert_read_by_spark(spark, dims, lambda column=column: spark.table(table).selectExpr("k", column), reason)
+
+
+WRITES = {
+    "merge": """MERGE INTO {table} t USING (SELECT id AS i, k + 1 AS k2, s AS s2 FROM {other}) o ON t.id = o.i
+        WHEN MATCHED AND o.i % 3 = 0 THEN DELETE WHEN MATCHED THEN UPDATE SET k = o.k2, s = 'merged'
+        WHEN NOT MATCHED THEN INSERT (id, k, s) VALUES (o.i, o.k2, o.s2)
+        WHEN NOT MATCHED BY SOURCE AND t.id % 5 = 0 THEN UPDATE SET s = 'left'""",
+    "update": "UPDATE {table} SET s = 'updated' WHERE id IN (SELECT id FROM {other} WHERE k > 10)",
+    "delete": "DELETE FROM {table} WHERE EXISTS (SELECT 1 FROM {other} o WHERE o.id = {table}.id AND o.k > 10)",
+}
+
+
+@pytest.mark.parametrize("writes", ["in place", "anew"])
+@pytest.mark.parametrize("statement", WRITES)
+def test_statements_that_write(lake: Lake, spark: SparkSession, statement: str, writes: str) -> None:
+    """Delta plans joins of files that it touches, Iceberg such of rows' places: the tables come out equal."""
+    if lake.name == "delta" and statement in ("update", "delete"):
+        pytest.skip("Delta has no subqueries in UPDATE and DELETE")
+    properties = lake.rewrites if writes == "anew" else {}
+    states = []
+    for how in ("always", "off"):
+        table = create(lake, spark, facts(spark).select("id", "k", "s"), **properties)
+        other = create(lake, spark, facts(spark, 150, 250).select("id", "k", "s"))
+        spark.sql(f"DELETE FROM {table} WHERE id % 10 = 3")
+        before = lake.state(spark, table)
+        with mode(spark, how):
+            spark.sql(WRITES[statement].format(table=table, other=other))
+        with mode(spark, "off"):
+            now = rows_of(spark.table(table))
+            then = rows_of(spark.sql(f"SELECT * FROM {table} VERSION AS OF {before}"))
+        states.append((now, then, lake.history(spark, table)))
+    assert states[0] == states[1]
+    assert states[0][0] != states[0][1]
+
+
+def test_groups_above_joins(lake: Lake, spark: SparkSession, dims: DataFrame) -> None:
+    table = create(lake, spark, facts(spark, rows=2000))
+    spark.sql(f"DELETE FROM {table} WHERE id % 10 = 3")
+
+    def query() -> DataFrame:
+        both = joined(dims, lambda: spark.table(table))
+        return both.groupBy("name").agg(F.count("*"), F.sum("d18"), F.max("s"), F.min("day"))
+
+    with mode(spark, "always"):
+        df = assert_like_spark(spark, query)
+        assert pipelines_of(df) == [1], plan_of(df)
+
+
+class History:
+    """A table whose next changes are drawn at random."""
+
+    def __init__(self, lake: Lake, spark: SparkSession, seed: int) -> None:
+        self._lake, self._spark, self._draw = lake, spark, random.Random(seed)
+        self.columns = ["s", "f8"]
+        self._ids = ROWS
+        self._names = count()
+        by = self._draw.choice(["", "", "flag", *lake.transforms])
+        self.table = create(
+            lake, spark, facts(spark).select("id", "k", "s", "f8", "flag"), partitioned=by, **lake.renames
+        )
+
+    def change(self) -> str:
+        """Change it; return how."""
+        kinds = [self._append, self._delete, self._delete, self._update, self._merge, self._add, self._compact]
+        kinds += [self._rename, self._drop] if len(self.columns) > 1 else [self._add]
+        statement = self._draw.choice(kinds)()
+        self._spark.sql(statement)
+        return statement
+
+    def _rows(self, new: int) -> str:
+        """Rows with new ids, or partly with present ones."""
+        first = self._draw.randrange(self._ids)
+        self._ids = max(self._ids, first + new)
+        values = ", ".join(f"CAST(concat('1', id % 9) AS STRING) AS `{name}`" for name in self.columns)
+        return f"SELECT id, CAST(id % 40 AS INT) AS k, id % 2 = 0 AS flag, {values} FROM range({first}, {first + new})"
+
+    def _append(self) -> str:
+        return f"INSERT INTO {self.table} BY NAME {self._rows(self._draw.randrange(1, 60))}"
+
+    def _delete(self) -> str:
+        low = self._draw.randrange(self._ids)
+        high = low + self._draw.randrange(30)
+        return f"DELETE FROM {self.table} WHERE id BETWEEN {low} AND {high} OR id % 37 = {low % 37}"
+
+    def _update(self) -> str:
+        name = self._draw.choice(self.columns)
+        return f"UPDATE {self.table} SET `{name}` = '7', k = k + 1 WHERE id % 11 = {self._draw.randrange(11)}"
+
+    def _merge(self) -> str:
+        return f"""MERGE INTO {self.table} t USING ({self._rows(50)}) o ON t.id = o.id
+            WHEN MATCHED AND o.id % 3 = 0 THEN DELETE WHEN MATCHED THEN UPDATE SET k = o.k
+            WHEN NOT MATCHED THEN INSERT *"""
+
+    def _add(self) -> str:
+        self.columns.append(f"c {next(self._names)}")
+        return f"ALTER TABLE {self.table} ADD COLUMN `{self.columns[-1]}` string"
+
+    def _rename(self) -> str:
+        at = self._draw.randrange(len(self.columns))
+        old, self.columns[at] = self.columns[at], self._draw.choice(["s", "f8", "x.y", "S2"]) + str(next(self._names))
+        return f"ALTER TABLE {self.table} RENAME COLUMN `{old}` TO `{self.columns[at]}`"
+
+    def _drop(self) -> str:
+        name = self.columns.pop(self._draw.randrange(len(self.columns)))
+        return f"ALTER TABLE {self.table} DROP COLUMN `{name}`"
+
+    def _compact(self) -> str:
+        return self._lake.compaction(self.table)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_random_histories(lake: Lake, spark: SparkSession, dims: DataFrame, seed: int) -> None:
+    history = History(lake, spark, seed)
+    done = []
+    for _ in range(12):
+        done.append(history.change())
+        print(f"seed {seed}:", *done, sep="\n")  # shown if it fails
+        assert_fused(spark, dims, lambda: spark.table(history.table))
+    states = lake.states(spark, history.table)
+    state = random.Random(seed).choice(states)
+    assert_like_spark(
+        spark, lambda: joined(dims, lambda: spark.sql(f"SELECT id, k FROM {history.table} VERSION AS OF {state}"))
+    )
