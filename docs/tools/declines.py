@@ -304,10 +304,28 @@ GROUPS = (
             "splits that are not files: …": "The relation has its own kind of scan.",
             "the files cannot be listed: …": "Spark's error follows.",
             "not a Parquet scan: …": (
-                "Another format, or a table format with its own interpretation of Parquet files."
+                "Another format, or a table format with its own interpretation of Parquet files: workers know those of"
+                " Delta Lake and Iceberg."
             ),
+            "a change data feed of Delta": "Read the table itself.",
+            "deleted rows are asked for": "Only Delta's own commands do so.",
+            "deleted rows that Delta has not planned to leave out": "Only Delta's own commands read such files.",
+            "deleted rows that Delta uses in another way: …": "Files of a change data feed.",
+            "deleted rows cannot be read: …": (
+                "A deletion vector or a file of deletions is damaged or gone, or this version of the format is unknown:"
+                " its error follows."
+            ),
+            "more than … deleted rows": "Workers are told of each. Compact the table.",
+            "deletions by equality": (
+                "Iceberg's equality deletes, as Flink writes them. Compact the table (`rewrite_data_files`)."
+            ),
+            "files that Iceberg reads through …": "Workers follow the settings of Hadoop, those of `HadoopFileIO`.",
+            "files are encrypted": "By Iceberg.",
+            "metadata column … of Iceberg": "`_file`, `_pos`, `_spec_id`, `_partition`, `_row_id` and the like.",
+            "a scan that is partitioned by keys": "Spark joins the partitions of two tables without a shuffle.",
             "corrupt or missing files must be ignored": "`ignoreCorruptFiles` or `ignoreMissingFiles` is set.",
-            "columns are matched by field id": "`spark.sql.parquet.fieldId.read.enabled` is set.",
+            "has no field ids": "Columns are matched by their ids, and this file was written without any.",
+            "lacks column …, which it must have": "The column is declared as one without nulls.",
             "spark.sql.parquet.int96TimestampConversion is true": "Timestamps of other engines need to be shifted.",
             "files may be encrypted": "`parquet.crypto.factory.class` is set.",
             "partition column … of type …": "Floats and binary values cannot be passed as text.",
@@ -412,7 +430,16 @@ OTHER_TEXTS = {
     "ColumnarParts.scala": {"columns of a build side"},
     "ColumnsToArrow.scala": {"columns of … are not copied to …"},
     "ConfigKey.scala": {"bit mask", "byte size"},
-    "FusedScan.scala": {"partition column …: no value of …", "fused …", " filter …"},
+    "DeltaTable.scala": {"version …", "… rows in a deletion vector of …"},
+    "Foreign.scala": {"… of … arguments", "….… of … arguments"},
+    "FusedScan.scala": {
+        "partition column …: no value of …",
+        "fused …",
+        " filter …",
+        " of …",
+        " without … deleted rows",
+    },
+    "IcebergTable.scala": {"not a Parquet scan: … files of Iceberg", "snapshot …", "… of … is …"},
     "Guarded.scala": {"planning pipelined joins failed (…), so Spark plans without them: please report this", "… …"},
     "JoinChain.scala": {"… …"},
     "JoinStage.scala": {"an …", "a …"},

@@ -1,4 +1,4 @@
-"""The Spark session of the tests on tables of Delta Lake and Iceberg: `make lakes` runs them on Sparks that these have releases for."""
+"""The Spark session of the tests on tables of Delta Lake and Iceberg, on a Spark that these have releases for."""
 
 from __future__ import annotations
 
@@ -25,11 +25,8 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     if not known:
         pytest.skip(f"neither Delta nor Iceberg has a release for Spark {MINOR}")
     warehouse = tmp_path_factory.mktemp("warehouse")
-    settings = {
-        **SHARED,
-        "spark.sparkext.mode": "hint",
-        "spark.jars.packages": ",".join(lake.package for lake in known),
-    }
+    settings = {**SHARED, "spark.sparkext.mode": "hint"}
+    settings["spark.jars.packages"] = ",".join(lake.package for lake in known)
     for lake in known:
         settings |= lake.settings(warehouse)
     settings["spark.sql.extensions"] = ",".join(lake.extension for lake in known)

@@ -1,4 +1,4 @@
-"""The formats of tables that are tested: where their jars are, what a session needs, and what each calls the same things."""
+"""The formats of tables that are tested: where their jars are, what a session needs, and what they call things."""
 
 from __future__ import annotations
 
@@ -59,9 +59,9 @@ class Lake(ABC):
         """Return the state that a table is in."""
         return self.states(spark, table)[-1]
 
+    @abstractmethod
     def data_files(self, spark: SparkSession, table: str) -> list[Path]:
         """Return the files that a table has now."""
-        return [Path(unquote(urlparse(name).path)) for name in spark.table(table).inputFiles()]
 
 
 class Delta(Lake):
@@ -74,8 +74,8 @@ class Delta(Lake):
     rewrites: ClassVar[dict[str, str]] = {"delta.enableDeletionVectors": "false"}
     renames: ClassVar[dict[str, str]] = {"delta.columnMapping.mode": "name"}
     file_columns: ClassVar[dict[str, str]] = {
-        "_metadata.file_path": "metadata columns of files",
-        "_metadata.row_index": "_tmp_metadata_row_index, which is not in the files",
+        "_metadata.file_path": "a column that Spark computes",
+        "_metadata.row_index": "a column that Spark computes",
     }
 
     @property
@@ -101,6 +101,10 @@ class Delta(Lake):
         return [
             (row.operation, *((row.operationMetrics or {}).get(name) for name in counted), row.version) for row in rows
         ]
+
+    def data_files(self, spark: SparkSession, table: str) -> list[Path]:
+        """Return those of its log."""
+        return [Path(unquote(urlparse(name).path)) for name in spark.table(table).inputFiles()]
 
     def compaction(self, table: str) -> str:
         """Return OPTIMIZE."""
@@ -156,6 +160,11 @@ class Iceberg(Lake):
         rows = spark.sql(f"SELECT operation, summary FROM {table}.snapshots ORDER BY committed_at").collect()
         counted = ("added-records", "deleted-records", "added-position-deletes", "total-records")
         return [(row.operation, *(row.summary.get(name) for name in counted)) for row in rows]
+
+    def data_files(self, spark: SparkSession, table: str) -> list[Path]:
+        """Return those of its manifests."""
+        rows = spark.sql(f"SELECT file_path FROM {table}.data_files").collect()
+        return [Path(urlparse(row.file_path).path) for row in rows]
 
     def compaction(self, table: str) -> str:
         """Return the procedure that rewrites data files."""

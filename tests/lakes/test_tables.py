@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from functools import partial
 from itertools import count
 from typing import Any
@@ -13,7 +14,15 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from tests.extension.extension_checks import assert_like_spark, mode, pipelines_of, plan_of, rows_of, scans_of
+from tests.extension.extension_checks import (
+    assert_like_spark,
+    configured,
+    mode,
+    pipelines_of,
+    plan_of,
+    rows_of,
+    scans_of,
+)
 from tests.lakes.formats import Lake
 
 ROWS = 300
@@ -92,6 +101,19 @@ def assert_read_by_spark(spark: SparkSession, dims: DataFrame, table: Callable[[
     df = assert_like_spark(spark, lambda: joined(dims, table))
     ((_, fused, said),) = scans_of(df)
     assert not fused and reason in said, plan_of(df)
+
+
+def forced(spark: SparkSession) -> AbstractContextManager[None]:
+    """Have every join and aggregate planned as a pipeline that can be."""
+    return configured(spark, spark_sparkext_mode="auto", spark_sparkext_debug_force="true")
+
+
+def executed(spark: SparkSession) -> list[str]:
+    """The plans of what has run in this session so far."""
+    store = spark._jsparkSession.sharedState().statusStore()
+    spark.sparkContext._jsc.sc().listenerBus().waitUntilEmpty()
+    executions = store.executionsList()
+    return [executions.apply(at).physicalPlanDescription() for at in range(executions.size())]
 
 
 def test_every_type(lake: Lake, spark: SparkSession, dims: DataFrame) -> None:
@@ -216,7 +238,7 @@ def test_a_file_that_is_gone(lake: Lake, spark: SparkSession, dims: DataFrame) -
     assert files
     for file in files:
         file.unlink()
-    with pytest.raises(PySparkException, match="No such file|FileReadError"):
+    with pytest.raises(PySparkException, match=r"No such file|FileReadError"):
         df.collect()
 
 
@@ -245,13 +267,15 @@ def test_statements_that_write(lake: Lake, spark: SparkSession, statement: str, 
         pytest.skip("Delta has no subqueries in UPDATE and DELETE")
     properties = lake.rewrites if writes == "anew" else {}
     states = []
-    for how in ("always", "off"):
+    for pipelined in (True, False):
         table = create(lake, spark, facts(spark).select("id", "k", "s"), **properties)
         other = create(lake, spark, facts(spark, 150, 250).select("id", "k", "s"))
         spark.sql(f"DELETE FROM {table} WHERE id % 10 = 3")
         before = lake.state(spark, table)
-        with mode(spark, how):
+        earlier = len(executed(spark))
+        with forced(spark) if pipelined else mode(spark, "off"):
             spark.sql(WRITES[statement].format(table=table, other=other))
+        assert any("PipelinedJoin" in plan for plan in executed(spark)[earlier:]) is pipelined
         with mode(spark, "off"):
             now = rows_of(spark.table(table))
             then = rows_of(spark.sql(f"SELECT * FROM {table} VERSION AS OF {before}"))
@@ -268,7 +292,7 @@ def test_groups_above_joins(lake: Lake, spark: SparkSession, dims: DataFrame) ->
         both = joined(dims, lambda: spark.table(table))
         return both.groupBy("name").agg(F.count("*"), F.sum("d18"), F.max("s"), F.min("day"))
 
-    with mode(spark, "always"):
+    with forced(spark):
         df = assert_like_spark(spark, query)
         assert pipelines_of(df) == [1], plan_of(df)
 

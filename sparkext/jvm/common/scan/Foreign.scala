@@ -16,7 +16,7 @@ private object Foreign {
 
   /** The same of the object beside a class that Scala has compiled. `beside`: of the library. */
   def callModule(module: String, beside: AnyRef, method: String, arguments: AnyRef*): AnyRef =
-    call(loaded(s"$module$$", beside).getField("MODULE$").get(null), method, arguments: _*)
+    call(loaded(module + "$", beside).getField("MODULE$").get(null), method, arguments: _*)
 
   /** A new instance of a class of the library that `beside` is of. */
   def make(name: String, beside: AnyRef, arguments: AnyRef*): AnyRef = {
