@@ -4,6 +4,7 @@
 #   make check         lint, types, kernels, planners and both doors: what to run all day
 #   make test          lint, the documentation, then every test
 #   make versions      small suites on other Sparks and Pythons; fetches them, and needs the Pythons
+#   make lakes         tables of Delta Lake and Iceberg, on the Sparks that these have releases for: half an hour
 #   make bench         all benchmarks but those to be named, under an hour; bench/results/run-….jsonl, which git ignores
 #   make bench-quick   that they work, on tiny data, in two minutes; no times
 #   make bench-report  docs/plots from the results that have a name, and what is won and lost [RESULTS="file …"]
@@ -26,7 +27,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 python  = $(or $(wildcard $(BIN)/python),$(PYTHON))
 
-.PHONY: demo check test versions bench bench-quick bench-report bench-compare bench-comet study notebook lint docs kernels wheel
+.PHONY: demo check test versions lakes bench bench-quick bench-report bench-compare bench-comet study notebook lint docs kernels wheel
 .PHONY: classes clean java python
 # One after the other, but for what `test` asks of a make of its own.
 ifeq ($(MAKELEVEL),0)
@@ -66,6 +67,9 @@ classes: java $(VENV)/.has-dev
 
 versions: java $(VENV)/.has-dev
 	$(BIN)/nox --parallel 2
+
+lakes: java $(VENV)/.has-dev
+	$(BIN)/nox -s lakes
 
 bench: java $(VENV)/.has-bench
 	$(BIN)/python -m bench

@@ -30,6 +30,12 @@ SMALL = (
     "tests/transforms/test_ranges.py::test_every_shape[a point in an interval]",
 )
 
+SMALL_LAKES = (
+    "tests/lakes/test_tables.py::test_columns_that_come_and_go",
+    "tests/lakes/test_tables.py::test_older_states",
+)
+"""What the gate runs of the suite on tables of Delta Lake and Iceberg; `make lakes` runs all of it."""
+
 # Spark 3.5 has no variants, and its cache fails for structs without fields.
 NOT_IN_3_5 = ("test_payload_of_every_type", "test_a_null_struct_whose_fields_cannot_be_null")
 
@@ -54,3 +60,18 @@ def versions(session: nox.Session, spark: str, suites: Sequence[str]) -> None:
     options = ["-k", f"not ({' or '.join(NOT_IN_3_5)})"] if spark == "3.5" else []
     environment = {"SPARK_HOME": None, "SPARKEXT_TEST_EXTENSION": "1" if planned else None}
     session.run("pytest", "-q", *options, *(session.posargs or suites), env=environment)
+    if spark == "4.1" and not session.posargs:
+        session.run("pytest", "-q", *SMALL_LAKES, env={"SPARK_HOME": None})
+
+
+@nox.session(default=False)
+@nox.parametrize(
+    ["python", "spark"],
+    [nox.param("3.13", "4.1", id="spark-4.1"), nox.param("3.11", "4.2", id="spark-4.2")],
+)
+def lakes(session: nox.Session, spark: str) -> None:
+    """Tables of Delta Lake and of Iceberg, with the jar, on the Sparks that these have releases for."""
+    session.install(f"pyspark=={spark}.*", *TOOLS)
+    session.install("--no-build-isolation", "--editable", ".")
+    session.run("python", "-m", "sparkext", "jar", "--build")
+    session.run("pytest", "-q", *(session.posargs or ["tests/lakes"]), env={"SPARK_HOME": None})

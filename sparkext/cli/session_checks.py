@@ -21,13 +21,16 @@ from sparkext.cli.local_session import first_line, local_session
 from sparkext.errors import EnvironmentProblemError
 from sparkext.spark.extension import declined_joins, plans_joins
 from sparkext.spark.jar import jar_path
-from sparkext.spark.jvm import started_by_spark_submit
+from sparkext.spark.jvm import lake_version, started_by_spark_submit
 from sparkext.spark.session import configure
 from sparkext.spark.session_settings import is_local
 from sparkext.wording import LIMITS, size
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+LAKES = {"Delta Lake": (4, 4), "Iceberg": (1, 12)}
+"""The formats of tables whose files workers read, and the releases that this is tested with."""
 
 _ENOUGH_DISK = 10 << 30
 _ENOUGH_MEMORY = 512 << 20
@@ -42,6 +45,7 @@ def session_findings() -> Iterator[Finding]:
         yield guarded("session", lambda: check_session(spark.version, str(spark.sparkContext.master), seconds))
         yield from (Finding(Status.WARN, "extension", f"not loaded: {refusal}") for refusal in refusals)
         yield guarded("io encryption", lambda: check_io_encryption(spark))
+        yield guarded("lake tables", check_lakes)
         if is_local(spark):
             yield guarded("local dirs", lambda: check_local_dirs(spark))
         try:
@@ -111,6 +115,20 @@ def check_io_encryption(spark: SparkSession) -> Finding:
         detail = "on: each worker process holds its own copy of a build side, and the session extension plans no join"
         return Finding(Status.WARN, "io encryption", detail, advice)
     return Finding(Status.OK, "io encryption", "off: the workers of a node share one copy of a build side")
+
+
+def check_lakes() -> Finding:
+    """The formats of tables whose files workers read, as far as the session has them."""
+    found = {name: version for name in LAKES if (version := lake_version(name)) is not None}
+    if not found:
+        return Finding(Status.OK, "lake tables", "the session has neither Delta Lake nor Iceberg; both are optional")
+    told = ", ".join(f"{name} {version}" for name, version in found.items())
+    untested = [name for name, version in found.items() if release(version) != LAKES[name]]
+    if untested:
+        tested = " and ".join(f"{name} {dotted(LAKES[name])}" for name in untested)
+        advice = f"compare results with spark.sparkext.mode=off first: tested with {tested}"
+        return Finding(Status.WARN, "lake tables", told, advice)
+    return Finding(Status.OK, "lake tables", f"{told}: workers read their tables")
 
 
 def check_local_dirs(spark: SparkSession) -> Finding:

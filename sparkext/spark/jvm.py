@@ -32,6 +32,22 @@ def finds(name: str) -> bool | None:
     return isinstance(found, JavaClass)
 
 
+def lake_version(name: str) -> str | None:
+    """Return which Delta Lake or Iceberg this process's JVM has, None for none."""
+    found = current()
+    if found is None:
+        return None
+    if name == "Iceberg":
+        return (
+            str(found.org.apache.iceberg.IcebergBuild.version()) if finds("org.apache.iceberg.IcebergBuild") else None
+        )
+    if not finds("org.apache.spark.sql.delta.DeltaLog"):
+        return None
+    loader = found.java.lang.Thread.currentThread().getContextClassLoader()
+    package = found.java.lang.Class.forName("io.delta.package$", True, loader)
+    return str(package.getField("MODULE$").get(None).VERSION())
+
+
 def running_conf(key: str) -> str | None:
     """Return a setting of the Spark that this process runs, or None if it runs none. Unset is an empty text."""
     from pyspark import SparkContext

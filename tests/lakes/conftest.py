@@ -6,14 +6,14 @@ from collections.abc import Iterator
 
 import pyspark
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 import sparkext
 from tests.lakes.formats import Lake, formats_of
 from tests.sessions import SETTINGS as SHARED
 from tests.sessions import shared_session
 
-pytest.register_assert_rewrite("tests.extension.extension_checks")
+pytest.register_assert_rewrite("tests.extension.extension_checks", "tests.lakes.lake_checks")
 
 MINOR = ".".join(pyspark.__version__.split(".")[:2])
 
@@ -41,3 +41,11 @@ def lake(request: pytest.FixtureRequest, spark: SparkSession) -> Lake:
     if request.param not in known:
         pytest.skip(f"{request.param} has no release for Spark {MINOR}")
     return known[request.param]
+
+
+@pytest.fixture(scope="session")
+def dims(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> DataFrame:
+    """What the tables are joined with: plain files."""
+    path = str(tmp_path_factory.mktemp("plain") / "dims")
+    spark.range(60).selectExpr("id % 45 AS dk", "concat('n', id) AS name").coalesce(1).write.parquet(path)
+    return spark.read.parquet(path)

@@ -1,0 +1,148 @@
+"""Tables of Delta Lake and Iceberg beside the same rows in plain Parquet files.
+
+`make bench-lakes` runs them in a Spark that both have a release for.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from bench.chains import Answer, Chain
+from bench.end_to_end import AGGREGATE_COLUMNS, SUMMED
+from bench.harness import Bench, Case, Contestant, measure, report, same, step, verify
+from bench.spark_session import assert_pipelined, make_look_changed, spark_session
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from tests.lakes.formats import Lake
+
+NOTES = """\
+Measured: three joins of TPC-H under a count and four sums, over the same rows in plain Parquet files, in Delta and
+Iceberg tables (format 3), each written by Spark in the same session; from these tables, and after one of a hundred
+rows of lineitem and orders was deleted, which both formats keep as deletion vectors, while the plain files are written
+anew. Plans are made and run in each run. All files look changed before each, so no index is found again ("cold"); the
+rows marked "kept" find them. Spark's own plans are its default and that with broadcast hints."""
+
+_DELETED = "pmod(hash({keys}), 100) = 0"
+_KEYS = {"lineitem": "l_orderkey, l_linenumber", "orders": "o_orderkey"}
+
+
+def cases() -> list[Case]:
+    """The three joins, from whole tables and with rows deleted."""
+    return [
+        Case(
+            "lakes.three-joins",
+            "lineitem, orders, supplier, part as plain files, Delta and Iceberg; a count and four sums",
+            _run,
+            named=True,
+        )
+    ]
+
+
+def _run(bench: Bench) -> None:
+    import pyspark
+
+    from tests.lakes.formats import formats_of
+
+    minor = ".".join(pyspark.__version__.split(".")[:2])
+    lakes = list(formats_of(minor).values())
+    if not lakes:
+        print(f"  skipped: neither Delta nor Iceberg has a release for Spark {minor}; make bench-lakes")
+        return
+    folder = bench.data / "lakes" / f"sf{bench.scale_factor:g}-{minor}"
+    settings = {"spark.jars.packages": ",".join(lake.package for lake in lakes)}
+    settings["spark.sql.extensions"] = ",".join(lake.extension for lake in lakes)
+    for lake in lakes:
+        settings |= lake.settings(folder)
+    from sparkext import configure
+
+    with spark_session(bench.threads, configure, **settings) as spark:
+        for share in ("none", "hundredth"):
+            _compare(bench, spark, lakes, folder, share)
+
+
+def _compare(bench: Bench, spark: SparkSession, lakes: list[Lake], folder: Path, share: str) -> None:
+    from sparkext.cli.demo import JOINS
+
+    chain = Chain("lineitem", [(table, probe, build) for table, probe, build in JOINS], SUMMED)
+    contestants: list[Contestant] = []
+    for name, lake in [("plain", None), *((lake.name, lake) for lake in lakes)]:
+        tables = {table: _written(bench, spark, lake, folder, table, share) for table in chain.tables}
+        files = [Path(file.removeprefix("file:")) for table in tables.values() for file in _files(spark, table)]
+
+        def ask(hint: str, cold: bool, tables: dict[str, str] = tables, files: list[Path] = files) -> Answer:
+            for file in files if cold else ():
+                make_look_changed(file)
+            for table, source in tables.items():
+                spark.sql(f"SELECT * FROM {source}").createOrReplaceTempView(table)
+            spark.conf.set("spark.sparkext.mode", "hint")
+            df = spark.sql(chain.sql(hint))
+            if hint == "PIPELINED_JOIN":
+                assert_pipelined(df)
+            [row] = df.collect()
+            return tuple(map(int, row))
+
+        contestants += [
+            same(f"{name}, pipelined, cold", partial(ask, "PIPELINED_JOIN", True), ours=True),
+            same(f"{name}, pipelined, kept", partial(ask, "PIPELINED_JOIN", False), ours=True),
+            same(f"{name}, Spark's broadcast plan", partial(ask, "BROADCAST", False)),
+            same(f"{name}, Spark's default plan", partial(ask, "", False)),
+        ]
+    verify(contestants)
+    rows = spark.table("lineitem").count()
+    report(bench, measure(bench, contestants), rows, cpu=False, part=f"{share} deleted")
+
+
+def _files(spark: SparkSession, source: str) -> list[str]:
+    """Return the data files of a table, as SQL calls it."""
+    if source.startswith("ice."):
+        return [row.file_path for row in spark.sql(f"SELECT file_path FROM {source}.data_files").collect()]
+    return list(spark.sql(f"SELECT * FROM {source}").inputFiles())
+
+
+def _written(bench: Bench, spark: SparkSession, lake: Lake | None, folder: Path, table: str, share: str) -> str:
+    """Return what SQL calls a table in a format (None: plain files), which is written unless it is there."""
+    from sparkext.cli.tpch import ensure_tables
+
+    source = ensure_tables(bench.scale_factor, bench.data) / f"{table}.parquet"
+    deletes = share != "none" and table in _KEYS
+    condition = _DELETED.format(keys=_KEYS[table]) if deletes else "false"
+    name = f"{table}_{share}" if deletes else table
+    df = spark.read.parquet(str(source)).select(*AGGREGATE_COLUMNS[table], *_keys(table))
+    if lake is None:
+        path = folder / "plain" / name
+        _once(path, lambda: df.where(f"NOT {condition}").write.parquet(str(path)))
+        return f"parquet.`{path}`"
+    if lake.name == "delta":
+        path = folder / "delta" / name
+        sql = f"delta.`{path}`"
+        written = df.write.format("delta").option("delta.enableDeletionVectors", "true")
+        _once(path, lambda: (written.save(str(path)), spark.sql(f"DELETE FROM {sql} WHERE {condition}")))
+        return sql
+    sql = lake.table(name)
+    writer = df.writeTo(sql).using("iceberg")
+    for key, value in lake.properties.items():
+        writer = writer.tableProperty(key, value)
+    path = folder / "iceberg" / "default" / name
+    _once(path, lambda: (writer.create(), spark.sql(f"DELETE FROM {sql} WHERE {condition}")))
+    return sql
+
+
+def _keys(table: str) -> list[str]:
+    return [key for key in _KEYS.get(table, "").split(", ") if key and key not in AGGREGATE_COLUMNS[table]]
+
+
+def _once(folder: Path, write: Callable[[], object]) -> None:
+    """Write a table, unless it was written to its end before."""
+    done = folder.with_name(f"{folder.name}.written")
+    if done.exists():
+        return
+    shutil.rmtree(folder, ignore_errors=True)
+    with step(f"writing {folder}"):
+        write()
+    done.touch()

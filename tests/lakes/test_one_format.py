@@ -1,0 +1,173 @@
+"""What only Delta Lake or only Iceberg has: read as Spark does, or left to it with the reason."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+
+from tests.extension.extension_checks import mode, scans_of
+from tests.lakes.formats import Lake
+from tests.lakes.lake_checks import assert_fused, assert_read_by_spark, create, facts, joined
+
+
+@pytest.fixture
+def delta(lake: Lake) -> Lake:
+    """Delta alone."""
+    if lake.name != "delta":
+        pytest.skip("of Delta")
+    return lake
+
+
+@pytest.fixture
+def iceberg(lake: Lake) -> Lake:
+    """Iceberg alone."""
+    if lake.name != "iceberg":
+        pytest.skip("of Iceberg")
+    return lake
+
+
+def some(spark: SparkSession) -> DataFrame:
+    return facts(spark).select("id", "k", "s", "f8")
+
+
+def test_delta_columns_by_id(delta: Lake, spark: SparkSession, dims: DataFrame) -> None:
+    table = create(delta, spark, some(spark), delta_columnMapping_mode="id")
+    read = partial(spark.table, table)
+    assert_fused(spark, dims, read)
+    spark.sql(f"ALTER TABLE {table} RENAME COLUMN s TO t")
+    spark.sql(f"ALTER TABLE {table} ADD COLUMN s string")
+    spark.sql(f"INSERT INTO {table} VALUES (1000, 7, 'old', 0.5D, 'new')")
+    spark.sql(f"DELETE FROM {table} WHERE id % 10 = 3")
+    assert_fused(spark, dims, lambda: read().where("t > 'a' OR s = 'new'"), "deleted rows")
+
+
+def test_delta_types_that_are_widened(delta: Lake, spark: SparkSession, dims: DataFrame) -> None:
+    table = create(delta, spark, some(spark), delta_enableTypeWidening="true")
+    spark.sql(f"ALTER TABLE {table} ALTER COLUMN k TYPE bigint")
+    assert_read_by_spark(spark, dims, lambda: spark.table(table), "column k is of type int")
+    assert_fused(spark, dims, lambda: spark.table(table).selectExpr("id AS k", "s"))
+
+
+def test_delta_change_data(delta: Lake, spark: SparkSession, dims: DataFrame) -> None:
+    table = create(delta, spark, some(spark), delta_enableChangeDataFeed="true")
+    spark.sql(f"DELETE FROM {table} WHERE id % 10 = 3")
+    assert_read_by_spark(spark, dims, lambda: spark.sql(f"SELECT * FROM table_changes('{table}', 1)"), "")
+
+
+def test_delta_a_deletion_vector_that_is_damaged(delta: Lake, spark: SparkSession, dims: DataFrame) -> None:
+    table = create(delta, spark, some(spark), files=1)
+    spark.sql(f"DELETE FROM {table} WHERE id % 10 = 3")
+    folder = delta.data_files(spark, table)[0].parent
+    (vector,) = folder.glob("deletion_vector_*.bin")
+    vector.write_bytes(vector.read_bytes()[:-9] + b"\xff" * 9)
+    vector.with_name(f".{vector.name}.crc").unlink(missing_ok=True)
+    df = joined(dims, lambda: spark.table(table))
+    assert "deleted rows cannot be read" in scans_of(df)[0][2]
+    with pytest.raises(PySparkException) as ours:
+        df.collect()
+    with mode(spark, "off"), pytest.raises(PySparkException) as own:
+        joined(dims, lambda: spark.table(table)).collect()
+    assert ("hecksum" in str(ours.value)) == ("hecksum" in str(own.value))
+
+
+def test_delta_clones_and_files_elsewhere(delta: Lake, spark: SparkSession, dims: DataFrame) -> None:
+    table = create(delta, spark, some(spark))
+    spark.sql(f"DELETE FROM {table} WHERE id % 10 = 3")
+    spark.sql(f"CREATE TABLE {table}_clone SHALLOW CLONE {table}")
+    spark.sql(f"DELETE FROM {table}_clone WHERE id % 10 = 4")
+    assert_fused(spark, dims, lambda: spark.table(f"{table}_clone"), "60 deleted rows")
+
+
+@pytest.mark.parametrize("granularity", ["file", "partition"])
+def test_iceberg_position_deletes(iceberg: Lake, spark: SparkSession, dims: DataFrame, granularity: str) -> None:
+    properties = {"format-version": "2", "write_delete_granularity": granularity}
+    table = create(iceberg, spark, some(spark), files=3, **properties)
+    spark.sql(f"DELETE FROM {table} WHERE id % 10 = 3")
+    spark.sql(f"DELETE FROM {table} WHERE id % 10 = 4")
+    assert_fused(spark, dims, lambda: spark.table(table), "60 deleted rows")
+    spark.sql(f"ALTER TABLE {table} SET TBLPROPERTIES ('format-version'='3')")
+    spark.sql(f"DELETE FROM {table} WHERE id % 10 = 5")
+    assert_fused(spark, dims, lambda: spark.table(table), "90 deleted rows")
+
+
+def test_iceberg_partitions_that_change(iceberg: Lake, spark: SparkSession, dims: DataFrame) -> None:
+    table = create(iceberg, spark, facts(spark, rows=60).select("id", "k", "s", "day"), partitioned="k", files=1)
+    for change in ("REPLACE PARTITION FIELD k WITH bucket(4, id)", "ADD PARTITION FIELD months(day)"):
+        spark.sql(f"ALTER TABLE {table} {change}")
+        spark.sql(f"INSERT INTO {table} SELECT id + 100, k, s, day FROM {table} WHERE id < 20")
+        spark.sql(f"DELETE FROM {table} WHERE id % 10 = 3")
+        assert_fused(spark, dims, lambda: spark.table(table))
+        assert_fused(spark, dims, lambda: spark.table(table).where("k = 7"))
+
+
+def test_iceberg_types_that_are_widened(iceberg: Lake, spark: SparkSession, dims: DataFrame) -> None:
+    table = create(iceberg, spark, some(spark))
+    spark.sql(f"ALTER TABLE {table} ALTER COLUMN k TYPE bigint")
+    assert_read_by_spark(spark, dims, lambda: spark.table(table), "column k is of type int")
+
+
+def test_iceberg_files_without_ids(iceberg: Lake, spark: SparkSession, dims: DataFrame, tmp_path: Path) -> None:
+    some(spark).write.parquet(str(tmp_path / "plain"))
+    table = create(iceberg, spark, some(spark).limit(0))
+    name = table.removeprefix("ice.")
+    spark.sql(f"CALL ice.system.add_files('{name}', 'parquet.`{tmp_path / 'plain'}`')")
+    assert_read_by_spark(spark, dims, lambda: spark.table(table), "has no field ids")
+
+
+def test_iceberg_other_formats_of_files(iceberg: Lake, spark: SparkSession, dims: DataFrame) -> None:
+    table = create(iceberg, spark, some(spark), write_format_default="orc")
+    assert_read_by_spark(spark, dims, lambda: spark.table(table), "ORC files of Iceberg")
+
+
+def test_iceberg_deletions_by_equality(iceberg: Lake, spark: SparkSession, dims: DataFrame) -> None:
+    table = create(iceberg, spark, some(spark), **{"format-version": "2"})
+    delete_by_equality(spark, table, "k", [3, 5])
+    assert_read_by_spark(spark, dims, lambda: spark.table(table), "deletions by equality")
+    assert spark.table(table).where("k IN (3, 5)").count() == 0
+    spark.sql(iceberg.compaction(table))
+    assert_fused(spark, dims, lambda: spark.table(table))
+
+
+def delete_by_equality(spark: SparkSession, name: str, column: str, values: list[int]) -> None:
+    """Delete rows as Flink does: Spark does not write such files itself."""
+    jvm: Any = spark._jvm
+    api = jvm.org.apache.iceberg
+    table = jvm.org.apache.iceberg.spark.Spark3Util.loadIcebergTable(spark._jsparkSession, name)
+    field = table.schema().findField(column)
+    schema = table.schema().select([column])
+    ids = spark.sparkContext._gateway.new_array(jvm.int, 1)
+    ids[0] = field.fieldId()
+    factory = api.data.GenericAppenderFactory(table.schema(), table.spec(), ids, schema, None)
+    files = api.io.OutputFileFactory.builderFor(table, 1, 1).build()
+    writer = factory.newEqDeleteWriter(files.newOutputFile(), api.FileFormat.PARQUET, None)
+    for value in values:
+        record = api.data.GenericRecord.create(schema)
+        record.setField(column, value)
+        writer.write(record)
+    writer.close()
+    table.newRowDelta().addDeletes(writer.toDeleteFile()).commit()
+
+
+def test_iceberg_columns_with_defaults(iceberg: Lake, spark: SparkSession, dims: DataFrame) -> None:
+    table = create(iceberg, spark, some(spark))
+    jvm: Any = spark._jvm
+    loaded = jvm.org.apache.iceberg.spark.Spark3Util.loadIcebergTable(spark._jsparkSession, table)
+    types = jvm.org.apache.iceberg.types.Types
+    default = jvm.org.apache.iceberg.expressions.Literal.of("given")
+    loaded.updateSchema().addColumn("later", types.StringType.get(), "a column", default).commit()
+    spark.sql(f"REFRESH TABLE {table}")
+    assert_read_by_spark(spark, dims, lambda: spark.table(table), "has a default value")
+    assert_fused(spark, dims, lambda: spark.table(table).select("id", "k"))
+
+
+def test_iceberg_branches(iceberg: Lake, spark: SparkSession, dims: DataFrame) -> None:
+    table = create(iceberg, spark, some(spark))
+    spark.sql(f"ALTER TABLE {table} CREATE BRANCH audit")
+    spark.sql(f"DELETE FROM {table}.branch_audit WHERE id % 10 = 3")
+    assert_fused(spark, dims, lambda: spark.sql(f"SELECT * FROM {table} VERSION AS OF 'audit'"), "30 deleted rows")
+    assert_fused(spark, dims, lambda: spark.table(table))
