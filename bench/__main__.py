@@ -44,6 +44,7 @@ SUITES = (
     "controller",
     "survival",
     "comet",
+    "lakes",
 )
 RESULTS = Path(__file__).parent / "results"
 _CHILD = "SPARKEXT_BENCH_CHILD"
