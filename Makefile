@@ -14,7 +14,8 @@
 #   make notebook      examples/tour.ipynb from examples/tour.py, with the results of a run
 #   make lint          ruff, and mypy on the package as it installs
 #   make docs          the documentation as a site in build/site; warnings are errors
-#   make wheel         dist/*.whl and dist/*.tar.gz
+#   make wheel         dist/*.whl, with a jar for every Spark, and dist/*.tar.gz
+#   make release-check whether these could be published: twice the same bytes, and run in every Python from the wheel
 #   make clean         remove what make made, except the generated TPC-H data in .data
 
 SF ?= 1
@@ -27,7 +28,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 python  = $(or $(wildcard $(BIN)/python),$(PYTHON))
 
-.PHONY: demo check test versions lakes bench bench-quick bench-report bench-compare bench-comet study notebook lint docs kernels wheel
+.PHONY: demo check test versions lakes bench bench-quick bench-report bench-compare bench-comet study notebook lint docs kernels wheel release-check
 .PHONY: classes clean java python
 # One after the other, but for what `test` asks of a make of its own.
 ifeq ($(MAKELEVEL),0)
@@ -107,9 +108,11 @@ docs: $(VENV)/.has-dev
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict  # --quiet would hide warnings from --strict
 
 # The same commit gives the same bytes.
-wheel: $(VENV)/.has-dev
-	rm -rf build dist
-	SOURCE_DATE_EPOCH=$${SOURCE_DATE_EPOCH:-$$(git log -1 --format=%ct)} $(BIN)/python -m build --no-isolation
+wheel: java $(VENV)/.has-dev
+	$(BIN)/nox -s wheel
+
+release-check: java $(VENV)/.has-dev
+	$(BIN)/nox -s release-check release-install
 
 clean:
 	rm -rf $(VENV) .nox build dist *.egg-info sparkext/jars .mypy_cache .pytest_cache .ruff_cache .hypothesis spark-warehouse

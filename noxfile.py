@@ -7,11 +7,21 @@ be there; everything else is fetched, half a gigabyte a version.
 
 from __future__ import annotations
 
+import hashlib
+import os
+import re
+import shutil
+import zipfile
 from collections.abc import Sequence
+from pathlib import Path
 
 import nox
 
+from sparkext import __version__
 from sparkext.spark.jar import supported_minors
+
+ROOT = Path(__file__).parent
+DIST = ROOT / "dist"
 
 nox.options.default_venv_backend = "uv"
 nox.options.reuse_venv = "yes"
@@ -38,6 +48,9 @@ SMALL_LAKES = (
 
 # Spark 3.5 has no variants, and its cache fails for structs without fields.
 NOT_IN_3_5 = ("test_payload_of_every_type", "test_a_null_struct_whose_fields_cannot_be_null")
+
+PYTHONS = ("3.10", "3.11", "3.12", "3.13")
+"""Those that a release is installed in."""
 
 
 @nox.session(allow_parallel=True)
@@ -75,3 +88,84 @@ def lakes(session: nox.Session, spark: str) -> None:
     session.install("--no-build-isolation", "--editable", ".")
     session.run("python", "-m", "sparkext", "jar", "--build")
     session.run("pytest", "-q", *(session.posargs or ["tests/lakes"]), env={"SPARK_HOME": None})
+
+
+@nox.session(default=False, python="3.11")
+def wheel(session: nox.Session) -> None:
+    """The wheel, with a jar for every Spark that there is a shim for, and the sdist: into dist/."""
+    _build(session, DIST)
+
+
+@nox.session(name="release-check", default=False, python="3.11")
+def release_check(session: nox.Session) -> None:
+    """What a release has to be: told in the changelog, the same bytes twice, all jars in it, and valid metadata."""
+    _check_changelog(session)
+    _build(session, DIST)
+    again = Path(session.create_tmp()) / "again"
+    _build(session, again)
+    if _digests(DIST) != _digests(again):
+        session.error(f"built twice, and not the same: {_digests(DIST)} and {_digests(again)}")
+    (built,) = DIST.glob("*.whl")
+    jars = {Path(name).stem.rpartition("-")[2] for name in zipfile.ZipFile(built).namelist() if name.endswith(".jar")}
+    if jars != set(supported_minors()):
+        session.error(f"the wheel has jars for {sorted(jars)}, and there are shims for {sorted(supported_minors())}")
+    session.install("twine>=6")
+    session.run("twine", "check", "--strict", *map(str, DIST.iterdir()))
+
+
+@nox.session(name="release-install", default=False, python=PYTHONS, requires=["release-check"])
+def release_install(session: nox.Session) -> None:
+    """The wheel alone, in a clean environment of every Python: doctor and the demo."""
+    (built,) = DIST.glob("*.whl")
+    session.install(f"sparkext[demo] @ {built.as_uri()}")
+    elsewhere = session.create_tmp()
+    python = str(Path(session.bin) / "python")
+    with session.chdir(elsewhere):
+        environment = {"SPARK_HOME": None, "PYSPARK_PYTHON": python}
+        session.run("python", "-m", "sparkext", "doctor", env=environment)
+        session.run("python", "-m", "sparkext", "demo", "--sf", "0.01", env=environment)
+
+
+def _check_changelog(session: nox.Session) -> None:
+    """A release has a part of its own with a date; what is not yet released is told under a heading of its own."""
+    heading = r"\[Unreleased\]" if ".dev" in __version__ else rf"\[{re.escape(__version__)}\] - \d{{4}}-\d\d-\d\d"
+    told = re.search(rf"^## {heading}\n(.*?)(?=^## |\Z)", (ROOT / "CHANGELOG.md").read_text(), re.M | re.S)
+    if told is None or "- " not in told[1]:
+        session.error(f"CHANGELOG.md tells nothing of {__version__}: it has no part {heading}, or that is empty")
+
+
+def _build(session: nox.Session, folder: Path) -> None:
+    """Build wheel and sdist of what is committed, reproducibly, with nothing but what is installed here."""
+    reference, *others = sorted(supported_minors(), reverse=True)
+    session.install(f"pyspark=={reference}.*", "setuptools>=77", "build>=1.2")
+    pysparks = [_pyspark(session, minor) for minor in others]
+    shutil.rmtree(ROOT / "build", ignore_errors=True)
+    shutil.rmtree(folder, ignore_errors=True)
+    committed = session.run("git", "log", "-1", "--format=%ct", external=True, silent=True)
+    environment = {
+        "SOURCE_DATE_EPOCH": os.environ.get("SOURCE_DATE_EPOCH", str(committed).strip()),
+        "SPARKEXT_PYSPARK": ":".join(map(str, pysparks)),
+    }
+    session.run("python", "-m", "build", "--no-isolation", "--outdir", str(folder), env=environment)
+
+
+def _pyspark(session: nox.Session, minor: str) -> Path:
+    """Return the folder of a PySpark whose classes a jar is compiled against; no environment imports it."""
+    folder = Path(session.create_tmp()) / f"pyspark-{minor}"
+    if not folder.exists():
+        session.run_install(
+            "uv",
+            "pip",
+            "install",
+            "--quiet",
+            "--no-deps",
+            "--target",
+            str(folder),
+            f"pyspark=={minor}.*",
+            external=True,
+        )
+    return folder / "pyspark"
+
+
+def _digests(folder: Path) -> dict[str, str]:
+    return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in sorted(folder.iterdir())}
