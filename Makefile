@@ -10,6 +10,7 @@
 #   make bench-report  docs/plots from the results that have a name, and what is won and lost [RESULTS="file …"]
 #   make bench-compare OLD=file NEW=file   what has become slower or faster by more than noise
 #   make bench-comet   fetch Apache DataFusion Comet and a Spark that it runs in, and compare: 450 MB
+#   make bench-lakes   tables of Delta Lake and Iceberg beside plain files, in a Spark that both have a release for
 #   make study         how operators hand on their rows, under real memory limits: half an hour
 #   make notebook      examples/tour.ipynb from examples/tour.py, with the results of a run
 #   make lint          ruff, and mypy on the package as it installs
@@ -28,7 +29,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 python  = $(or $(wildcard $(BIN)/python),$(PYTHON))
 
-.PHONY: demo check test versions lakes bench bench-quick bench-report bench-compare bench-comet study notebook lint docs kernels wheel release-check
+.PHONY: demo check test versions lakes bench bench-quick bench-report bench-compare bench-comet bench-lakes study notebook lint docs kernels wheel release-check
 .PHONY: classes clean java python
 # One after the other, but for what `test` asks of a make of its own.
 ifeq ($(MAKELEVEL),0)
@@ -87,6 +88,9 @@ bench-compare: $(VENV)/.has-bench
 bench-comet: java $(VENV)/.has-bench
 	$(BIN)/python -m bench.comet --install
 	$(BIN)/python -m bench comet
+
+bench-lakes: java $(VENV)/.has-dev
+	$(BIN)/nox -s bench-lakes
 
 study: $(VENV)/.has-bench
 	$(BIN)/python -m bench.study --out bench/results/study.jsonl

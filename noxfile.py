@@ -90,6 +90,15 @@ def lakes(session: nox.Session, spark: str) -> None:
     session.run("pytest", "-q", *(session.posargs or ["tests/lakes"]), env={"SPARK_HOME": None})
 
 
+@nox.session(name="bench-lakes", default=False, python="3.11")
+def bench_lakes(session: nox.Session) -> None:
+    """Three joins from tables of Delta Lake, Iceberg and plain files, in a Spark that both have a release for."""
+    session.install("pyspark==4.1.*", *TOOLS, "tpchgen-cli>=3", "tqdm>=4.66")
+    session.install("--no-build-isolation", "--editable", ".")
+    session.run("python", "-m", "sparkext", "jar", "--build")
+    session.run("python", "-m", "bench", "lakes", *session.posargs, env={"SPARK_HOME": None})
+
+
 @nox.session(default=False, python="3.11")
 def wheel(session: nox.Session) -> None:
     """The wheel, with a jar for every Spark that there is a shim for, and the sdist: into dist/."""
