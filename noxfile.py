@@ -110,7 +110,7 @@ def release_check(session: nox.Session) -> None:
     """What a release has to be: told in the changelog, the same bytes twice, all jars in it, and valid metadata."""
     _check_changelog(session)
     _build(session, DIST)
-    again = Path(session.create_tmp()) / "again"
+    again = Path(session.create_tmp()).absolute() / "again"
     _build(session, again)
     if _digests(DIST) != _digests(again):
         session.error(f"built twice, and not the same: {_digests(DIST)} and {_digests(again)}")
@@ -160,7 +160,7 @@ def _build(session: nox.Session, folder: Path) -> None:
 
 def _pyspark(session: nox.Session, minor: str) -> Path:
     """Return the folder of a PySpark whose classes a jar is compiled against; no environment imports it."""
-    folder = Path(session.create_tmp()) / f"pyspark-{minor}"
+    folder = Path(session.create_tmp()).absolute() / f"pyspark-{minor}"
     if not folder.exists():
         session.run_install(
             "uv",
