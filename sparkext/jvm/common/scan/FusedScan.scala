@@ -87,12 +87,12 @@ case class FusedScan(
 }
 
 /** A column, emitted as `dataType`: a value of the partition, by its number, or a column of the files. */
-case class ScanColumn(attribute: Attribute, dataType: DataType, stored: Either[Int, StoredColumn]) {
-  def isPartition: Boolean = stored.isLeft
-}
+case class ScanColumn(attribute: Attribute, dataType: DataType, stored: Either[Int, StoredColumn])
 
 object FusedScan {
-  private val MostDeleted = 10000000L
+
+  /** Each takes eleven bytes in the message that starts a task, and Spark sends none of more than 128 MiB. */
+  private val MostDeleted = 1000000L
 
   /** The scan that `plan` is, under what only drops, renames or filters; or why workers cannot do it. */
   def of(plan: SparkPlan, settings: Settings): Either[String, FusedScan] =
