@@ -65,11 +65,7 @@ PYTHONS = ("3.10", "3.11", "3.12", "3.13")
 )
 def versions(session: nox.Session, spark: str, suites: Sequence[str]) -> None:
     """Transforms on another Spark and Python; with the jar, where there is a shim: then Catalyst plans them."""
-    session.install(f"pyspark=={spark}.*", *TOOLS)
-    session.install("--no-build-isolation", "--editable", ".")
-    planned = spark in supported_minors()
-    if planned:
-        session.run("python", "-m", "sparkext", "jar", "--build")
+    planned = _install(session, spark)
     options = ["-k", f"not ({' or '.join(NOT_IN_3_5)})"] if spark == "3.5" else []
     environment = {"SPARK_HOME": None, "SPARKEXT_TEST_EXTENSION": "1" if planned else None}
     session.run("pytest", "-q", *options, *(session.posargs or suites), env=environment)
@@ -84,18 +80,14 @@ def versions(session: nox.Session, spark: str, suites: Sequence[str]) -> None:
 )
 def lakes(session: nox.Session, spark: str) -> None:
     """Tables of Delta Lake and of Iceberg, with the jar, on the Sparks that these have releases for."""
-    session.install(f"pyspark=={spark}.*", *TOOLS)
-    session.install("--no-build-isolation", "--editable", ".")
-    session.run("python", "-m", "sparkext", "jar", "--build")
+    _install(session, spark)
     session.run("pytest", "-q", *(session.posargs or ["tests/lakes"]), env={"SPARK_HOME": None})
 
 
 @nox.session(name="bench-lakes", default=False, python="3.11")
 def bench_lakes(session: nox.Session) -> None:
     """Three joins from tables of Delta Lake, Iceberg and plain files, in a Spark that both have a release for."""
-    session.install("pyspark==4.1.*", *TOOLS, "tpchgen-cli>=3", "tqdm>=4.66")
-    session.install("--no-build-isolation", "--editable", ".")
-    session.run("python", "-m", "sparkext", "jar", "--build")
+    _install(session, "4.1", "tpchgen-cli>=3", "tqdm>=4.66")
     session.run("python", "-m", "bench", "lakes", *session.posargs, env={"SPARK_HOME": None})
 
 
@@ -133,6 +125,16 @@ def release_install(session: nox.Session) -> None:
         environment = {"SPARK_HOME": None, "PYSPARK_PYTHON": python}
         session.run("python", "-m", "sparkext", "doctor", env=environment)
         session.run("python", "-m", "sparkext", "demo", "--sf", "0.01", env=environment)
+
+
+def _install(session: nox.Session, spark: str, *more: str) -> bool:
+    """Install a Spark and this package; return whether there is a jar for it, which then is built."""
+    session.install(f"pyspark=={spark}.*", *TOOLS, *more)
+    session.install("--no-build-isolation", "--editable", ".")
+    planned = spark in supported_minors()
+    if planned:
+        session.run("python", "-m", "sparkext", "jar", "--build")
+    return planned
 
 
 def _check_changelog(session: nox.Session) -> None:

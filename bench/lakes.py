@@ -47,7 +47,8 @@ def cases() -> list[Case]:
 def _run(bench: Bench) -> None:
     import pyspark
 
-    from tests.lakes.formats import formats_of
+    from sparkext import configure
+    from tests.lakes.formats import formats_of, session_settings
 
     minor = ".".join(pyspark.__version__.split(".")[:2])
     lakes = list(formats_of(minor).values())
@@ -55,13 +56,7 @@ def _run(bench: Bench) -> None:
         print(f"  skipped: neither Delta nor Iceberg has a release for Spark {minor}; make bench-lakes")
         return
     folder = bench.data / "lakes" / f"sf{bench.scale_factor:g}-{minor}"
-    settings = {"spark.jars.packages": ",".join(lake.package for lake in lakes)}
-    settings["spark.sql.extensions"] = ",".join(lake.extension for lake in lakes)
-    for lake in lakes:
-        settings |= lake.settings(folder)
-    from sparkext import configure
-
-    with spark_session(bench.threads, configure, **settings) as spark:
+    with spark_session(bench.threads, configure, **session_settings(minor, folder)) as spark:
         for share in ("none", "hundredth"):
             _compare(bench, spark, lakes, folder, share)
 

@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 import sparkext
-from tests.lakes.formats import Lake, formats_of
+from tests.lakes.formats import Lake, formats_of, session_settings
 from tests.sessions import SETTINGS as SHARED
 from tests.sessions import shared_session
 
@@ -21,15 +21,10 @@ MINOR = ".".join(pyspark.__version__.split(".")[:2])
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """A session with the extension, in hint mode, and with those formats of tables that this Spark has."""
-    known = formats_of(MINOR).values()
-    if not known:
+    if not formats_of(MINOR):
         pytest.skip(f"neither Delta nor Iceberg has a release for Spark {MINOR}")
     warehouse = tmp_path_factory.mktemp("warehouse")
-    settings = {**SHARED, "spark.sparkext.mode": "hint"}
-    settings["spark.jars.packages"] = ",".join(lake.package for lake in known)
-    for lake in known:
-        settings |= lake.settings(warehouse)
-    settings["spark.sql.extensions"] = ",".join(lake.extension for lake in known)
+    settings = {**SHARED, "spark.sparkext.mode": "hint", **session_settings(MINOR, warehouse)}
     with shared_session("sparkext on lakes", warehouse, sparkext.configure, settings) as session:
         yield session
 

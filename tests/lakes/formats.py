@@ -177,6 +177,18 @@ class Iceberg(Lake):
 _RELEASES: dict[str, tuple[type[Lake], ...]] = {"4.1": (Delta, Iceberg), "4.2": (Delta,)}
 
 
+def session_settings(minor: str, warehouse: Path) -> dict[str, str]:
+    """Return the settings of a session that has all formats that have a release for a Spark, beside those of others."""
+    known = formats_of(minor).values()
+    settings = {
+        "spark.jars.packages": ",".join(lake.package for lake in known),
+        "spark.sql.extensions": ",".join(lake.extension for lake in known),
+    }
+    for lake in known:
+        settings |= lake.settings(warehouse)
+    return settings
+
+
 def formats_of(minor: str) -> dict[str, Lake]:
     """Return the formats that have a release for a Spark, by their names."""
     return {kind.name: kind(minor) for kind in _RELEASES.get(minor, ())}

@@ -19,14 +19,8 @@ trait FileScan {
   /** What is asked of the scan beside files and columns, and workers do not do. */
   def refused: Option[String]
 
-  /** What files call a column that comes out of the scan, or the number of the value that their partitions have of it; or why
-    * neither is known.
-    */
-  def stored(column: Attribute): Either[String, Either[Int, StoredColumn]] =
-    table.partitionSchema.fieldNames.indexOf(column.name) match {
-      case -1 => table.stored(column).map(Right(_))
-      case number => Right(Left(number))
-    }
+  /** Where the table has a column that comes out of the scan. */
+  def place(column: Attribute): Either[String, Either[Int, StoredColumn]] = table.place(column)
 
   /** What Spark has cut it into; or why that is not known. */
   def partitions: Either[String, Seq[FilePartition]]
@@ -54,8 +48,8 @@ object FileScan {
       else None
 
     /** Columns of the table may have the names of those that tell of files. */
-    override def stored(column: Attribute): Either[String, Either[Int, StoredColumn]] =
-      if (node.fileConstantMetadataColumns.exists(_.exprId == column.exprId)) Left("metadata columns of files") else super.stored(column)
+    override def place(column: Attribute): Either[String, Either[Int, StoredColumn]] =
+      if (node.fileConstantMetadataColumns.exists(_.exprId == column.exprId)) Left("metadata columns of files") else super.place(column)
 
     override def partitions: Either[String, Seq[FilePartition]] =
       node.getTagValue(Found).filter(_.scan == node).map(listed => Right(listed.partitions)).getOrElse {

@@ -29,6 +29,13 @@ trait FileTable {
   /** How files call a column; or why none has it. */
   def stored(column: Attribute): Either[String, StoredColumn]
 
+  /** The number of the value that partitions have of a column, or what files call it; or why neither is known. */
+  def place(column: Attribute): Either[String, Either[Int, StoredColumn]] =
+    partitionSchema.fieldNames.indexOf(column.name) match {
+      case -1 => stored(column).map(Right(_))
+      case number => Right(Left(number))
+    }
+
   /** Whether Spark would not read a file without the column. */
   def isRequired(column: Attribute): Boolean = false
 

@@ -126,10 +126,7 @@ object FusedScan {
         expected(child, columns, settings).map(_ ++ condition.references)
       case FileTable(table) =>
         val read = AttributeSet(columns).filterNot(table.marksDeleted)
-        val partition = table.partitionSchema.fieldNames
-        val known = read.forall { column =>
-          ParquetRules.isFlat(column.dataType) && (partition.contains(column.name) || table.stored(column).isRight)
-        }
+        val known = read.forall(column => ParquetRules.isFlat(column.dataType) && table.place(column).isRight)
         if (table.refused.isEmpty && known) Some(AttributeSet(read.toSeq)) else None
       case _ => None
     }
@@ -182,7 +179,7 @@ object FusedScan {
   private def columnsOf(scan: FileScan, outputs: Seq[Expression], filters: Seq[Expression]): Either[String, Seq[ScanColumn]] = {
     val direct = AttributeSet(outputs.collect { case attribute: Attribute => attribute })
     val columns = (outputs ++ AttributeSet(filters).filterNot(direct.contains)).map {
-      case expression @ Widened(attribute) => scan.stored(attribute).map(ScanColumn(attribute, expression.dataType, _))
+      case expression @ Widened(attribute) => scan.place(attribute).map(ScanColumn(attribute, expression.dataType, _))
       case other => Left(computed(other))
     }
     columns.collectFirst { case Left(reason) => reason }.toLeft(columns.collect { case Right(column) => column })

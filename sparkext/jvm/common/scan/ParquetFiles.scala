@@ -26,11 +26,12 @@ object ParquetFiles {
     } yield ()
   }
 
-  /** How many rows the table's files hold: counted in the footers of some, and reckoned by size for the others. */
+  /** How many rows the table's files hold: counted in the footers of some, and reckoned by size for the others; None where
+    * no files are known.
+    */
   def rows(table: FileTable): Option[Double] =
     if (table.refused.isDefined) None
-    else {
-      val listed = table.listed
+    else Some(table.listed).filter(_.nonEmpty).flatMap { listed =>
       val files = listed.take(Counted)
       val bytes = math.max(1L, files.map(_.size).sum).toDouble
       ParquetFooters.of(files.map(_.identity), table).toOption.map { footers =>
