@@ -20,7 +20,7 @@ from sparkext.spark.java import OLDEST_JAVA, require_java
 from sparkext.wording import counted
 
 REFERENCE_PYSPARK = (4, 3)
-TRANSFORMS_PYSPARK = ((3, 5), (4, 0))
+TRANSFORMS_PYSPARK = ((3, 5),)
 """No shim is for these: joins of the transforms in classic sessions were tested with them, and no more."""
 OLDEST_PYTHON = (3, 10)
 OLDEST_PACKAGES = {"numpy": (1, 26), "pandas": (2, 2), "pyarrow": (18, 0), "numba": (0, 61)}

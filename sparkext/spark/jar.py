@@ -45,7 +45,7 @@ _PACKAGE = Path(__file__).parents[1]
 _SOURCES = _PACKAGE / "jvm"
 JAR_FOLDER = _PACKAGE / "jars"
 _SHARED = "io/sparkext/shared.json"
-INSTALL_PYSPARK = 'pip install "pyspark[connect]>=4.1,<4.4"'
+INSTALL_PYSPARK = 'pip install "pyspark[connect]>=4.0,<4.4"'
 """What the extra `spark` installs. Named by itself, it is found from a clone and beside a wheel, too, and pip takes the
 newest that its Python can run."""
 _ZIP_EPOCH = (1980, 1, 1, 0, 0, 0)

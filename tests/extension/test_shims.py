@@ -14,7 +14,7 @@ SOURCES = Path(sparkext.__file__).parent / "jvm"
 def members(minor: str) -> list[str]:
     """The members of a version's shim, and its classes, with parameters, types; not what they override of Spark's."""
     source = (SOURCES / f"spark-{minor}" / "SparkShim.scala").read_text()
-    found = re.findall(r"^  ((?:def|val) .*?) =(?:\s|$)", source, re.MULTILINE | re.DOTALL)
+    found = re.findall(r"^  (type \w+|(?:def|val) .*?) =(?:\s|$)", source, re.MULTILINE | re.DOTALL)
     found += re.findall(r"^((?:abstract )?class .*?\))\s+extends", source, re.MULTILINE | re.DOTALL)
     return sorted(re.sub(r"\s+", " ", member) for member in found)
 

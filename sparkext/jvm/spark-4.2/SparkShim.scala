@@ -3,6 +3,7 @@ package org.apache.spark.sql.sparkext
 import org.apache.spark.JobArtifactSet
 import org.apache.spark.api.python.{ChainedPythonFunctions, PythonEvalType}
 import org.apache.spark.sql.catalyst.InternalRow
+import org.apache.spark.sql.catalyst.expressions.{EvalMode, NumericEvalContext, TimestampAddInterval}
 import org.apache.spark.sql.execution.metric.SQLMetric
 import org.apache.spark.sql.execution.python.ArrowPythonRunner
 import org.apache.spark.sql.internal.SQLConf
@@ -15,6 +16,14 @@ object SparkShim extends CommonShim {
   def pythonRunnerConf(conf: SQLConf): Map[String, String] = ArrowPythonRunner.getPythonRunnerConfMap(conf)
 
   def artifacts: Option[String] = JobArtifactSet.getCurrentJobArtifactState.map(_.uuid)
+
+  type TimePlusInterval = TimestampAddInterval
+
+  type ArithmeticContext = NumericEvalContext
+
+  def arithmetic(mode: EvalMode.Value): ArithmeticContext = NumericEvalContext(mode)
+
+  def evalMode(argument: Any): Option[EvalMode.Value] = Some(argument).collect { case context: NumericEvalContext => context.evalMode }
 }
 
 /** Spark's runner of a function over iterators of Arrow batches. */

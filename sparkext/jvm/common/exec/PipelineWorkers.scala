@@ -2,12 +2,11 @@ package org.apache.spark.sql.sparkext
 
 import org.apache.spark.SparkEnv
 import org.apache.spark.internal.config.Python.PYTHON_DAEMON_MODULE
-import org.apache.spark.sql.execution.python.ArrowPythonRunner
 
 /** A Python runner whose workers are a pipeline's own: no setting for the functions of a session changes them, and they change
   * nothing for these.
   */
-trait PipelineWorkers extends ArrowPythonRunner {
+trait PipelineWorkers extends PythonRunner {
 
   /** The Python that was asked whether it can run pipelines. Spark's runner would take `spark.sql.execution.pyspark.python`. */
   override val pythonExec: String = funcs.head.funcs.head.pythonExec

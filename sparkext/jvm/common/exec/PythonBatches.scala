@@ -7,7 +7,7 @@ import org.json4s.JsonAST.JObject
 import org.json4s.jackson.JsonMethods.parse
 
 import org.apache.spark.api.python.PythonException
-import org.apache.spark.sql.catalyst.expressions.{Add, EvalMode, Literal, NumericEvalContext}
+import org.apache.spark.sql.catalyst.expressions.{EvalMode, Literal}
 import org.apache.spark.sql.errors.QueryExecutionErrors
 import org.apache.spark.sql.types._
 import org.apache.spark.sql.vectorized.{ArrowColumnVector, ColumnarArray, ColumnarBatch, ColumnarMap, ColumnVector}
@@ -98,7 +98,7 @@ object PythonBatches {
   }
 
   /** What Spark's sum of integers fails with. */
-  private val SumOverflow = Add(Literal(Long.MaxValue), Literal(1L), NumericEvalContext(EvalMode.ANSI))
+  private val SumOverflow = Arithmetic.plus(Literal(Long.MaxValue), Literal(1L), EvalMode.ANSI)
 
   /** Whether `told`, which Spark makes of an Arrow type, may be `declared`: Arrow has one type for the strings of all collations,
     * one for all fields of intervals, and one for times of all precisions.

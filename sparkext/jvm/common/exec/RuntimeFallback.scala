@@ -1,15 +1,16 @@
 package org.apache.spark.sql.sparkext
 
+import org.apache.spark.{PartitionIdPassthrough, ShuffleDependency}
 import org.apache.spark.rdd.RDD
 import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.catalyst.expressions.{Left => _, Right => _, _}
 import org.apache.spark.sql.catalyst.plans._
 import org.apache.spark.sql.catalyst.plans.logical._
-import org.apache.spark.sql.catalyst.plans.physical.{Partitioning, ShufflePartitionIdPassThrough, SinglePartition, UnknownPartitioning}
+import org.apache.spark.sql.catalyst.plans.physical.{Partitioning, SinglePartition, UnknownPartitioning}
 import org.apache.spark.sql.execution.{LeafExecNode, RDDScanExec, ShuffledRowRDD, SortExec, SparkPlan, UnsafeRowSerializer}
 import org.apache.spark.sql.execution.adaptive.LogicalQueryStage
 import org.apache.spark.sql.execution.exchange.ShuffleExchangeExec
-import org.apache.spark.sql.execution.metric.{SQLShuffleReadMetricsReporter, SQLShuffleWriteMetricsReporter}
+import org.apache.spark.sql.execution.metric.{SQLMetric, SQLShuffleReadMetricsReporter, SQLShuffleWriteMetricsReporter}
 import org.apache.spark.sql.types._
 
 /** A source of a pipeline as a leaf of Spark's own joins: the rows that the pipeline would have sent to workers.
@@ -55,7 +56,7 @@ class RuntimeFallback(operator: PipelinedJoinExec, sizes: Map[Int, Long]) {
 
   def execute(): RDD[InternalRow] = {
     val joined =
-      if (inOne) shuffled(plan.execute(), columns, SinglePartition)
+      if (inOne) broughtTogether(plan.execute())
       else if (atHome) broughtHome(plan.execute())
       else plan.execute()
     val rows = operator.grouping.map(grouped(_, joined)).getOrElse(joined)
@@ -77,22 +78,30 @@ class RuntimeFallback(operator: PipelinedJoinExec, sizes: Map[Int, Long]) {
     grouping.partial.withNewChildren(Seq(child)).execute()
   }
 
-  /** The rows in the partitions that their last column has the numbers of. */
-  private def broughtHome(rows: RDD[InternalRow]): RDD[InternalRow] = {
-    val output = columns
-    val sent = output :+ home.toAttribute
-    val byNumber = ShufflePartitionIdPassThrough(DirectShufflePartitionID(home.toAttribute), partitioning.numPartitions)
-    shuffled(rows, sent, byNumber).mapPartitionsInternal(_.map(UnsafeProjection.create(output, sent)))
+  private def broughtTogether(rows: RDD[InternalRow]): RDD[InternalRow] = shuffled { metrics =>
+    ShuffleExchangeExec.prepareShuffleDependency(rows, columns, SinglePartition, serializer, metrics)
   }
 
-  private def shuffled(rows: RDD[InternalRow], columns: Seq[Attribute], into: Partitioning): RDD[InternalRow] = {
-    val shuffle = ShuffleExchangeExec.prepareShuffleDependency(
-      rows,
-      columns,
-      into,
-      new UnsafeRowSerializer(columns.length),
-      SQLShuffleWriteMetricsReporter.createShuffleWriteMetrics(rows.sparkContext))
-    new ShuffledRowRDD(shuffle, SQLShuffleReadMetricsReporter.createShuffleReadMetrics(rows.sparkContext))
+  /** The rows in the partitions that their last column has the numbers of. */
+  private def broughtHome(rows: RDD[InternalRow]): RDD[InternalRow] = shuffled { metrics =>
+    val (output, sent, at) = (columns, columns :+ home.toAttribute, columns.length)
+    val numbered = rows.mapPartitionsInternal { rows =>
+      val projection = UnsafeProjection.create(output, sent)
+      rows.map(row => (row.getInt(at), projection(row).copy(): InternalRow))
+    }
+    new ShuffleDependency[Int, InternalRow, InternalRow](
+      numbered,
+      new PartitionIdPassthrough(partitioning.numPartitions),
+      serializer,
+      shuffleWriterProcessor = ShuffleExchangeExec.createShuffleWriteProcessor(metrics))
+  }
+
+  private def serializer: UnsafeRowSerializer = new UnsafeRowSerializer(columns.length)
+
+  private def shuffled(by: Map[String, SQLMetric] => ShuffleDependency[Int, InternalRow, InternalRow]): RDD[InternalRow] = {
+    val context = operator.session.sparkContext
+    val written = SQLShuffleWriteMetricsReporter.createShuffleWriteMetrics(context)
+    new ShuffledRowRDD(by(written), SQLShuffleReadMetricsReporter.createShuffleReadMetrics(context))
   }
 }
 

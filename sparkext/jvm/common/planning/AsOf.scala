@@ -181,7 +181,7 @@ class PlanAsOfJoins(session: SparkSession) extends Rule[LogicalPlan] with Loggin
   /** Where Spark's difference of far integers is a small one, it takes another row for the nearest. */
   private def mayWrap(expression: Expression): Boolean = expression match {
     case difference: Subtract =>
-      difference.dataType.isInstanceOf[IntegralType] && difference.evalContext.evalMode != EvalMode.ANSI
+      difference.dataType.isInstanceOf[IntegralType] && !Arithmetic.isAnsi(difference)
     case _ => false
   }
 

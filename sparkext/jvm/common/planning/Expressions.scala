@@ -29,7 +29,7 @@ private object Expressions {
 
   /** Whether what it takes to compute an expression for every row of its side is no more than a sum out of bounds. */
   def mayBeBound(expression: Expression): Boolean = !expression.exists {
-    case _: Add | _: Subtract | _: DateAdd | _: DateSub | _: TimestampAddInterval => false
+    case _: Add | _: Subtract | _: DateAdd | _: DateSub | _: SparkShim.TimePlusInterval => false
     case _: If | _: BinaryComparison | _: UnixDate | Abs(_, false) => false
     case product: Multiply => product.dataType != DoubleType
     case other => mayFail(other)

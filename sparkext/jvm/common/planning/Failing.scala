@@ -41,14 +41,14 @@ private object Failing {
     case Like(_, LikePattern(pattern), escape) => LikePattern.plain(pattern, escape).isDefined
     case Like(_, Literal(null, _), _) => true
     case concat: Concat => concat.dataType.isInstanceOf[StringType]
-    case _: DateAdd | _: DateSub | _: DateDiff | _: UnixDate | _: GetDateField | _: TimestampAddInterval | _: LastDay => true
+    case _: DateAdd | _: DateSub | _: DateDiff | _: UnixDate | _: GetDateField | _: SparkShim.TimePlusInterval | _: LastDay => true
     case TruncDate(_, Literal(format: UTF8String, _)) => DateTimeUtils.parseTruncLevel(format) != DateTimeUtils.TRUNC_TO_QUARTER
     case _: Sqrt | _: UnaryPositive | _: UnscaledValue => true
     case cast: Cast => isTotal(cast)
     case operation @ (_: Add | _: Subtract | _: Multiply) => isTotalSum(operation.asInstanceOf[BinaryArithmetic])
-    case divide: Divide => !isAnsi(divide) || (divide.dataType == DoubleType && isNotZero(divide.right))
+    case divide: Divide => !Arithmetic.isAnsi(divide) || (divide.dataType == DoubleType && isNotZero(divide.right))
     case rest @ (_: Remainder | _: Pmod) => isTotalRest(rest.asInstanceOf[BinaryArithmetic])
-    case quotient: IntegralDivide => quotient.left.dataType == LongType && (!isAnsi(quotient) || isAboveZero(quotient.right))
+    case quotient: IntegralDivide => quotient.left.dataType == LongType && (!Arithmetic.isAnsi(quotient) || isAboveZero(quotient.right))
     case Round(child, Literal(places: Int, _), ansi) => isTotalRounding(child.dataType, places, ansi)
     case BRound(child, Literal(places: Int, _), ansi) => isTotalRounding(child.dataType, places, ansi)
     case whole @ (_: Floor | _: Ceil) => !isChecked(whole) || whole.children.head.dataType != DoubleType
@@ -66,8 +66,8 @@ private object Failing {
 
   private def isTotalSum(operation: BinaryArithmetic): Boolean = operation.dataType match {
     case FloatType | DoubleType => true
-    case _: IntegralType => !isAnsi(operation)
-    case decimal: DecimalType => !isAnsi(operation) || holds(decimal, operation)
+    case _: IntegralType => !Arithmetic.isAnsi(operation)
+    case decimal: DecimalType => !Arithmetic.isAnsi(operation) || holds(decimal, operation)
     case _ => false // intervals, which fail in every mode
   }
 
@@ -89,8 +89,8 @@ private object Failing {
   /** The quotient of decimals may need more digits than Spark has for it. */
   private def isTotalRest(rest: BinaryArithmetic): Boolean = (rest.left.dataType, rest.right.dataType) match {
     case (DecimalType.Fixed(one, scale), DecimalType.Fixed(_, otherScale)) =>
-      one - scale + otherScale <= DecimalType.MAX_PRECISION && !isAnsi(rest)
-    case _ => !isAnsi(rest) || isNotZero(rest.right)
+      one - scale + otherScale <= DecimalType.MAX_PRECISION && !Arithmetic.isAnsi(rest)
+    case _ => !Arithmetic.isAnsi(rest) || isNotZero(rest.right)
   }
 
   private def isTotalRounding(of: DataType, places: Int, ansi: Boolean): Boolean = of match {
@@ -112,28 +112,13 @@ private object Failing {
     case _ => false
   }
 
-  private def isAnsi(operation: Expression): Boolean = evalMode(operation).contains(EvalMode.ANSI)
-
-  private def evalMode(operation: Expression): Option[EvalMode.Value] = operation match {
-    case add: Add => Some(add.evalContext.evalMode)
-    case subtract: Subtract => Some(subtract.evalContext.evalMode)
-    case multiply: Multiply => Some(multiply.evalContext.evalMode)
-    case divide: Divide => Some(divide.evalContext.evalMode)
-    case rest: Remainder => Some(rest.evalContext.evalMode)
-    case rest: Pmod => Some(rest.evalContext.evalMode)
-    case quotient: IntegralDivide => Some(quotient.evalContext.evalMode)
-    case _ => None
-  }
-
   /** The same sums where these do not overflow; where they do, something else instead of an error. */
   def unfailing(expression: Expression): Expression = expression.transformUp {
-    case add: Add if isIntegral(add) => add.copy(evalContext = Wrapping)
-    case subtract: Subtract if isIntegral(subtract) => subtract.copy(evalContext = Wrapping)
+    case add: Add if isIntegral(add) => Arithmetic.plus(add.left, add.right, EvalMode.LEGACY)
+    case subtract: Subtract if isIntegral(subtract) => Arithmetic.minus(subtract.left, subtract.right, EvalMode.LEGACY)
   }
 
   private def isIntegral(sum: Expression): Boolean = sum.dataType.isInstanceOf[IntegralType]
-
-  private val Wrapping = NumericEvalContext(EvalMode.LEGACY)
 
   /** The first of a join's conditions that fails on other pairs than Spark's, if groups of them are tested one after another,
     * each from left to right and on the pairs for which those before are true.

@@ -99,8 +99,8 @@ object Groups {
       case Count(values) if values.forall(!_.nullable) && aggregate.filter.isEmpty => Right(GroupCall("count", None))
       case Count(values) if values.forall(!_.nullable) => made("count", Literal.TrueLiteral)
       case Count(Seq(value)) => made("count", value)
-      case sum: Sum if isNumber(sum.child.dataType) && sum.evalContext.evalMode != EvalMode.TRY =>
-        val checked = sum.evalContext.evalMode == EvalMode.ANSI && sum.child.dataType.isInstanceOf[IntegralType]
+      case sum: Sum if isNumber(sum.child.dataType) && !Arithmetic.isTry(sum) =>
+        val checked = Arithmetic.isAnsi(sum) && sum.child.dataType.isInstanceOf[IntegralType]
         made("sum", sum.child, checked)
       case average: Average if isNumber(average.child.dataType) && average.evalMode != EvalMode.TRY =>
         made("avg", average.child)

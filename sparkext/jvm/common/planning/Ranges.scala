@@ -141,17 +141,15 @@ private object Bands {
   private def as(value: Expression, dataType: DataType): Expression =
     if (value.dataType == dataType) value else Cast(value, dataType)
 
-  private val wrapping = NumericEvalContext(EvalMode.LEGACY)
-
-  private def plus(one: Expression, other: Expression): Expression = Add(one, other, wrapping)
-  private def minus(one: Expression, other: Expression): Expression = Subtract(one, other, wrapping)
+  private def plus(one: Expression, other: Expression): Expression = Arithmetic.plus(one, other, EvalMode.LEGACY)
+  private def minus(one: Expression, other: Expression): Expression = Arithmetic.minus(one, other, EvalMode.LEGACY)
 }
 
 /** The distance between two values. Where a difference may wrap around, those that are far from each other may seem near. */
 private object Distance {
   def unapply(expression: Expression): Option[(Expression, Expression)] = expression match {
-    case Abs(Subtract(a, b, context), _) if context.evalMode == EvalMode.ANSI || !a.dataType.isInstanceOf[IntegralType] =>
-      Some((a, b))
+    case Abs(difference: Subtract, _) if Arithmetic.isAnsi(difference) || !difference.dataType.isInstanceOf[IntegralType] =>
+      Some((difference.left, difference.right))
     case Abs(DateDiff(a, b), _) => Some((a, b))
     case _ => None
   }

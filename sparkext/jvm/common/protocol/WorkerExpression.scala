@@ -65,19 +65,19 @@ object WorkerExpression {
           Right(WorkerExpression("literal", constant.dataType, Nil, constant, JObject("text" -> value)))
         }
       case converted: Cast => cast(converted.child, converted)
-      case add: Add => arithmetic("+", add, add.evalContext.evalMode)
-      case subtract: Subtract => arithmetic("-", subtract, subtract.evalContext.evalMode)
-      case multiply: Multiply => arithmetic("*", multiply, multiply.evalContext.evalMode)
+      case add: Add => arithmetic("+", add)
+      case subtract: Subtract => arithmetic("-", subtract)
+      case multiply: Multiply => arithmetic("*", multiply)
       case divide: Divide if divide.dataType == DoubleType =>
-        call("/", divide, divide.evalContext.evalMode == EvalMode.ANSI)
+        call("/", divide, Arithmetic.isAnsi(divide))
       case rest: Remainder if !rest.dataType.isInstanceOf[DecimalType] =>
-        call("%", rest, rest.evalContext.evalMode == EvalMode.ANSI)
-      case rest: Remainder if isExactRest(rest) && rest.evalContext.evalMode != EvalMode.TRY =>
-        call("remainder", rest, rest.evalContext.evalMode == EvalMode.ANSI)
-      case rest: Pmod if isExactRest(rest) && rest.evalContext.evalMode != EvalMode.TRY =>
-        call("pmod", rest, rest.evalContext.evalMode == EvalMode.ANSI)
-      case quotient: IntegralDivide if quotient.left.dataType == LongType && quotient.evalContext.evalMode != EvalMode.TRY =>
-        call("div", quotient, quotient.evalContext.evalMode == EvalMode.ANSI)
+        call("%", rest, Arithmetic.isAnsi(rest))
+      case rest: Remainder if isExactRest(rest) && !Arithmetic.isTry(rest) =>
+        call("remainder", rest, Arithmetic.isAnsi(rest))
+      case rest: Pmod if isExactRest(rest) && !Arithmetic.isTry(rest) =>
+        call("pmod", rest, Arithmetic.isAnsi(rest))
+      case quotient: IntegralDivide if quotient.left.dataType == LongType && !Arithmetic.isTry(quotient) =>
+        call("div", quotient, Arithmetic.isAnsi(quotient))
       case Round(child, Literal(places: Int, _), ansi) => rounded("round", child, places, expression, ansi)
       case BRound(child, Literal(places: Int, _), ansi) => rounded("round_even", child, places, expression, ansi)
       case floor: Floor => whole("floor", floor)
@@ -88,8 +88,8 @@ object WorkerExpression {
       case Abs(_, failOnError) => signed("abs", expression, failOnError)
       case UnaryPositive(child) => Some(of(child))
       case KnownNotNull(child) => Some(of(child))
-      case divide: Divide if divide.dataType.isInstanceOf[DecimalType] && divide.evalContext.evalMode != EvalMode.TRY =>
-        call("over", divide, divide.evalContext.evalMode == EvalMode.ANSI)
+      case divide: Divide if divide.dataType.isInstanceOf[DecimalType] && !Arithmetic.isTry(divide) =>
+        call("over", divide, Arithmetic.isAnsi(divide))
       case UnscaledValue(child) => call("unscaled", expression)
       case CheckOverflowInSum(sum, decimal, nullOnOverflow, _) =>
         if (nullOnOverflow) Some(of(sum)) else Some(parts(Seq(sum)).flatMap(known => unlessOverflown(known.head, known.head, decimal, expression)))
@@ -279,18 +279,15 @@ object WorkerExpression {
       }
 
     /** Most types of decimals have room for the exact result. Where they have not, it is rounded, or overflows. */
-    private def arithmetic(
-        name: String,
-        operation: BinaryArithmetic,
-        mode: EvalMode.Value): Option[Either[String, WorkerExpression]] = operation.dataType match {
+    private def arithmetic(name: String, operation: BinaryArithmetic): Option[Either[String, WorkerExpression]] = operation.dataType match {
       case decimal: DecimalType =>
         val scales = operation.children.map(scaleOf)
         val linedUp = if (name == "*") scales.sum == decimal.scale else scales.max <= decimal.scale
         if (linedUp && Failing.holds(decimal, operation)) call(name, operation)
-        else if (mode != EvalMode.TRY) call(Rounding(name), operation, mode == EvalMode.ANSI)
+        else if (!Arithmetic.isTry(operation)) call(Rounding(name), operation, Arithmetic.isAnsi(operation))
         else None
       case FloatType | DoubleType => call(name, operation)
-      case _: IntegralType if mode != EvalMode.TRY => call(name, operation, mode == EvalMode.ANSI)
+      case _: IntegralType if !Arithmetic.isTry(operation) => call(name, operation, Arithmetic.isAnsi(operation))
       case _ => None
     }
 

@@ -1,0 +1,58 @@
+package org.apache.spark.sql.sparkext
+
+import org.apache.arrow.memory.BufferAllocator
+
+import org.apache.spark.JobArtifactSet
+import org.apache.spark.api.python.{ChainedPythonFunctions, PythonEvalType}
+import org.apache.spark.sql.catalyst.InternalRow
+import org.apache.spark.sql.catalyst.expressions.{EvalMode, TimeAdd}
+import org.apache.spark.sql.execution.metric.SQLMetric
+import org.apache.spark.sql.execution.python.ArrowPythonRunner
+import org.apache.spark.sql.internal.SQLConf
+import org.apache.spark.sql.types.StructType
+import org.apache.spark.sql.vectorized.ColumnVector
+
+/** Everything that differs between Spark's minor versions. This one is for 4.0. */
+object SparkShim extends CommonShim {
+  def pythonRunnerConf(conf: SQLConf): Map[String, String] = ArrowPythonRunner.getPythonRunnerConfMap(conf)
+
+  def artifacts: Option[String] = JobArtifactSet.getCurrentJobArtifactState.map(_.uuid)
+
+  type TimePlusInterval = TimeAdd
+
+  type ArithmeticContext = EvalMode.Value
+
+  def arithmetic(mode: EvalMode.Value): ArithmeticContext = mode
+
+  def evalMode(argument: Any): Option[EvalMode.Value] = Some(argument).collect { case mode: EvalMode.Value => mode }
+}
+
+/** Spark's runner of a function over iterators of Arrow batches. */
+class PythonRunner(
+    function: ChainedPythonFunctions,
+    input: StructType,
+    timeZone: String,
+    runnerConf: Map[String, String],
+    metrics: Map[String, SQLMetric],
+    artifacts: Option[String])
+    extends ArrowPythonRunner(
+      Seq(function -> 0L),
+      PythonEvalType.SQL_MAP_ARROW_ITER_UDF,
+      Array(Array(0)),
+      input,
+      timeZone,
+      false,
+      runnerConf,
+      metrics,
+      artifacts,
+      None) {
+
+  /** Which this version keeps to itself. */
+  protected lazy val allocator: BufferAllocator =
+    getClass.getMethods.find(_.getName.endsWith("$$allocator")).get.invoke(this).asInstanceOf[BufferAllocator]
+}
+
+/** What rows emit in this version and not in every other: nothing. `row` is the number of the one that is read. */
+abstract class VersionedRow(columns: Array[ColumnVector]) extends InternalRow {
+  protected var row = 0
+}
