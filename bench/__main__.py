@@ -45,6 +45,7 @@ SUITES = (
     "survival",
     "comet",
     "lakes",
+    "buckets",
 )
 RESULTS = Path(__file__).parent / "results"
 _CHILD = "SPARKEXT_BENCH_CHILD"

@@ -42,6 +42,7 @@ class ScannedFiles(KeptRows):
 
 def scan_digest(scan: ParquetScan, splits: tuple[Split, ...]) -> str:
     """Name what a scan emits of these splits of files, as they are now."""
-    files = [(*vars(split).values(), scan.identity(split.path)) for split in splits]
+    identities = scan.identities(split.path for split in splits)
+    files = [(*vars(split).values(), identities[split.path]) for split in splits]
     parts = [__version__, FORMAT_VERSION, repr(scan.spec), repr(scan.calendars), str(scan.schema), files]
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:32]

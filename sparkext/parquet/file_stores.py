@@ -11,10 +11,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
+from threading import Lock
 from typing import Any, Protocol
 
 from sparkext.shared import S3_AWS_ENDPOINT
 from sparkext.storage.container import file_identity
+from sparkext.storage.last_used import LastUsed
 
 Identity = tuple[int | str, ...]
 """What changes when a file is replaced."""
@@ -26,6 +28,9 @@ _IDENTITY = ("ETag", "Content-Length", "Last-Modified")
 
 REQUESTS = 16
 """Pieces of remote files that a task asks for at a time."""
+
+_OPENED_OBJECTS = 256
+"""Objects that are remembered as they were found, so that reading one does not ask for it once more."""
 
 _CONNECT_SECONDS = 10
 _REQUEST_SECONDS = 60
@@ -46,8 +51,8 @@ class FileStore(Protocol):
         """Return which file lies there now. Raises OSError if none does, or if it cannot be told."""
         ...
 
-    def source(self, path: str) -> Any:
-        """Return what Arrow reads the file from; several threads may."""
+    def source(self, path: str, identity: Identity) -> Any:
+        """Return what Arrow reads the file from that lay there a moment ago; several threads may."""
         ...
 
 
@@ -61,7 +66,7 @@ class LocalFiles:
         """Return inode, size and times (see `file_identity`)."""
         return file_identity(Path(path))
 
-    def source(self, path: str) -> Any:
+    def source(self, path: str, identity: Identity) -> Any:
         """Leave it to Arrow to open the path."""
         return path
 
@@ -103,20 +108,31 @@ class Bucket:
 
     def identity(self, path: str) -> Identity:
         """Return the object's ETag, which every store gives to what was written, its size and time."""
-        with _file_system(self).open_input_file(self._key(path)) as opened:
-            said = {str(name): value.decode() for name, value in opened.metadata().items()}
+        opened = _file_system(self).open_input_file(self._key(path))
+        said = {str(name): value.decode() for name, value in opened.metadata().items()}
         if "ETag" not in said:
             raise OSError("the store returns no ETag to identify it by")
-        return tuple(said.get(name, "") for name in _IDENTITY)
+        identity = tuple(said.get(name, "") for name in _IDENTITY)
+        with _TURN:
+            _OPENED[self, path] = identity, opened
+        return identity
 
-    def source(self, path: str) -> Any:
+    def source(self, path: str, identity: Identity) -> Any:
         """Open the object once: threads read ranges of it by requests of their own."""
+        with _TURN:
+            for known, opened in [_OPENED[self, path]] if (self, path) in _OPENED else []:
+                if known == identity:
+                    return opened
         return _file_system(self).open_input_file(self._key(path))
 
     def _key(self, path: str) -> str:
         found = _REMOTE.fullmatch(path)
         assert found is not None and found.group(2) == self.name, path
         return f"{self.name}/{found.group(3)}"
+
+
+_OPENED: LastUsed[tuple[Bucket, str], tuple[Identity, Any]] = LastUsed(_OPENED_OBJECTS)
+_TURN = Lock()
 
 
 def is_local(path: str) -> bool:

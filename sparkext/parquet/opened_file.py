@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import Executor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import lru_cache
@@ -13,11 +14,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from sparkext.errors import FileReadError
+from sparkext.parquet.fetched_ranges import FetchedRanges, Range, last_part
 from sparkext.parquet.file_stores import FileStore, Identity
 from sparkext.parquet.statistics import UNKNOWN, column_bounds
 from sparkext.plans.scan import ColumnBounds
 
 _OPEN_FILES = 64
+"""Kept open, with the bytes of small remote ones: up to a megabyte each."""
 
 _FIELD_ID = b"PARQUET:field_id"
 """Under which Arrow keeps the number that a file gives a column."""
@@ -36,11 +39,15 @@ _REQUESTED_BYTES = 8 << 20
 class OpenedFile:
     """A Parquet file: its footer, and where the columns of a scan are in it."""
 
-    def __init__(self, path: str, store: FileStore, names: Sequence[str | int | None], case_sensitive: bool) -> None:
+    def __init__(
+        self, path: str, identity: Identity, store: FileStore, names: Sequence[str | int | None], case_sensitive: bool
+    ) -> None:
         self.path = path
         self._store = store
-        self._source = store.source(path)
-        opened = pq.ParquetFile(self._source)
+        self._source = store.source(path, identity)
+        last = last_part(self._source) if store.is_remote else None
+        opened = pq.ParquetFile(self._source if last is None else FetchedRanges(self._source, [last]).file())
+        self._parts = [last] if last is not None and last.start == 0 else []
         self.metadata = opened.metadata
         self.extents = [_extent(self.metadata.row_group(number)) for number in range(self.metadata.num_row_groups)]
         self.first_rows = _first_rows(self.metadata)
@@ -70,13 +77,20 @@ class OpenedFile:
         """Return the names of all columns, nested ones too, that column number `column` of the scan may mean."""
         return self._called[column]
 
-    def reader(self, streams: bool = False) -> Any:
+    def fetched(self, groups: Iterable[int], leaves: Sequence[int], pool: Executor) -> FetchedRanges:
+        """Ask a remote file for Parquet columns of row groups."""
+        chunks = (self.metadata.row_group(group).column(leaf) for group in groups for leaf in leaves)
+        return FetchedRanges.begun(self._source, map(_range, chunks), pool, self._parts)
+
+    def reader(self, streams: bool = False, fetched: FetchedRanges | None = None) -> Any:
         """Open the file once more: threads do not share a reader. What is remote is requested in few large pieces."""
+        if fetched is None and self._parts:
+            fetched = FetchedRanges(self._source, self._parts)
         return pq.ParquetFile(
-            self._source,
+            self._source if fetched is None else fetched.file(),
             metadata=self.metadata,
             coerce_int96_timestamp_unit="us",
-            pre_buffer=self._store.is_remote and not streams,
+            pre_buffer=self._store.is_remote and not streams and fetched is None,
             buffer_size=_REQUESTED_BYTES if self._store.is_remote and streams else 0,
             read_dictionary=None if streams else self._in_dictionaries,
         ).reader
@@ -121,7 +135,7 @@ def opened_file(
     path: str, identity: Identity, names: tuple[tuple[str | int | None, ...], bool], store: FileStore
 ) -> OpenedFile:
     """Return this file of a store, opened unless it still is. `names`: of the columns of a scan, and their case."""
-    return OpenedFile(path, store, *names)
+    return OpenedFile(path, identity, store, *names)
 
 
 @contextmanager
@@ -152,11 +166,15 @@ def _in_dictionary(chunk: Any) -> bool:
 
 def _extent(group: Any) -> tuple[int, int]:
     """Return where a row group begins and how many bytes it takes, as Spark's reader reckons."""
-    first = group.column(0)
-    begins = [first.data_page_offset]
-    if first.has_dictionary_page and first.dictionary_page_offset:
-        begins.append(first.dictionary_page_offset)
-    return min(begins), sum(group.column(number).total_compressed_size for number in range(group.num_columns))
+    begin, _ = _range(group.column(0))
+    return begin, sum(group.column(number).total_compressed_size for number in range(group.num_columns))
+
+
+def _range(chunk: Any) -> Range:
+    begins = [chunk.data_page_offset]
+    if chunk.has_dictionary_page and chunk.dictionary_page_offset:
+        begins.append(chunk.dictionary_page_offset)
+    return min(begins), min(begins) + chunk.total_compressed_size
 
 
 def _first_rows(metadata: Any) -> list[int]:

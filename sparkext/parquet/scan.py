@@ -9,9 +9,10 @@ group, the columns that come later in the pipeline are never decoded.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from concurrent.futures import Executor, Future
+from concurrent.futures import Executor
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
-from functools import cache
+from functools import cache, partial
 from itertools import chain
 from threading import Lock
 from typing import Any
@@ -21,7 +22,7 @@ import pyarrow as pa
 
 from sparkext.errors import SchemaMismatchError
 from sparkext.kernels.gather import Column
-from sparkext.kernels.threads import each, pool
+from sparkext.kernels.threads import ahead, each, pool
 from sparkext.memory.probes import process_probe
 from sparkext.parquet.decoded_sizes import DecodedSizes
 from sparkext.parquet.decoding import as_declared, decoded_pieces
@@ -41,7 +42,10 @@ from sparkext.rows.morsels import MAX_MORSEL_BYTES
 from sparkext.rows.row_set import RowSet
 
 _AHEAD_OF_HEADROOM = 0.1
-"""Columns are read ahead only if they take no more of the memory there is."""
+"""Columns are fetched ahead only if they take no more of the memory there is."""
+
+_WAITING = 8
+"""Threads that read remote files into memory: most of them wait for an answer."""
 
 
 @dataclass
@@ -53,7 +57,8 @@ class ParquetScan:
     only what does not show in their types is checked again, as other files may have come since.
     `buckets`: those that files lie in, unless they are local. `opened` remembers which files have been opened,
     `unchecked` which of them have been read since they were last known to be the same, and `text_bytes` what a value of
-    a column of text took at most, on average of what was decoded at a time.
+    a column of text took at most, on average of what was decoded at a time. `known` remembers which remote files a task
+    has found: to ask takes long.
     """
 
     spec: ScanSpec
@@ -67,6 +72,11 @@ class ParquetScan:
     opened: dict[str, Identity] = field(default_factory=dict)
     unchecked: set[str] = field(default_factory=set)
     text_bytes: dict[int, float] = field(default_factory=dict)
+    known: dict[str, Identity] = field(default_factory=dict)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What a task finds is its own."""
+        return {**vars(self), "known": {}}
 
     def begun(self, bounds: Sequence[ProbeBounds] = ()) -> ParquetScan:
         """Return the same scan with these bounds, of which nothing has been read yet."""
@@ -89,22 +99,37 @@ class ParquetScan:
 
         def read(number: int, unit: Unit) -> None:
             with rows.turn():
-                for position, batch in enumerate(self._batches(unit, names)):
+                for position, batch in enumerate(self._batches(unit, names, requests)):
                     rows.add((number, position), batch)
 
-        units = [unit for split in splits for unit in self.units(split)]
-        each(read, range(len(units)), units, threads=threads)
+        with pool(REQUESTS) if self.buckets else nullcontext() as requests:
+            units = [unit for split in self._opened(splits) for unit in self.units(split)]
+            each(read, range(len(units)), units, threads=max(threads, _WAITING) if self.buckets else threads)
         self.check_unchanged()
         return rows.table(pa.schema([self.schema.field(number) for number in range(self.spec.outputs)]))
 
     def rows_of(self, splits: Iterable[Split]) -> int:
         """Return how many rows there are in the files of these splits, as their footers say."""
-        return sum(self._file(path, self.identity(path)).metadata.num_rows for path in {split.path for split in splits})
+        files = {split.path: split for split in splits}
+        opened = (self._file(split.path, self.identity(split.path)) for split in self._opened(files.values()))
+        return sum(file.metadata.num_rows for file in opened)
 
     def identity(self, path: str) -> Identity:
         """Return which file lies there, as long as it is that file."""
+        if path in self.known:
+            return self.known[path]
         with reading(path):
-            return store_of(path, self.buckets).identity(path)
+            store = store_of(path, self.buckets)
+            identity = store.identity(path)
+        if store.is_remote:
+            self.known[path] = identity
+        return identity
+
+    def identities(self, paths: Iterable[str]) -> dict[str, Identity]:
+        """Return which files lie there, asked for side by side where they are remote."""
+        found: dict[str, Identity] = {}
+        self._side_by_side(lambda path: found.setdefault(path, self.identity(path)), dict.fromkeys(paths))
+        return found
 
     def check_unchanged(self) -> None:
         """Make sure that what was read of each file is of one file. To be called before any of it is emitted.
@@ -114,9 +139,24 @@ class ParquetScan:
         FileReadError
             A file was replaced while it was read.
         """
-        while self.unchecked:
-            path = self.unchecked.pop()
-            check_same(path, self.opened[path], store_of(path, self.buckets))
+        paths = [self.unchecked.pop() for _ in range(len(self.unchecked))]
+        self._side_by_side(lambda path: check_same(path, self.opened[path], store_of(path, self.buckets)), paths)
+
+    def _side_by_side(self, work: Callable[[str], object], paths: Collection[str]) -> None:
+        if self.buckets and len(paths) > 1:
+            each(work, paths, threads=min(REQUESTS, len(paths)))
+            return
+        for path in paths:
+            work(path)
+
+    def _opened(self, splits: Iterable[Split]) -> Iterable[Split]:
+        """Yield splits whose files are open, those of remote files that come next on their way."""
+
+        def opened(split: Split) -> Split:
+            self._file(split.path, self.identity(split.path))
+            return split
+
+        return ahead(opened, splits, REQUESTS) if self.buckets else splits
 
     def units(self, split: Split) -> Iterator[Unit]:
         """Yield what is to be read of a split: row groups that it owns and that statistics do not rule out."""
@@ -135,7 +175,7 @@ class ParquetScan:
                 yield Unit(file, first + start, first + stop, split.values, split.deleted)
 
     def _ahead(self, units: Iterator[Unit]) -> Iterator[_UnitColumns]:
-        """Yield the columns of each unit, those that the one before it needed on their way already.
+        """Yield the columns of each unit, those that the one before it needed on their way already; first, all.
 
         For files that answer late. Those on disk are read no faster so: other tasks use the cores meanwhile.
         """
@@ -143,15 +183,10 @@ class ParquetScan:
 
             def prepared(needed: Collection[int]) -> _UnitColumns | None:
                 unit = next(units, None)
-                if unit is None:
-                    return None
-                columns = _UnitColumns(self, unit)
-                if not self._sizes.streams(unit) and _has_room(self._sizes.of_unit(unit)[1]):
-                    columns.start(needed, executor)
-                return columns
+                return None if unit is None else self._columns(unit, needed, executor)
 
-            current = prepared(())
-            needed: Collection[int] = ()
+            needed: Collection[int] = range(len(self.spec.columns))
+            current = prepared(needed)
             try:
                 while current is not None:
                     following = executor.submit(prepared, needed)
@@ -160,6 +195,13 @@ class ParquetScan:
                     current = following.result()
             finally:
                 executor.shutdown(wait=True, cancel_futures=True)
+
+    def _columns(self, unit: Unit, fetched: Collection[int], requests: Executor | None) -> _UnitColumns:
+        """Return the columns of a unit, these of a remote file on their way, unless that is too much to hold."""
+        columns = _UnitColumns(self, unit)
+        if requests is not None and not self._sizes.streams(unit) and _has_room(self._sizes.of_unit(unit)[1]):
+            columns.fetch(fetched, requests)
+        return columns
 
     def _rows(self, columns: _UnitColumns) -> Iterator[RowSet]:
         """Yield the rows of a unit that are not deleted and that the filter keeps."""
@@ -213,9 +255,9 @@ class ParquetScan:
         """Return what files call the columns, None for partition values: a file's own such column means nothing."""
         return tuple(column.in_files for column in self.spec.columns), self.spec.case_sensitive
 
-    def _batches(self, unit: Unit, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    def _batches(self, unit: Unit, names: Sequence[str], requests: Executor | None) -> Iterator[pa.RecordBatch]:
         columns = [ColumnRef(PROBE, number) for number in range(len(names))]
-        for rows in self._rows(_UnitColumns(self, unit)):
+        for rows in self._rows(self._columns(unit, range(len(self.spec.columns)), requests)):
             for piece in rows.pieces(columns, MAX_MORSEL_BYTES):
                 yield pa.RecordBatch.from_arrays([piece.gather(column) for column in columns], names=list(names))
 
@@ -304,7 +346,7 @@ class ParquetScan:
 
 
 class _UnitColumns:
-    """The columns of a unit, each read once for all of its morsels: when it is first asked for, or ahead of that."""
+    """The columns of a unit, each read once for all of its morsels: when it is first asked for."""
 
     def __init__(self, scan: ParquetScan, unit: Unit) -> None:
         self.unit = unit
@@ -312,7 +354,6 @@ class _UnitColumns:
         self._turn = Lock()
         self._opened = cache(unit.file.reader)  # once for all columns: scans are some 5 % faster
         self._whole: dict[int, pa.ChunkedArray | None] = {}
-        self._started: dict[int, Future[pa.ChunkedArray | None]] = {}
 
     @property
     def needed(self) -> Collection[int]:
@@ -320,11 +361,11 @@ class _UnitColumns:
         with self._turn:
             return frozenset(self._whole)
 
-    def start(self, numbers: Collection[int], pool: Executor) -> None:
-        """Begin to read columns in threads of `pool`."""
-        self._started = {
-            number: pool.submit(self._scan.read, self.unit, number, self.unit.file.reader) for number in numbers
-        }
+    def fetch(self, numbers: Collection[int], pool: Executor) -> None:
+        """Ask a remote file for columns, before they are read."""
+        leaves = [leaf for leaf in map(self.unit.file.leaf, numbers) if leaf is not None]
+        fetched = self.unit.file.fetched(range(self.unit.first, self.unit.last), leaves, pool)
+        self._opened = cache(partial(self.unit.file.reader, fetched=fetched))
 
     def part(self, number: int, start: int, length: int) -> DeferredColumn:
         """Return some rows of a column."""
@@ -333,8 +374,7 @@ class _UnitColumns:
     def _read(self, number: int) -> pa.ChunkedArray | None:
         with self._turn:  # threads of a task may work on morsels of the same unit
             if number not in self._whole:
-                started = self._started.pop(number, None)
-                self._whole[number] = started.result() if started else self._scan.read(self.unit, number, self._opened)
+                self._whole[number] = self._scan.read(self.unit, number, self._opened)
             return self._whole[number]
 
 

@@ -89,9 +89,10 @@ def forced(spark: SparkSession) -> AbstractContextManager[None]:
     return configured(spark, spark_sparkext_mode="auto", spark_sparkext_debug_force="true")
 
 
-def executed(spark: SparkSession) -> list[str]:
-    """The plans of what has run in this session so far."""
+def executed(spark: SparkSession, after: int = -1) -> dict[int, str]:
+    """The plans of what has run in this session after a number, by number. Spark forgets the oldest."""
     store = spark._jsparkSession.sharedState().statusStore()
     spark.sparkContext._jsc.sc().listenerBus().waitUntilEmpty()
     executions = store.executionsList()
-    return [executions.apply(at).physicalPlanDescription() for at in range(executions.size())]
+    all_of_them = map(executions.apply, range(executions.size()))
+    return {one.executionId(): one.physicalPlanDescription() for one in all_of_them if one.executionId() > after}

@@ -10,6 +10,7 @@ from dataclasses import replace
 from threading import Thread
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -19,7 +20,7 @@ from werkzeug.serving import make_server
 
 from sparkext.config import read_settings
 from sparkext.errors import FileReadError
-from sparkext.parquet import decoded_sizes, file_stores, opened_file
+from sparkext.parquet import decoded_sizes, fetched_ranges, file_stores, opened_file
 from sparkext.parquet import scan as parquet_scan
 from sparkext.parquet.file_stores import Bucket, LocalFiles, store_of
 from sparkext.parquet.s3_settings import bucket_of
@@ -126,28 +127,77 @@ def test_the_same_rows_however_they_are_read(store: Bucket, key: str, monkeypatc
     assert rows_of(scan_of(store), split) == TABLE
 
 
-def test_columns_are_read_ahead_once_they_were_needed(store: Bucket, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_columns_are_fetched_ahead_once_they_were_needed(store: Bucket, monkeypatch: pytest.MonkeyPatch) -> None:
     split = put(store, "ahead.parquet")
     read: list[tuple[int, int]] = []
-    ahead: set[tuple[int, int]] = set()
-    read_column, start = ParquetScan.read, parquet_scan._UnitColumns.start
+    ahead: dict[int, list[int]] = {}
+    read_column, fetch = ParquetScan.read, parquet_scan._UnitColumns.fetch
 
     def reading(scan: ParquetScan, unit: Any, number: int, opened: Callable[[], Any]) -> Any:
         read.append((unit.first, number))
         return read_column(scan, unit, number, opened)
 
-    def starting(columns: Any, numbers: Any, pool: Any) -> None:
-        ahead.update((columns.unit.first, number) for number in numbers)
-        start(columns, numbers, pool)
+    def fetching(columns: Any, numbers: Any, pool: Any) -> None:
+        ahead[columns.unit.first] = sorted(numbers)
+        fetch(columns, numbers, pool)
 
     monkeypatch.setattr(ParquetScan, "read", reading)
-    monkeypatch.setattr(parquet_scan._UnitColumns, "start", starting)
+    monkeypatch.setattr(parquet_scan._UnitColumns, "fetch", fetching)
     scan = scan_of(store)
     units = list(scan.units(split))
     for rows in scan.row_sets([split]):
         rows.gather(ColumnRef(PROBE, 1))
     assert sorted(read) == [(unit.first, 1) for unit in units]  # each once, and no column that nobody asks for
-    assert ahead == {(unit.first, 1) for unit in units[2:]}
+    # What is needed is known once a unit has been read; until then all columns are.
+    assert ahead == {unit.first: [0, 1, 2] if unit in units[:2] else [1] for unit in units}
+
+
+def test_requests() -> None:
+    """Columns that lie side by side come with one answer, and whoever asks again which file it is, is told."""
+    application = Throttling()
+    with served(application) as bucket:
+        many = pa.table({name: np.random.default_rng(0).integers(0, 1 << 60, 400_000) for name in "ksv"})
+        split = put(bucket, "many.parquet", many, row_group_size=100_000)
+        scan = scan_of(bucket)
+        scan.schema = pa.schema([(name, pa.int64()) for name in "ksv"])
+
+        application.asked.clear()
+        rows = sum(len(rows.gather(ColumnRef(PROBE, 2))) for rows in scan.row_sets([split]))
+        assert rows == 400_000
+        scan.check_unchanged()
+        # The file, its footer, the two first row groups whole, a column of the others; whether it is still that file.
+        assert application.asked == {"HEAD": 2, "GET": 5}
+
+        application.asked.clear()
+        assert scan.identities([split.path] * 3) == {split.path: scan.identity(split.path)}
+        assert scan.rows_of([split]) == 400_000
+        assert not application.asked
+
+        application.asked.clear()
+        small = put(bucket, "small.parquet")
+        application.asked.clear()
+        assert rows_of(scan_of(bucket), small) == TABLE
+        assert application.asked == {"HEAD": 1, "GET": 1}
+
+
+@pytest.mark.parametrize(
+    ("ranges", "expected"),
+    [
+        ([], []),
+        ([(5, 9)], [(5, 9)]),
+        ([(20, 30), (0, 10)], [(0, 10), (20, 30)]),
+        ([(20, 30), (0, 11)], [(0, 30)]),
+        ([(0, 10), (10, 50)], [(0, 50)]),
+        ([(0, 10), (10, 51)], [(0, 10), (10, 51)]),
+        ([(0, 90), (20, 30), (60, 99)], [(0, 99)]),
+    ],
+)
+def test_ranges_to_ask_for(
+    ranges: list[tuple[int, int]], expected: list[tuple[int, int]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fetched_ranges, "MOST_GAP_BYTES", 9)
+    monkeypatch.setattr(fetched_ranges, "MOST_REQUESTED_BYTES", 50)
+    assert fetched_ranges.merged(ranges) == expected
 
 
 def test_a_reader_that_is_left_early_leaves_no_thread_behind(store: Bucket) -> None:
@@ -219,6 +269,7 @@ def test_a_store_that_asks_for_fewer_requests(monkeypatch: pytest.MonkeyPatch) -
         for name, refused in (("GET", "during GetObject"), ("HEAD", "HTTP status 503")):
             monkeypatch.setattr(file_stores, "_ATTEMPTS", 2)
             file_stores._file_system.cache_clear()
+            opened_file.opened_file.cache_clear()  # or there was nothing to ask for: it is small
             application.refuses = lambda method, number, name=name: method == name  # type: ignore[misc]
             with pytest.raises(FileReadError, match=rf"cannot read 's3a://shelf/throttled.parquet': .*{refused}"):
                 rows_of(scan_of(bucket), split)

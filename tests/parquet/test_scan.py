@@ -496,7 +496,7 @@ def test_texts_in_dictionaries_are_those_of_plain_files(tmp_path: Path, kind: pa
     for name, use_dictionary in (("dictionaries", True), ("plain", False)):
         path = tmp_path / name
         pq.write_table(table, path, row_group_size=1200, use_dictionary=use_dictionary)
-        opened = OpenedFile(str(path), LocalFiles(), ("few", "many"), case_sensitive=True)
+        opened = OpenedFile(str(path), (), LocalFiles(), ("few", "many"), case_sensitive=True)
         read = opened.reader().read_row_groups([0, 1], column_indices=[0, 1], use_threads=False)
         assert [pa.types.is_dictionary(column) for column in read.schema.types] == [use_dictionary, False]
         spec = ScanSpec((ScanColumn("few"), ScanColumn("many")), 2, None, case_sensitive=True)

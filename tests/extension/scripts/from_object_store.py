@@ -1,14 +1,10 @@
-"""Tables in a bucket, which Spark reads through its S3A connector and workers by themselves: the same rows.
-
-The connector's jars come from the registry that Spark's own `spark.jars.packages` knows.
-"""
+"""Tables in a bucket, which Spark reads through its S3A connector and workers by themselves: the same rows."""
 
 from __future__ import annotations
 
 import logging
 from collections import Counter
 from functools import partial
-from pathlib import Path
 from unittest import mock
 
 import boto3
@@ -22,33 +18,15 @@ from sparkext import pipelined_join, scan_parquet
 from sparkext.errors import InvalidScanError
 from sparkext.spark import extension
 from sparkext.transforms import scan
-
-# What the connector's bundle of everything (600 MB) is to it.
-PACKAGES = (
-    "org.apache.hadoop:hadoop-aws:{hadoop}",
-    *(f"software.amazon.awssdk:{part}:2.35.4" for part in ("s3-transfer-manager", "sts", "apache-client")),
-    "software.amazon.awssdk:netty-nio-client:2.35.4",
-    "software.amazon.s3.analyticsaccelerator:analyticsaccelerator-s3:1.3.1",
-)
-LEFT_OUT = ("software.amazon.awssdk:bundle", "io.netty:*", "org.slf4j:*", "org.wildfly.openssl:wildfly-openssl")
-KEYS = {"access.key": "who", "secret.key": "word"}
-
-
-def hadoop_version() -> str:
-    import pyspark
-
-    jars = Path(pyspark.__file__).parent / "jars"
-    return next(jars.glob("hadoop-client-api-*.jar")).stem.rpartition("-")[2]
+from tests.s3a import s3a_settings
 
 
 def session(endpoint: str) -> SparkSession:
     builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
     builder = builder.config("spark.driver.host", "127.0.0.1").config("spark.driver.bindAddress", "127.0.0.1")
-    builder = builder.config("spark.jars.packages", ",".join(PACKAGES).format(hadoop=hadoop_version()))
-    builder = builder.config("spark.jars.excludes", ",".join(LEFT_OUT)).config("spark.sparkext.mode", "hint")
-    reached = {"endpoint": endpoint, "endpoint.region": "us-east-1", "path.style.access": "true", **KEYS}
-    for key, value in reached.items():
-        builder = builder.config(f"spark.hadoop.fs.s3a.{key}", value)
+    builder = builder.config("spark.sparkext.mode", "hint")
+    for key, value in s3a_settings(endpoint, "who", "word").items():
+        builder = builder.config(key, value)
     return sparkext.configure(builder).getOrCreate()
 
 

@@ -9,6 +9,7 @@ import scala.util.control.NonFatal
 
 import com.google.common.cache.CacheBuilder
 import org.apache.hadoop.conf.Configuration
+import org.apache.hadoop.fs.FileStatus
 import org.apache.parquet.HadoopReadOptions
 import org.apache.parquet.column.statistics.{IntStatistics, LongStatistics, Statistics}
 import org.apache.parquet.hadoop.ParquetFileReader
@@ -61,7 +62,9 @@ private object ParquetFooters {
 
   private def footer(file: FileIdentity, hadoop: Configuration): Footer = {
     val options = HadoopReadOptions.builder(hadoop, file.path).build()
-    Using.resource(ParquetFileReader.open(HadoopInputFile.fromPath(file.path, hadoop), options)) { reader =>
+    // As it was listed: a store need not be asked once more.
+    val status = new FileStatus(file.size, false, 1, file.size, file.modified, file.path)
+    Using.resource(ParquetFileReader.open(HadoopInputFile.fromStatus(status, hadoop), options)) { reader =>
       val rowGroups = reader.getRowGroups.asScala.toSeq
       Footer(reader.getFooter.getFileMetaData, reader.getRecordCount, ordered(rowGroups), ranges(rowGroups), texts(rowGroups))
     }

@@ -1,0 +1,86 @@
+"""Keeps what a run of the tests came to, by room: what the page on versions says was run, this has seen.
+
+    pytest -p tests.record --record docs/support.jsonl tests/extension tests/transforms …
+
+A line of the file is about one Spark. A run replaces what its line says of the rooms that it has been to.
+"""
+
+from __future__ import annotations
+
+import json
+import platform
+from collections import Counter
+from collections.abc import Iterable
+from datetime import date
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+PACKAGES = ("numba", "numpy", "pandas", "pyarrow")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--record", type=Path, help="the file that keeps what this run comes to")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    path = config.getoption("--record")
+    if path is not None and not hasattr(config, "workerinput"):
+        config.pluginmanager.register(_Record(path))
+
+
+class _Record:
+    """Counts what became of each test, with the worst of its phases."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._outcomes: dict[str, str] = {}
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        worst = ("passed", "skipped", "failed")
+        so_far = self._outcomes.get(report.nodeid, "passed")
+        self._outcomes[report.nodeid] = max(so_far, report.outcome, key=worst.index)
+
+    def pytest_sessionfinish(self, exitstatus: int) -> None:
+        if exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):
+            keep(self._path, _environment(), counted(self._outcomes.items()))
+
+
+def counted(outcomes: Iterable[tuple[str, str]]) -> dict[str, dict[str, int]]:
+    """Count the outcomes of tests by room, the folder that a test is in; tests in none belong to the whole package."""
+    rooms: dict[str, Counter[str]] = {}
+    for test, outcome in outcomes:
+        folder, *rest = test.partition("::")[0].removeprefix("tests/").split("/")
+        rooms.setdefault(folder if rest else "package", Counter())[outcome] += 1
+    return {room: dict(sorted(counts.items())) for room, counts in sorted(rooms.items())}
+
+
+def keep(path: Path, environment: dict[str, Any], rooms: dict[str, dict[str, int]]) -> None:
+    """Put the rooms of a run in the line of its environment's Spark."""
+    lines = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+    by_spark = {line["spark"]: line for line in lines}
+    before = by_spark.get(environment["spark"], {}).get("rooms", {})
+    by_spark[environment["spark"]] = {**environment, "rooms": dict(sorted({**before, **rooms}.items()))}
+    ordered = sorted(by_spark.values(), key=lambda line: [-int(part) for part in line["spark"].split(".")])
+    path.write_text("".join(json.dumps(line) + "\n" for line in ordered))
+
+
+def _environment() -> dict[str, Any]:
+    return {
+        "spark": _version("pyspark"),
+        "python": platform.python_version(),
+        "system": f"{platform.system()} {platform.machine()}",
+        "packages": {package: _version(package) for package in PACKAGES},
+        "date": date.today().isoformat(),
+    }
+
+
+def _version(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        import importlib
+
+        return str(importlib.import_module(package).__version__)
