@@ -4,6 +4,7 @@
 #   make check         lint, types, kernels, planners and both doors: what to run all day
 #   make test          lint, the documentation, then every test
 #   make versions      small suites on other Sparks and Pythons; fetches them, and needs the Pythons
+#   make suites        whole suites on every Spark that there is a jar for, into the table of docs/versions.md: hours
 #   make lakes         tables of Delta Lake and Iceberg, on the Sparks that these have releases for: half an hour
 #   make bench         all benchmarks but those to be named, under an hour; bench/results/run-….jsonl, which git ignores
 #   make bench-quick   that they work, on tiny data, in two minutes; no times
@@ -29,7 +30,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 python  = $(or $(wildcard $(BIN)/python),$(PYTHON))
 
-.PHONY: demo check test versions lakes bench bench-quick bench-report bench-compare bench-comet bench-lakes study notebook lint docs kernels wheel release-check
+.PHONY: demo check test versions suites lakes bench bench-quick bench-report bench-compare bench-comet bench-lakes study notebook lint docs kernels wheel release-check
 .PHONY: classes clean java python
 # One after the other, but for what `test` asks of a make of its own.
 ifeq ($(MAKELEVEL),0)
@@ -70,6 +71,10 @@ classes: java $(VENV)/.has-dev
 versions: java $(VENV)/.has-dev
 	$(BIN)/nox --parallel 2
 
+suites: java $(VENV)/.has-dev
+	$(BIN)/nox -s suites
+	$(BIN)/python -m docs.tools.generate
+
 lakes: java $(VENV)/.has-dev
 	$(BIN)/nox -s lakes
 
@@ -89,7 +94,11 @@ bench-comet: java $(VENV)/.has-bench
 	$(BIN)/python -m bench.comet --install
 	$(BIN)/python -m bench comet
 
-bench-lakes: java $(VENV)/.has-dev
+bench-suites: java $(VENV)/.has-dev
+	$(BIN)/nox -s suites
+	$(BIN)/python -m docs.tools.generate
+
+lakes: java $(VENV)/.has-dev
 	$(BIN)/nox -s bench-lakes
 
 study: $(VENV)/.has-bench

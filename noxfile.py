@@ -29,6 +29,18 @@ nox.options.error_on_missing_interpreters = False  # also where CI is set: they 
 
 TOOLS = ("setuptools>=77", "pytest>=8.3", "pytest-timeout", "hypothesis", "psutil")
 
+ROOMS = (
+    *("extension", "transforms", "parquet", "build_sides", "memory", "storage", "worker", "rows"),
+    *("plans", "kernels", "fuzz", "reports"),
+)
+"""Rooms of the tests that are about what runs in a Spark, or under it."""
+
+RECORD = ("-p", "tests.record", "--record", "docs/support.jsonl")
+"""For the page on versions, which is made of what runs of whole suites come to."""
+
+SUITE_TOOLS = ("pytest-xdist", "duckdb", "moto[server]>=5", "tpchgen-cli>=3", "tpcgen-cli>=4", "tqdm", "grpcio-status")
+"""What whole suites need beside that."""
+
 LARGE = (
     "tests/transforms/test_equivalence.py",
     "tests/transforms/test_edges.py",
@@ -73,6 +85,16 @@ def versions(session: nox.Session, spark: str, suites: Sequence[str]) -> None:
         session.run("pytest", "-q", *SMALL_LAKES, env={"SPARK_HOME": None})
 
 
+@nox.session(default=False, python="3.11")
+@nox.parametrize("spark", [nox.param(minor, id=f"spark-{minor}") for minor in ("4.3", "4.2", "4.1", "4.0")])
+def suites(session: nox.Session, spark: str) -> None:
+    """Whole suites on every Spark that there is a jar for."""
+    _install(session, spark, *SUITE_TOOLS)
+    options = ["-q", "-n", "2", "--dist", "loadgroup", "--no-loadscope-reorder"]
+    rooms = [*RECORD, *(f"tests/{room}" for room in ROOMS)]
+    session.run("pytest", *options, *(session.posargs or rooms), env={"SPARK_HOME": None})
+
+
 @nox.session(default=False)
 @nox.parametrize(
     ["python", "spark"],
@@ -81,7 +103,7 @@ def versions(session: nox.Session, spark: str, suites: Sequence[str]) -> None:
 def lakes(session: nox.Session, spark: str) -> None:
     """Tables of Delta Lake and of Iceberg, with the jar, on the Sparks that these have releases for."""
     _install(session, spark)
-    session.run("pytest", "-q", *(session.posargs or ["tests/lakes"]), env={"SPARK_HOME": None})
+    session.run("pytest", "-q", *(session.posargs or [*RECORD, "tests/lakes"]), env={"SPARK_HOME": None})
 
 
 @nox.session(name="bench-lakes", default=False, python="3.11")

@@ -6,18 +6,22 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import urlparse
 
+from bench import tpch
 from bench.chains import Answer, Chain
 from bench.end_to_end import AGGREGATE_COLUMNS, SUMMED
 from bench.harness import Bench, Case, Contestant, measure, report, same, step, verify
+from bench.queries import Compared, SparkQueries, named_in, print_comparison, timed
 from bench.spark_session import assert_pipelined, make_look_changed, spark_session
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
     from tests.lakes.formats import Lake
 
@@ -26,7 +30,9 @@ Measured: three joins of TPC-H under a count and four sums, over the same rows i
 Iceberg tables (format 3), each written by Spark in the same session; from these tables, and after one of a hundred
 rows of lineitem and orders was deleted, which both formats keep as deletion vectors, while the plain files are written
 anew. Plans are made and run in each run. All files look changed before each, so no index is found again ("cold"); the
-rows marked "kept" find them. Spark's own plans are its default and that with broadcast hints."""
+rows marked "kept" find them. Spark's own plans are its default and that with broadcast hints. TPC-H's queries are
+planned in auto mode from whole tables, and compared with Spark's default plans; only those that have another are timed.
+"""
 
 _DELETED = "pmod(hash({keys}), 100) = 0"
 _KEYS = {"lineitem": "l_orderkey, l_linenumber", "orders": "o_orderkey"}
@@ -38,13 +44,37 @@ def cases() -> list[Case]:
         Case(
             "lakes.three-joins",
             "lineitem, orders, supplier, part as plain files, Delta and Iceberg; a count and four sums",
-            _run,
+            _three_joins,
             named=True,
-        )
+        ),
+        Case("lakes.queries", "TPC-H's 22 queries from Delta and Iceberg tables", _queries, named=True),
     ]
 
 
-def _run(bench: Bench) -> None:
+def _three_joins(bench: Bench) -> None:
+    with _session(bench) as (spark, lakes, folder):
+        for share in ("none", "hundredth") if lakes else ():
+            _compare(bench, spark, lakes, folder, share)
+
+
+def _queries(bench: Bench) -> None:
+    with _session(bench) as (spark, lakes, folder):
+        for lake in lakes:
+            tables = {table: _whole(bench, spark, lake, folder, table) for table in tpch.tables(bench)}
+            asked = _LakeQueries(spark, lake, tables)
+            compared = []
+            for name, text in tpch.texts(bench).items():
+                joins = asked.planned_joins(text)
+                contestants = asked.contestants(text, settings=False)
+                seconds = timed(bench, name, contestants, lake=lake.name) if joins or bench.tiny else {}
+                compared.append(Compared(name, joins, seconds))
+            print(f"\n{lake.name}")
+            print_comparison(compared)
+
+
+@contextmanager
+def _session(bench: Bench) -> Iterator[tuple[SparkSession, list[Lake], Path]]:
+    """Start a session with those formats that this Spark has, and tell where their tables are."""
     import pyspark
 
     from sparkext import configure
@@ -53,12 +83,25 @@ def _run(bench: Bench) -> None:
     minor = ".".join(pyspark.__version__.split(".")[:2])
     lakes = list(formats_of(minor).values())
     if not lakes:
-        print(f"  skipped: neither Delta nor Iceberg has a release for Spark {minor}; make bench-lakes")
-        return
+        print(f"  nothing to do: neither Delta nor Iceberg has a release for Spark {minor}; make bench-lakes")
     folder = bench.data / "lakes" / f"sf{bench.scale_factor:g}-{minor}"
     with spark_session(bench.threads, configure, **session_settings(minor, folder)) as spark:
-        for share in ("none", "hundredth"):
-            _compare(bench, spark, lakes, folder, share)
+        yield spark, lakes, folder
+
+
+class _LakeQueries(SparkQueries):
+    """The same queries of tables that SQL calls so."""
+
+    def __init__(self, spark: SparkSession, lake: Lake, sources: dict[str, str]) -> None:
+        super().__init__(spark, {})
+        self._session, self._sources = spark, sources
+        self._files = {table: _data_files(spark, lake, source) for table, source in sources.items()}
+
+    def look_at_files(self, text: str, cold: bool = False) -> None:
+        for name, source in named_in(text, self._sources).items():
+            for file in self._files[name] if cold else ():
+                make_look_changed(file)
+            self._session.sql(f"SELECT * FROM {source}").createOrReplaceTempView(name)
 
 
 def _compare(bench: Bench, spark: SparkSession, lakes: list[Lake], folder: Path, share: str) -> None:
@@ -68,7 +111,7 @@ def _compare(bench: Bench, spark: SparkSession, lakes: list[Lake], folder: Path,
     contestants: list[Contestant] = []
     for name, lake in [("plain", None), *((lake.name, lake) for lake in lakes)]:
         tables = {table: _written(bench, spark, lake, folder, table, share) for table in chain.tables}
-        files = [Path(file.removeprefix("file:")) for table in tables.values() for file in _files(spark, table)]
+        files = [file for table in tables.values() for file in _data_files(spark, lake, table)]
 
         def ask(hint: str, cold: bool, tables: dict[str, str] = tables, files: list[Path] = files) -> Answer:
             for file in files if cold else ():
@@ -93,38 +136,48 @@ def _compare(bench: Bench, spark: SparkSession, lakes: list[Lake], folder: Path,
     report(bench, measure(bench, contestants), rows, cpu=False, part=f"{share} deleted")
 
 
-def _files(spark: SparkSession, source: str) -> list[str]:
+def _data_files(spark: SparkSession, lake: Lake | None, source: str) -> list[Path]:
     """Return the data files of a table, as SQL calls it."""
-    if source.startswith("ice."):
-        return [row.file_path for row in spark.sql(f"SELECT file_path FROM {source}.data_files").collect()]
-    return list(spark.sql(f"SELECT * FROM {source}").inputFiles())
+    if lake is not None:
+        return lake.data_files(spark, source)
+    return [Path(urlparse(file).path) for file in spark.sql(f"SELECT * FROM {source}").inputFiles()]
 
 
 def _written(bench: Bench, spark: SparkSession, lake: Lake | None, folder: Path, table: str, share: str) -> str:
     """Return what SQL calls a table in a format (None: plain files), which is written unless it is there."""
-    from sparkext.cli.tpch import ensure_tables
-
-    source = ensure_tables(bench.scale_factor, bench.data) / f"{table}.parquet"
     deletes = share != "none" and table in _KEYS
     condition = _DELETED.format(keys=_KEYS[table]) if deletes else "false"
     name = f"{table}_{share}" if deletes else table
-    df = spark.read.parquet(str(source)).select(*AGGREGATE_COLUMNS[table], *_keys(table))
+    df = _source(bench, spark, table).select(*AGGREGATE_COLUMNS[table], *_keys(table))
     if lake is None:
         path = folder / "plain" / name
         _once(path, lambda: df.where(f"NOT {condition}").write.parquet(str(path)))
         return f"parquet.`{path}`"
+    return _table(spark, lake, folder, name, df, condition)
+
+
+def _whole(bench: Bench, spark: SparkSession, lake: Lake, folder: Path, table: str) -> str:
+    """Return what SQL calls a table with all columns in a format, which is written unless it is there."""
+    return _table(spark, lake, folder, f"whole_{table}", _source(bench, spark, table), "false")
+
+
+def _source(bench: Bench, spark: SparkSession, table: str) -> DataFrame:
+    return spark.read.parquet(str(tpch.tables(bench)[table]))
+
+
+def _table(spark: SparkSession, lake: Lake, folder: Path, name: str, df: DataFrame, deleted: str) -> str:
     if lake.name == "delta":
         path = folder / "delta" / name
         sql = f"delta.`{path}`"
         written = df.write.format("delta").option("delta.enableDeletionVectors", "true")
-        _once(path, lambda: (written.save(str(path)), spark.sql(f"DELETE FROM {sql} WHERE {condition}")))
+        _once(path, lambda: (written.save(str(path)), spark.sql(f"DELETE FROM {sql} WHERE {deleted}")))
         return sql
     sql = lake.table(name)
     writer = df.writeTo(sql).using("iceberg")
     for key, value in lake.properties.items():
         writer = writer.tableProperty(key, value)
     path = folder / "iceberg" / "default" / name
-    _once(path, lambda: (writer.create(), spark.sql(f"DELETE FROM {sql} WHERE {condition}")))
+    _once(path, lambda: (writer.create(), spark.sql(f"DELETE FROM {sql} WHERE {deleted}")))
     return sql
 
 

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from statistics import geometric_mean
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from bench.harness import Bench, Contestant, measure, record, same, verify
 from bench.result_rows import ResultRows
@@ -30,6 +30,8 @@ are those of the last run, and build sides that Spark computes are indexed again
 those that its settings make: broadcast joins for sides of up to half a gibibyte, or shuffled hash joins; of these
 the one that was fastest in the warm-up is timed. All take turns, with as many threads; files are in the page cache.
 Only queries of which auto mode plans a pipeline are timed: others have the same plan with the mode off."""
+
+T = TypeVar("T")
 
 COLD, CACHED, DEFAULT = "sparkext, cold", "sparkext, indexes cached", "Spark, default plan"
 
@@ -78,18 +80,18 @@ class SparkQueries:
         """The number of joins in each pipeline that auto mode plans."""
         from sparkext.spark.extension import planned_runs
 
-        self._look_at_files(text)
+        self.look_at_files(text)
         with self._set({"spark.sparkext.mode": "auto"}):
             return [len(joins) for joins, *_ in planned_runs(self._spark.sql(text))]
 
     def _rows(
         self, text: str, cold: bool = False, mode: str = "auto", settings: Mapping[str, str] | None = None
     ) -> ResultRows:
-        self._look_at_files(text, cold)
+        self.look_at_files(text, cold)
         with self._set({"spark.sparkext.mode": mode, **(settings or {})}):
             return ResultRows(self._spark.sql(text).collect())
 
-    def _look_at_files(self, text: str, cold: bool = False) -> None:
+    def look_at_files(self, text: str, cold: bool = False) -> None:
         """Make views anew, of files as they are now; `cold`: as if they had been written anew."""
         for name, path in named_in(text, self._tables).items():
             if cold:
@@ -155,7 +157,7 @@ def print_comparison(queries: Sequence[Compared]) -> None:
         print(f"{ours}, over {DEFAULT}: {mean:.2f}, the geometric mean of the {len(another)} that have another plan")
 
 
-def named_in(text: str, tables: Mapping[str, Path]) -> dict[str, Path]:
+def named_in(text: str, tables: Mapping[str, T]) -> dict[str, T]:
     """The tables whose names occur in a query."""
     words = set(re.findall(r"\w+", text))
     return {name: path for name, path in tables.items() if name in words}

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from docs.tools import declines, import_graph, python_errors
+from docs.tools import declines, import_graph, python_errors, support
 from sparkext.config import markdown_table
 
 DOCS = Path(__file__).parents[1]
@@ -19,6 +19,7 @@ SECTIONS: Mapping[str, Callable[[], str]] = {
     "options.md": markdown_table,
     "declines.md": declines.page,
     "errors.md": python_errors.page,
+    "versions.md": support.page,
 }
 """What makes the generated section of each page."""
 

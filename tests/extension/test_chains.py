@@ -14,6 +14,8 @@ CASES = 10
 
 
 def test_random_chains(spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    if spark.version < "4.3":
+        pytest.skip("some of the chains have an ASOF JOIN, which is new in 4.3")
     with checked_by_spark(spark, tmp_path) as check:
         tally = run("spark", SEED, range(CASES), check)
     assert not tally.problems, capsys.readouterr().out

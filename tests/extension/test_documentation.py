@@ -82,7 +82,7 @@ def test_the_examples_of_a_page_run(
     for number, block in enumerate(PAGES[page], 1):
         if block.language == "text":
             assert block.note != "output" or _stripped(said) == _stripped(block.code), f"{page}, block {number}"
-        elif not block.note:
+        elif not block.note and ("ASOF JOIN" not in block.code or spark.version >= "4.3"):
             with redirect_stdout(StringIO()) as printed:
                 _run(block, f"{page}, block {number}", names)
             said = printed.getvalue()
