@@ -51,6 +51,10 @@ class Lake(ABC):
     def compaction(self, table: str) -> str:
         """Return the statement that writes small files anew."""
 
+    @abstractmethod
+    def vacuum(self, spark: SparkSession, table: str) -> None:
+        """Delete the files that only older states of a table need."""
+
     def table(self, name: str) -> str:
         """Return what SQL calls a table."""
         return f"{self.catalog}.default.{name}"
@@ -109,6 +113,11 @@ class Delta(Lake):
     def compaction(self, table: str) -> str:
         """Return OPTIMIZE."""
         return f"OPTIMIZE {table}"
+
+    def vacuum(self, spark: SparkSession, table: str) -> None:
+        """Do without the week for which they stay."""
+        spark.conf.set("spark.databricks.delta.retentionDurationCheck.enabled", "false")
+        spark.sql(f"VACUUM {table} RETAIN 0 HOURS")
 
 
 class Iceberg(Lake):
@@ -172,6 +181,12 @@ class Iceberg(Lake):
         return (
             f"CALL {self.catalog}.system.rewrite_data_files(table => '{name}', options => map('rewrite-all', 'true'))"
         )
+
+    def vacuum(self, spark: SparkSession, table: str) -> None:
+        """Expire all snapshots but the last."""
+        name, now = table.removeprefix(f"{self.catalog}."), spark.sql("SELECT string(now())").first()
+        assert now is not None
+        spark.sql(f"CALL {self.catalog}.system.expire_snapshots(table => '{name}', older_than => TIMESTAMP '{now[0]}')")
 
 
 _RELEASES: dict[str, tuple[type[Lake], ...]] = {"4.1": (Delta, Iceberg), "4.2": (Delta,)}

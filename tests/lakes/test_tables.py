@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import random
+import re
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from itertools import count
+from threading import Event
 
 import pytest
 from pyspark.errors import PySparkException
@@ -157,6 +161,44 @@ def test_a_file_that_is_gone(lake: Lake, spark: SparkSession, dims: DataFrame) -
         file.unlink()
     with pytest.raises(PySparkException, match=r"No such file|FileReadError"):
         df.collect()
+
+
+def test_old_files_deleted_while_queries_run(lake: Lake, spark: SparkSession, dims: DataFrame) -> None:
+    """Each query finds one whole state, or fails for want of a file."""
+    rows, last = 400, 3
+
+    def state(number: int) -> DataFrame:
+        return spark.range(rows).select((F.col("id") % 40).cast("int").alias("k"), F.lit(number).alias("state"))
+
+    table = create(lake, spark, state(0), files=4)
+    found: Counter[object] = Counter()
+    over = Event()
+
+    def ask() -> None:
+        while not over.is_set():
+            df = joined(dims, lambda: spark.table(table)).groupBy("state").count()
+            try:
+                found[tuple(map(tuple, df.collect()))] += 1
+            except PySparkException as error:
+                assert re.search(r"No such file|NOT_EXIST|does not exist|FileReadError", str(error)), error
+                found["a file that is gone"] += 1
+
+    with ThreadPoolExecutor(1) as thread:
+        asking = thread.submit(ask)
+        try:
+            for number in range(1, last + 1):
+                state(number).repartition(4).writeTo(table).overwrite(F.lit(True))
+                lake.vacuum(spark, table)
+        finally:
+            over.set()
+        asking.result()
+    ((_, fused, _),) = scans_of(joined(dims, lambda: spark.table(table)))
+    assert fused
+    with mode(spark, "off"):
+        matched = joined(dims, lambda: state(0)).count()
+    states = {answer for answer in found if answer != "a file that is gone"}
+    assert states <= {((number, matched),) for number in range(last + 1)}, found
+    assert len(states) > 1, found
 
 
 def test_what_tells_of_files(lake: Lake, spark: SparkSession, dims: DataFrame) -> None:
