@@ -149,6 +149,8 @@ def test_payload_of_every_kind(spark: SparkSession) -> None:
 )
 def test_payload_of_types_that_arrow_spells_otherwise(spark: SparkSession, value: str) -> None:
     """It has one type for the strings of all collations, one for all intervals of days, one for all times."""
+    if "TIME'" in value and spark.version < "4.1":
+        pytest.skip("times of day are new in 4.1")
     with configured(spark, spark_sql_timeType_enabled="true"):
         build = spark.range(4).selectExpr("id AS dk", f"{value} AS v").hint("pipelined_join")
         probe = spark.range(10).selectExpr("id % 5 AS k", f"{value} AS w")

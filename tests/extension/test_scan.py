@@ -303,6 +303,26 @@ def test_no_files_no_rows(spark: SparkSession, folder: Path, tmp_path: Path) -> 
 # --- what Spark reads itself ---
 
 
+@pytest.mark.parametrize("scheme", ["gs", "abfss", "hdfs", "viewfs"])
+def test_files_of_other_stores(spark: SparkSession, folder: Path, scheme: str) -> None:
+    """Of such a store Spark finds local files here."""
+    hadoop = spark.sparkContext._jsc.hadoopConfiguration()
+    settings = {
+        f"fs.{scheme}.impl": "org.apache.hadoop.fs.viewfs.ViewFileSystemOverloadScheme",
+        "fs.viewfs.mounttable.shelf.link./data": f"file://{folder}",
+    }
+    for key, value in settings.items():
+        hadoop.set(key, value)
+    try:
+        read = spark.read.parquet(f"{scheme}://shelf/data/facts")
+        df = assert_like_spark(spark, lambda: joined(spark, read, folder))
+        ((_, fused, told),) = scans_of(df)
+        assert not fused and f"files that workers do not read: {scheme}:" in told, plan_of(df)
+    finally:
+        for key in settings:
+            hadoop.unset(key)
+
+
 def unsigned(path: Path) -> None:
     pq.write_table(pa.table({"k": [1, 2], "v": pa.array([1, 2], pa.uint32())}), path / "f.parquet")
 
