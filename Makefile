@@ -94,11 +94,7 @@ bench-comet: java $(VENV)/.has-bench
 	$(BIN)/python -m bench.comet --install
 	$(BIN)/python -m bench comet
 
-bench-suites: java $(VENV)/.has-dev
-	$(BIN)/nox -s suites
-	$(BIN)/python -m docs.tools.generate
-
-lakes: java $(VENV)/.has-dev
+bench-lakes: java $(VENV)/.has-dev
 	$(BIN)/nox -s bench-lakes
 
 study: $(VENV)/.has-bench

@@ -8,6 +8,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
+from bench import tpch
 from bench.chains import Answer, Chain
 from bench.end_to_end import SUMMED
 from bench.harness import Bench, Case, measure, report, same, verify
@@ -44,7 +45,7 @@ def _run(bench: Bench) -> None:
     from sparkext.cli.demo import JOINS
     from tests.s3a import s3a_settings
 
-    chain = Chain("lineitem", [(table, probe, build) for table, probe, build in JOINS], SUMMED)
+    chain = Chain("lineitem", JOINS, SUMMED)
     with TemporaryDirectory(dir=bench.data) as folder:
         files = _placed(bench, chain, Path(folder))
         with slow_store(Path(folder), _SECONDS) as store:
@@ -90,11 +91,9 @@ def _compare(bench: Bench, spark: SparkSession, chain: Chain, store: SlowStore, 
 
 def _placed(bench: Bench, chain: Chain, folder: Path) -> list[Path]:
     """Put the files of the tables where the store finds them."""
-    from sparkext.cli.tpch import ensure_tables
-
-    source, files = ensure_tables(bench.scale_factor, bench.data), []
+    sources, files = tpch.tables(bench), []
     for table in chain.tables:
         files.append(folder / table / "part-0.parquet")
         files[-1].parent.mkdir()
-        files[-1].hardlink_to(source / f"{table}.parquet")
+        files[-1].hardlink_to(sources[table])
     return files

@@ -6,8 +6,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -52,29 +51,35 @@ def cases() -> list[Case]:
 
 
 def _three_joins(bench: Bench) -> None:
-    with _session(bench) as (spark, lakes, folder):
-        for share in ("none", "hundredth") if lakes else ():
+    def compare(spark: SparkSession, lakes: list[Lake], folder: Path) -> None:
+        for share in ("none", "hundredth"):
             _compare(bench, spark, lakes, folder, share)
+
+    _with_lakes(bench, compare)
 
 
 def _queries(bench: Bench) -> None:
-    with _session(bench) as (spark, lakes, folder):
+    def compare(spark: SparkSession, lakes: list[Lake], folder: Path) -> None:
         for lake in lakes:
             tables = {table: _whole(bench, spark, lake, folder, table) for table in tpch.tables(bench)}
-            asked = _LakeQueries(spark, lake, tables)
-            compared = []
-            for name, text in tpch.texts(bench).items():
-                joins = asked.planned_joins(text)
-                contestants = asked.contestants(text, settings=False)
-                seconds = timed(bench, name, contestants, lake=lake.name) if joins or bench.tiny else {}
-                compared.append(Compared(name, joins, seconds))
-            print(f"\n{lake.name}")
-            print_comparison(compared)
+            print_comparison(_compared(bench, lake, _LakeQueries(spark, lake, tables)))
+
+    _with_lakes(bench, compare)
 
 
-@contextmanager
-def _session(bench: Bench) -> Iterator[tuple[SparkSession, list[Lake], Path]]:
-    """Start a session with those formats that this Spark has, and tell where their tables are."""
+def _compared(bench: Bench, lake: Lake, asked: SparkQueries) -> list[Compared]:
+    print(f"\n{lake.name}")
+    compared = []
+    for name, text in tpch.texts(bench).items():
+        joins = asked.planned_joins(text)
+        contestants = asked.contestants(text, settings=False)
+        seconds = timed(bench, name, contestants, lake=lake.name) if joins or bench.tiny else {}
+        compared.append(Compared(name, joins, seconds))
+    return compared
+
+
+def _with_lakes(bench: Bench, compare: Callable[[SparkSession, list[Lake], Path], None]) -> None:
+    """Compare in a session with those formats that this Spark has; their tables are in a folder."""
     import pyspark
 
     from sparkext import configure
@@ -83,10 +88,11 @@ def _session(bench: Bench) -> Iterator[tuple[SparkSession, list[Lake], Path]]:
     minor = ".".join(pyspark.__version__.split(".")[:2])
     lakes = list(formats_of(minor).values())
     if not lakes:
-        print(f"  nothing to do: neither Delta nor Iceberg has a release for Spark {minor}; make bench-lakes")
+        print(f"  skipped: neither Delta nor Iceberg has a release for Spark {minor}; make bench-lakes")
+        return
     folder = bench.data / "lakes" / f"sf{bench.scale_factor:g}-{minor}"
     with spark_session(bench.threads, configure, **session_settings(minor, folder)) as spark:
-        yield spark, lakes, folder
+        compare(spark, lakes, folder)
 
 
 class _LakeQueries(SparkQueries):
@@ -94,20 +100,20 @@ class _LakeQueries(SparkQueries):
 
     def __init__(self, spark: SparkSession, lake: Lake, sources: dict[str, str]) -> None:
         super().__init__(spark, {})
-        self._session, self._sources = spark, sources
+        self._sources = sources
         self._files = {table: _data_files(spark, lake, source) for table, source in sources.items()}
 
     def look_at_files(self, text: str, cold: bool = False) -> None:
         for name, source in named_in(text, self._sources).items():
             for file in self._files[name] if cold else ():
                 make_look_changed(file)
-            self._session.sql(f"SELECT * FROM {source}").createOrReplaceTempView(name)
+            self._spark.sql(f"SELECT * FROM {source}").createOrReplaceTempView(name)
 
 
 def _compare(bench: Bench, spark: SparkSession, lakes: list[Lake], folder: Path, share: str) -> None:
     from sparkext.cli.demo import JOINS
 
-    chain = Chain("lineitem", [(table, probe, build) for table, probe, build in JOINS], SUMMED)
+    chain = Chain("lineitem", JOINS, SUMMED)
     contestants: list[Contestant] = []
     for name, lake in [("plain", None), *((lake.name, lake) for lake in lakes)]:
         tables = {table: _written(bench, spark, lake, folder, table, share) for table in chain.tables}

@@ -12,7 +12,7 @@ import platform
 from collections import Counter
 from collections.abc import Iterable
 from datetime import date
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -69,18 +69,9 @@ def keep(path: Path, environment: dict[str, Any], rooms: dict[str, dict[str, int
 
 def _environment() -> dict[str, Any]:
     return {
-        "spark": _version("pyspark"),
+        "spark": version("pyspark"),
         "python": platform.python_version(),
         "system": f"{platform.system()} {platform.machine()}",
-        "packages": {package: _version(package) for package in PACKAGES},
+        "packages": {package: version(package) for package in PACKAGES},
         "date": date.today().isoformat(),
     }
-
-
-def _version(package: str) -> str:
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        import importlib
-
-        return str(importlib.import_module(package).__version__)

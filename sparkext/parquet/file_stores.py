@@ -120,9 +120,9 @@ class Bucket:
     def source(self, path: str, identity: Identity) -> Any:
         """Open the object once: threads read ranges of it by requests of their own."""
         with _TURN:
-            for known, opened in [_OPENED[self, path]] if (self, path) in _OPENED else []:
-                if known == identity:
-                    return opened
+            known = _OPENED.get((self, path))
+        if known is not None and known[0] == identity:
+            return known[1]
         return _file_system(self).open_input_file(self._key(path))
 
     def _key(self, path: str) -> str:

@@ -31,6 +31,12 @@ class LastUsed(Generic[Key, Value]):
         self._entries.move_to_end(key)
         return self._entries[key]
 
+    def get(self, key: Key) -> Value | None:
+        """Return the entry of a key, which is a use of it, or None."""
+        if key not in self:
+            return None
+        return self[key]
+
     def __setitem__(self, key: Key, value: Value) -> None:
         self._entries[key] = value
         self._entries.move_to_end(key)

@@ -173,7 +173,6 @@ def test_requests() -> None:
         assert scan.rows_of([split]) == 400_000
         assert not application.asked
 
-        application.asked.clear()
         small = put(bucket, "small.parquet")
         application.asked.clear()
         assert rows_of(scan_of(bucket), small) == TABLE
