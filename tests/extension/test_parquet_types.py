@@ -291,7 +291,7 @@ def test_scan_parquet_has_the_same_rules(spark: SparkSession, folder: Path, tabl
         if case.settings or "collate" in case.declared:
             continue
         declared = arrow_schema(spark.read.schema(f"`{name}` {case.declared}").parquet(str(path)).schema)
-        file = OpenedFile(str(path), LocalFiles(), [name], False)
+        file = OpenedFile(str(path), (), LocalFiles(), [name], case_sensitive=False)
         problem = misread(file.metadata, file.called(0), name, file.leaf(0), declared.field(0).type, calendars)
         assert (problem is None) is (case.left is None), (name, problem)
 

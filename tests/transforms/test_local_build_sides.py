@@ -6,6 +6,7 @@ import datetime
 import decimal
 import warnings
 from collections import Counter
+from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
 
@@ -32,6 +33,13 @@ from tests.transforms.spark_checks import (
 )
 
 KEYS = [1, 2, 3]
+
+
+@pytest.fixture(autouse=True, scope="module")
+def by_arrow(spark: SparkSession) -> Iterator[None]:
+    """`createDataFrame` converts by Arrow unless told otherwise since Spark 4.2; without, it makes other types."""
+    with configured(spark, spark_sql_execution_arrow_pyspark_enabled="true"):
+        yield
 
 
 def probe_of(spark: SparkSession) -> DataFrame:

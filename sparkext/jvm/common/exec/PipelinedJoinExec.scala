@@ -81,11 +81,11 @@ case class PipelinedJoinExec(
   }
 
   /** Whether what Spark makes of this partitioning might reach the build sides: of that of a source. Before 4.3, a join above by
-    * the partitions of its sources tells all scans below which of these to read.
+    * the partitions of its sources tells all scans below which of these to read; before 4.2, that partitioning is like one by hash.
     */
   private def reachesBuilds(partitioning: Expression): Boolean =
     builds.exists(_.exists(_.isInstanceOf[BatchScanExec])) && partitioning.exists {
-      case _: HashPartitioningLike | _: RangePartitioning | _: PartitioningCollection => false
+      case _: HashPartitioning | _: CoalescedHashPartitioning | _: RangePartitioning | _: PartitioningCollection => false
       case other => other.isInstanceOf[Partitioning]
     }
 

@@ -78,6 +78,8 @@ object PythonBatches {
     val message = failure.getMessage
     Unreadable.findFirstMatchIn(message).map { told =>
       val path = told.group(1)
+      // With frames of Spark's for Python, PySpark 4.1 would show users this cause in place of the error.
+      failure.setStackTrace(failure.getStackTrace.filterNot(_.getClassName.startsWith("org.apache.spark.sql.execution.python")))
       if (told.group(2) == null) QueryExecutionErrors.cannotReadFilesError(failure, path)
       else QueryExecutionErrors.fileNotExistError(path, failure)
     }.orElse {
