@@ -38,7 +38,7 @@ KEYS = [1, 2, 3]
 @pytest.fixture(autouse=True, scope="module")
 def by_arrow(spark: SparkSession) -> Iterator[None]:
     """`createDataFrame` converts by Arrow unless told otherwise since Spark 4.2; without, it makes other types."""
-    with configured(spark, spark_sql_execution_arrow_pyspark_enabled="true"):
+    with configured(spark, {"spark.sql.execution.arrow.pyspark.enabled": "true"}):
         yield
 
 
