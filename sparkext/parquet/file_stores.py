@@ -7,7 +7,8 @@ well, and read as that file or not at all.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
@@ -153,6 +154,40 @@ def store_of(path: str, buckets: Sequence[Bucket]) -> FileStore:
         return LocalFiles()
     name = remote_of(path)[1]
     return next(bucket for bucket in buckets if bucket.name == name)
+
+
+class _Asked:
+    """What tasks have found where: those of the last `run`, and the one that runs now, with all its threads."""
+
+    run: str | None = None
+    by_run: dict[str, Identity]
+    now: dict[str, Identity] | None = None
+
+
+@contextmanager
+def one_run(run: str | None) -> Iterator[None]:
+    """Ask remote files only once who they are, in all tasks of a run of a query in this process: that takes long.
+
+    A task of no known run is one. A file that is replaced meanwhile is found to be when it has been read.
+    """
+    if run is None or run != _Asked.run:
+        _Asked.run, _Asked.by_run = run, {}
+    _Asked.now = found = _Asked.by_run
+    try:
+        yield
+    finally:
+        if _Asked.now is found:
+            _Asked.now = None
+
+
+def identity_of(path: str, buckets: Sequence[Bucket]) -> Identity:
+    """Return which file lies at a path, or lay there when this run first asked. Raises OSError as stores do."""
+    store = store_of(path, buckets)
+    if not store.is_remote or _Asked.now is None:
+        return store.identity(path)
+    if path not in _Asked.now:
+        _Asked.now[path] = store.identity(path)
+    return _Asked.now[path]
 
 
 @lru_cache

@@ -28,7 +28,7 @@ from sparkext.parquet.decoded_sizes import DecodedSizes
 from sparkext.parquet.decoding import as_declared, decoded_pieces
 from sparkext.parquet.deferred_column import DeferredColumn
 from sparkext.parquet.deleted_rows import deleted_rows, kept_of
-from sparkext.parquet.file_stores import REQUESTS, Bucket, Identity, store_of
+from sparkext.parquet.file_stores import REQUESTS, Bucket, Identity, identity_of, store_of
 from sparkext.parquet.metrics import ScanMetrics
 from sparkext.parquet.opened_file import OpenedFile, Unit, check_same, opened_file, reading
 from sparkext.parquet.rules import Calendars, misread, rebased
@@ -57,8 +57,7 @@ class ParquetScan:
     only what does not show in their types is checked again, as other files may have come since.
     `buckets`: those that files lie in, unless they are local. `opened` remembers which files have been opened,
     `unchecked` which of them have been read since they were last known to be the same, and `text_bytes` what a value of
-    a column of text took at most, on average of what was decoded at a time. `known` remembers which remote files a task
-    has found: to ask takes long.
+    a column of text took at most, on average of what was decoded at a time.
     """
 
     spec: ScanSpec
@@ -72,11 +71,6 @@ class ParquetScan:
     opened: dict[str, Identity] = field(default_factory=dict)
     unchecked: set[str] = field(default_factory=set)
     text_bytes: dict[int, float] = field(default_factory=dict)
-    known: dict[str, Identity] = field(default_factory=dict)
-
-    def __getstate__(self) -> dict[str, Any]:
-        """What a task finds is its own."""
-        return {**vars(self), "known": {}}
 
     def begun(self, bounds: Sequence[ProbeBounds] = ()) -> ParquetScan:
         """Return the same scan with these bounds, of which nothing has been read yet."""
@@ -115,15 +109,9 @@ class ParquetScan:
         return sum(file.metadata.num_rows for file in opened)
 
     def identity(self, path: str) -> Identity:
-        """Return which file lies there, as long as it is that file."""
-        if path in self.known:
-            return self.known[path]
+        """Return which file lies there, or lay there when this run of a query first asked (see `one_run`)."""
         with reading(path):
-            store = store_of(path, self.buckets)
-            identity = store.identity(path)
-        if store.is_remote:
-            self.known[path] = identity
-        return identity
+            return identity_of(path, self.buckets)
 
     def identities(self, paths: Iterable[str]) -> dict[str, Identity]:
         """Return which files lie there, asked for side by side where they are remote."""

@@ -15,6 +15,7 @@ from sparkext.errors import EnvironmentProblemError
 from sparkext.memory import address_space
 from sparkext.memory.probes import Tasks, process_probe
 from sparkext.memory.register import task_entered
+from sparkext.parquet.file_stores import one_run
 from sparkext.reports.metrics import NO_TASK, TaskId
 
 
@@ -47,13 +48,22 @@ def settle() -> None:
 
 @contextmanager
 def entered(settings: Settings, tasks_sharing: int | None) -> Iterator[Tasks]:
-    """Count this task among those that share the memory, and plan within what is set for it; yield their count.
+    """Count this task among those that share the memory, plan within what is set for it, and ask for remote files only
+    what its run has not; yield the count.
 
     `tasks_sharing` is as in `PipelineTask`.
     """
     otherwise = tasks_sharing or len(os.sched_getaffinity(0))
-    with process_probe().limited(settings.memory_max_bytes), task_entered(otherwise) as tasks:
+    with process_probe().limited(settings.memory_max_bytes), task_entered(otherwise) as tasks, one_run(_run()):
         yield tasks
+
+
+def _run() -> str | None:
+    """Return which run of a query this task belongs to, if that can be told."""
+    from pyspark import TaskContext
+
+    context = TaskContext.get()
+    return None if context is None else context.getLocalProperty("spark.sql.execution.id")
 
 
 def owned_cores() -> int:

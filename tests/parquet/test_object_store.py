@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from threading import Thread
 from typing import Any
@@ -22,7 +22,7 @@ from sparkext.config import read_settings
 from sparkext.errors import FileReadError
 from sparkext.parquet import decoded_sizes, fetched_ranges, file_stores, opened_file
 from sparkext.parquet import scan as parquet_scan
-from sparkext.parquet.file_stores import Bucket, LocalFiles, store_of
+from sparkext.parquet.file_stores import Bucket, LocalFiles, one_run, store_of
 from sparkext.parquet.s3_settings import bucket_of
 from sparkext.parquet.scan import ParquetScan
 from sparkext.plans.expression import Expression, column, condition, literal
@@ -153,7 +153,7 @@ def test_columns_are_fetched_ahead_once_they_were_needed(store: Bucket, monkeypa
 
 
 def test_requests() -> None:
-    """Columns that lie side by side come with one answer, and whoever asks again which file it is, is told."""
+    """Columns that lie side by side come with one answer, and a run that asks again which file it is, is told."""
     application = Throttling()
     with served(application) as bucket:
         many = pa.table({name: np.random.default_rng(0).integers(0, 1 << 60, 400_000) for name in "ksv"})
@@ -162,16 +162,23 @@ def test_requests() -> None:
         scan.schema = pa.schema([(name, pa.int64()) for name in "ksv"])
 
         application.asked.clear()
-        rows = sum(len(rows.gather(ColumnRef(PROBE, 2))) for rows in scan.row_sets([split]))
-        assert rows == 400_000
-        scan.check_unchanged()
+        with one_run("a run"):
+            rows = sum(len(rows.gather(ColumnRef(PROBE, 2))) for rows in scan.row_sets([split]))
+            assert rows == 400_000
+            scan.check_unchanged()
         # The file, its footer, the two first row groups whole, a column of the others; whether it is still that file.
         assert application.asked == {"HEAD": 2, "GET": 5}
 
         application.asked.clear()
-        assert scan.identities([split.path] * 3) == {split.path: scan.identity(split.path)}
-        assert scan.rows_of([split]) == 400_000
+        with one_run("a run"):
+            assert scan.identities([split.path] * 3) == {split.path: scan_of(bucket).identity(split.path)}
+            assert scan.rows_of([split]) == 400_000
         assert not application.asked
+
+        for asking in (one_run("another"), one_run(None), one_run(None), nullcontext()):
+            with asking:
+                scan.identity(split.path)
+        assert application.asked == {"HEAD": 4}
 
         small = put(bucket, "small.parquet")
         application.asked.clear()
@@ -280,6 +287,20 @@ def test_an_object_is_known_by_what_was_written(store: Bucket) -> None:
     assert scan_of(store).identity(path) == before
     put(store, "same.parquet", TABLE.set_column(0, "k", pa.array(range(1, 5001), pa.int64())))
     assert scan_of(store).identity(path) != before
+
+
+def test_an_object_replaced_during_a_run(store: Bucket) -> None:
+    """A later task of the run takes it for the object that the first one found, and reads no row of another."""
+    split = put(store, "replaced.parquet")
+    with one_run("a run"):
+        assert rows_of(scan_of(store), split) == TABLE
+    put(store, "replaced.parquet", TABLE.set_column(0, "k", pa.array(range(1, 5001), pa.int64())))
+    scan = scan_of(store)
+    with one_run("a run"), pytest.raises(FileReadError, match="it was replaced while it was read"):
+        rows_of(scan, split)
+        scan.check_unchanged()
+    with one_run("the next"):
+        assert rows_of(scan_of(store), split) != TABLE
 
 
 def test_where_paths_lead() -> None:
