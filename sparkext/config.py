@@ -24,6 +24,7 @@ ModeName = Literal["auto", "hint", "off"]
 DeliveryName = Literal["adaptive", "morsel", "block", "tuple", "materialize", "materialize_parallel"]
 ThreadsName = Literal["cooperative", "independent"]
 JoinOrderName = Literal["measured", "query", "random"]
+PartitionedName = Literal["auto", "always", "never"]
 GroupsName = Literal["auto", "parts", "whole"]
 
 _BYTE_UNITS = {"b": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40, "p": 1 << 50}
@@ -171,6 +172,18 @@ BUILD_SIDE_MAX_BYTES = ConfigKey(
     " start.",
     expected="a byte size of at least 1, such as 512m or 4g",
     least=1,
+)
+PARTITIONED = ConfigKey(
+    name=PREFIX + "partitioned",
+    attribute="partitioned",
+    type=TEXT,
+    unit="",
+    default="auto",
+    doc="Whether transforms shuffle both sides of a join by key, so that no node holds all of the build side: `auto`"
+    " (where that is larger than `spark.sparkext.buildSide.maxBytes`), `always` or `never`. Only joins with an"
+    " equality can be.",
+    expected="one of auto, always, never",
+    choices=get_args(PartitionedName),
 )
 SCAN_FUSED = ConfigKey(
     name=PREFIX + "scan.fused",
@@ -352,6 +365,7 @@ REGISTRY: tuple[ConfigKey[Any], ...] = (
     EXPLAIN_FALLBACK,
     PYTHON,
     BUILD_SIDE_MAX_BYTES,
+    PARTITIONED,
     SCAN_FUSED,
     INDEX_CACHE_MAX_BYTES,
     MORSEL_MAX_ROWS,
@@ -380,6 +394,7 @@ class Settings:
     explain_fallback: bool
     python: str
     build_side_max_bytes: int
+    partitioned: PartitionedName
     scan_fused: bool
     index_cache_max_bytes: int
     morsel_max_rows: int

@@ -17,7 +17,19 @@ ALLOWED = {
     "kernels": ("numpy", "numba", "llvmlite", "pyarrow", "sparkext.kernels"),
     "plans": ("sparkext.plans",),
 }
-ROOMS = ("memory", "storage", "rows", "parquet", "build_sides", "reports", "spark", "worker", "transforms", "cli")
+ROOMS = (
+    "memory",
+    "storage",
+    "rows",
+    "parquet",
+    "build_sides",
+    "exchange",
+    "reports",
+    "spark",
+    "worker",
+    "transforms",
+    "cli",
+)
 """Each imports only from those before it."""
 
 

@@ -82,7 +82,8 @@ def check_build_size(rows: int, size: int, max_bytes: int) -> None:
         raise BuildSideTooLargeError(
             f"the build side does not fit: its first {rows:,} rows take {size:,} bytes, the limit is {max_bytes:,}."
             " Select fewer columns or filter it, join the other way round, raise"
-            f" {BUILD_SIDE_MAX_BYTES.name} (or max_build_bytes=), or use Spark's own join."
+            f" {BUILD_SIDE_MAX_BYTES.name} (or max_build_bytes=), partition the join (partitioned=True) or use Spark's"
+            " own join."
         )
 
 

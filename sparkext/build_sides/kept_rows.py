@@ -11,21 +11,17 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from sparkext.build_sides.file import check_build_size, check_memory, read_build_file, write_build_file
+from sparkext.build_sides.file import check_build_size, check_memory
 from sparkext.build_sides.index_builder import BuiltIndex, index_columns
 from sparkext.build_sides.index_cache import evict, touch
 from sparkext.build_sides.index_recipe import IndexRecipe
 from sparkext.build_sides.index_store import INDEX_SUFFIX, BuildSide, open_kept_index
+from sparkext.build_sides.rows_on_disk import on_disk, share_of_headroom
 from sparkext.build_sides.sources import BuildSource, private_build_side
 from sparkext.memory.freed import release
-from sparkext.memory.probes import process_probe
-from sparkext.rows.collected import CollectedRows, mapped, unnamed_file
+from sparkext.rows.collected import CollectedRows
 from sparkext.rows.contiguous import contiguous
 from sparkext.storage.local_folder import local_folder
-
-_MOST_OF_HEADROOM = 0.25
-"""Of what memory there is, rows may take so much while they are indexed, and the index and a column as much again."""
-
 
 # Of the files that are read, errors are `FileReadError`s. An entry that is gone again and again has no room.
 _DISK_PROBLEMS = (
@@ -95,12 +91,12 @@ class KeptRows(ABC):
         raise AssertionError("the last attempt returns or raises")
 
     def _built(self, recipe: IndexRecipe, folder: Path) -> BuiltIndex:
-        with CollectedRows(self._check, _share_of_headroom, folder) as collected:
+        with CollectedRows(self._check, share_of_headroom, folder) as collected:
             table, made_by = self.collect(collected)
         rows, columns = table.num_rows, table.columns
         if collected.spilled:
             release()
-            for number, column in zip(recipe.indexed, _on_disk(table.select(recipe.indexed), folder), strict=True):
+            for number, column in zip(recipe.indexed, on_disk(table.select(recipe.indexed), folder), strict=True):
                 columns[number] = column
         del table  # its columns are let go one by one
         built = index_columns(rows, columns, recipe, self.threads, keep=True)
@@ -112,19 +108,6 @@ class KeptRows(ABC):
     def _check_in_memory(self, rows: int, size: int) -> None:
         self._check(rows, size)
         check_memory(rows, size)
-
-
-def _share_of_headroom() -> int | None:
-    headroom = process_probe().headroom()
-    return None if headroom is None else int(headroom.bytes * _MOST_OF_HEADROOM)
-
-
-def _on_disk(table: pa.Table, folder: Path) -> list[pa.Array]:
-    """Return the columns, contiguous, in pages of a file without a name, which the system may reclaim."""
-    with unnamed_file(folder) as stream:
-        write_build_file(table, stream)
-        _, columns = read_build_file(mapped(stream), "a temporary file")
-        return columns
 
 
 def make_room(sources: Sequence[BuildSource], recipes: Sequence[IndexRecipe]) -> None:

@@ -40,7 +40,7 @@ def pick(frame: DataFrame, positions: tuple[int, ...]) -> DataFrame:
     return frame.select(*(quoted(names[position]) for position in positions))
 
 
-def map_in_arrow(frame: DataFrame, task: Any, schema: StructType) -> DataFrame:
+def map_in_arrow(frame: DataFrame, task: Any, schema: StructType | str) -> DataFrame:
     """Run `task` over the batches of `frame`, whose columns it sees by position only.
 
     PySpark looks up the columns of the input by name, which fails for names with dots or backticks, and loses the rows

@@ -73,7 +73,7 @@ class DriverBuildSide:
             replace(self.made_by.spec, outputs=tuple(output.ref for output in picked)).to_json(),
             files.scan(read, settings.morsel_max_rows),
             self.made_by.scan.parts,
-            self.made_by.sources,
+            tuple(source for source in self.made_by.sources if source is not None),  # all of them, over files
             schema,
             Projection(None, tuple(Expression("column", None, column=number) for number in range(len(picked)))),
             schema,

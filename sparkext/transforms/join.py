@@ -6,18 +6,19 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from sparkext.config import ALGORITHM, BUILD_SIDE_MAX_BYTES
-from sparkext.errors import InvalidJoinError
+from sparkext.config import ALGORITHM, BUILD_SIDE_MAX_BYTES, PARTITIONED, Settings
+from sparkext.errors import BuildSideTooLargeError, InvalidJoinError
 from sparkext.plans.join_names import join_kind, join_names
 from sparkext.plans.spec import BUILD_PRESERVING
 from sparkext.spark.extension import plans_joins
 from sparkext.spark.frames import is_dataframe
 from sparkext.transforms import planned
 from sparkext.transforms.arguments import check_travel, read_or_default, refuse
-from sparkext.transforms.build_side import build_side, publish
+from sparkext.transforms.build_side import DriverBuildSide, build_side, publish
 from sparkext.transforms.join_condition import read_condition
 from sparkext.transforms.lineage import Lineage, lineage_of
 from sparkext.transforms.ownership import shuffle_with_build_rows
+from sparkext.transforms.partitioned import shuffled_by_slot
 from sparkext.transforms.resolved_join import ResolvedJoin, check_left_names, resolve_join
 
 if TYPE_CHECKING:
@@ -35,6 +36,7 @@ def pipelined_join(
     *,
     algorithm: str | None = None,
     max_build_bytes: int | str | None = None,
+    partitioned: bool | None = None,
 ) -> Callable[[DataFrame], DataFrame]:
     """Join with `other` inside Spark's Python workers; for `DataFrame.transform`.
 
@@ -68,20 +70,26 @@ def pipelined_join(
         `auto`, `hash` or `sort_merge`; `spark.sparkext.algorithm` if left out.
     max_build_bytes:
         Largest Arrow size of the build side; `spark.sparkext.buildSide.maxBytes` if left out.
+    partitioned:
+        Whether both sides are shuffled by key, so that no node holds all of `other`: True, False (`other` is refused
+        if it is too large), or None for what `spark.sparkext.partitioned` says: by default, only where `other` is too
+        large. The pipeline before it ends then, as with a right or full join.
 
     Raises
     ------
     InvalidJoinError
         When the transform is applied: lists every problem of the call.
     BuildSideTooLargeError
-        When the transform is applied: the build side exceeds its limit. Where Catalyst plans the join, that is Spark's
-        exception instead, raised by the action.
+        When the transform is applied: the build side exceeds its limit, and the join may not be partitioned. Where
+        Catalyst plans the join, that is Spark's exception instead, raised by the action.
     """
     overrides: dict[str, object] = {}
     if algorithm is not None:
         overrides[ALGORITHM.name] = algorithm
     if max_build_bytes is not None:
         overrides[BUILD_SIDE_MAX_BYTES.name] = max_build_bytes
+    if partitioned is not None:
+        overrides[PARTITIONED.name] = "always" if partitioned else "never"
     return partial(_apply, other=other, on=on, how=how, overrides=overrides)
 
 
@@ -97,8 +105,10 @@ def _apply(frame: DataFrame, other: Any, on: Any, how: Any, overrides: dict[str,
     is_planned = plans_joins(session)
     if is_planned and kind is not None and planned.holds_columns(on):
         build = build_side(session, other, problems)
-        if build is None or misconfigured is not None:
-            raise misconfigured or InvalidJoinError(problems)
+        if overrides.get(PARTITIONED.name) == "always":
+            problems.append("partitioned=True joins on names of columns, not on Columns")
+        refuse(problems, misconfigured)
+        assert build is not None, "or there is a problem"
         return planned.join_by_columns(frame, build, on, kind, overrides)
     told = len(problems)
     condition = read_condition(on, kind, how, problems)
@@ -107,34 +117,56 @@ def _apply(frame: DataFrame, other: Any, on: Any, how: Any, overrides: dict[str,
         problems.append("the left side is a streaming DataFrame: use Spark's own join for streams")
     check_travel(frame.schema, "left", problems)
     build = build_side(session, other, problems)
+    by_slot = bool(condition.pairs) and settings.partitioned == "always"
+    if understood and not condition.pairs and overrides.get(PARTITIONED.name) == "always":
+        problems.append("partitioned=True needs a column of each side that has to be equal: name it in on")
     # Catalyst finds the chain by itself, and has no full outer join: that one runs as it does without the extension.
-    is_planned = is_planned and bool(condition.names) and kind != "full"
-    starts_anew = is_planned or kind in BUILD_PRESERVING
-    lineage = Lineage.starting_at(frame) if starts_anew else lineage_of(frame)
+    is_planned = is_planned and bool(condition.names) and kind != "full" and not by_slot
     case_sensitive = session.conf.get("spark.sql.caseSensitive", "false") == "true"
-    resolved: ResolvedJoin | None = None
-    if build is not None:
-        if kind not in ("semi", "anti"):
-            check_travel(build.schema, "right", problems)
-        if understood:
-            resolved = resolve_join(
-                lineage.outputs,
-                build.schema.fields,
-                condition,
-                kind or "inner",
-                source=len(lineage.spec.joins) + 1,
-                algorithm=settings.algorithm,
-                case_sensitive=case_sensitive,
-                problems=problems,
-            )
-    else:
+    if build is not None and kind not in ("semi", "anti"):
+        check_travel(build.schema, "right", problems)
+
+    def resolved(lineage: Lineage) -> ResolvedJoin | None:
+        if build is None or not understood:
+            return None
+        return resolve_join(
+            lineage.outputs,
+            build.schema.fields,
+            condition,
+            kind or "inner",
+            source=len(lineage.spec.joins) + 1,
+            algorithm=settings.algorithm,
+            case_sensitive=case_sensitive,
+            problems=problems,
+        )
+
+    anew = Lineage.starting_at(frame)
+    lineage = anew if is_planned or by_slot or kind in BUILD_PRESERVING else lineage_of(frame)
+    join = resolved(lineage)
+    if build is None:
         check_left_names(lineage.outputs, condition, case_sensitive, problems)
     refuse(problems, misconfigured)
-    assert resolved is not None and build is not None, "or there is a problem"
+    assert join is not None and build is not None, "or there is a problem"
     if is_planned:
-        return planned.join_by_names(frame, build, condition, resolved, overrides)
-    if kind not in BUILD_PRESERVING:
-        return lineage.then(resolved, build.source(session, resolved.published, settings), settings)
-    table = build.table(session, resolved.published, settings)
+        return planned.join_by_names(frame, build, condition, join, overrides)
+    if not by_slot:
+        try:
+            return _whole(frame, build, lineage, join, settings)
+        except BuildSideTooLargeError:
+            if settings.partitioned == "never" or not condition.pairs:
+                raise
+    join = resolved(anew)
+    assert join is not None, "it was resolved before"
+    return anew.by_slot(*shuffled_by_slot(frame, build.frame(), join, settings)).then(join, None, settings)
+
+
+def _whole(
+    frame: DataFrame, build: DriverBuildSide, lineage: Lineage, join: ResolvedJoin, settings: Settings
+) -> DataFrame:
+    """Join with all of the build side on each node."""
+    session = frame.sparkSession
+    if not join.spec.preserves_build:
+        return lineage.then(join, build.source(session, join.published, settings), settings)
+    table = build.table(session, join.published, settings)
     source = publish(session, table, settings)
-    return lineage.reading(*shuffle_with_build_rows(frame, resolved, source, table)).then(resolved, source, settings)
+    return lineage.reading(*shuffle_with_build_rows(frame, join, source, table)).then(join, source, settings)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from sparkext.build_sides.sources import BuildSource
 from sparkext.config import Settings
+from sparkext.exchange.slot import SlotSchemas
 from sparkext.memory import address_space
 from sparkext.plans.spec import PROBE, ColumnRef, PipelineSpec
 from sparkext.reports.reporters import AccumulatorReporter, Reporter, SpoolReporter
@@ -35,15 +36,17 @@ _ATTRIBUTE = "_sparkext_lineage"
 class Lineage:
     """A pipeline in the making: what it reads, its joins with their build sides, and what it emits.
 
-    With a `scan`, `input` only has the numbers of the scan's parts, one in each of its partitions.
+    With a `scan`, `input` only has the numbers of the scan's parts, one in each of its partitions. With a `slot` it has
+    cells, those of the first build side among them, which has no source then.
     """
 
     input: DataFrame
     spec: PipelineSpec
     outputs: tuple[OutputField, ...]
-    sources: tuple[BuildSource, ...] = ()
+    sources: tuple[BuildSource | None, ...] = ()
     reporter: Reporter | None = None
     scan: ProbeScan | None = None
+    slot: SlotSchemas | None = None
 
     @classmethod
     def starting_at(cls, frame: DataFrame) -> Lineage:
@@ -71,7 +74,12 @@ class Lineage:
         """Return the same pipeline over `frame`, which has `owner_columns` more columns in front."""
         return replace(self, input=frame, spec=replace(self.spec, owner_columns=owner_columns))
 
-    def then(self, resolved: ResolvedJoin, source: BuildSource, settings: Settings) -> DataFrame:
+    def by_slot(self, cells: DataFrame, slot: SlotSchemas) -> Lineage:
+        """Return the same pipeline over cells of its input and of the build side that is joined next."""
+        spec = replace(self.spec, owner_columns=1 if slot.owns_build else 0)
+        return replace(self, input=cells, spec=spec, slot=slot)
+
+    def then(self, resolved: ResolvedJoin, source: BuildSource | None, settings: Settings) -> DataFrame:
         """Append a join and return the DataFrame of the whole pipeline."""
         session = self.input.sparkSession
         spec = self.spec.then(resolved.spec, tuple(output.ref for output in resolved.outputs))
@@ -100,6 +108,7 @@ class Lineage:
             self.reporter,
             None if self.scan is None else self.scan.table.scan(self.scan.columns, settings.morsel_max_rows),
             None if self.scan is None else self.scan.parts,
+            slot=self.slot,
         )
         frame = map_in_arrow(self.input, task, schema)
         setattr(frame, _ATTRIBUTE, self)

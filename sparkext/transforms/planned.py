@@ -130,5 +130,6 @@ def holds_columns(on: Any) -> bool:
 
 
 def _hinted(build: DataFrame, overrides: Mapping[str, object]) -> DataFrame:
-    hinted: DataFrame = build.hint(HINT, *(f"{_OPTIONS[name]}={value}" for name, value in overrides.items()))
+    options = [f"{_OPTIONS[name]}={value}" for name, value in overrides.items() if name in _OPTIONS]
+    hinted: DataFrame = build.hint(HINT, *options)
     return hinted

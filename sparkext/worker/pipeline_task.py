@@ -10,10 +10,12 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from sparkext import __version__
+from sparkext.build_sides.index_recipe import index_recipe
 from sparkext.build_sides.index_store import BuildSide
 from sparkext.build_sides.kept_rows import make_room
 from sparkext.build_sides.sources import BuildSource
 from sparkext.config import Settings
+from sparkext.exchange.slot import Slot, SlotSchemas
 from sparkext.kernels.threads import may_begin
 from sparkext.memory import address_space, freed
 from sparkext.memory.probes import Tasks, process_probe
@@ -40,14 +42,15 @@ class PipelineTask:
     """A pipeline as `mapInArrow` wants it: called once per partition with an iterator of record batches.
 
     `scan`: how to read the probe side, where batches do not hold its rows but say which splits to read: in texts, or as
-    numbers of `parts`. `made`: where it is made by workers; one task, with one row, takes all of it then.
+    numbers of `parts`. `made`: where it is made by workers; one task, with one row, takes all of it then. `slot`: where
+    batches hold the cells of a slot, with the rows of the first build side too; that has no source then.
     `tasks_sharing`: tasks that run on one executor at a time, where those that do cannot be counted; None for as many
     as this process may use cores.
     `made_by`: the version of sparkext on the driver.
     """
 
     spec_json: str
-    sources: tuple[BuildSource, ...]
+    sources: tuple[BuildSource | None, ...]
     output_schema: pa.Schema
     settings: Settings
     tasks_sharing: int | None
@@ -55,6 +58,7 @@ class PipelineTask:
     scan: ParquetScan | None = None
     parts: tuple[tuple[Split, ...], ...] | None = None
     made: BuildSource | None = None
+    slot: SlotSchemas | None = None
     made_by: str = __version__
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -63,11 +67,18 @@ class PipelineTask:
         address_space.check_room()
         settle()
         with entered(self.settings, self.tasks_sharing) as tasks:
-            yield from self._joined(decompressed(batches), tasks)
+            if self.slot is None:
+                yield from self._joined(decompressed(batches), tasks, None)
+                return
+            with Slot(self.slot, decompressed(batches)) as slot:
+                yield from self._joined((), tasks, slot)
 
-    def _joined(self, batches: Iterable[pa.RecordBatch], tasks: Tasks) -> Iterator[pa.RecordBatch]:
+    def _joined(self, batches: Iterable[pa.RecordBatch], tasks: Tasks, slot: Slot | None) -> Iterator[pa.RecordBatch]:
         spec = PipelineSpec.from_json(self.spec_json)
         builds, made = self._open(spec)
+        if slot is not None:
+            builds.insert(0, slot.build_side(index_recipe(spec, 0, self.settings.debug_hash_mask)))
+            batches = slot.probe_batches()
         probe = process_probe()
         resources = Resources(
             lambda: probe.headroom(tasks),
@@ -96,7 +107,7 @@ class PipelineTask:
         return ScannedSplits(self.scan, self._splits(batches), spec, builds)
 
     def _open(self, spec: PipelineSpec) -> tuple[list[BuildSide], BuildSide | None]:
-        """Open all build sides, and the rows of the probe side if they are made.
+        """Open all build sides that have a source, and the rows of the probe side if they are made.
 
         Tasks begin with different ones: workers that start together share the building.
         """
@@ -105,7 +116,7 @@ class PipelineTask:
         sides = {side.number: side.open() for side in asked[first:] + asked[:first]}
         if not all(side.reused for side in sides.values()):
             make_room([side.source for side in asked], [side.recipe for side in asked])
-        return [sides[number] for number in range(len(spec.joins))], sides.get(SOURCE)
+        return [sides[number] for number in range(len(spec.joins)) if number in sides], sides.get(SOURCE)
 
     def _splits(self, batches: Iterable[pa.RecordBatch]) -> Iterator[Split]:
         for batch in batches:

@@ -177,7 +177,7 @@ def test_bad_input_is_reported_at_call_time_and_all_of_it(spark: SparkSession) -
 def test_too_large_a_build_side(spark: SparkSession) -> None:
     large = spark.range(0, 300_000, 1, 4).withColumnRenamed("id", "k")
     with pytest.raises(BuildSideTooLargeError, match=r"rows take .*limit is 100,000"):
-        left_of(spark).transform(pipelined_join(large, "k", max_build_bytes=100_000))
+        left_of(spark).transform(pipelined_join(large, "k", max_build_bytes=100_000, partitioned=False))
     assert_like_spark(left_of(spark), right_of(spark), "k")
 
 

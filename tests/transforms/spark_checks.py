@@ -132,10 +132,30 @@ def crossings_of(how: str) -> int:
 def assert_like_spark(
     left: DataFrame, right: DataFrame, on: Any, how: str = "inner", **options: Any
 ) -> tuple[DataFrame, Counter[str]]:
-    """One join, through the pipeline and through Spark; return the pipeline's DataFrame and the rows."""
+    """One join, through the pipeline, partitioned and through Spark; return the pipeline's DataFrame and the rows."""
     actual = left.transform(pipelined_join(right, on, how, **options))
     assert_pipelined(actual, joins=1, crossings=crossings_of(how))
-    return actual, assert_same_rows(spark_join(left, right, on, how), actual)
+    expected = spark_join(left, right, on, how)
+    if has_equality(on):
+        by_slot = left.transform(pipelined_join(right, on, how, partitioned=True, **options))
+        assert_partitioned(by_slot, joins=1)
+        assert_same_rows(expected, by_slot)
+    return actual, assert_same_rows(expected, actual)
+
+
+def has_equality(on: Any) -> bool:
+    """Whether a join on this can be partitioned."""
+    items = [on] if isinstance(on, str) else on or []
+    return any(isinstance(item, str) or len(item) == 2 or item[1] in ("=", "==", "<=>") for item in items)
+
+
+def assert_partitioned(df: DataFrame, joins: int | None = None) -> None:
+    """Prove that `df` is joined by slot: both sides go through Python to a shuffle, and their cells come back once."""
+    plan = physical_plan(df)
+    assert len(_CROSSING.findall(plan)) == 3 and not _SPARK_JOIN.search(plan), plan
+    assert re.search(r"Exchange (hashpartitioning\(slot#\d+, \d+\)|SinglePartition), REPARTITION_BY_NUM", plan), plan
+    lineage = remembered(df)
+    assert joins is None or (lineage is not None and len(lineage.spec.joins) == joins)
 
 
 @contextmanager

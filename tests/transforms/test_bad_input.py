@@ -543,7 +543,7 @@ def large(spark: SparkSession, kind: str) -> Any:
 @pytest.mark.parametrize("kind", ["spark", "pandas", "pyarrow"])
 def test_build_side_too_large(spark: SparkSession, left: DataFrame, kind: str, how: str) -> None:
     with pytest.raises(BuildSideTooLargeError) as info:
-        left.transform(pipelined_join(large(spark, kind), "k", how, max_build_bytes=1000))
+        left.transform(pipelined_join(large(spark, kind), "k", how, max_build_bytes=1000, partitioned=False))
     text = str(info.value)
     rows, size, limit = re.search(r"first ([\d,]+) rows take ([\d,]+) bytes, the limit is ([\d,]+)", text).groups()  # type: ignore[union-attr]
     assert limit == "1,000"
@@ -555,6 +555,7 @@ def test_build_side_too_large(spark: SparkSession, left: DataFrame, kind: str, h
         "join the other way round",
         "spark.sparkext.buildSide.maxBytes",
         "max_build_bytes=",
+        "partitioned=True",
         "Spark's own join",
     ):
         assert option in text
@@ -564,7 +565,7 @@ def test_the_limit_as_a_setting_and_as_an_option(spark: SparkSession, left: Data
     other = large(spark, "spark")
     with configured(spark, {"spark.sparkext.buildSide.maxBytes": "1k"}):
         with pytest.raises(BuildSideTooLargeError, match="the limit is 1,024"):
-            left.transform(pipelined_join(other, "k"))
+            left.transform(pipelined_join(other, "k", partitioned=False))
         out = left.transform(pipelined_join(other, "k", max_build_bytes="1m"))
     assert_pipelined(out, joins=1)
     assert rows_of(out).total() == 2
@@ -574,7 +575,7 @@ def test_the_limit_counts_only_what_is_published(spark: SparkSession, left: Data
     """A semi join publishes the key alone: 8,000 bytes, where the payload would add 20,000 and more."""
     for kind in ("spark", "pyarrow"):
         with pytest.raises(BuildSideTooLargeError):
-            left.transform(pipelined_join(large(spark, kind), "k", max_build_bytes=12_000))
+            left.transform(pipelined_join(large(spark, kind), "k", max_build_bytes=12_000, partitioned=False))
         out = left.transform(pipelined_join(large(spark, kind), "k", "semi", max_build_bytes=12_000))
         assert rows_of(out).total() == 2
 
@@ -584,7 +585,7 @@ def test_a_build_side_at_its_limit(left: DataFrame) -> None:
     assert other.nbytes == 800
     assert_pipelined(left.transform(pipelined_join(other, "k", max_build_bytes=800)), joins=1)
     with pytest.raises(BuildSideTooLargeError, match="800 bytes, the limit is 799"):
-        left.transform(pipelined_join(other, "k", max_build_bytes=799))
+        left.transform(pipelined_join(other, "k", max_build_bytes=799, partitioned=False))
 
 
 # Errors in tasks.

@@ -294,7 +294,7 @@ def test_too_large_a_build_side_leaves_neither_files_nor_jobs(spark: SparkSessio
     before, published = driver_files(spark), set(publishing._published)
     large = spark.range(0, 3_000_000, 1, 30).select(F.col("id").alias("k"))
     with pytest.raises(BuildSideTooLargeError, match=r"rows.*1,000,000"):
-        left_of(spark).transform(pipelined_join(large, "k", max_build_bytes=1_000_000))
+        left_of(spark).transform(pipelined_join(large, "k", max_build_bytes=1_000_000, partitioned=False))
     assert driver_files(spark) <= before
     assert set(publishing._published) == published
     tracker, started = spark.sparkContext.statusTracker(), time.monotonic()
@@ -317,7 +317,7 @@ def test_the_job_of_too_large_a_build_side_is_cancelled(spark: SparkSession) -> 
     context.setJobGroup("too large", "a build side")
     try:
         with pytest.raises(BuildSideTooLargeError) as kept:
-            left_of(spark).transform(pipelined_join(large, "k", max_build_bytes=1_000_000))
+            left_of(spark).transform(pipelined_join(large, "k", max_build_bytes=1_000_000, partitioned=False))
     finally:
         context._jsc.clearJobGroup()
     assert spark.range(10).count() == 10

@@ -1,0 +1,66 @@
+"""Cells that a slot keeps until their turn: in memory while they are little beside what is free, else in a file."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from types import TracebackType
+
+import pyarrow as pa
+
+from sparkext.exchange.cells import rows_of
+from sparkext.rows.collected import mapped, unnamed_file
+from sparkext.storage.paced_writes import PacedWriter
+
+
+class HeldCells:
+    """Keeps cells compressed. `most()`: bytes to keep in memory at most, None without limit.
+
+    The file has no name, so that none is left however the process ends.
+    """
+
+    def __init__(self, most: Callable[[], int | None]) -> None:
+        """Begin without cells."""
+        self._most = most
+        self._kept: deque[pa.Buffer] = deque()
+        self._bytes = 0
+        self._file: PacedWriter | None = None
+        self._written: list[int] = []
+        self._open = ExitStack()
+
+    def __enter__(self) -> HeldCells:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
+    ) -> None:
+        self._open.close()
+
+    @property
+    def spilled(self) -> bool:
+        """Whether there is a file."""
+        return self._file is not None
+
+    def add(self, cell: pa.Buffer) -> None:
+        """Keep one more cell."""
+        if self._file is None:
+            most = self._most()
+            if most is None or self._bytes + cell.size <= most:
+                self._kept.append(cell)
+                self._bytes += cell.size
+                return
+            self._file = self._open.enter_context(unnamed_file(None))
+        self._file.write(cell)
+        self._written.append(cell.size)
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """Yield all rows; cells are let go one by one."""
+        while self._kept:
+            yield from rows_of(self._kept.popleft())
+        if self._file is None:
+            return
+        content, at = mapped(self._file), 0
+        for size in self._written:
+            yield from rows_of(content.slice(at, size))
+            at += size

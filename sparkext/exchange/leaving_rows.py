@@ -1,0 +1,60 @@
+"""Rows of a task on their way to slots, gathered until they make cells of some size.
+
+    batches ──▶ rows by slot ──▶ cells
+
+They are put in order by slot all together, when there are enough: a cell is one range of them then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import pyarrow as pa
+
+from sparkext.exchange.cells import CELL_BYTES, cell_of
+from sparkext.exchange.partitioning import Partitioning
+from sparkext.memory.freed import headroom_for
+from sparkext.rows.morsels import within_bytes
+
+_LEAST_BYTES = 32 << 20
+_MOST_BYTES = 512 << 20
+_BYTES_PER_SLOT = 1 << 20
+_COPIES = 4
+"""What rows take while they are put in order: they themselves, twice in order, and as cells."""
+_SHARE_OF_HEADROOM = 0.25
+
+
+def leaving_cells(
+    batches: Iterable[pa.RecordBatch], partitioning: Partitioning, task: int
+) -> Iterator[list[tuple[int, pa.Buffer]]]:
+    """Yield cells with the numbers of their slots, many at a time. `task` is as in `Partitioning.order`."""
+    waiting: list[pa.RecordBatch] = []
+    size, limit = 0, _bytes_to_gather(partitioning.table.slots)
+    for batch in batches:
+        if waiting and size + batch.nbytes > limit:
+            yield _cells(waiting, partitioning, task)
+            waiting, size, limit = [], 0, _bytes_to_gather(partitioning.table.slots)
+        if batch.num_rows:
+            waiting.append(batch)
+            size += batch.nbytes
+    if waiting:
+        yield _cells(waiting, partitioning, task)
+
+
+def _bytes_to_gather(slots: int) -> int:
+    """Return how many bytes make cells of some size for each slot, within a share of what memory there is."""
+    wanted = min(max(_LEAST_BYTES, slots * _BYTES_PER_SLOT), _MOST_BYTES)
+    free = headroom_for(_COPIES * wanted)
+    return wanted if free is None else min(wanted, int(free * _SHARE_OF_HEADROOM / _COPIES))
+
+
+def _cells(batches: list[pa.RecordBatch], partitioning: Partitioning, task: int) -> list[tuple[int, pa.Buffer]]:
+    rows = batches[0] if len(batches) == 1 else pa.concat_batches(batches)
+    order = partitioning.order(rows, task)
+    in_order = rows.take(pa.array(order.rows))
+    return [
+        (slot, cell_of(piece))
+        for slot, (start, stop) in enumerate(zip(order.starts[:-1].tolist(), order.starts[1:].tolist(), strict=True))
+        if start < stop
+        for piece in within_bytes(in_order.slice(start, stop - start), CELL_BYTES)
+    ]

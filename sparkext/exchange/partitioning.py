@@ -1,0 +1,56 @@
+"""How one side of a join is partitioned: by which keys, and which number brings rows to each slot."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import pyarrow as pa
+
+from sparkext.kernels.jit import frozen
+from sparkext.kernels.keys import cast_key, normalise_keys
+from sparkext.kernels.partition import MOST_LINES, Int32Array, SlotOrder, lines_of, slot_order
+from sparkext.plans.routing import RoutingTable
+
+_LEAST_LINES = 1 << 12
+_LINES_PER_SLOT = 16
+
+
+def line_count(slots: int) -> int:
+    """Return how many lines are enough to even out so many slots by moving some: a power of two."""
+    wanted = max(_LEAST_LINES, _LINES_PER_SLOT * slots)
+    return min(1 << (wanted - 1).bit_length(), MOST_LINES)
+
+
+@dataclass(frozen=True)
+class Partitioning:
+    """The keys of one side, which of its columns they are, and where their lines go.
+
+    `key_types` are the types in which both sides compare them. `keeps_unmatchable`: whether rows whose key matches
+    nothing come out of the join all the same; else they are left out. `hash_mask` is as in `kernels.hashing`.
+    """
+
+    key_columns: tuple[int, ...]
+    key_types: tuple[pa.DataType, ...]
+    null_safe: tuple[bool, ...]
+    table: RoutingTable
+    keeps_unmatchable: bool
+    hash_mask: int
+
+    def order(self, rows: pa.RecordBatch, task: int) -> SlotOrder:
+        """Order rows by slots. Those that match nothing stay together with those of this task, by its number.
+
+        So a task that runs once more sends every row to where it went before, in whichever order they come.
+        """
+        columns = [
+            cast_key(rows.column(number), key_type)
+            for number, key_type in zip(self.key_columns, self.key_types, strict=True)
+        ]
+        lines = lines_of(normalise_keys(columns, self.null_safe), self.table.lines, self.hash_mask)
+        nowhere = task % self.table.slots if self.keeps_unmatchable else None
+        return slot_order(lines, self._homes, self.table.slots, nowhere)
+
+    @cached_property
+    def _homes(self) -> Int32Array:
+        return frozen(np.fromiter((self.table.slots_of(line)[0] for line in range(self.table.lines)), np.int32))

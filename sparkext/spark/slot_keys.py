@@ -1,0 +1,43 @@
+"""Numbers that Spark's hash partitioning brings to the partitions wanted: rows say themselves where they go.
+
+Every version of Spark has it, classic and Connect, and adaptive execution leaves the partitions alone where their count
+is given.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+_SEED = 42
+_TRIED_PER_SLOT = 16
+
+
+def slot_keys(slots: int) -> tuple[int, ...]:
+    """Return for each slot an integer whose rows `repartition(slots, …)` brings to the partition of that number."""
+    keys = np.full(slots, -1, dtype=np.int64)
+    start = 0
+    while (keys < 0).any():
+        tried = np.arange(start, start + _TRIED_PER_SLOT * slots, dtype=np.int64)
+        partitions = _murmur3(tried.astype(np.uint32)).astype(np.int64) % slots
+        found, first = np.unique(partitions, return_index=True)
+        keys[found] = np.where(keys[found] < 0, tried[first], keys[found])
+        start += tried.size
+    return tuple(keys.tolist())
+
+
+def _murmur3(values: npt.NDArray[np.uint32]) -> npt.NDArray[np.int32]:
+    """Hash 32-bit integers as Spark does (Murmur3_x86_32)."""
+    k = values * np.uint32(0xCC9E2D51)
+    k = _rotated(k, 15) * np.uint32(0x1B873593)
+    h = _rotated(np.uint32(_SEED) ^ k, 13) * np.uint32(5) + np.uint32(0xE6546B64)
+    h ^= np.uint32(4)  # bytes
+    h = (h ^ (h >> np.uint32(16))) * np.uint32(0x85EBCA6B)
+    h = (h ^ (h >> np.uint32(13))) * np.uint32(0xC2B2AE35)
+    hashed: npt.NDArray[np.int32] = (h ^ (h >> np.uint32(16))).view(np.int32)
+    return hashed
+
+
+def _rotated(values: npt.NDArray[np.uint32], bits: int) -> npt.NDArray[np.uint32]:
+    rotated: npt.NDArray[np.uint32] = (values << np.uint32(bits)) | (values >> np.uint32(32 - bits))
+    return rotated

@@ -1,0 +1,64 @@
+"""Partitioned joins: neither side lies whole on any node.
+
+    left  ──mapInArrow──▶ cells ─┐
+                                 ├─▶ shuffled by slot ──mapInArrow──▶ rows joined, slot by slot
+    right ──mapInArrow──▶ cells ─┘
+
+Both sides are sent to slots by the lines of their keys, all columns together in cells, and a slot is a partition of the
+shuffle. Each is a join of its own, whose build side is indexed by the task that runs it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sparkext.config import Settings
+from sparkext.exchange.cells import COLUMNS, DDL
+from sparkext.exchange.partitioning import Partitioning, line_count
+from sparkext.exchange.slot import SlotSchemas
+from sparkext.plans.routing import RoutingTable
+from sparkext.plans.spec import BUILD_PRESERVING
+from sparkext.rows.types import arrow_key_type
+from sparkext.spark.arrow import arrow_schema
+from sparkext.spark.frames import map_in_arrow, pick
+from sparkext.spark.session_settings import tasks_per_executor
+from sparkext.spark.slot_keys import slot_keys
+from sparkext.transforms.resolved_join import ResolvedJoin
+from sparkext.worker.partition_task import PartitionTask
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+_KEEPS_PROBE = ("left", "full", "anti")
+
+
+def shuffled_by_slot(
+    probe: DataFrame, build: DataFrame, resolved: ResolvedJoin, settings: Settings
+) -> tuple[DataFrame, SlotSchemas]:
+    """Return the cells of both sides, a slot in each partition, and what is in them.
+
+    The slots are as many as Spark's own joins would have partitions.
+    """
+    session = probe.sparkSession
+    spec = resolved.spec
+    build = pick(build, resolved.published)
+    slots = int(session.conf.get("spark.sql.shuffle.partitions") or "1")
+    keys = slot_keys(slots)
+
+    def cells(frame: DataFrame, columns: tuple[int, ...], keeps_unmatchable: bool, is_build: bool) -> DataFrame:
+        partitioning = Partitioning(
+            columns,
+            tuple(arrow_key_type(key_type) for key_type in resolved.key_types),
+            tuple(key.null_safe for key in spec.keys),
+            RoutingTable(line_count(slots), slots),
+            keeps_unmatchable,
+            settings.debug_hash_mask,
+        )
+        task = PartitionTask(partitioning, keys, is_build, settings, tasks_per_executor(session))
+        return map_in_arrow(frame, task, DDL)
+
+    sides = cells(probe, tuple(key.probe.column for key in spec.keys), spec.how in _KEEPS_PROBE, False).unionAll(
+        cells(build, tuple(key.build for key in spec.keys), spec.how in BUILD_PRESERVING, True)
+    )
+    schemas = SlotSchemas(arrow_schema(probe.schema), arrow_schema(build.schema), spec.preserves_build)
+    return sides.repartition(slots, COLUMNS[0]), schemas

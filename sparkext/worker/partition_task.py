@@ -1,0 +1,54 @@
+"""The function that sends one side of a join to slots, as cells."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from sparkext import __version__
+from sparkext.config import Settings
+from sparkext.exchange.cells import COLUMNS
+from sparkext.exchange.leaving_rows import leaving_cells
+from sparkext.exchange.partitioning import Partitioning
+from sparkext.memory import freed
+from sparkext.rows.compression import decompressed
+from sparkext.worker.task_start import check_version, entered, settle, task_id
+
+
+@dataclass(frozen=True)
+class PartitionTask:
+    """Emits the rows of a side in cells. `slot_keys[i]` is the number that Spark brings to the partition of slot i.
+
+    `tasks_sharing` and `made_by` are as in `PipelineTask`.
+    """
+
+    partitioning: Partitioning
+    slot_keys: tuple[int, ...]
+    is_build: bool
+    settings: Settings
+    tasks_sharing: int | None
+    made_by: str = __version__
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Send one partition."""
+        check_version(self.made_by)
+        settle()
+        with entered(self.settings, self.tasks_sharing):
+            try:
+                for cells in leaving_cells(decompressed(batches), self.partitioning, task_id().partition):
+                    for slot, cell in cells:
+                        yield self._row(slot, cell)
+            finally:
+                freed.release_unless_ample()
+
+    def _row(self, slot: int, cell: pa.Buffer) -> pa.RecordBatch:
+        """Return a row whose cell lies where it was made."""
+        ends = pa.array([0, cell.size], pa.int32()).buffers()[1]
+        columns = [
+            pa.array([self.slot_keys[slot]], pa.int32()),
+            pa.array([self.is_build]),
+            pa.BinaryArray.from_buffers(pa.binary(), 1, [None, ends, cell]),
+        ]
+        return pa.RecordBatch.from_arrays(columns, names=list(COLUMNS))

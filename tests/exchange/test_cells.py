@@ -1,0 +1,142 @@
+"""Rows through cells and back, under budgets of one row, on disk, and in whichever order cells come."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from sparkext.build_sides.index_recipe import IndexRecipe
+from sparkext.exchange import cells as cells_module
+from sparkext.exchange import leaving_rows
+from sparkext.exchange import slot as slot_module
+from sparkext.exchange.cells import cell_of, rows_of
+from sparkext.exchange.held_cells import HeldCells
+from sparkext.exchange.leaving_rows import leaving_cells
+from sparkext.exchange.partitioning import Partitioning, line_count
+from sparkext.exchange.slot import Slot, SlotSchemas
+from sparkext.plans.routing import RoutingTable
+
+RNG = np.random.default_rng(3)
+ROWS = 3000
+TABLE = pa.table(
+    {
+        "k": pa.array(RNG.integers(0, 500, ROWS), pa.int64(), mask=RNG.random(ROWS) < 0.1),
+        "s": pa.array([None if n % 9 == 0 else "text " * (n % 5) for n in range(ROWS)]),
+        "l": pa.array([[n, None] if n % 3 else None for n in range(ROWS)]),
+        "b": pa.array([n % 2 == 0 for n in range(ROWS)]),
+        "d": pa.array(range(ROWS), pa.decimal128(20, 2)),
+    }
+)
+RECIPE = IndexRecipe((0,), (pa.int64(),), (False,), "auto", (1 << 64) - 1)
+
+
+def partitioning(slots: int, keeps_unmatchable: bool = True, mask: int = (1 << 64) - 1) -> Partitioning:
+    table = RoutingTable(line_count(slots), slots)
+    return Partitioning((0,), (pa.int64(),), (False,), table, keeps_unmatchable, mask)
+
+
+def sent(slots: int, batches: list[pa.RecordBatch], task: int = 0, **options: Any) -> list[tuple[int, pa.Buffer]]:
+    return [one for some in leaving_cells(batches, partitioning(slots, **options), task) for one in some]
+
+
+def rows_in(cells: list[pa.Buffer]) -> list[dict[str, Any]]:
+    return [row for cell in cells for batch in rows_of(cell) for row in batch.to_pylist()]
+
+
+def in_order(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return sorted(rows, key=lambda row: row["d"])
+
+
+@pytest.fixture(params=["as it is", "a row at a time"])
+def budget(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    if request.param == "a row at a time":
+        monkeypatch.setattr(leaving_rows, "_MOST_BYTES", 1)
+        monkeypatch.setattr(leaving_rows, "CELL_BYTES", 1)
+    return str(request.param)
+
+
+@pytest.mark.parametrize("slots", [1, 2, 7, 5000])
+@pytest.mark.usefixtures("budget")
+def test_every_row_goes_to_the_slot_of_its_key(slots: int) -> None:
+    found = sent(slots, TABLE.to_batches(max_chunksize=700), task=slots + 3)
+    assert in_order(rows_in([cell for _, cell in found])) == TABLE.to_pylist()
+    homes: dict[int | None, set[int]] = {}
+    for slot, cell in found:
+        for row in rows_in([cell]):
+            homes.setdefault(row["k"], set()).add(slot)
+    assert all(len(slots_of_key) == 1 for slots_of_key in homes.values())
+    assert homes[None] == {(slots + 3) % slots}, "what matches nothing stays with its task"
+    assert slots == 1 or len({slot for key in homes for slot in homes[key]}) > 1
+
+
+def test_rows_that_match_nothing_are_left_out() -> None:
+    found = sent(3, TABLE.to_batches(), keeps_unmatchable=False)
+    assert in_order(rows_in([cell for _, cell in found])) == [row for row in TABLE.to_pylist() if row["k"] is not None]
+
+
+@pytest.mark.parametrize("rows", [0, 1])
+def test_hardly_any_rows(rows: int) -> None:
+    assert rows_in([cell for _, cell in sent(4, TABLE.slice(0, rows).to_batches())]) == TABLE.slice(0, rows).to_pylist()
+    assert sent(4, []) == []
+
+
+def test_a_constant_hash_fills_one_slot() -> None:
+    assert len({slot for slot, _ in sent(8, TABLE.to_batches(), keeps_unmatchable=False, mask=0)}) == 1
+
+
+def test_cells_have_a_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(leaving_rows, "CELL_BYTES", 10_000)
+    sizes = [sum(batch.nbytes for batch in rows_of(cell)) for _, cell in sent(2, TABLE.to_batches())]
+    assert len(sizes) > 10 and max(sizes) <= 10_000
+
+
+@pytest.mark.parametrize("most", [None, 0, 3000])
+def test_cells_that_are_held(most: int | None) -> None:
+    with HeldCells(lambda: most) as held:
+        for batch in TABLE.to_batches(max_chunksize=100):
+            held.add(cell_of(batch))
+        assert held.spilled is (most is not None)
+        assert pa.Table.from_batches(held.batches()) == TABLE
+
+
+def arriving(cells: list[tuple[bool, pa.Buffer]]) -> Iterator[pa.RecordBatch]:
+    for start in range(0, len(cells), 7):
+        some = cells[start : start + 7]
+        columns = [
+            pa.array([0] * len(some), pa.int32()),
+            pa.array([is_build for is_build, _ in some]),
+            pa.array([cell.to_pybytes() for _, cell in some], pa.binary()),
+        ]
+        yield pa.RecordBatch.from_arrays(columns, names=list(cells_module.COLUMNS))
+
+
+@pytest.mark.parametrize("owns_build", [False, True])
+@pytest.mark.parametrize("most", [None, 0])
+def test_a_slot(owns_build: bool, most: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both sides in any order, in memory and on disk."""
+    monkeypatch.setattr(slot_module, "share_of_headroom", lambda: most)
+    build, probe = TABLE.slice(0, 1000), TABLE.slice(1000)
+    cells = [(True, cell_of(batch)) for batch in build.to_batches(max_chunksize=90)]
+    cells += [(False, cell_of(batch)) for batch in probe.to_batches(max_chunksize=90)]
+    random.Random(5).shuffle(cells)
+    with Slot(SlotSchemas(TABLE.schema, TABLE.schema, owns_build), arriving(cells)) as slot:
+        side = slot.build_side(RECIPE)
+        rows = zip(*(side.columns[number].array.to_pylist() for number in range(5)), strict=True)
+        assert sorted(rows, key=lambda row: row[4]) == [tuple(row.values()) for row in build.to_pylist()]
+        batches = list(slot.probe_batches())
+    found = [row for batch in batches for row in zip(*(column.to_pylist() for column in batch.columns), strict=True)]
+    owned = [row[0] for row in found if row[0] is not None] if owns_build else []
+    assert owned == list(range(1000 if owns_build else 0))
+    probed = [row[1:] if owns_build else row for row in found if not owns_build or row[0] is None]
+    assert sorted(probed, key=lambda row: row[4]) == [tuple(row.values()) for row in probe.to_pylist()]
+
+
+def test_a_slot_without_cells() -> None:
+    with Slot(SlotSchemas(TABLE.schema, TABLE.schema, True), []) as slot:
+        assert slot.build_side(RECIPE).rows == 0
+        assert list(slot.probe_batches()) == []
