@@ -46,6 +46,8 @@ SUITES = (
     "comet",
     "lakes",
     "buckets",
+    "exchange",
+    "skew",
 )
 RESULTS = Path(__file__).parent / "results"
 _CHILD = "SPARKEXT_BENCH_CHILD"

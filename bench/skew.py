@@ -1,0 +1,183 @@
+"""The foreman of partitioned joins, simulated: the nodes, rows and skews of the paper that it is from.
+
+Yasui, Tamura, Oguchi and Kitsuregawa ran two joins on 96 nodes and gave one or two nodes more probe rows and more
+matches; here rows are counted, what one costs is measured with the code that runs in workers, and time is reckoned. The
+stages are pipelined, and a source waits for the slowest node: in an interval all nodes have done the same share of
+their rows, as many as the most loaded one could.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+import pyarrow as pa
+
+from bench.harness import Bench, Case
+from bench.text_table import text_table
+from sparkext.plans.foreman import Counts, Foreman, UnitCosts, skew
+from sparkext.plans.routing import RoutingTable
+
+NOTES = """\
+Simulated: 96 nodes, two stages, 3 M probe rows and 10,000 lines a node, and an interval that is the same share of the
+balanced run as the paper's 28 s were. Unit costs are measured here, for rows of 32 bytes: to receive one is to decode
+its cell and normalise its key, to compare one to look it up, to produce one to put it in order by slot and encode it.
+The ratio is that of the elapsed times without and with the foreman, beside the paper's."""
+
+_NODES = 96
+_ROWS = 3_000_000
+_LINES_PER_NODE = 10_000
+_INTERVAL = 28.0 / 160.0  # of the balanced run
+_ALPHA = 0.3
+
+
+@dataclass(frozen=True)
+class Skewed:
+    """`nodes` of the first stage have `probes` times the probe rows, and each of these `matches` times the matches."""
+
+    nodes: int
+    probes: int
+    matches: int
+    paper: float
+
+
+SKEWS = {"skew1": Skewed(1, 2, 2, 1.45), "skew2": Skewed(1, 3, 3, 2.0), "skew3": Skewed(2, 2, 2, 1.42)}
+
+
+def cases() -> list[Case]:
+    """The paper's three skews, and how long the foreman takes to plan for many nodes."""
+    return [
+        Case("skew.simulated", "three skews of 96 nodes, with and without the foreman", _run, scaled=False),
+        Case("skew.planner", "plans for up to 1,000 nodes and 10,000 lines", _planner, scaled=False),
+    ]
+
+
+def _run(bench: Bench) -> None:
+    costs = unit_costs(bench.sized(1_000_000))
+    print("  ".join(f"{name} {1e9 * seconds:.1f} ns" for name, seconds in vars(costs).items()))
+    rows = []
+    for name, skewed in SKEWS.items():
+        before, after, trajectory = simulate(skewed, costs)
+        ratio = before / after
+        if ratio <= 1 or trajectory[-1] >= trajectory[0]:
+            raise AssertionError(f"{name}: the foreman gained nothing")
+        bench.record(part=name, ratio=ratio, paper=skewed.paper, skew=trajectory)
+        skews = " ".join(f"{value:.2f}" for value in trajectory[:5])
+        rows.append([name, f"{before:.2f}", f"{after:.2f}", f"{ratio:.2f}", f"{skewed.paper:.2f}", skews])
+    print(text_table(["case", "without", "with", "ratio", "paper", "skew by interval"], rows))
+
+
+def simulate(skewed: Skewed, costs: UnitCosts) -> tuple[float, float, list[float]]:
+    """Return elapsed seconds without and with the foreman, and the skew of the first stage in each interval."""
+    lines = _NODES * _LINES_PER_NODE
+    table = RoutingTable(lines, _NODES)
+    hot = range(skewed.nodes)
+    per_line = _ROWS // _LINES_PER_NODE
+    cold_load = Counts(per_line, per_line, per_line).load(costs)
+    probes = per_line * skewed.probes
+    hot_load = Counts(probes, probes * skewed.matches, probes * skewed.matches).load(costs)
+    load_of = {line: hot_load for slot in hot for line in table.lines_of(slot)}
+    # What the first stage produces is spread over all nodes by another key.
+    second = (lines * per_line + len(load_of) * (probes * skewed.matches - per_line)) / _NODES
+    behind = Counts(int(second), int(second), int(second)).load(costs)
+
+    def loads(now: RoutingTable) -> list[float]:
+        found = [cold_load * _LINES_PER_NODE] * _NODES
+        for line in {*load_of, *now.moved}:
+            load, slots = load_of.get(line, cold_load), now.slots_of(line)
+            found[now.home(line)] -= cold_load
+            for slot in slots:
+                found[slot] += load / len(slots)
+        return found
+
+    def lines_in(now: RoutingTable, slot: int) -> Mapping[int, float]:
+        return {line: load_of.get(line, cold_load) / len(now.slots_of(line)) for line in now.lines_of(slot)}
+
+    alone = max(loads(table)) + behind
+    balanced = sum(loads(table)) / _NODES + behind
+    done = elapsed = 0.0
+    trajectory = []
+    foreman = Foreman(_ALPHA)
+    while done < 1:
+        now = loads(table)
+        trajectory.append(skew(now))
+        whole = max(now) + behind
+        share = min(1 - done, _INTERVAL * balanced / whole)
+        done += share
+        elapsed += share * whole
+        table = foreman.plan(table, now, partial(lines_in, table))
+    return alone, elapsed, trajectory
+
+
+def unit_costs(rows: int) -> UnitCosts:
+    """Measure what a row of 32 bytes costs in a worker, on one thread: the least of five runs."""
+    from sparkext.build_sides.index_recipe import IndexRecipe
+    from sparkext.build_sides.index_store import index_in_memory
+    from sparkext.exchange.cells import rows_of
+    from sparkext.exchange.leaving_rows import leaving_cells
+    from sparkext.exchange.partitioning import Partitioning, line_count
+    from sparkext.kernels.hashing import FULL_MASK
+    from sparkext.kernels.keys import normalise_keys
+
+    rng = np.random.default_rng(1)
+    columns = [rng.permutation(rows), *(rng.integers(0, 1 << 40, rows) for _ in range(3))]
+    batch = pa.RecordBatch.from_arrays([pa.array(column) for column in columns], names=list("kabc"))
+    one = (pa.int64(),)
+    partitioning = Partitioning((0,), one, (False,), RoutingTable(line_count(16), 16), False, FULL_MASK)
+    build = index_in_memory(rows, batch.columns, IndexRecipe((0,), one, (False,), "hash", FULL_MASK))
+    keys = normalise_keys([batch.column(0)], [False], build.info.key_ranges)
+    cells = [cell for some in leaving_cells([batch], partitioning, 0) for _, cell in some]
+
+    def receive() -> None:
+        for cell in cells:
+            for arrived in rows_of(cell):
+                normalise_keys([arrived.column(0)], [False], build.info.key_ranges)
+
+    def compare() -> None:
+        build.lookup(keys)
+
+    def produce() -> None:
+        for _ in leaving_cells([batch], partitioning, 0):
+            pass
+
+    return UnitCosts(*(_least_seconds(step) / rows for step in (receive, compare, produce)))
+
+
+def _least_seconds(step: Callable[[], None], runs: int = 5) -> float:
+    found = []
+    for _ in range(runs + 1):
+        started = time.perf_counter()
+        step()
+        found.append(time.perf_counter() - started)
+    return min(found[1:])
+
+
+def _planner(bench: Bench) -> None:
+    rows = []
+    for nodes in (125, 250, 500, 1000):
+        lines = 10_000
+        weights = np.random.default_rng(nodes).permutation(1 / np.arange(1, lines + 1)).tolist()
+        table = RoutingTable(lines, nodes)
+
+        def loads(now: RoutingTable, weights: list[float] = weights) -> list[float]:
+            found = [0.0] * now.slots
+            for line, weight in enumerate(weights):
+                for slot in now.slots_of(line):
+                    found[slot] += weight / len(now.slots_of(line))
+            return found
+
+        def of_slot(slot: int, table: RoutingTable = table, weights: list[float] = weights) -> dict[int, float]:
+            return {line: weights[line] for line in table.lines_of(slot)}
+
+        started = time.perf_counter()
+        planned = Foreman(_ALPHA).plan(table, loads(table), of_slot)
+        seconds = time.perf_counter() - started
+        before, after = skew(loads(table)), skew(loads(planned))
+        if after > _ALPHA:
+            raise AssertionError(f"{nodes} nodes: the skew is still {after:.2f}")
+        bench.record(part=f"{nodes} nodes", seconds=seconds, before=before, after=after)
+        rows.append([str(nodes), f"{1000 * seconds:.0f}", f"{before:.1f}", f"{after:.2f}", str(len(planned.moved))])
+    print(text_table(["nodes", "ms", "skew", "after", "lines moved"], rows))
