@@ -50,6 +50,12 @@ def parallelism(session: SparkSession) -> int:
     return session.range(1 << 16).select(F.spark_partition_id()).distinct().count()
 
 
+def limits_batches(session: SparkSession) -> bool:
+    """Return whether Spark sends Python few rows at a time where rows are large: from 4.1 on."""
+    major, minor = session.version.split(".")[:2]
+    return (int(major), int(minor)) >= (4, 1)
+
+
 def byte_setting(session: SparkSession, key: str) -> int:
     """Return a setting of Spark's that is a number of bytes."""
     return parse_bytes(str(session.conf.get(key)))

@@ -18,7 +18,7 @@ from sparkext.transforms.build_side import DriverBuildSide, build_side, publish
 from sparkext.transforms.join_condition import read_condition
 from sparkext.transforms.lineage import Lineage, lineage_of
 from sparkext.transforms.ownership import shuffle_with_build_rows
-from sparkext.transforms.partitioned import shuffled_by_slot
+from sparkext.transforms.partitioned import check_partitionable, shuffled_by_slot
 from sparkext.transforms.resolved_join import ResolvedJoin, check_left_names, resolve_join
 
 if TYPE_CHECKING:
@@ -117,9 +117,10 @@ def _apply(frame: DataFrame, other: Any, on: Any, how: Any, overrides: dict[str,
         problems.append("the left side is a streaming DataFrame: use Spark's own join for streams")
     check_travel(frame.schema, "left", problems)
     build = build_side(session, other, problems)
-    by_slot = bool(condition.pairs) and settings.partitioned == "always"
-    if understood and not condition.pairs and overrides.get(PARTITIONED.name) == "always":
-        problems.append("partitioned=True needs a column of each side that has to be equal: name it in on")
+    hindrances: list[str] = []
+    is_asked_for = understood and overrides.get(PARTITIONED.name) == "always"
+    check_partitionable(session, condition, problems if is_asked_for else hindrances)
+    by_slot = settings.partitioned == "always" and not hindrances
     # Catalyst finds the chain by itself, and has no full outer join: that one runs as it does without the extension.
     is_planned = is_planned and bool(condition.names) and kind != "full" and not by_slot
     case_sensitive = session.conf.get("spark.sql.caseSensitive", "false") == "true"
@@ -153,7 +154,7 @@ def _apply(frame: DataFrame, other: Any, on: Any, how: Any, overrides: dict[str,
         try:
             return _whole(frame, build, lineage, join, settings)
         except BuildSideTooLargeError:
-            if settings.partitioned == "never" or not condition.pairs:
+            if settings.partitioned == "never" or hindrances:
                 raise
     join = resolved(anew)
     assert join is not None, "it was resolved before"

@@ -21,15 +21,31 @@ from sparkext.plans.spec import BUILD_PRESERVING
 from sparkext.rows.types import arrow_key_type
 from sparkext.spark.arrow import arrow_schema
 from sparkext.spark.frames import map_in_arrow, pick
-from sparkext.spark.session_settings import tasks_per_executor
+from sparkext.spark.session_settings import encrypts_files, limits_batches, tasks_per_executor
 from sparkext.spark.slot_keys import slot_keys
+from sparkext.transforms.join_condition import JoinCondition
 from sparkext.transforms.resolved_join import ResolvedJoin
 from sparkext.worker.partition_task import PartitionTask
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
 
 _KEEPS_PROBE = ("left", "full", "anti")
+
+
+def check_partitionable(session: SparkSession, condition: JoinCondition, problems: list[str]) -> None:
+    """Add to `problems` why a join on this condition cannot be partitioned."""
+    if not condition.pairs:
+        problems.append("partitioned=True needs a column of each side that has to be equal: name it in on")
+    if not limits_batches(session):
+        problems.append(
+            f"partitioned=True needs Spark 4.1, this is {session.version}: it sends rows to Python 10,000 at a time,"
+            " however large they are"
+        )
+    if encrypts_files(session):
+        problems.append(
+            "partitioned=True is not for spark.io.encryption.enabled: what memory has no room for waits in plain files"
+        )
 
 
 def shuffled_by_slot(

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyspark
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -26,6 +27,8 @@ from tests.transforms.spark_checks import (
     physical_plan,
     settings,
 )
+
+pytestmark = pytest.mark.skipif(pyspark.__version__ < "4.1", reason="Spark does not limit the bytes of a batch")
 
 SHUFFLE_PARTITIONS = "spark.sql.shuffle.partitions"
 

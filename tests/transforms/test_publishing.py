@@ -536,6 +536,7 @@ import pyarrow as pa
 from pyspark.sql import SparkSession, functions as F
 from tests.transforms.spark_checks import assert_pipelined, frame, rows_of, spark_join
 from sparkext import pipelined_join, report
+from sparkext.errors import InvalidJoinError
 from sparkext.transforms import publishing
 from sparkext.transforms.lineage import remembered
 
@@ -576,11 +577,16 @@ def test_encryption_gives_right_answers_and_warns_once() -> None:
         for how in "right", "full":
             out = joined(probe, right, "k", how, crossings=2)
             kinds.add(type(source_of(out)).__name__)
-        print(json.dumps({"kinds": sorted(kinds), "published": len(publishing._published)}))
+        told = {"kinds": sorted(kinds), "published": len(publishing._published)}
+        try:
+            probe.transform(pipelined_join(right, "k", partitioned=True))
+        except InvalidJoinError as error:
+            told["refused"] = "spark.io.encryption.enabled" in str(error)
+        print(json.dumps(told))
         spark.stop()
         """
     )
-    assert told == {"kinds": ["BroadcastBytes"], "published": 0}
+    assert told == {"kinds": ["BroadcastBytes"], "published": 0, "refused": True}
     assert len(re.findall(r"UserWarning: spark\.io\.encryption\.enabled", stderr)) == 1, stderr
 
 
