@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from sparkext.build_sides import kept_rows
+from sparkext.build_sides import rows_on_disk
 from sparkext.build_sides.index_recipe import IndexRecipe
 from sparkext.build_sides.index_store import INDEX_SUFFIX, BuildSide
 from sparkext.build_sides.kept_rows import make_room
@@ -41,7 +41,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture(params=[None, 10**12, 1], ids=["unknown", "ample", "scarce"])
 def headroom(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int | None:
     reading = None if request.param is None else Headroom(request.param, "available")
-    monkeypatch.setattr(kept_rows, "process_probe", lambda: SimpleNamespace(headroom=lambda: reading))
+    monkeypatch.setattr(rows_on_disk, "process_probe", lambda: SimpleNamespace(headroom=lambda: reading))
     size: int | None = request.param
     return size
 

@@ -22,7 +22,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from sparkext.build_sides import file as build_file
-from sparkext.build_sides import index_store, kept_rows, published_files, sources
+from sparkext.build_sides import index_store, published_files, rows_on_disk, sources
 from sparkext.build_sides.file import write_build_file
 from sparkext.build_sides.index_cache import evict, touch
 from sparkext.build_sides.index_recipe import IndexRecipe
@@ -383,7 +383,7 @@ def wide_rows(rows: int) -> pa.Table:
 
 def scarce(monkeypatch: pytest.MonkeyPatch, size: int) -> None:
     reading = Headroom(size, "cgroup")
-    monkeypatch.setattr(kept_rows, "process_probe", lambda: SimpleNamespace(headroom=lambda: reading))
+    monkeypatch.setattr(rows_on_disk, "process_probe", lambda: SimpleNamespace(headroom=lambda: reading))
     monkeypatch.setattr(build_file, "headroom_for", lambda needed: size)
 
 

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from sparkext.build_sides import index_store, kept_rows
+from sparkext.build_sides import index_store, rows_on_disk
 from sparkext.build_sides.file import write_build_file
 from sparkext.build_sides.index_recipe import index_recipe
 from sparkext.build_sides.index_store import INDEX_SUFFIX, open_build_side
@@ -91,7 +91,9 @@ def test_memory_runs_out_at_every_allocation(kind: str, tmp_path: Path, monkeypa
     monkeypatch.setattr(index_store, "_opened", index_store._OpenBuildSides())
     monkeypatch.setenv("SPARK_LOCAL_DIRS", str(tmp_path))
     if kind == "spilled files":
-        monkeypatch.setattr(kept_rows, "process_probe", lambda: SimpleNamespace(headroom=lambda: Headroom(1, "a test")))
+        monkeypatch.setattr(
+            rows_on_disk, "process_probe", lambda: SimpleNamespace(headroom=lambda: Headroom(1, "a test"))
+        )
     folder = tmp_path / "sparkext"
     folder.mkdir()
     spec, path = spec_of(kind), folder / "side"
