@@ -55,7 +55,7 @@ HEADLINES = {
 QUERIES = ("tpch.queries", "tpcds.queries", "comet.tpch")
 """Cases of whole queries: a table for each query, whose part is its name."""
 
-_GENERATED = ("micro", "groups", "ordered", "hard", "scaling", "memory", "survival", "controller.follow")
+_GENERATED = ("micro", "groups", "ordered", "hard", "scaling", "memory", "survival", "controller.follow", "skew")
 _GENERATED_AMONG_OTHERS = ("many-to-many", "comet.graph", "comet.skew", "comet.strings")
 
 
