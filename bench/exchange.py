@@ -1,4 +1,4 @@
-"""Joins of which neither side lies whole on a node, and rows that only change places: cells beside Spark's rows."""
+"""Joins of which neither side lies whole on a node: cells beside Spark's rows."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
-from bench.end_to_end import read_tables, spark_joins, to_noop
+from bench.end_to_end import pipelined, read_tables, spark_joins, sums, to_noop
 from bench.harness import Bench, Case, Contestant, measure, report, verify
 
 if TYPE_CHECKING:
@@ -23,6 +23,9 @@ _JOINS = (("orders", "l_orderkey", "o_orderkey"),)
 _SETTINGS = {"spark.sql.shuffle.partitions": str(_SLOTS), "spark.sql.autoBroadcastJoinThreshold": "-1"}
 
 
+_sums = partial(sums, names=("l_quantity", "l_partkey", "o_custkey"))
+
+
 def cases() -> list[Case]:
     """A join under a count and sums, and to a sink that drops its rows."""
     title = "lineitem, orders, both partitioned by key; "
@@ -30,14 +33,6 @@ def cases() -> list[Case]:
         Case("exchange.aggregate", title + "a count and sums", partial(_run, _sums), named=True),
         Case("exchange.join", title + "to a noop sink", partial(_run, to_noop), named=True),
     ]
-
-
-def _sums(frame: DataFrame) -> object:
-    from pyspark.sql import functions as F
-
-    names = ("l_quantity", "l_partkey", "o_custkey")
-    [row] = frame.agg(F.count("*"), *(F.sum(name) for name in names)).collect()
-    return tuple(row)
 
 
 def _run(sink: Callable[[DataFrame], object], bench: Bench) -> None:
@@ -48,21 +43,16 @@ def _run(sink: Callable[[DataFrame], object], bench: Bench) -> None:
 
 
 def _compare(bench: Bench, spark: SparkSession, sink: Callable[[DataFrame], object]) -> None:
-    from sparkext import pipelined_join
     from sparkext.cli.demo import COLUMNS
 
     tables = read_tables(bench, spark, COLUMNS, _JOINS)
     rows = tables["lineitem"].count()
 
-    def partitioned() -> DataFrame:
-        on = [(probe, build) for _, probe, build in _JOINS]
-        return tables["lineitem"].transform(pipelined_join(tables["orders"], on, partitioned=True))
-
     def contestant(name: str, plan: Callable[[], DataFrame], ours: bool = False, group: str = "") -> Contestant:
         return Contestant(name, lambda: sink(plan()), lambda: _sums(plan()), ours=ours, group=group)
 
     contestants = [
-        contestant("sparkext, partitioned", partitioned, ours=True),
+        contestant("sparkext, partitioned", lambda: pipelined(tables, _JOINS, partitioned=True), ours=True),
         contestant("Spark, default plan", lambda: spark_joins(tables, _JOINS)),
         *(
             contestant(f"Spark, {hint} hint", partial(spark_joins, tables, _JOINS, hint), group="hinted")

@@ -9,7 +9,8 @@ their rows, as many as the most loaded one could.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+import timeit
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 
@@ -74,12 +75,11 @@ def simulate(skewed: Skewed, costs: UnitCosts) -> tuple[float, float, list[float
     """Return elapsed seconds without and with the foreman, and the skew of the first stage in each interval."""
     lines = _NODES * _LINES_PER_NODE
     table = RoutingTable(lines, _NODES)
-    hot = range(skewed.nodes)
     per_line = _ROWS // _LINES_PER_NODE
     cold_load = Counts(per_line, per_line, per_line).load(costs)
     probes = per_line * skewed.probes
     hot_load = Counts(probes, probes * skewed.matches, probes * skewed.matches).load(costs)
-    load_of = {line: hot_load for slot in hot for line in table.lines_of(slot)}
+    load_of = {line: hot_load for slot in range(skewed.nodes) for line in table.lines_of(slot)}
     # What the first stage produces is spread over all nodes by another key.
     second = (lines * per_line + len(load_of) * (probes * skewed.matches - per_line)) / _NODES
     behind = Counts(int(second), int(second), int(second)).load(costs)
@@ -113,7 +113,7 @@ def simulate(skewed: Skewed, costs: UnitCosts) -> tuple[float, float, list[float
 
 
 def unit_costs(rows: int) -> UnitCosts:
-    """Measure what a row of 32 bytes costs in a worker, on one thread: the least of five runs."""
+    """Measure what a row of 32 bytes costs in a worker, on one thread: the least of six runs."""
     from sparkext.build_sides.index_recipe import IndexRecipe
     from sparkext.build_sides.index_store import index_in_memory
     from sparkext.exchange.cells import rows_of
@@ -143,16 +143,8 @@ def unit_costs(rows: int) -> UnitCosts:
         for _ in leaving_cells([batch], partitioning, 0):
             pass
 
-    return UnitCosts(*(_least_seconds(step) / rows for step in (receive, compare, produce)))
-
-
-def _least_seconds(step: Callable[[], None], runs: int = 5) -> float:
-    found = []
-    for _ in range(runs + 1):
-        started = time.perf_counter()
-        step()
-        found.append(time.perf_counter() - started)
-    return min(found[1:])
+    seconds = [min(timeit.repeat(step, number=1, repeat=6)) for step in (receive, compare, produce)]
+    return UnitCosts(*(least / rows for least in seconds))
 
 
 def _planner(bench: Bench) -> None:

@@ -69,3 +69,16 @@ def hash_rows(rows: VarBytes, mask: int = FULL_MASK) -> npt.NDArray[np.int64]:
     out = np.empty(rows.offsets.size - 1, dtype=np.int64)
     _hash_rows(rows.offsets, rows.data, np.uint64(mask), out)
     return frozen(out)
+
+
+@kernel
+def _hash_words(words: Int64Array, mask: np.uint64, out: Int64Array) -> None:
+    for i in range(out.size):
+        out[i] = np.int64(mix_word(words[i]) & mask)
+
+
+def hash_words(words: Int64Array, mask: int = FULL_MASK) -> npt.NDArray[np.int64]:
+    """Hash every word of `words`, int64[n]."""
+    out = np.empty(words.size, dtype=np.int64)
+    _hash_words(words, np.uint64(mask), out)
+    return frozen(out)

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sparkext.kernels.buffers import Int64Array, UInt8Array
-from sparkext.kernels.hashing import FULL_MASK, hash_span, mix_word
+from sparkext.kernels.hashing import FULL_MASK, hash_rows, hash_words
 from sparkext.kernels.jit import frozen, kernel
 from sparkext.kernels.keys import NormalisedKeys
 from sparkext.kernels.row_ids import RowIds, row_id_dtype
@@ -49,13 +49,13 @@ def lines_of(keys: NormalisedKeys, lines: int, mask: int = FULL_MASK) -> Int32Ar
     """
     if not 1 <= lines <= MOST_LINES or lines & (lines - 1):
         raise ValueError(f"lines are a power of two up to {MOST_LINES}, not {lines}")
-    out = np.empty(keys.length, dtype=np.int32)
     if keys.words is not None:
-        _lines_of_words(keys.words, keys.mask, np.uint64(mask), np.uint64(lines - 1), out)
+        hashes = hash_words(keys.words, mask)
     else:
-        rows = keys.rows
-        assert rows is not None, "keys are words, or bytes"
-        _lines_of_rows(rows.offsets, rows.data, keys.mask, np.uint64(mask), np.uint64(lines - 1), out)
+        assert keys.rows is not None, "keys are words, or bytes"
+        hashes = hash_rows(keys.rows, mask)
+    out = np.empty(keys.length, dtype=np.int32)
+    _lines(hashes, keys.mask, np.uint64(lines - 1), out)
     return frozen(out)
 
 
@@ -73,23 +73,11 @@ def slot_order(lines: Int32Array, homes: Int32Array, slots: int, nowhere: int | 
 
 
 @kernel
-def _lines_of_words(words: Int64Array, valid: UInt8Array, mask: np.uint64, last: np.uint64, out: Int32Array) -> None:
-    all_valid = valid.size == 0
-    for i in range(words.size):
-        line = np.int32(((mix_word(words[i]) & mask) >> _FIRST_BIT) & last)
-        out[i] = line if all_valid or valid[i] != 0 else NO_LINE
-
-
-@kernel
-def _lines_of_rows(
-    offsets: Int64Array, data: UInt8Array, valid: UInt8Array, mask: np.uint64, last: np.uint64, out: Int32Array
-) -> None:
+def _lines(hashes: Int64Array, valid: UInt8Array, last: np.uint64, out: Int32Array) -> None:
     all_valid = valid.size == 0
     for i in range(out.size):
-        if all_valid or valid[i] != 0:
-            out[i] = np.int32(((hash_span(data, offsets[i], offsets[i + 1]) & mask) >> _FIRST_BIT) & last)
-        else:
-            out[i] = NO_LINE
+        line = np.int32((np.uint64(hashes[i]) >> _FIRST_BIT) & last)
+        out[i] = line if all_valid or valid[i] != 0 else NO_LINE
 
 
 @kernel

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
-from types import TracebackType
 
 import pyarrow as pa
 
@@ -27,15 +25,11 @@ class HeldCells:
         self._bytes = 0
         self._file: PacedWriter | None = None
         self._written: list[int] = []
-        self._open = ExitStack()
 
-    def __enter__(self) -> HeldCells:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
-    ) -> None:
-        self._open.close()
+    def close(self) -> None:
+        """Let the file go, if there is one."""
+        if self._file is not None:
+            self._file.close()
 
     @property
     def spilled(self) -> bool:
@@ -50,7 +44,7 @@ class HeldCells:
                 self._kept.append(cell)
                 self._bytes += cell.size
                 return
-            self._file = self._open.enter_context(unnamed_file(None))
+            self._file = unnamed_file(None)
         self._file.write(cell)
         self._written.append(cell.size)
 

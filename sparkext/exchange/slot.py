@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import chain
-from types import TracebackType
 
 import numpy as np
 import pyarrow as pa
@@ -49,14 +48,10 @@ class Slot:
             for is_build, cell in cells_in(batch):
                 (self._build if is_build else self._probe).add(cell)
 
-    def __enter__(self) -> Slot:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
-    ) -> None:
-        self._build.__exit__(kind, error, where)
-        self._probe.__exit__(kind, error, where)
+    def close(self) -> None:
+        """Let go of what was held in files."""
+        self._build.close()
+        self._probe.close()
 
     def build_side(self, recipe: IndexRecipe) -> BuildSide:
         """Index the rows of the build side, for this task alone; they are gone from here then."""

@@ -18,7 +18,7 @@ from sparkext.transforms.build_side import DriverBuildSide, build_side, publish
 from sparkext.transforms.join_condition import read_condition
 from sparkext.transforms.lineage import Lineage, lineage_of
 from sparkext.transforms.ownership import shuffle_with_build_rows
-from sparkext.transforms.partitioned import check_partitionable, shuffled_by_slot
+from sparkext.transforms.partitioned import check_partitionable, is_partitionable, shuffled_by_slot
 from sparkext.transforms.resolved_join import ResolvedJoin, check_left_names, resolve_join
 
 if TYPE_CHECKING:
@@ -117,10 +117,9 @@ def _apply(frame: DataFrame, other: Any, on: Any, how: Any, overrides: dict[str,
         problems.append("the left side is a streaming DataFrame: use Spark's own join for streams")
     check_travel(frame.schema, "left", problems)
     build = build_side(session, other, problems)
-    hindrances: list[str] = []
-    is_asked_for = understood and overrides.get(PARTITIONED.name) == "always"
-    check_partitionable(session, condition, problems if is_asked_for else hindrances)
-    by_slot = settings.partitioned == "always" and not hindrances
+    if understood and overrides.get(PARTITIONED.name) == "always":
+        check_partitionable(session, condition, problems)
+    by_slot = settings.partitioned == "always" and is_partitionable(session, condition)
     # Catalyst finds the chain by itself, and has no full outer join: that one runs as it does without the extension.
     is_planned = is_planned and bool(condition.names) and kind != "full" and not by_slot
     case_sensitive = session.conf.get("spark.sql.caseSensitive", "false") == "true"
@@ -154,10 +153,10 @@ def _apply(frame: DataFrame, other: Any, on: Any, how: Any, overrides: dict[str,
         try:
             return _whole(frame, build, lineage, join, settings)
         except BuildSideTooLargeError:
-            if settings.partitioned == "never" or hindrances:
+            if settings.partitioned == "never" or not is_partitionable(session, condition):
                 raise
-    join = resolved(anew)
-    assert join is not None, "it was resolved before"
+        join = resolved(anew)
+        assert join is not None, "it was resolved before"
     return anew.by_slot(*shuffled_by_slot(frame, build.frame(), join, settings)).then(join, None, settings)
 
 

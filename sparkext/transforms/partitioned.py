@@ -17,7 +17,6 @@ from sparkext.exchange.cells import COLUMNS, DDL
 from sparkext.exchange.partitioning import Partitioning, line_count
 from sparkext.exchange.slot import SlotSchemas
 from sparkext.plans.routing import RoutingTable
-from sparkext.plans.spec import BUILD_PRESERVING
 from sparkext.rows.types import arrow_key_type
 from sparkext.spark.arrow import arrow_schema
 from sparkext.spark.frames import map_in_arrow, pick
@@ -48,6 +47,13 @@ def check_partitionable(session: SparkSession, condition: JoinCondition, problem
         )
 
 
+def is_partitionable(session: SparkSession, condition: JoinCondition) -> bool:
+    """Return whether a join on this condition can be partitioned."""
+    problems: list[str] = []
+    check_partitionable(session, condition, problems)
+    return not problems
+
+
 def shuffled_by_slot(
     probe: DataFrame, build: DataFrame, resolved: ResolvedJoin, settings: Settings
 ) -> tuple[DataFrame, SlotSchemas]:
@@ -60,21 +66,17 @@ def shuffled_by_slot(
     build = pick(build, resolved.published)
     slots = int(session.conf.get("spark.sql.shuffle.partitions") or "1")
     keys = slot_keys(slots)
+    table = RoutingTable(line_count(slots), slots)
+    key_types = tuple(arrow_key_type(key_type) for key_type in resolved.key_types)
+    null_safe = tuple(key.null_safe for key in spec.keys)
 
     def cells(frame: DataFrame, columns: tuple[int, ...], keeps_unmatchable: bool, is_build: bool) -> DataFrame:
-        partitioning = Partitioning(
-            columns,
-            tuple(arrow_key_type(key_type) for key_type in resolved.key_types),
-            tuple(key.null_safe for key in spec.keys),
-            RoutingTable(line_count(slots), slots),
-            keeps_unmatchable,
-            settings.debug_hash_mask,
-        )
+        partitioning = Partitioning(columns, key_types, null_safe, table, keeps_unmatchable, settings.debug_hash_mask)
         task = PartitionTask(partitioning, keys, is_build, settings, tasks_per_executor(session))
         return map_in_arrow(frame, task, DDL)
 
     sides = cells(probe, tuple(key.probe.column for key in spec.keys), spec.how in _KEEPS_PROBE, False).unionAll(
-        cells(build, tuple(key.build for key in spec.keys), spec.how in BUILD_PRESERVING, True)
+        cells(build, tuple(key.build for key in spec.keys), spec.preserves_build, True)
     )
     schemas = SlotSchemas(arrow_schema(probe.schema), arrow_schema(build.schema), spec.preserves_build)
     return sides.repartition(slots, COLUMNS[0]), schemas

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import resource
 from collections.abc import Iterable, Iterator
+from contextlib import closing
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -70,7 +71,7 @@ class PipelineTask:
             if self.slot is None:
                 yield from self._joined(decompressed(batches), tasks, None)
                 return
-            with Slot(self.slot, decompressed(batches)) as slot:
+            with closing(Slot(self.slot, decompressed(batches))) as slot:
                 yield from self._joined((), tasks, slot)
 
     def _joined(self, batches: Iterable[pa.RecordBatch], tasks: Tasks, slot: Slot | None) -> Iterator[pa.RecordBatch]:

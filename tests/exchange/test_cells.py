@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
+from contextlib import closing
 from typing import Any
 
 import numpy as np
@@ -97,7 +98,7 @@ def test_cells_have_a_size(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("most", [None, 0, 3000])
 def test_cells_that_are_held(most: int | None) -> None:
-    with HeldCells(lambda: most) as held:
+    with closing(HeldCells(lambda: most)) as held:
         for batch in TABLE.to_batches(max_chunksize=100):
             held.add(cell_of(batch))
         assert held.spilled is (most is not None)
@@ -124,7 +125,7 @@ def test_a_slot(owns_build: bool, most: int | None, monkeypatch: pytest.MonkeyPa
     cells = [(True, cell_of(batch)) for batch in build.to_batches(max_chunksize=90)]
     cells += [(False, cell_of(batch)) for batch in probe.to_batches(max_chunksize=90)]
     random.Random(5).shuffle(cells)
-    with Slot(SlotSchemas(TABLE.schema, TABLE.schema, owns_build), arriving(cells)) as slot:
+    with closing(Slot(SlotSchemas(TABLE.schema, TABLE.schema, owns_build), arriving(cells))) as slot:
         side = slot.build_side(RECIPE)
         rows = zip(*(side.columns[number].array.to_pylist() for number in range(5)), strict=True)
         assert sorted(rows, key=lambda row: row[4]) == [tuple(row.values()) for row in build.to_pylist()]
@@ -137,6 +138,6 @@ def test_a_slot(owns_build: bool, most: int | None, monkeypatch: pytest.MonkeyPa
 
 
 def test_a_slot_without_cells() -> None:
-    with Slot(SlotSchemas(TABLE.schema, TABLE.schema, True), []) as slot:
+    with closing(Slot(SlotSchemas(TABLE.schema, TABLE.schema, True), [])) as slot:
         assert slot.build_side(RECIPE).rows == 0
         assert list(slot.probe_batches()) == []
