@@ -36,7 +36,19 @@ TOOLS = ("setuptools>=77", "pytest>=8.3", "pytest-timeout", "hypothesis", "psuti
 RECORD = ("-p", "tests.record", "--record", "docs/support.jsonl")
 """For the page on versions, which is made of what runs of whole suites come to."""
 
-SUITE_TOOLS = ("pytest-xdist", "duckdb", "moto[server]>=5", "tpchgen-cli>=3", "tpcgen-cli>=4", "tqdm", "grpcio-status")
+SUITE_TOOLS = (
+    "pyspark[connect]",
+    "pytest-xdist",
+    "duckdb",
+    "ipykernel",
+    "jupytext",
+    "moto[server]>=5",
+    "nbclient",
+    "polars",
+    "tpchgen-cli>=3",
+    "tpcgen-cli>=4",
+    "tqdm",
+)
 """What whole suites need beside that."""
 
 LARGE = (

@@ -1,10 +1,17 @@
-"""Joins of which neither side lies whole on a node: cells beside Spark's rows."""
+"""Joins of which neither side lies whole on a node, beside Spark's own shuffles: sizes, and keys that are hot."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import partial
-from typing import TYPE_CHECKING
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 from bench.end_to_end import pipelined, read_tables, spark_joins, sums, to_noop
 from bench.harness import Bench, Case, Contestant, measure, report, verify
@@ -16,33 +23,104 @@ NOTES = """\
 Measured: from asking for the plan until Spark has every row. Indexes that lie whole on a node are forbidden to all:
 sparkext partitions the join, and Spark's plans are its default without broadcasts, a sort-merge join and a shuffled
 hash join by hint; of the hinted plans, the one that was fastest in the warm-up is timed. All have 16 partitions.
+Sent: what comes out is aggregated, sums, maxima and counts of all columns, as any sink would cost more than the
+exchange; so a scan and an aggregate are included, on both sides. sparkext sends lineitem as the probe side of a left
+join with one row.
+Zipf: keys of both sides are drawn with probabilities of 1 / rank^0.9, so one key has half of all pairs and a twentieth
+of the rows. Spark's adaptive skew join is tried as it is by default, and told to split whatever is twice the median.
 Left out: starting Spark, compilation, generating data. Processor time is not shown: JVM and workers do the work."""
 
 _SLOTS = 16
 _JOINS = (("orders", "l_orderkey", "o_orderkey"),)
 _SETTINGS = {"spark.sql.shuffle.partitions": str(_SLOTS), "spark.sql.autoBroadcastJoinThreshold": "-1"}
-
+_SPLIT = {
+    "spark.sql.adaptive.skewJoin.skewedPartitionFactor": "2",
+    "spark.sql.adaptive.skewJoin.skewedPartitionThresholdInBytes": "64k",
+    "spark.sql.adaptive.advisoryPartitionSizeInBytes": "64k",
+    "spark.sql.adaptive.forceOptimizeSkewedJoin": "true",
+}
+_KEYS = 100_000
+_PROBE_ROWS = 800_000
+_EXPONENT = 0.9
 
 _sums = partial(sums, names=("l_quantity", "l_partkey", "o_custkey"))
 
 
 def cases() -> list[Case]:
-    """A join under a count and sums, and to a sink that drops its rows."""
+    """Rows that are only sent; a join under a count and sums, to a sink, and by the transform alone; and hot keys."""
     title = "lineitem, orders, both partitioned by key; "
     return [
+        Case(
+            "exchange.lineitem",
+            "lineitem with 14 columns, sent to 16 slots; an aggregate of each",
+            _run_sent,
+            named=True,
+        ),
         Case("exchange.aggregate", title + "a count and sums", partial(_run, _sums), named=True),
         Case("exchange.join", title + "to a noop sink", partial(_run, to_noop), named=True),
+        Case("exchange.transform", title + "a count and sums, without the extension", _run_transform, named=True),
+        Case("exchange.zipf", "Zipf keys on both sides; a count and sums", partial(_run_hot, "inner"), named=True),
+        Case("exchange.outer", "a full outer join of the same", partial(_run_hot, "full"), named=True),
     ]
 
 
+@contextmanager
+def _session(bench: Bench) -> Iterator[SparkSession]:
+    import sparkext
+    from bench.spark_session import spark_session
+
+    with spark_session(bench.threads, sparkext.configure, **_SETTINGS, **{"spark.sparkext.mode": "hint"}) as spark:
+        yield spark
+
+
+def _run_sent(bench: Bench) -> None:
+    from sparkext.cli.tpch import ensure_tables
+
+    with _session(bench) as spark:
+        path = ensure_tables(bench.scale_factor, bench.data) / "lineitem.parquet"
+        rows = spark.read.parquet(str(path))
+        names = rows.columns[:14]
+        rows.select(*names).createOrReplaceTempView("sent")
+        spark.range(1).selectExpr("id AS k").createOrReplaceTempView("one")
+        ways = {"string": "count", "date": "max"}
+        of_each = [f"{ways.get(kind, 'sum')}({name})" for name, kind in rows.dtypes[:14]]
+        written: list[int] = []
+
+        def contestant(name: str, sender: str, ours: bool = False) -> Contestant:
+            def run() -> object:
+                [row] = spark.sql(f"SELECT count(*), {', '.join(of_each)} FROM ({sender})").collect()
+                written.append(sum(stage.shuffleWriteBytes() for stage in _stages(spark)))
+                return tuple(row)
+
+            return Contestant(name, run, run, ours=ours)
+
+        hint = "/*+ PIPELINED_JOIN(one, 'partitioned=always') */"
+        contestants = [
+            contestant(
+                "sparkext, planned", f"SELECT {hint} {', '.join(names)} FROM sent LEFT JOIN one ON l_orderkey = k", True
+            ),
+            contestant("Spark, REPARTITION hint", f"SELECT /*+ REPARTITION({_SLOTS}, l_orderkey) */ * FROM sent"),
+        ]
+        verify(contestants)
+        report(bench, measure(bench, contestants), rows.count(), cpu=False)
+        for contestant_, sizes in zip(contestants, (written[0::2], written[1::2]), strict=True):
+            bench.record(part="written", contestant=contestant_.name, bytes=sizes[-1])
+            print(f"written: {contestant_.name} {sizes[-1] / 2**20:,.0f} MiB")
+
+
 def _run(sink: Callable[[DataFrame], object], bench: Bench) -> None:
+    with _session(bench) as spark:
+        _compare(bench, spark, sink, "sparkext, planned")
+
+
+def _run_transform(bench: Bench) -> None:
     from bench.spark_session import spark_session
 
     with spark_session(bench.threads, **_SETTINGS) as spark:
-        _compare(bench, spark, sink)
+        _compare(bench, spark, _sums, "sparkext, transform")
 
 
-def _compare(bench: Bench, spark: SparkSession, sink: Callable[[DataFrame], object]) -> None:
+def _compare(bench: Bench, spark: SparkSession, sink: Callable[[DataFrame], object], name: str) -> None:
     from sparkext.cli.demo import COLUMNS
 
     tables = read_tables(bench, spark, COLUMNS, _JOINS)
@@ -52,7 +130,7 @@ def _compare(bench: Bench, spark: SparkSession, sink: Callable[[DataFrame], obje
         return Contestant(name, lambda: sink(plan()), lambda: _sums(plan()), ours=ours, group=group)
 
     contestants = [
-        contestant("sparkext, partitioned", lambda: pipelined(tables, _JOINS, partitioned=True), ours=True),
+        contestant(name, lambda: pipelined(tables, _JOINS, partitioned=True), ours=True),
         contestant("Spark, default plan", lambda: spark_joins(tables, _JOINS)),
         *(
             contestant(f"Spark, {hint} hint", partial(spark_joins, tables, _JOINS, hint), group="hinted")
@@ -61,3 +139,82 @@ def _compare(bench: Bench, spark: SparkSession, sink: Callable[[DataFrame], obje
     ]
     verify(contestants)
     report(bench, measure(bench, contestants), rows, cpu=False)
+
+
+def _run_hot(kind: str, bench: Bench) -> None:
+    with _session(bench) as spark, TemporaryDirectory() as folder:
+        sides = _zipf(bench, Path(folder))
+        for name, path in sides.items():
+            spark.read.parquet(str(path)).createOrReplaceTempView(name)
+        hint = "/*+ PIPELINED_JOIN(b, 'partitioned=always') */"
+        query = "SELECT {} count(*), sum(v), sum(w) FROM a {} JOIN b ON a.k = b.k"
+
+        def answer(hint: str, **settings: str) -> object:
+            for key, value in settings.items():
+                spark.conf.set(key, value)
+            try:
+                [row] = spark.sql(query.format(hint, kind)).collect()
+                longest.append(_longest_task(spark))
+                return tuple(row)
+            finally:
+                for key in settings:
+                    spark.conf.unset(key)
+
+        longest: list[float] = []
+
+        def contestant(name: str, hint: str, ours: bool = False, **settings: str) -> Contestant:
+            def run() -> object:
+                return answer(hint, **settings)
+
+            return Contestant(name, run, run, ours=ours)
+
+        contestants = [
+            contestant("sparkext, planned", hint, ours=True),
+            contestant("Spark, default plan", ""),
+            contestant("Spark, skew join told to split", "", **_SPLIT),
+        ]
+        verify(contestants)
+        del longest[:]
+        timings = measure(bench, contestants)
+        report(bench, timings, bench.sized(_PROBE_ROWS), cpu=False)
+        for number, contestant_ in enumerate(contestants):
+            seconds = float(np.median(longest[number :: len(contestants)]))
+            bench.record(part="longest task", contestant=contestant_.name, seconds=seconds)
+            print(f"longest task: {contestant_.name} {seconds:.2f} s")
+
+
+def _zipf(bench: Bench, folder: Path) -> Mapping[str, Path]:
+    """Write both sides, in eight files each."""
+    generator = np.random.default_rng(5)
+    weights = np.arange(1, _KEYS + 1, dtype=np.float64) ** -_EXPONENT
+    keys = generator.permutation(_KEYS)
+    sides = {}
+    for name, value, rows in (("a", "v", bench.sized(_PROBE_ROWS)), ("b", "w", bench.sized(_PROBE_ROWS // 10))):
+        drawn = keys[generator.choice(_KEYS, rows, p=weights / weights.sum())]
+        table = pa.table({"k": pa.array(drawn, pa.int64()), value: pa.array(np.arange(rows) % 1000, pa.int64())})
+        sides[name] = folder / name
+        sides[name].mkdir()
+        size = -(-rows // 8)
+        for number in range(8):
+            pq.write_table(table.slice(number * size, size), sides[name] / f"{number}.parquet")
+    return sides
+
+
+def _longest_task(spark: SparkSession) -> float:
+    """Return the seconds that the longest task took of all stages of the last query."""
+    store = spark.sparkContext._jsc.sc().statusStore()
+    longest = 0.0
+    for stage in _stages(spark):
+        tasks = store.taskList(stage.stageId(), 0, 10_000)
+        for task in (tasks.apply(at) for at in range(tasks.size())):
+            if task.duration().isDefined():
+                longest = max(longest, task.duration().get() / 1000)
+    return longest
+
+
+def _stages(spark: SparkSession) -> list[Any]:
+    """Return what Spark knows of the stages of the last query."""
+    spark.sparkContext._jsc.sc().listenerBus().waitUntilEmpty()
+    store = spark.sparkContext._jsc.sc().statusStore()
+    stages = spark._jsparkSession.sharedState().statusStore().executionsList().last().stages().toSeq()
+    return [store.lastStageAttempt(int(stages.apply(number))) for number in range(stages.size())]

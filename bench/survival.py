@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
+from bench import large_build_job
 from bench.control_groups import NoControlGroupsError, Outcome, python, run_limited
 from bench.harness import Bench, Case, WrongAnswerError, step
-from bench.survival_job import CONCURRENT, EXPECTED_ROWS, QUERIES, WAYS, expected, write_tables
+from bench.survival_job import CONCURRENT, QUERIES, WAYS, expected, write_tables
 from bench.text_table import mib, text_table
 
 NOTES = """\
@@ -19,7 +20,9 @@ group (Spark, its workers, file pages), and how long it took from the start of P
 200 bytes of payload from each; 12 probe rows that lie side by side have 100,000 matches each. Nothing may be swapped.
 Every way runs with the same heap, on the same tables: those by hand read the build sides in every worker and join batch
 by batch; Spark's own plans have one hint on all build sides, and no extension. OutOfMemoryError: the JVM or Spark's
-memory manager gave up within the limit."""
+memory manager gave up within the limit.
+A large build side: 14 M rows of 220 bytes, and 2 M probe rows; 64 partitions. What is left to the workers beside the
+JVM is a quarter of it."""
 
 LIMIT = 1536 << 20
 TIMEOUT = 300
@@ -37,6 +40,13 @@ def cases() -> list[Case]:
                 named=named,
             )
             for sink, title, named in [("noop", "a sink that drops every row", False), ("parquet", "Parquet", True)]
+        ),
+        Case(
+            "survival.large-build",
+            "a join in 1.5 GiB with a build side of 3 GiB, a count and sums",
+            _run_large_build,
+            scaled=False,
+            named=True,
         ),
         *(
             Case(
@@ -79,30 +89,42 @@ def _concurrent(way: str, bench: Bench) -> None:
 
 
 def _run(bench: Bench, sink: str) -> None:
-    table = []
     with tempfile.TemporaryDirectory() as folder:
         with step("writing the tables"):
             write_tables(Path(folder))
-        for way in WAYS:
-            with step(way):
-                try:
-                    found = run_limited(python("-m", "bench.survival_job", way, sink, folder), LIMIT, TIMEOUT)
-                except NoControlGroupsError as problem:
-                    print(f"skipped: {problem}")
-                    return
-            ending = _ending(found)
-            if ending == "finished":
-                answer = json.loads(found.output.splitlines()[-1])
-                if answer != expected():
-                    raise WrongAnswerError(f"{way}: {answer}, expected {expected()}")
-            elif ending == "failed":
-                print("  " + "\n  ".join(found.errors.strip().splitlines()[-3:]))
-            table.append([way, ending, f"{found.seconds:.0f}", mib(found.peak), mib(found.swap)])
-            bench.record(
-                contestant=way, sink=sink, ending=ending, seconds=found.seconds, peak=found.peak, swap=found.swap
-            )
+        jobs = {way: python("-m", "bench.survival_job", way, sink, folder) for way in WAYS}
+        _compare(bench, jobs, expected(), sink=sink)
+
+
+def _run_large_build(bench: Bench) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        with step("writing the tables"):
+            large_build_job.write_tables(Path(folder))
+        jobs = {way: python("-m", "bench.large_build_job", way, folder) for way in large_build_job.WAYS}
+        _compare(bench, jobs, large_build_job.expected())
+
+
+def _compare(bench: Bench, jobs: Mapping[str, Sequence[str]], answer: Mapping[str, int], **values: str) -> None:
+    """Run one job after the other within the limit, and tell how each ended."""
+    table = []
+    for way, command in jobs.items():
+        with step(way):
+            try:
+                found = run_limited(command, LIMIT, TIMEOUT)
+            except NoControlGroupsError as problem:
+                print(f"skipped: {problem}")
+                return
+        ending = _ending(found)
+        if ending == "finished":
+            told = json.loads(found.output.splitlines()[-1])
+            if told != answer:
+                raise WrongAnswerError(f"{way}: {told}, expected {answer}")
+        elif ending == "failed":
+            print("  " + "\n  ".join(found.errors.strip().splitlines()[-3:]))
+        table.append([way, ending, f"{found.seconds:.0f}", mib(found.peak), mib(found.swap)])
+        bench.record(contestant=way, ending=ending, seconds=found.seconds, peak=found.peak, swap=found.swap, **values)
     print(f"\n{text_table(['way', 'outcome', 's', 'peak MiB', 'swap MiB'], table, left=2)}\n")
-    print(f"{EXPECTED_ROWS:,} result rows; the limit is {mib(LIMIT)} MiB; rows and sums of those that finish agree")
+    print(f"{answer['rows']:,} result rows; the limit is {mib(LIMIT)} MiB; rows and sums of those that finish agree")
 
 
 def _ending(found: Outcome) -> str:

@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from sparkext.kernels.buffers import UInt8Array
 from sparkext.kernels.jit import frozen, kernel
 from sparkext.kernels.row_ids import RowIds, row_id_dtype
 
@@ -115,6 +116,18 @@ def probe(matches: Matches, how: str, cursor: Cursor, budget: int, remaining: in
     return Pairs(size, probe_rows, build_rows), Cursor(row, offset)
 
 
+def mark_matched(matches: Matches, marks: UInt8Array, *, overlap: bool) -> None:
+    """Set the marks (uint8, one a build row) of the build rows that match.
+
+    `overlap`: whether the matches of two rows may have something in common and not be the same, as those of a range
+    join. Else a row whose first match is marked already has no other to mark, so that a hot key costs little.
+    """
+    none = frozen(np.empty(0, dtype=matches.first.dtype))
+    counts = none if matches.counts is None else matches.counts
+    rows = none if matches.rows is None else matches.rows
+    _mark(matches.first, counts, rows, matches.rows is None, marks, overlap)
+
+
 def _probe_dtype(matches: Matches) -> np.dtype[Any]:
     """Return the dtype of ids of the morsel's rows: wide with a wide build side, so that tests of it cover both."""
     return row_id_dtype(matches.first.size, wide=matches.first.dtype == np.int64)
@@ -127,6 +140,17 @@ def _probe_membership(matches: Matches, wanted: bool, cursor: Cursor, size: int)
     probe_rows = np.empty(size, dtype=_probe_dtype(matches))
     row = _members(matches.first, wanted, cursor.row, probe_rows)
     return Pairs(size, probe_rows, None), Cursor(row, 0)
+
+
+@kernel
+def _mark(first: RowIds, counts: RowIds, rows: RowIds, entry_is_row: bool, marks: UInt8Array, overlap: bool) -> None:
+    for i in range(first.size):
+        entry = first[i]
+        if entry < 0 or (not overlap and marks[entry if entry_is_row else rows[entry]] != 0):
+            continue
+        stop = entry + (1 if counts.size == 0 else counts[i])
+        for match in range(entry, stop):
+            marks[match if entry_is_row else rows[match]] = 1
 
 
 @kernel

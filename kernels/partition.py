@@ -39,8 +39,16 @@ class SlotOrder:
     starts: Int64Array
 
 
-def lines_of(keys: NormalisedKeys, lines: int, mask: int = FULL_MASK) -> Int32Array:
-    """Return the line of each key, int32[n]: `NO_LINE` where it matches nothing. `lines` is a power of two.
+def hashes_of(keys: NormalisedKeys, mask: int = FULL_MASK) -> Int64Array:
+    """Return the hash of each key, int64[n], which its line is made of."""
+    if keys.words is not None:
+        return hash_words(keys.words, mask)
+    assert keys.rows is not None, "keys are words, or bytes"
+    return hash_rows(keys.rows, mask)
+
+
+def lines_of(keys: NormalisedKeys, hashes: Int64Array, lines: int) -> Int32Array:
+    """Return the line of each key by its hash, int32[n]: `NO_LINE` where it matches nothing. `lines` is a power of two.
 
     Raises
     ------
@@ -49,11 +57,6 @@ def lines_of(keys: NormalisedKeys, lines: int, mask: int = FULL_MASK) -> Int32Ar
     """
     if not 1 <= lines <= MOST_LINES or lines & (lines - 1):
         raise ValueError(f"lines are a power of two up to {MOST_LINES}, not {lines}")
-    if keys.words is not None:
-        hashes = hash_words(keys.words, mask)
-    else:
-        assert keys.rows is not None, "keys are words, or bytes"
-        hashes = hash_rows(keys.rows, mask)
     out = np.empty(keys.length, dtype=np.int32)
     _lines(hashes, keys.mask, np.uint64(lines - 1), out)
     return frozen(out)

@@ -48,8 +48,7 @@ class Counts:
 class Foreman:
     """Plans tables for one stage. `threshold`: the skew above which it does (α).
 
-    `may_split`: whether a line may be in several slots; not where a build row that no probe row met is to be emitted,
-    as none of the slots could tell.
+    `may_split`: whether a line may be in several slots; not where rows of one key have to come out of one.
     """
 
     threshold: float

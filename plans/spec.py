@@ -23,6 +23,9 @@ from sparkext.plans.top import Top, parse_top
 SPEC_VERSION = 1
 PROBE = 0
 
+MARKS = -1
+"""In the first owner column of a row that another task joins: here it only tells which build rows are matched."""
+
 JOIN_KINDS = ("inner", "left", "right", "full", "semi", "anti", "existence")
 """`existence` keeps every probe row once; column 0 of its build side's source tells whether the row found a match."""
 
@@ -204,9 +207,10 @@ class PipelineSpec:
     """A chain of joins over one probe side.
 
     `probe_columns` counts the columns of the probe side. Where the first join preserves build rows, each input batch
-    carries two kinds of rows and `owner_columns` leading columns: the first is the build row id that this task owns,
-    or null for a probe row; the others only served to bring equal keys to one task. With `owned_by`, it is the number
-    of a part instead: the task owns all build rows that have this number in column `owned_by` of the first build side.
+    has rows of several kinds and `owner_columns` leading columns: the first is the build row id that this task owns, or
+    null for a probe row, or `MARKS`; the others only served to bring equal keys to one task. With `owned_by`, it is the
+    number of a part instead: the task owns all build rows that have this number in column `owned_by` of the first build
+    side.
     `filter` has to hold for a row that the joins emit. With `aggregations` groups of rows come out, and no `outputs`:
     those of each aggregation, in the same columns. With `top`, no other rows need come out than those that are first in
     a task.

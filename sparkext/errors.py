@@ -65,6 +65,10 @@ class BuildFileError(SparkExtError):
     """A published build side or an index file is truncated, damaged or of another version."""
 
 
+class CellError(SparkExtError):
+    """Rows from other tasks are damaged, or gone. The session extension has the task that sent them run once more."""
+
+
 class SchemaMismatchError(SparkExtError):
     """A worker produced or received a batch whose Arrow types differ from the declared schema."""
 

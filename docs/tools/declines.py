@@ -35,10 +35,20 @@ GROUPS = (
             "not hinted, and spark.sparkext.mode is hint": (
                 "In hint mode only hinted joins are planned; the others get no note."
             ),
-            "the build side takes … bytes by Spark's estimate, and spark.sparkext.buildSide.maxBytes is …": (
-                "Raise the limit if the nodes' disks have room, filter the build side, or hint the join: then"
-                " only the real size counts."
+            "the build side takes … bytes by Spark's estimate, and spark.sparkext.buildSide.maxBytes is …: …": (
+                "By default such a join is [partitioned](scale.md); what follows says why this one is not. Raise the"
+                " limit if the nodes' disks have room, filter the build side, or hint the join: then only the real size"
+                " counts."
             ),
+            "spark.sparkext.partitioned is never": "Set it to `auto`.",
+            "a join without an equality cannot be partitioned": "Rows come to slots by keys that have to be equal.",
+            "an as-of join cannot be partitioned": "Nor are its build sides too large often.",
+            "… does not take files of workers": (
+                "Partitioned joins need Spark's own shuffle manager, which hands out the files that workers write."
+            ),
+            "a shuffle of files that workers write does not work with …": "Both change how Spark reads map outputs.",
+            "no Spark environment": "There is no application whose shuffle could be asked for.",
+            "it is not partitioned": "Nothing keeps it from that; please report it.",
             "Spark broadcasts every build side of it, and rows would have to cross into Python": (
                 "A broadcast join of tables this small is hard to beat unless workers read the probe side's"
                 " files. A hint overrules this."
@@ -354,6 +364,7 @@ GROUPS = (
             "files that workers do not read: …:": (
                 "The scheme is neither `file:` nor one that Spark's S3A connector reads."
             ),
+            "a partitioned join": "What it gives goes to other tasks, or to Spark: no node has all of it.",
             "a full outer join shuffles the rows": "The probe side of a full outer join is shuffled by its keys.",
             "workers read files": "Never shown: the scan is fused.",
             "not whole groups": "Never shown: what the scan says is.",
@@ -412,8 +423,9 @@ GROUPS = (
             "at most spark.sparkext.morsel.maxRows, which is …": (
                 "The expected range of `spark.sparkext.morsel.minRows`."
             ),
-            "…: unknown option '…', expected algorithm or maxBytes": "In a hint.",
+            "…: unknown option '…', expected algorithm, maxBytes or partitioned": "In a hint.",
             "… names relations, got …": "In a hint: `PIPELINED_JOIN(o, 'algorithm=hash')`.",
+            "workers told of … bytes, and … has …": "A map output is not as long as the worker that wrote it has said.",
             "workers cannot evaluate what Spark evaluates to …: …": "A bug in sparkext: please report it.",
             "workers emitted …, expected …": "A bug in sparkext: please report it.",
         },
@@ -421,6 +433,9 @@ GROUPS = (
 )
 
 OTHER_TEXTS = {
+    "BroughtBlocks.scala": {"no block of a shuffle: …: …", "no segment of a file: …"},
+    "Exchange.scala": {"… lines of join… …", "joins on different keys are partitioned one after the other"},
+    "MapFiles.scala": {"more than one account of a file"},
     "AsOf.scala": {"Spark's own as-of join instead of a pipelined one: …"},
     "BuildSidePublisher.scala": {"build side of the join on …"},
     "OwnBuilds.scala": {"build sides"},
@@ -454,9 +469,11 @@ OTHER_TEXTS = {
         "… … scan=……",
         "Join …: …",
     },
-    "PipelineInputs.scala": {"… from Spark (…)", "build side", "workers make the rows"},
+    "PipelineInputs.scala": {"sent to slots by its keys", "… from Spark (…)", "build side", "workers make the rows"},
     "PipelinedJoinExec.scala": {
         "build side of the join on …",
+        "build side of the partitioned join on …",
+        "probe side of partitioned joins",
         "rows that workers make",
         "fell back to Spark's own joins: …",
         "Spark's own joins run instead of a pipelined one: …. …",
@@ -468,6 +485,7 @@ OTHER_TEXTS = {
     "WholeGroupsExec.scala": {"… ……"},
     "RowInPlace.scala": {"rows of a batch do not change", "there are no more rows"},
     "PythonBatches.scala": {
+        "CellError: cells at bytes (\\d+) to \\d+ of ['\"](.*)['\"] cannot be read: (.*)",
         "FileReadError: cannot read ['\"](.*)['\"]: (no such file)?",
         r"ConditionError: ((?:build side \d+: )*)(.*) (?:fails on (\{.*\})|overflows in a group)",
         r"the condition of join (\d+)",

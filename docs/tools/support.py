@@ -10,6 +10,7 @@ RECORDS = Path(__file__).parents[1] / "support.jsonl"
 
 ROOMS = {
     "extension": "plain joins and SQL",
+    "exchange": "partitioned joins",
     "lakes": "Delta Lake and Iceberg",
     "transforms": "transforms",
     "parquet": "scans",

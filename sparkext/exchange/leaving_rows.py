@@ -29,11 +29,11 @@ def leaving_cells(
 ) -> Iterator[list[tuple[int, pa.Buffer]]]:
     """Yield cells with the numbers of their slots, many at a time. `task` is as in `Partitioning.order`."""
     waiting: list[pa.RecordBatch] = []
-    size, limit = 0, _bytes_to_gather(partitioning.table.slots)
+    size, limit = 0, bytes_to_gather(partitioning.table.slots)
     for batch in batches:
         if waiting and size + batch.nbytes > limit:
             yield _cells(waiting, partitioning, task)
-            waiting, size, limit = [], 0, _bytes_to_gather(partitioning.table.slots)
+            waiting, size, limit = [], 0, bytes_to_gather(partitioning.table.slots)
         if batch.num_rows:
             waiting.append(batch)
             size += batch.nbytes
@@ -41,7 +41,7 @@ def leaving_cells(
         yield _cells(waiting, partitioning, task)
 
 
-def _bytes_to_gather(slots: int) -> int:
+def bytes_to_gather(slots: int) -> int:
     """Return how many bytes make cells of some size for each slot, within a share of what memory there is."""
     wanted = min(max(_LEAST_BYTES, slots * _BYTES_PER_SLOT), _MOST_BYTES)
     free = headroom_for(_COPIES * wanted)
@@ -50,7 +50,7 @@ def _bytes_to_gather(slots: int) -> int:
 
 def _cells(batches: list[pa.RecordBatch], partitioning: Partitioning, task: int) -> list[tuple[int, pa.Buffer]]:
     rows = batches[0] if len(batches) == 1 else pa.concat_batches(batches)
-    order = partitioning.order(rows, task)
+    order = partitioning.order(partitioning.lines(rows)[1], task)
     in_order = rows.take(pa.array(order.rows))
     return [
         (slot, cell_of(piece))

@@ -8,9 +8,10 @@ from functools import cached_property
 import numpy as np
 import pyarrow as pa
 
+from sparkext.kernels.buffers import Int64Array
 from sparkext.kernels.jit import frozen
 from sparkext.kernels.keys import cast_key, normalise_keys
-from sparkext.kernels.partition import MOST_LINES, Int32Array, SlotOrder, lines_of, slot_order
+from sparkext.kernels.partition import MOST_LINES, Int32Array, SlotOrder, hashes_of, lines_of, slot_order
 from sparkext.plans.routing import RoutingTable
 
 _LEAST_LINES = 1 << 12
@@ -38,16 +39,21 @@ class Partitioning:
     keeps_unmatchable: bool
     hash_mask: int
 
-    def order(self, rows: pa.RecordBatch, task: int) -> SlotOrder:
-        """Order rows by slots. Those that match nothing stay together with those of this task, by its number.
-
-        So a task that runs once more sends every row to where it went before, in whichever order they come.
-        """
+    def lines(self, rows: pa.RecordBatch) -> tuple[Int64Array, Int32Array]:
+        """Return the hash of each row's key, and its line."""
         columns = [
             cast_key(rows.column(number), key_type)
             for number, key_type in zip(self.key_columns, self.key_types, strict=True)
         ]
-        lines = lines_of(normalise_keys(columns, self.null_safe), self.table.lines, self.hash_mask)
+        keys = normalise_keys(columns, self.null_safe)
+        hashes = hashes_of(keys, self.hash_mask)
+        return hashes, lines_of(keys, hashes, self.table.lines)
+
+    def order(self, lines: Int32Array, task: int) -> SlotOrder:
+        """Order rows by slots. Those that match nothing stay together with those of this task, by its number.
+
+        So a task that runs once more sends every row to where it went before, in whichever order they come.
+        """
         nowhere = task % self.table.slots if self.keeps_unmatchable else None
         return slot_order(lines, self._homes, self.table.slots, nowhere)
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from sparkext.parquet.metrics import ScanMetrics, merged_scans
 from sparkext.plans.operator_summary import OperatorSummary
 from sparkext.reports.metrics import TaskMetrics, merged_operators
+from sparkext.reports.slot_loads import SlotLoads
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -56,12 +57,14 @@ class Report:
     """The last run: one entry per join, and one for the payload gather.
 
     Printed it is a table; a notebook shows it with a timeline of budgets and headroom; `to_pandas` and
-    `decisions_to_pandas` give DataFrames. `tasks` holds everything each task told, `notes` what the report lacks.
+    `decisions_to_pandas` give DataFrames. `tasks` holds everything each task told, `notes` what the report lacks,
+    `slots` how the work of a partitioned join was dealt out.
     """
 
     joins: tuple[JoinReport, ...]
     tasks: tuple[TaskMetrics, ...]
     notes: tuple[str, ...] = ()
+    slots: SlotLoads | None = None
 
     @property
     def scan(self) -> ScanMetrics | None:
@@ -119,8 +122,10 @@ class Report:
         return laid_out(self)
 
 
-def summarise(labels: list[str], tasks: list[TaskMetrics], notes: tuple[str, ...] = ()) -> Report:
-    """Add up the tasks of one run; a task that told nothing of its operators is left out."""
+def summarise(
+    labels: list[str], tasks: list[TaskMetrics], notes: tuple[str, ...] = (), slots: str | None = None
+) -> Report:
+    """Add up the tasks of one run; a task that told nothing of its operators is left out. `slots`: loads, as JSON."""
     tasks = [task for task in tasks if task.operators]
     operators = merged_operators(tasks)
     rows_out = [sum(rows) for rows in zip(*(task.rows_out() for task in tasks), strict=True)]
@@ -147,7 +152,8 @@ def summarise(labels: list[str], tasks: list[TaskMetrics], notes: tuple[str, ...
         )
     for number, name in enumerate(tasks[0].behind, len(labels)):
         joins.append(_entry(name, operators[number], rows_out[number], seconds[number]))
-    return Report(tuple(joins), tuple(tasks), notes)
+    loads = None if slots is None else SlotLoads.of(slots, tasks)
+    return Report(tuple(joins), tuple(tasks), notes, loads)
 
 
 def _entry(

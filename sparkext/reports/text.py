@@ -34,7 +34,7 @@ def laid_out(report: Report) -> str:
     widths = [max(len(row[column]) for row in rows) for column in range(len(_HEADER))]
     lines = [_line(row, widths) for row in rows]
     lines.insert(1, "  ".join("-" * width for width in widths))
-    told = [*files_told(report), *builds_told(report), *orders_told(report)]
+    told = [*files_told(report), *builds_told(report), *slots_told(report), *orders_told(report)]
     return "\n".join([*lines, tasks_told(report), *told, *report.notes])
 
 
@@ -62,6 +62,11 @@ def builds_told(report: Report) -> list[str]:
         *(f"probe side: {line}" for line in report.tasks[0].source),
         *(f"build side of {join.operator}: {line}" for join in report.joins for line in join.made_by),
     ]
+
+
+def slots_told(report: Report) -> list[str]:
+    """How the work of a partitioned join was dealt out: one sentence, or none."""
+    return [] if report.slots is None else [str(report.slots)]
 
 
 def orders_told(report: Report) -> list[str]:

@@ -1,8 +1,4 @@
-"""Headroom and budgets over the time of a run, as an SVG that stands in a page by itself.
-
-Text has the page's colour and lines have shades that stand out from white and from black alike, so that it needs no
-style sheet: front ends of notebooks drop those, and differ in how they say that they are dark.
-"""
+"""Headroom and budgets over the time of a run, as an SVG."""
 
 from __future__ import annotations
 
@@ -14,21 +10,17 @@ from html import escape
 from typing import TYPE_CHECKING
 
 from sparkext.config import REPORT_DECISIONS
+from sparkext.reports.svg import COLORS, GRAY, LEFT, RIGHT, decimal_step, drawing, grid_line, text
 from sparkext.wording import LIMITS, counted, short, size
 
 if TYPE_CHECKING:
     from sparkext.reports.model import JoinReport, Report
 
-COLORS = ("#2f80d0", "#c8640c", "#14897a", "#b04a9e", "#7a6cd8", "#85841c", "#cc4b4b", "#5b8c3a")
-"""One per operator, in turn."""
-
-_WIDTH, _LEFT, _RIGHT = 900, 78, 852
 _HEADROOM_PANEL, _BUDGET_PANEL = (34, 140), (198, 328)
 _HEIGHT = 364
 _COLUMNS = 172  # so many points a line: one every 4.5 pixels
 _LABEL_HEIGHT = 13
 _FEW = 24
-_HEADROOM_COLOR = "#808080"
 
 
 @dataclass(frozen=True)
@@ -51,7 +43,7 @@ class _Panel:
     height: Callable[[float], float]
 
     def x(self, seconds: float) -> float:
-        return _LEFT + (_RIGHT - _LEFT) * seconds / self.span
+        return LEFT + (RIGHT - LEFT) * seconds / self.span
 
     def y(self, value: float) -> float:
         return self.bottom - (self.bottom - self.top) * self.height(value)
@@ -72,15 +64,11 @@ def drawn(report: Report) -> str:
     span = max(report.elapsed_seconds, *(at for points in budgets for at, _ in points), 1e-3)
     of_headroom, of_budgets = _columns(headroom, span), [_columns(points, span) for points in budgets]
     parts = [
-        f'<svg viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img" aria-label="Free memory and row budgets over the run"'
-        ' style="display:block;width:100%;max-width:1100px;height:auto;font:11px system-ui,sans-serif"'
-        ' fill="currentColor">',
         *_headroom_panel(of_headroom, span, report.joins),
         *_budget_panel(of_budgets, span, report.joins),
         *_time_axis(span, start),
-        "</svg>",
     ]
-    return "".join(parts)
+    return drawing(_HEIGHT, "Free memory and row budgets over the run", parts)
 
 
 def _columns(points: list[tuple[float, float]], span: float) -> list[_Column]:
@@ -101,7 +89,7 @@ def _headroom_panel(columns: list[_Column], span: float, joins: Sequence[JoinRep
     top, bottom = _HEADROOM_PANEL
     known = [join for join in joins if join.lowest_headroom is not None]
     if not columns or not known:
-        return [_text(_LEFT, top, "Free memory was not known: neither a limit nor /proc/meminfo could be read.")]
+        return [text(LEFT, top, "Free memory was not known: neither a limit nor /proc/meminfo could be read.")]
     tightest = min(known, key=lambda join: join.lowest_headroom or 0)
     limit = LIMITS.get(tightest.headroom_limit or "", tightest.headroom_limit or "")
     step, count = _byte_steps(max(column.high for column in columns))
@@ -109,16 +97,16 @@ def _headroom_panel(columns: list[_Column], span: float, joins: Sequence[JoinRep
     lowest = min(columns, key=lambda column: column.low)
     least = size(tightest.lowest_headroom or 0)
     title = f"Free memory (headroom): never below {least}; the tightest limit was {limit}"
-    parts = [_text(_LEFT - 70, top - 16, title, weight=600)]
+    parts = [text(LEFT - 70, top - 16, title, weight=600)]
     for number in range(count + 1):
-        parts += _grid_line(panel.y(step * number), size(step * number).replace(".0 ", " ") if number else "0")
-    parts.append(_band(panel, columns, _HEADROOM_COLOR))
-    parts.append(_line(panel, [(column.seconds, column.low) for column in columns], _HEADROOM_COLOR, "free memory"))
+        parts += grid_line(panel.y(step * number), size(step * number).replace(".0 ", " ") if number else "0")
+    parts.append(_band(panel, columns, GRAY))
+    parts.append(_line(panel, [(column.seconds, column.low) for column in columns], GRAY, "free memory"))
     if size(lowest.low) == least:  # and not one of the decisions that were not kept
         x, y = panel.x(lowest.seconds), panel.y(lowest.low)
-        parts.append(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="4" fill="{_HEADROOM_COLOR}"/>')
+        parts.append(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="4" fill="{GRAY}"/>')
         # Nothing lies below the lowest point.
-        parts.append(_text(min(max(x, _LEFT + 40), _RIGHT - 40), y + 17, f"lowest {least}", "middle"))
+        parts.append(text(min(max(x, LEFT + 40), RIGHT - 40), y + 17, f"lowest {least}", "middle"))
     return parts
 
 
@@ -128,9 +116,9 @@ def _budget_panel(operators: list[list[_Column]], span: float, joins: Sequence[J
     most = max(column.high for column in every) * 1.2
     least = min(min(column.low for column in every) / 1.2, most / 4)
     panel = _Panel(top, bottom, span, lambda value: math.log(value / least) / math.log(most / least))
-    parts = [_text(_LEFT - 70, top - 16, "Budget: rows that an operator might produce in its next call", weight=600)]
+    parts = [text(LEFT - 70, top - 16, "Budget: rows that an operator might produce in its next call", weight=600)]
     for tick in _log_ticks(least, most):
-        parts += _grid_line(panel.y(tick), short(tick))
+        parts += grid_line(panel.y(tick), short(tick))
     ends = []
     for number, (columns, join) in enumerate(zip(operators, joins, strict=True)):
         if not columns:
@@ -141,7 +129,7 @@ def _budget_panel(operators: list[list[_Column]], span: float, joins: Sequence[J
         parts.append(_line(panel, [(column.seconds, column.middle) for column in columns], color, named))
         ends.append((panel.y(columns[-1].middle), number))
     for y, number in _spread(ends, top, bottom):
-        parts.append(_text(_RIGHT + 12, y + 4, str(number + 1), color=color_of(number), weight=700))
+        parts.append(text(RIGHT + 12, y + 4, str(number + 1), color=color_of(number), weight=700))
     return parts
 
 
@@ -161,21 +149,15 @@ def _spread(ends: list[tuple[float, int]], top: float, bottom: float) -> list[tu
 
 def _time_axis(span: float, start: float) -> list[str]:
     bottom = _BUDGET_PANEL[1]
-    step = _decimal_step(span)
+    step = decimal_step(span)
     parts = []
     for number in range(int(span / step) + 1):
-        x = _LEFT + (_RIGHT - _LEFT) * number * step / span
+        x = LEFT + (RIGHT - LEFT) * number * step / span
         parts.append(f'<path d="M{x:.1f} {bottom}v4" stroke="currentColor" stroke-opacity=".5"/>')
-        parts.append(_text(x, bottom + 17, f"{number * step:g} s", "middle", opacity=0.75))
+        parts.append(text(x, bottom + 17, f"{number * step:g} s", "middle", opacity=0.75))
     began = time.strftime("%Y-%m-%d %H:%M:%S %Z", time.localtime(start))
-    parts.append(_text(_RIGHT, bottom + 32, f"since {began}", "end", opacity=0.75))
+    parts.append(text(RIGHT, bottom + 32, f"since {began}", "end", opacity=0.75))
     return parts
-
-
-def _decimal_step(span: float) -> float:
-    """A round number, of which four to ten fit into the span."""
-    magnitude = 10.0 ** math.floor(math.log10(span / 4))
-    return max(factor * magnitude for factor in (1, 2, 5) if factor * magnitude <= span / 4)
 
 
 def _log_ticks(least: float, most: float) -> list[float]:
@@ -189,13 +171,6 @@ def _byte_steps(highest: float) -> tuple[float, int]:
     """A power of two, and how many of it reach the value: two to four."""
     step = 2.0 ** math.ceil(math.log2(max(highest, 4) / 4))
     return step, math.ceil(max(highest, 1) / step)
-
-
-def _grid_line(y: float, label: str) -> list[str]:
-    return [
-        f'<path d="M{_LEFT} {y:.1f}H{_RIGHT}" stroke="currentColor" stroke-opacity=".18"/>',
-        _text(_LEFT - 8, y + 4, label, "end", opacity=0.75),
-    ]
 
 
 def _band(panel: _Panel, columns: list[_Column], color: str) -> str:
@@ -216,12 +191,3 @@ def _line(panel: _Panel, points: list[tuple[float, float]], color: str, named: s
         f'<g><title>{escape(named)}</title><path d="M{path}" fill="none" stroke="{color}" stroke-width="1.8"'
         f' stroke-linejoin="round"/>{dots if len(points) <= _FEW else ""}</g>'
     )
-
-
-def _text(
-    x: float, y: float, words: str, anchor: str = "start", color: str = "", weight: int = 400, opacity: float = 1
-) -> str:
-    look = f' fill="{color}"' if color else ""
-    look += f' font-weight="{weight}"' if weight != 400 else ""
-    look += f' opacity="{opacity:g}"' if opacity != 1 else ""
-    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}"{look}>{escape(words)}</text>'

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 from sparkext.spark import jvm
 from sparkext.spark.launch import listed
@@ -28,12 +28,21 @@ def plans_joins(session: Any) -> bool:
     return has_extension(session) and session.conf.get("spark.sparkext.mode", "auto").lower() != "off"
 
 
-def planned_runs(frame: Any) -> list[tuple[list[str], list[str], str | None]]:
-    """Return per pipeline in the plan of `frame`: labels of its joins, the reports of its last run's tasks, and why it
-    fell back to Spark's own joins, if it did.
+class PlannedRun(NamedTuple):
+    """The last run of a pipeline: labels of its joins, the reports of its tasks and the loads of its slots as JSON, and
+    why it fell back to Spark's own joins. None for what there is not.
     """
+
+    joins: list[str]
+    reports: list[str]
+    slots: str | None
+    fell_back: str | None
+
+
+def planned_runs(frame: Any) -> list[PlannedRun]:
+    """Return the last run of each pipeline in the plan of `frame`, top down."""
     runs = _plans(frame).of(frame._jdf.queryExecution())
-    return [(list(run.joins()), list(run.reports()), run.fellBack()) for run in runs]
+    return [PlannedRun(list(run.joins()), list(run.reports()), run.slots(), run.fellBack()) for run in runs]
 
 
 def declined_joins(frame: Any) -> list[str]:

@@ -105,8 +105,6 @@ def _apply(frame: DataFrame, other: Any, on: Any, how: Any, overrides: dict[str,
     is_planned = plans_joins(session)
     if is_planned and kind is not None and planned.holds_columns(on):
         build = build_side(session, other, problems)
-        if overrides.get(PARTITIONED.name) == "always":
-            problems.append("partitioned=True joins on names of columns, not on Columns")
         refuse(problems, misconfigured)
         assert build is not None, "or there is a problem"
         return planned.join_by_columns(frame, build, on, kind, overrides)
@@ -117,11 +115,11 @@ def _apply(frame: DataFrame, other: Any, on: Any, how: Any, overrides: dict[str,
         problems.append("the left side is a streaming DataFrame: use Spark's own join for streams")
     check_travel(frame.schema, "left", problems)
     build = build_side(session, other, problems)
-    if understood and overrides.get(PARTITIONED.name) == "always":
-        check_partitionable(session, condition, problems)
-    by_slot = settings.partitioned == "always" and is_partitionable(session, condition)
     # Catalyst finds the chain by itself, and has no full outer join: that one runs as it does without the extension.
-    is_planned = is_planned and bool(condition.names) and kind != "full" and not by_slot
+    is_planned = is_planned and bool(condition.names) and kind != "full"
+    if understood and overrides.get(PARTITIONED.name) == "always" and not (is_planned and condition.pairs):
+        check_partitionable(session, condition, problems)
+    by_slot = not is_planned and settings.partitioned == "always" and is_partitionable(session, condition)
     case_sensitive = session.conf.get("spark.sql.caseSensitive", "false") == "true"
     if build is not None and kind not in ("semi", "anti"):
         check_travel(build.schema, "right", problems)

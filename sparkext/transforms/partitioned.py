@@ -78,5 +78,5 @@ def shuffled_by_slot(
     sides = cells(probe, tuple(key.probe.column for key in spec.keys), spec.how in _KEEPS_PROBE, False).unionAll(
         cells(build, tuple(key.build for key in spec.keys), spec.preserves_build, True)
     )
-    schemas = SlotSchemas(arrow_schema(probe.schema), arrow_schema(build.schema), spec.preserves_build)
+    schemas = SlotSchemas(arrow_schema(probe.schema), {0: arrow_schema(build.schema)}, spec.preserves_build)
     return sides.repartition(slots, COLUMNS[0]), schemas

@@ -11,7 +11,7 @@ from decimal import Decimal
 from operator import ge, gt, le, lt
 from typing import TYPE_CHECKING, Any
 
-from sparkext.config import ALGORITHM, BUILD_SIDE_MAX_BYTES
+from sparkext.config import ALGORITHM, BUILD_SIDE_MAX_BYTES, PARTITIONED
 from sparkext.plans.spec import AsOf
 from sparkext.transforms.build_side import DriverBuildSide
 from sparkext.transforms.join_condition import JoinCondition
@@ -25,7 +25,7 @@ _COMPARE: Mapping[str, Callable[[Any, Any], Any]] = {"<": lt, "<=": le, ">": gt,
 _MICROSECONDS_PER_DAY = 86_400_000_000
 _MOST_DAYS = 10**8
 _MOST_UNITS = 2**62
-_OPTIONS = {ALGORITHM.name: "algorithm", BUILD_SIDE_MAX_BYTES.name: "maxBytes"}
+_OPTIONS = {ALGORITHM.name: "algorithm", BUILD_SIDE_MAX_BYTES.name: "maxBytes", PARTITIONED.name: "partitioned"}
 
 
 def join_by_names(

@@ -45,11 +45,12 @@ def report(frame: DataFrame) -> Report:
         raise ReportUnavailableError(
             "the plan of this DataFrame has no pipelined join; sparkext.declined(df) shows why"
         )
-    labels, reports, fell_back = runs[0]
-    if fell_back is not None:
-        raise ReportUnavailableError(f"Spark's own joins ran in place of this pipeline: {fell_back}")
+    run = runs[0]
+    if run.fell_back is not None:
+        raise ReportUnavailableError(f"Spark's own joins ran in place of this pipeline: {run.fell_back}")
     notes = (_TOPMOST.format(len(runs)),) if len(runs) > 1 else ()
-    return _told(labels, list(last_run(TaskMetrics.from_json(text) for text in reports)), notes)
+    tasks = list(last_run(TaskMetrics.from_json(text) for text in run.reports))
+    return _told(run.joins, tasks, notes, run.slots)
 
 
 _NOT_OURS = "report needs the DataFrame that transform(pipelined_join(...)) returned; keep it before you derive others"
@@ -70,10 +71,10 @@ _SPOOLED = (
 _TOPMOST = "The plan has {} pipelines, and this is the topmost. Spark's UI shows each, at the operator PipelinedJoin."
 
 
-def _told(labels: list[str], tasks: list[TaskMetrics], notes: tuple[str, ...]) -> Report:
+def _told(labels: list[str], tasks: list[TaskMetrics], notes: tuple[str, ...], slots: str | None = None) -> Report:
     if not any(task.operators for task in tasks):
         raise ReportUnavailableError(
             "this pipeline has not run yet: run an action on the DataFrame, then ask again. A run without any task, or"
             " one that a limit, show or take cut short in a classic session, leaves no report either"
         )
-    return summarise(labels, tasks, notes)
+    return summarise(labels, tasks, notes, slots)

@@ -21,6 +21,7 @@ from sparkext.worker.operators.reducing_join import ReducingJoin
 from sparkext.worker.pipeline import Pipeline, Resources
 from sparkext.worker.sinks.gathered_rows import GatheredRows
 from sparkext.worker.sinks.groups import Groups
+from sparkext.worker.sinks.leaving_rows import Leaving, LeavingRows
 from sparkext.worker.sinks.top_rows import TopRows
 
 
@@ -31,8 +32,11 @@ def join_pipeline(
     settings: Settings,
     resources: Resources,
     metrics: TaskMetrics | None = None,
+    leaving: Leaving | None = None,
 ) -> Pipeline:
     """Return the pipeline of a task that joins rows and emits them, the first of them, or groups of them.
+
+    With `leaving`, they go to other tasks instead.
 
     `output_schema` is what the result is declared to be: every batch is held against it. `metrics.order` is the order
     that the joins run in, if it is not that of the spec.
@@ -46,6 +50,9 @@ def join_pipeline(
     metrics.indexes = [{**vars(build.info), "reused": build.reused} for build in builds]
     operators = operators_of(spec, builds, settings, metrics)
     sink = sink_of(spec, builds, output_schema, settings)
+    if leaving is not None:
+        assert isinstance(sink, GatheredRows), "whole rows leave"
+        sink = LeavingRows(sink, leaving)
     if any(one.in_order for one in spec.aggregations):
         resources = replace(resources, cores=1)
     return Pipeline(operators, sink, settings, resources, metrics)

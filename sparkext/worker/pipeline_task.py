@@ -11,12 +11,12 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from sparkext import __version__
-from sparkext.build_sides.index_recipe import index_recipe
+from sparkext.build_sides.index_recipe import index_recipes
 from sparkext.build_sides.index_store import BuildSide
 from sparkext.build_sides.kept_rows import make_room
 from sparkext.build_sides.sources import BuildSource
 from sparkext.config import Settings
-from sparkext.exchange.slot import Slot, SlotSchemas
+from sparkext.exchange.slot import CellRows, FileRows, Slot, SlotRows, SlotSchemas
 from sparkext.kernels.threads import may_begin
 from sparkext.memory import address_space, freed
 from sparkext.memory.probes import Tasks, process_probe
@@ -32,6 +32,7 @@ from sparkext.worker.measured_order import ordered
 from sparkext.worker.nodes import Source
 from sparkext.worker.pipeline import Resources
 from sparkext.worker.pipelined_rows import SOURCE
+from sparkext.worker.sinks.leaving_rows import Leaving
 from sparkext.worker.sources.made_rows import MadeRows
 from sparkext.worker.sources.row_batches import RowBatches
 from sparkext.worker.sources.scanned_splits import ScannedSplits
@@ -44,7 +45,8 @@ class PipelineTask:
 
     `scan`: how to read the probe side, where batches do not hold its rows but say which splits to read: in texts, or as
     numbers of `parts`. `made`: where it is made by workers; one task, with one row, takes all of it then. `slot`: where
-    batches hold the cells of a slot, with the rows of the first build side too; that has no source then.
+    batches hold the cells of a slot, with the rows of build sides, too, or say where these lie (`slot_in_files`); such
+    build sides have no source. `leaving`: where rows go to other tasks.
     `tasks_sharing`: tasks that run on one executor at a time, where those that do cannot be counted; None for as many
     as this process may use cores.
     `made_by`: the version of sparkext on the driver.
@@ -60,6 +62,8 @@ class PipelineTask:
     parts: tuple[tuple[Split, ...], ...] | None = None
     made: BuildSource | None = None
     slot: SlotSchemas | None = None
+    slot_in_files: bool = False
+    leaving: Leaving | None = None
     made_by: str = __version__
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -71,15 +75,19 @@ class PipelineTask:
             if self.slot is None:
                 yield from self._joined(decompressed(batches), tasks, None)
                 return
-            with closing(Slot(self.slot, decompressed(batches))) as slot:
-                yield from self._joined((), tasks, slot)
+            with closing(self._slot_rows(self.slot, decompressed(batches))) as rows:
+                yield from self._joined((), tasks, Slot(self.slot, rows))
+
+    def _slot_rows(self, schemas: SlotSchemas, batches: Iterable[pa.RecordBatch]) -> SlotRows:
+        return FileRows(batches, schemas) if self.slot_in_files else CellRows(batches)
 
     def _joined(self, batches: Iterable[pa.RecordBatch], tasks: Tasks, slot: Slot | None) -> Iterator[pa.RecordBatch]:
         spec = PipelineSpec.from_json(self.spec_json)
-        builds, made = self._open(spec)
+        sides = self._open(spec)
         if slot is not None:
-            builds.insert(0, slot.build_side(index_recipe(spec, 0, self.settings.debug_hash_mask)))
+            sides.update(slot.build_sides(dict(enumerate(index_recipes(spec, self.settings.debug_hash_mask)))))
             batches = slot.probe_batches()
+        builds = [sides[number] for number in range(len(spec.joins))]
         probe = process_probe()
         resources = Resources(
             lambda: probe.headroom(tasks),
@@ -89,8 +97,9 @@ class PipelineTask:
         )
         metrics = TaskMetrics(task_id())
         try:
-            source = ordered(spec, builds, self._source(batches, spec, builds, made), self.settings, metrics)
-            pipeline = join_pipeline(spec, builds, self.output_schema, self.settings, resources, metrics)
+            own = self._source(batches, spec, builds, sides.get(SOURCE))
+            source = ordered(spec, builds, own, self.settings, metrics)
+            pipeline = join_pipeline(spec, builds, self.output_schema, self.settings, resources, metrics, self.leaving)
             yield from pipeline.run(source)
         finally:
             metrics.peak_rss_bytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
@@ -107,8 +116,8 @@ class PipelineTask:
             return RowBatches(batches, spec, self.settings.morsel_max_rows)
         return ScannedSplits(self.scan, self._splits(batches), spec, builds)
 
-    def _open(self, spec: PipelineSpec) -> tuple[list[BuildSide], BuildSide | None]:
-        """Open all build sides that have a source, and the rows of the probe side if they are made.
+    def _open(self, spec: PipelineSpec) -> dict[int, BuildSide]:
+        """Open all build sides that have a source, by number, and the rows of the probe side if they are made.
 
         Tasks begin with different ones: workers that start together share the building.
         """
@@ -117,7 +126,7 @@ class PipelineTask:
         sides = {side.number: side.open() for side in asked[first:] + asked[:first]}
         if not all(side.reused for side in sides.values()):
             make_room([side.source for side in asked], [side.recipe for side in asked])
-        return [sides[number] for number in range(len(spec.joins)) if number in sides], sides.get(SOURCE)
+        return sides
 
     def _splits(self, batches: Iterable[pa.RecordBatch]) -> Iterator[Split]:
         for batch in batches:

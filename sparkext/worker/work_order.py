@@ -15,16 +15,23 @@ from sparkext.build_sides.published_files import StreamedBroadcast
 from sparkext.build_sides.scanned_files import ScannedFiles
 from sparkext.build_sides.sources import BuildSource
 from sparkext.config import Settings, read_settings
+from sparkext.exchange.partitioning import Partitioning
+from sparkext.exchange.slot import SlotSchemas
 from sparkext.parquet.file_stores import Bucket
 from sparkext.parquet.rules import Calendars
 from sparkext.parquet.scan import ParquetScan
+from sparkext.plans.key_types import parse_key_type
 from sparkext.plans.projection import parse_projection
+from sparkext.plans.routing import RoutingTable
 from sparkext.plans.scan import ScanSpec, Split
 from sparkext.reports.reporters import FileReporter
+from sparkext.rows.types import arrow_key_type
 from sparkext.spark.arrow import arrow_schema
 from sparkext.worker.build_side_task import BuildSideTask
+from sparkext.worker.foreman_task import ForemanTask
 from sparkext.worker.pipeline_task import PipelineTask
 from sparkext.worker.pipelined_rows import PipelinedRows
+from sparkext.worker.sinks.leaving_rows import Leaving
 from sparkext.worker.task_start import check_version
 
 if TYPE_CHECKING:
@@ -37,8 +44,10 @@ def make(order_json: str) -> tuple[PipelineTask, StructType]:
     The order's fields: `package` (the version of sparkext that the jar belongs to), `spec` (see `plans.spec`),
     `settings` (configuration strings), `output` (a Spark schema), `scan` (missing where the rows of the probe side come
     from Spark, else how to read them), `made` (missing unless workers make them, else as one of the builds), `builds`
-    (per join the broadcast's id, the CRC-32 of its file and a Spark schema, or what to read), `run` (a name for the
-    report), `tasks_sharing` (a number, or missing).
+    (per join the broadcast's id, the CRC-32 of its file and a Spark schema, or what to read; null where rows come from
+    other tasks), `run` (a name for the report), `tasks_sharing` (a number, or missing), `arriving` (missing unless rows
+    come from other tasks: the schemas of both sides), `leaving` (missing unless they go to others: their schema, and by
+    which keys).
 
     Raises
     ------
@@ -49,15 +58,19 @@ def make(order_json: str) -> tuple[PipelineTask, StructType]:
     output = _schema(order["output"])
     settings = read_settings(order["settings"].get, {})
     sharing = order.get("tasks_sharing")
+    leaving = order.get("leaving")
     task = PipelineTask(
         json.dumps(order["spec"]),
-        tuple(_source(build, settings, sharing) for build in order["builds"]),
-        arrow_schema(output),
+        tuple(None if build is None else _source(build, settings, sharing) for build in order["builds"]),
+        arrow_schema(output if leaving is None else _schema(leaving["schema"])),
         settings,
         sharing,
         FileReporter(order["run"]),
         _scan(order["scan"], settings) if "scan" in order else None,
         made=_source(order["made"], settings, sharing) if "made" in order else None,
+        slot=_arriving(order["arriving"]) if "arriving" in order else None,
+        slot_in_files=True,
+        leaving=None if leaving is None else _leaving(leaving, settings),
     )
     return task, output
 
@@ -80,6 +93,18 @@ def build(order_json: str) -> tuple[BuildSideTask, StructType]:
     made = _source(order["made"], settings, sharing) if "made" in order else None
     task = BuildSideTask(json.dumps(order["spec"]), order["number"], sources, settings, sharing, made)
     return task, _schema(order["output"])
+
+
+def plan(order_json: str) -> tuple[ForemanTask, StructType]:
+    """Return the function for `mapInArrow` that plans the slots of a join, and its return type.
+
+    The order's fields: `probe` and `builds` (of each: `rows`, `bytes`, `sizes` and `sketch` of its lines, as
+    hexadecimal int64, see `leaving_rows.RESULT`),
+    `most_shares` (parts that the probe rows of a line can be divided into), `cores`, `needs_probe` and `needs_build`
+    (whether a line without rows of that side has no result), `output`.
+    """
+    order = _read(order_json)
+    return ForemanTask(order), _schema(order["output"])
 
 
 def _read(order_json: str) -> dict[str, Any]:
@@ -111,6 +136,24 @@ def _source(build: dict[str, Any], settings: Settings, tasks_sharing: int | None
         cache_bytes,
         threads,
     )
+
+
+def _arriving(told: dict[str, Any]) -> SlotSchemas:
+    builds = {int(number): arrow_schema(_schema(schema)) for number, schema in told["builds"].items()}
+    return SlotSchemas(arrow_schema(_schema(told["probe"])), builds, told["owns_build"])
+
+
+def _leaving(told: dict[str, Any], settings: Settings) -> Leaving:
+    keys = told["keys"]
+    partitioning = Partitioning(
+        tuple(key["column"] for key in keys),
+        tuple(arrow_key_type(parse_key_type(key["type"])) for key in keys),
+        tuple(key["null_safe"] for key in keys),
+        RoutingTable(told["lines"], told["lines"]),
+        told["keeps_unmatchable"],
+        settings.debug_hash_mask,
+    )
+    return Leaving(partitioning, told["run"])
 
 
 def _splits(data: Iterable[dict[str, Any]]) -> tuple[Split, ...]:

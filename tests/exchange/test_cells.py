@@ -19,8 +19,9 @@ from sparkext.exchange.cells import cell_of, rows_of
 from sparkext.exchange.held_cells import HeldCells
 from sparkext.exchange.leaving_rows import leaving_cells
 from sparkext.exchange.partitioning import Partitioning, line_count
-from sparkext.exchange.slot import Slot, SlotSchemas
+from sparkext.exchange.slot import CellRows, Slot, SlotSchemas
 from sparkext.plans.routing import RoutingTable
+from sparkext.plans.spec import MARKS
 
 RNG = np.random.default_rng(3)
 ROWS = 3000
@@ -125,8 +126,9 @@ def test_a_slot(owns_build: bool, most: int | None, monkeypatch: pytest.MonkeyPa
     cells = [(True, cell_of(batch)) for batch in build.to_batches(max_chunksize=90)]
     cells += [(False, cell_of(batch)) for batch in probe.to_batches(max_chunksize=90)]
     random.Random(5).shuffle(cells)
-    with closing(Slot(SlotSchemas(TABLE.schema, TABLE.schema, owns_build), arriving(cells))) as slot:
-        side = slot.build_side(RECIPE)
+    with closing(CellRows(arriving(cells))) as cell_rows:
+        slot = Slot(SlotSchemas(TABLE.schema, {0: TABLE.schema}, owns_build), cell_rows)
+        side = slot.build_sides({0: RECIPE})[0]
         rows = zip(*(side.columns[number].array.to_pylist() for number in range(5)), strict=True)
         assert sorted(rows, key=lambda row: row[4]) == [tuple(row.values()) for row in build.to_pylist()]
         batches = list(slot.probe_batches())
@@ -138,6 +140,44 @@ def test_a_slot(owns_build: bool, most: int | None, monkeypatch: pytest.MonkeyPa
 
 
 def test_a_slot_without_cells() -> None:
-    with closing(Slot(SlotSchemas(TABLE.schema, TABLE.schema, True), [])) as slot:
-        assert slot.build_side(RECIPE).rows == 0
+    with closing(CellRows([])) as cell_rows:
+        slot = Slot(SlotSchemas(TABLE.schema, {0: TABLE.schema}, True), cell_rows)
+        assert slot.build_sides({0: RECIPE})[0].rows == 0
         assert list(slot.probe_batches()) == []
+
+
+class SharedLine:
+    """Rows of a slot that shares a hot line: it owns some build rows, and others join some of its probe rows."""
+
+    def probe(self) -> Iterator[pa.RecordBatch]:
+        """Yield its own."""
+        return iter(TABLE.slice(0, 10).to_batches())
+
+    def build(self, number: int) -> Iterator[pa.RecordBatch]:
+        """Yield what it owns."""
+        return iter(TABLE.slice(100, 20).to_batches(max_chunksize=9))
+
+    def copies(self) -> Iterator[pa.RecordBatch]:
+        """Yield what others own."""
+        return iter(TABLE.slice(200, 30).to_batches(max_chunksize=9))
+
+    def marks(self) -> Iterator[pa.RecordBatch]:
+        """Yield what others join."""
+        return iter(TABLE.slice(300, 5).to_batches())
+
+    def close(self) -> None:
+        """Do nothing."""
+
+
+def test_a_slot_that_shares_a_line() -> None:
+    """What it owns comes first, so its ids are the first ones."""
+    slot = Slot(SlotSchemas(TABLE.schema, {0: TABLE.schema}, True), SharedLine())
+    side = slot.build_sides({0: RECIPE})[0]
+    assert side.columns[4].array.to_pylist() == [*range(100, 120), *range(200, 230)]
+    found = [
+        (owner, d)
+        for batch in slot.probe_batches()
+        for owner, d in zip(batch["owner"].to_pylist(), batch["d"].to_pylist(), strict=True)
+    ]
+    owned = [(number, None) for number in range(20)]
+    assert found == [*owned, *((None, d) for d in range(10)), *((MARKS, d) for d in range(300, 305))]

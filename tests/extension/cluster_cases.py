@@ -13,10 +13,11 @@ from pathlib import Path
 
 import psutil
 import pyarrow as pa
+import pyspark
 import pytest
 from py4j.java_gateway import JavaObject
 from pyspark import TaskContext
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.status import SparkStageInfo
 
@@ -115,7 +116,7 @@ def test_each_executor_builds_each_index_of_a_chain_once(spark: SparkSession) ->
 
 
 def test_a_build_side_that_does_not_fit(spark: SparkSession) -> None:
-    limited = configured(spark, **{"spark_sparkext_buildSide_maxBytes": 100})
+    limited = configured(spark, spark_sparkext_partitioned="never", spark_sparkext_buildSide_maxBytes=100)
     with limited:
         out = assert_like_spark(spark, lambda: chain(spark))
     assert re.search(
@@ -161,7 +162,36 @@ def test_lost_map_output_is_computed_again(spark: SparkSession, kind: str) -> No
         assert any(stage.currentAttemptId for stage in stages()), "nothing was missed"
 
 
-@pytest.mark.parametrize("checksums", [True, False])
+@pytest.mark.parametrize("harm", ["lost", "damaged"])
+@pytest.mark.parametrize("kind", ["inner", "full"])
+def test_a_partitioned_join(spark: SparkSession, kind: str, harm: str) -> None:
+    """Half of what a slot needs is on the other executor. Map outputs that cannot be read are written again."""
+    with configured(spark, spark_sparkext_partitioned="always", spark_sql_shuffle_partitions=6):
+        one, other = facts(spark), dim(spark, "id", 40, per_key=2)
+        out = assert_like_spark(spark, lambda: one.join(other, one.a == other.d, kind))
+        assert "partitioned=32 lines of join 1" in plan_of(out)
+        expected = Counter(map(repr, map(tuple, out.rdd.collect())))
+        lose_map_output() if harm == "lost" else damage_map_output()
+        with jobs_of(spark, f"{harm}, {kind}") as stages:
+            assert Counter(map(repr, map(tuple, out.rdd.collect()))) == expected
+            assert any(stage.currentAttemptId for stage in stages()), "nothing was missed"
+
+
+def deadly(column: str, at: int, mark: Path) -> Column:
+    """The column; the executor that comes to value `at` first is ended there, once."""
+
+    @F.udf("long")
+    def ending(number: int) -> int:
+        if number == at and not mark.exists():
+            mark.touch()
+            next(parent for parent in psutil.Process().parents() if "java" in parent.name()).kill()
+            time.sleep(60)  # until this worker, too, is ended
+        return number
+
+    return ending(column)
+
+
+@pytest.mark.parametrize("checksums", [True, False] if pyspark.__version__ >= "4.1" else [False])
 def test_no_row_is_lost_where_the_order_of_rows_decides(spark: SparkSession, tmp_path: Path, checksums: bool) -> None:
     """A task that runs again deals its rows out otherwise, as their order is another: none may come twice, or never.
 
@@ -269,20 +299,22 @@ def test_a_copy_of_a_slow_task_is_done_first(spark: SparkSession, tmp_path: Path
 def test_an_executor_is_lost_while_it_probes(spark: SparkSession, tmp_path: Path) -> None:
     """Spark starts another in its place, which builds its indexes anew, and runs the tasks again."""
     killed = tmp_path / "killed"
-
-    @F.udf("long")
-    def deadly(number: int) -> int:
-        if number == 1501 and not killed.exists():
-            killed.touch()
-            executor = next(parent for parent in psutil.Process().parents() if "java" in parent.name())
-            executor.kill()
-            time.sleep(60)  # until this worker, too, is ended
-        return number
-
     expected = rows_of(chain(spark))
-    out = chain(spark, facts(spark).withColumn("id", deadly("id")))
+    out = chain(spark, facts(spark).withColumn("id", deadly("id", 1501, killed)))
     assert_pipelined(out, 3)
     assert rows_of(out) == expected
+    assert killed.exists()
+
+
+def test_an_executor_is_lost_while_slots_are_joined(spark: SparkSession, tmp_path: Path) -> None:
+    """With it go its map outputs of both sides: Spark runs these tasks again, and the slots that need them."""
+    killed = tmp_path / "killed"
+    last = chain(spark).agg(F.max("id")).collect()[0][0]
+    with configured(spark, spark_sparkext_partitioned="always", spark_sql_shuffle_partitions=6):
+        expected = rows_of(chain(spark))
+        out = chain(spark).withColumn("id", deadly("id", last, killed))
+        assert "partitioned=32 lines" in plan_of(out)
+        assert rows_of(out) == expected
     assert killed.exists()
 
 
@@ -354,6 +386,14 @@ def lose_map_output(*folders: Path) -> None:
     assert lost
     for path in lost:
         path.unlink()
+
+
+def damage_map_output() -> None:
+    """Change the last bytes of what tasks of executors have shuffled."""
+    shuffled = [path for folder in FOLDERS for path in folder.rglob("shuffle_*.data") if path.stat().st_size]
+    assert shuffled
+    for path in shuffled:
+        path.write_bytes(path.read_bytes()[:-9] + b"damaged..")
 
 
 def assert_all_tasks_reported(out: DataFrame) -> None:

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
@@ -105,6 +106,26 @@ def assert_declined(df: DataFrame, reason: str) -> None:
     assert _SPARK_JOIN.search(plan), plan
     assert f"DeclinedPipelinedJoin: {reason}" in plan, plan
     assert any(told.startswith(reason) for told in declined(df)), declined(df)
+
+
+def metrics_of(df: DataFrame) -> dict[str, int]:
+    """The metrics of the plan that ran, of the pipeline and of the scan of its probe side."""
+    found: dict[str, int] = {}
+
+    def look(node: Any) -> None:
+        kind = node.getClass().getSimpleName()
+        if kind == "AdaptiveSparkPlanExec" or kind.endswith("QueryStageExec"):
+            look(node.executedPlan() if kind == "AdaptiveSparkPlanExec" else node.plan())
+            return
+        names = node.metrics().keys().iterator()
+        while names.hasNext():
+            name = names.next()
+            found.setdefault(name, node.metrics().apply(name).value())
+        for number in range(node.children().size()):
+            look(node.children().apply(number))
+
+    look(df._jdf.queryExecution().executedPlan())
+    return found
 
 
 def rows_of(df: DataFrame) -> Counter[str]:

@@ -25,7 +25,7 @@ HERE = Path(__file__).parent
 PYSPARK = Path(pyspark.__file__).parent
 PACKAGE = Path(sparkext.__file__).parent.parent
 WORKERS = 2
-CASES = 16  # so that a case that is not collected any more is noticed
+CASES = 21  # so that a case that is not collected any more is noticed
 
 pytestmark = [pytest.mark.timeout(540), pytest.mark.xdist_group("cluster")]
 

@@ -226,12 +226,13 @@ def test_every_error(spark: SparkSession) -> None:
     """
     types = {"t": pa.int8(), "i": pa.int32(), "l": pa.int64(), "x": pa.float64()}
     branches = " ".join(f"WHEN {number} THEN {text} > 0" for number, text in enumerate(FAILURES))
+    older = {"REMAINDER_BY_ZERO": "DIVIDE_BY_ZERO"} if spark.version < "4.1" else {}
     for number, (values, expected) in enumerate(FAILURES.values()):
         for side, name in enumerate(("c", "e")):
             columns = {key: pa.array([values.get(key, (3, 3))[side]], kind) for key, kind in types.items()}
             frame(spark, 1, id=[number], **columns).createOrReplaceTempView(name)
         query = f"SELECT {HINT} a.id FROM c a JOIN e b ON CASE a.id WHEN -1 THEN a.l > b.l {branches} END"
-        assert condition(assert_same_outcome(spark, query, 1)) == expected
+        assert condition(assert_same_outcome(spark, query, 1)) == older.get(expected, expected)
 
 
 # Every operator for every type: what workers would make of a pair, beside what Spark makes of it.

@@ -11,7 +11,6 @@ import zipfile
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pyspark
 import pytest
@@ -22,6 +21,7 @@ from tests.extension.extension_checks import (
     assert_like_spark,
     assert_pipelined,
     configured,
+    metrics_of,
     mode,
     pipelines_of,
     plan_of,
@@ -102,26 +102,6 @@ def test_partitions_that_the_build_side_rules_out(spark: SparkSession, name: str
     else:
         assert "scan=fused" in plan_of(out)
         assert (told["rowGroups"], told["probeRows"]) == (6, 300)
-
-
-def metrics_of(df: DataFrame) -> dict[str, int]:
-    """The metrics of the plan that ran, of the pipeline and of the scan of its probe side."""
-    found: dict[str, int] = {}
-
-    def look(node: Any) -> None:
-        kind = node.getClass().getSimpleName()
-        if kind == "AdaptiveSparkPlanExec" or kind.endswith("QueryStageExec"):
-            look(node.executedPlan() if kind == "AdaptiveSparkPlanExec" else node.plan())
-            return
-        names = node.metrics().keys().iterator()
-        while names.hasNext():
-            name = names.next()
-            found.setdefault(name, node.metrics().apply(name).value())
-        for number in range(node.children().size()):
-            look(node.children().apply(number))
-
-    look(df._jdf.queryExecution().executedPlan())
-    return found
 
 
 # --- tables that say how they are parted ---

@@ -202,7 +202,7 @@ def test_expanded_rows_over_a_build_side_that_does_not_fit(spark: SparkSession) 
         f"SELECT k, b, sum(w) FROM {facts} JOIN names ON k = dk GROUP BY ROLLUP (k, b)",
         f"SELECT k, count(DISTINCT t), count(DISTINCT w) FROM {facts} JOIN names ON k = dk GROUP BY k",
     ):
-        with configured(spark, spark_sparkext_buildSide_maxBytes="16"):
+        with configured(spark, spark_sparkext_partitioned="never", spark_sparkext_buildSide_maxBytes="16"):
             check(spark, query, whole=False)
             df = spark.sql(query)
             df.collect()
@@ -291,7 +291,7 @@ def test_a_build_side_that_does_not_fit(spark: SparkSession) -> None:
     """Spark's own joins run, and Spark's own partial aggregate of their rows."""
     joined = "facts a JOIN facts b ON a.id = b.id WHERE a.i32 > b.k"
     query = f"SELECT a.k, min(b.t), sum(a.m15 * b.m9) FROM {joined} GROUP BY a.k"
-    with configured(spark, spark_sparkext_buildSide_maxBytes="2k"):
+    with configured(spark, spark_sparkext_partitioned="never", spark_sparkext_buildSide_maxBytes="2k"):
         for adaptive in ("true", "false"):
             with configured(spark, spark_sql_adaptive_enabled=adaptive):
                 df = spark.sql(query)
@@ -308,7 +308,7 @@ def test_groups_of_partitions_that_need_no_shuffle(spark: SparkSession) -> None:
         "SELECT k, count(*), sum(w) FROM (SELECT /*+ REPARTITION(3, k) */ * FROM facts) JOIN names ON k = dk GROUP BY k"
     )
     for limit in ("1g", "16"):
-        with configured(spark, spark_sparkext_buildSide_maxBytes=limit):
+        with configured(spark, spark_sparkext_partitioned="never", spark_sparkext_buildSide_maxBytes=limit):
             check(spark, query, whole=False)
 
 

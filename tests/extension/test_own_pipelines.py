@@ -112,7 +112,7 @@ SPARKS = {
     "a full outer join": (
         "SELECT id FROM facts JOIN (SELECT coalesce(ok, ck) AS c FROM orders FULL JOIN customers ON customer = ck)"
         " ON k = c",
-        "a full outer join shuffles the rows",
+        "a partitioned join",
     ),
     "rows of Spark": (
         "SELECT id FROM facts JOIN (SELECT ok FROM orders JOIN range(13) ON customer = id) o ON k = ok",
@@ -140,7 +140,7 @@ def test_left_to_spark(spark: SparkSession, name: str) -> None:
 
 def test_what_does_not_fit(spark: SparkSession) -> None:
     query = CHAINS["groups of a chain"][0].replace("count(name)", "count(concat(name, 'x'))")  # no index is there yet
-    with configured(spark, spark_sparkext_buildSide_maxBytes=100):
+    with configured(spark, spark_sparkext_partitioned="never", spark_sparkext_buildSide_maxBytes=100):
         df = assert_like_spark(spark, lambda: spark.sql(query))
         assert "the build side does not fit" in " ".join(sparkext.declined(df)), sparkext.declined(df)
 

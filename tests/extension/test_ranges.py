@@ -33,6 +33,7 @@ CONDITIONS = {
     "a band": "points.at BETWEEN spans.start - 3 AND spans.start + 3",
     "a band of the other side": "spans.start BETWEEN points.at - 3 AND points.at + 3",
     "one inequality": "points.at < spans.start",
+    "one from above": "points.at > spans.start",
     "an open interval": "points.at > spans.start AND points.at < spans.stop",
     "both columns from above": "points.at >= spans.start AND points.till > spans.stop",
     "rectangles": "points.at BETWEEN spans.start AND spans.stop AND points.till BETWEEN spans.start AND spans.stop",
@@ -93,6 +94,17 @@ def test_every_shape_and_kind(spark: SparkSession, name: str, kind: str) -> None
     out = assert_like_spark(spark, lambda: spark.sql(query))
     assert_pipelined(out, 1)
     assert [join.index for join in sparkext.report(out).joins if join.index is not None] == ["range"]
+
+
+@pytest.mark.parametrize("partitioned", ["always", "never"])
+@pytest.mark.parametrize("name", ["one inequality", "one from above"])
+@pytest.mark.parametrize("budget", [1, 100_000])
+def test_a_full_join_whose_matches_overlap(spark: SparkSession, name: str, budget: int, partitioned: str) -> None:
+    """Rows of one key match some of the same build rows, and not all: the first of a list, or its last."""
+    for key in ("points.k = spans.k", "points.k <=> spans.k"):
+        query = f"SELECT {HINT} * FROM points FULL JOIN spans ON {key} AND {CONDITIONS[name]}"
+        with configured(spark, spark_sparkext_morsel_maxRows=budget, spark_sparkext_partitioned=partitioned):
+            assert_pipelined(assert_like_spark(spark, lambda query=query: spark.sql(query)), 1)
 
 
 def test_a_full_join_wants_an_equality(spark: SparkSession) -> None:

@@ -61,7 +61,12 @@ def test_conditions_and_filters(spark: SparkSession) -> None:
 
 def test_descriptions_of_jobs_and_of_what_fell_back(spark: SparkSession) -> None:
     store = spark.sparkContext._jsc.sc().statusStore()
-    with configured(spark, spark_sparkext_buildSide_maxBytes=1, spark_sql_adaptive_enabled="false"):
+    with configured(
+        spark,
+        spark_sparkext_partitioned="never",
+        spark_sparkext_buildSide_maxBytes=1,
+        spark_sql_adaptive_enabled="false",
+    ):
         df = query(spark, CONDITION)
         df.collect()
     for told in (shown(df), *sparkext.declined(df)):

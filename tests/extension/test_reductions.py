@@ -98,6 +98,6 @@ def test_groups_that_are_not_asked_for_fail_all_the_same(spark: SparkSession, to
 
 
 def test_what_does_not_fit(spark: SparkSession) -> None:
-    with configured(spark, spark_sparkext_buildSide_maxBytes=40):
+    with configured(spark, spark_sparkext_partitioned="never", spark_sparkext_buildSide_maxBytes=40):
         df = assert_like_spark(spark, lambda: spark.sql(REDUCED["inner"].replace("price", "price + 1")))
         assert "fell back to Spark's own joins" in plan_of(df), plan_of(df)

@@ -54,7 +54,7 @@ def _tables(spark: SparkSession) -> Iterator[None]:
 
 
 def limited(spark: SparkSession, most: object = "2k") -> Any:
-    return configured(spark, **{LIMIT: most})
+    return configured(spark, spark_sparkext_partitioned="never", **{LIMIT: most})
 
 
 def assert_fell_back(frame: DataFrame, *joins: int) -> None:

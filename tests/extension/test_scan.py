@@ -119,8 +119,11 @@ def test_every_type(spark: SparkSession, folder: Path, tmp_path: Path, how: str,
 
 @pytest.mark.parametrize("adaptive", [True, False])
 def test_a_full_join_shuffles_its_probe_side(spark: SparkSession, folder: Path, adaptive: bool) -> None:
-    """Read by workers it would come in splits, and no task would own the build rows that nobody matches."""
-    with configured(spark, spark_sql_adaptive_enabled=str(adaptive).lower()):
+    """Read by workers it would come in splits, and no task would own the build rows that nobody matches.
+
+    That is so where rows are not partitioned by the exchange: what it sends, workers read.
+    """
+    with configured(spark, spark_sparkext_partitioned="never", spark_sql_adaptive_enabled=str(adaptive).lower()):
         out = assert_like_spark(
             spark, lambda: joined(spark, spark.read.parquet(str(folder / "facts")).where("k < 20"), folder, "full")
         )

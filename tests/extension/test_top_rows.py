@@ -164,7 +164,7 @@ def test_a_column_that_fails_on_other_rows(spark: SparkSession) -> None:
 def test_a_build_side_that_does_not_fit(spark: SparkSession) -> None:
     """Spark's own joins run, and emit all rows."""
     query = "SELECT a.id, b.t FROM facts a JOIN facts b ON a.id = b.id ORDER BY b.t DESC, a.id LIMIT 12"
-    with configured(spark, spark_sparkext_buildSide_maxBytes="2k"):
+    with configured(spark, spark_sparkext_partitioned="never", spark_sparkext_buildSide_maxBytes="2k"):
         for adaptive in ("true", "false"):
             with configured(spark, spark_sql_adaptive_enabled=adaptive):
                 assert "fell back to Spark's own joins" in plan_of(check(spark, query))

@@ -31,6 +31,8 @@ def make_case(universe: Universe, number: int) -> Case:
     name = f"{universe.name}:{number}"
     r = random.Random(f"query {name}")
     settings = _settings(r)
+    # Drawn aside, so that queries keep their numbers.
+    settings["spark.sparkext.partitioned"] = random.Random(f"partitioned {name}").choice(("auto", "never", "always"))
     reckless = r.random() < (0.5 if universe.extreme else 0.1)
     if r.random() >= _GRAPHS:
         return Case(name, universe, QueryMaker(r, universe, reckless).query(), settings)

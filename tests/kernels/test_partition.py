@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from sparkext.kernels.jit import frozen
 from sparkext.kernels.keys import cast_key, normalise_keys
-from sparkext.kernels.partition import MOST_LINES, NO_LINE, Int32Array, lines_of, slot_order
+from sparkext.kernels.partition import MOST_LINES, NO_LINE, Int32Array, hashes_of, lines_of, slot_order
 from tests.kernels.support import examples
 
 LINES = 64
@@ -21,7 +21,7 @@ LINES = 64
 
 def lines(*columns: pa.Array, null_safe: bool = False, count: int = LINES, **options: Any) -> list[int]:
     keys = normalise_keys(columns, [null_safe] * len(columns))
-    return list(lines_of(keys, count, **options).tolist())
+    return list(lines_of(keys, hashes_of(keys, **options), count).tolist())
 
 
 def homes_of(slots: int) -> Int32Array:

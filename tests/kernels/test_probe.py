@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from sparkext.kernels.all_rows_index import AllRowsIndex
 from sparkext.kernels.jit import JIT_ENABLED, frozen
 from sparkext.kernels.keys import NormalisedKeys
-from sparkext.kernels.matches import START, Cursor, Matches, Pairs, probe
+from sparkext.kernels.matches import START, Cursor, Matches, Pairs, mark_matched, probe
 from tests.kernels.support import examples
 from tests.oracle.joins import Pair, probe_pairs
 
@@ -186,3 +186,53 @@ def test_an_unknown_kind_is_refused() -> None:
     matches, _ = build([[1]], "single")
     with pytest.raises(KeyError):
         matches.output_rows("outer")
+
+
+@pytest.mark.parametrize("wide", [np.int32, np.int64])
+@pytest.mark.parametrize("layout", ["ranges of rows", "ranges", "single"])
+@given(data=st.data())
+@examples(60)
+def test_marks_of_what_matches(layout: str, wide: type, data: st.DataObject) -> None:
+    """Build rows of some keys, looked up by any of these or by none, in morsels; marks are only ever added."""
+    keys = data.draw(st.lists(st.integers(1, 1 if layout == "single" else 4), max_size=8), "rows of each key")
+    starts = np.cumsum([0, *keys])
+    total = int(starts[-1])
+    rows = np.array(data.draw(st.permutations(range(total)), "build rows by key"), dtype=wide)
+    marks = np.zeros(total, np.uint8)
+    expected: set[int] = set()
+    for _ in range(2):
+        probes = data.draw(st.lists(st.integers(-1, len(keys) - 1), max_size=12), "keys looked up")
+        first = [int(starts[key]) if key >= 0 else -1 for key in probes]
+        counts = [keys[key] if key >= 0 else 0 for key in probes]
+        mapped = layout == "ranges of rows"
+        matches = Matches(
+            frozen(np.array(first, dtype=wide)),
+            None if layout == "single" else frozen(np.array(counts, dtype=wide)),
+            frozen(rows) if mapped else None,
+            sum(count > 0 for count in counts),
+            sum(counts),
+        )
+        mark_matched(matches, marks, overlap=False)
+        entries = {entry for start, count in zip(first, counts, strict=True) for entry in range(start, start + count)}
+        expected |= {int(rows[entry]) if mapped else entry for entry in entries}
+        assert set(np.flatnonzero(marks).tolist()) == expected
+
+
+@given(data=st.data())
+@examples(100)
+def test_marks_of_matches_that_overlap(data: st.DataObject) -> None:
+    """Ranges of rows, as those of a range join."""
+    rows = 9
+    ranges = data.draw(
+        st.lists(st.tuples(st.integers(-1, rows - 1), st.integers(1, rows)), max_size=6), "start, length"
+    )
+    first = [start for start, _ in ranges]
+    counts = [min(length, rows - start) if start >= 0 else 0 for start, length in ranges]
+    mapped = np.arange(rows, dtype=np.int32)[::-1].copy()
+    matches = Matches(
+        frozen(np.array(first, np.int32)), frozen(np.array(counts, np.int32)), frozen(mapped), 0, sum(counts)
+    )
+    marks = np.zeros(rows, np.uint8)
+    mark_matched(matches, marks, overlap=True)
+    entries = {entry for start, count in zip(first, counts, strict=True) for entry in range(start, start + count)}
+    assert set(np.flatnonzero(marks).tolist()) == {rows - 1 - entry for entry in entries}

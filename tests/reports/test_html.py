@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable
 from typing import Any
@@ -13,7 +14,7 @@ from sparkext.parquet.metrics import ScanMetrics
 from sparkext.plans.output_size import BudgetLimits, OutputSizeController
 from sparkext.reports.metrics import TaskId, TaskMetrics
 from sparkext.reports.model import Report, summarise
-from sparkext.reports.timeline import COLORS
+from sparkext.reports.svg import COLORS
 
 LABELS = ["inner on a = x", "left on b = y & c < d"]
 EPOCH = 1_800_000_000.0
@@ -181,3 +182,28 @@ def test_only_inherited_colors_besides_those_of_lines() -> None:
     told = set(re.findall(r"#[0-9a-f]{3,6}\b|\brgba?\([^)]*\)", page))
     assert told <= {*COLORS, "#808080", "rgba(128,128,128,.35)"}
     assert "<style" not in page and "background:#fff" not in page
+
+
+def test_the_loads_of_slots() -> None:
+    planned = {"before": [8.0, 0.0, 1.0], "after": [3.0, 3.0, 3.0], "moved": 1, "split": 2}
+    tasks = [task(number, falling, calls=calls) for number, calls in enumerate((20, 30, 40))]
+    report = summarise(LABELS, tasks, slots=json.dumps(planned))
+    assert report.slots is not None
+    assert report.slots.took == pytest.approx([2 + 0.125, 3 + 0.125, 4 + 0.125])  # the joins, and their indexes
+    told = "3 slots, 1 line moved, 2 lines split: skew 2.67 by hash, 0.00 as planned, 0.64 as they ran"
+    assert told in str(report).splitlines()
+    _, chart = page_of(report).iter("svg")
+    assert told in words_of(chart)
+    assert [words_of(name) for name in chart.iter("title")] == ["by hash", "as planned", "as they ran"]
+    heights = [
+        re.findall(r"V([\d.]+)", str(line.get("d"))) for line in chart.iter("path") if line.get("fill") == "none"
+    ]
+    assert [len(steps) for steps in heights] == [2, 2, 2]  # a line begins at the first value
+    assert all(steps == sorted(steps, key=float) for steps in heights)  # the heaviest first, downwards
+
+
+@pytest.mark.parametrize("loads", [[0.5], [0.0, 0.0]])
+def test_loads_that_no_chart_shows(loads: list[float]) -> None:
+    planned = {"before": loads, "after": loads, "moved": 0, "split": 0}
+    report = summarise(LABELS, [task(0, falling, calls=1)], slots=json.dumps(planned))
+    assert report.slots is not None and "0 lines moved" in str(report)

@@ -2,8 +2,10 @@ package org.apache.spark.sql.sparkext
 
 import org.apache.arrow.memory.BufferAllocator
 
-import org.apache.spark.JobArtifactSet
+import org.apache.spark.{JobArtifactSet, SparkEnv}
 import org.apache.spark.api.python.{ChainedPythonFunctions, PythonEvalType}
+import org.apache.spark.scheduler.MapStatus
+import org.apache.spark.shuffle.ShuffleManager
 import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.catalyst.expressions.{EvalMode, TimeAdd}
 import org.apache.spark.sql.execution.metric.SQLMetric
@@ -11,9 +13,14 @@ import org.apache.spark.sql.execution.python.ArrowPythonRunner
 import org.apache.spark.sql.internal.SQLConf
 import org.apache.spark.sql.types.StructType
 import org.apache.spark.sql.vectorized.ColumnVector
+import org.apache.spark.storage.BlockManagerId
 
 /** Everything that differs between Spark's minor versions. This one is for 4.0. */
 object SparkShim extends CommonShim {
+  def shuffleManager(env: SparkEnv): ShuffleManager = env.shuffleManager
+
+  def mapStatus(at: BlockManagerId, lengths: Array[Long], mapId: Long): MapStatus = MapStatus(at, lengths, mapId)
+
   def pythonRunnerConf(conf: SQLConf): Map[String, String] = ArrowPythonRunner.getPythonRunnerConfMap(conf)
 
   def artifacts: Option[String] = JobArtifactSet.getCurrentJobArtifactState.map(_.uuid)

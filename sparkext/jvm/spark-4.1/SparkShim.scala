@@ -1,7 +1,9 @@
 package org.apache.spark.sql.sparkext
 
-import org.apache.spark.JobArtifactSet
+import org.apache.spark.{JobArtifactSet, SparkEnv}
 import org.apache.spark.api.python.{ChainedPythonFunctions, PythonEvalType}
+import org.apache.spark.scheduler.MapStatus
+import org.apache.spark.shuffle.ShuffleManager
 import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.catalyst.expressions.{EvalMode, NumericEvalContext, TimestampAddInterval}
 import org.apache.spark.sql.execution.metric.SQLMetric
@@ -9,10 +11,15 @@ import org.apache.spark.sql.execution.python.ArrowPythonRunner
 import org.apache.spark.sql.internal.SQLConf
 import org.apache.spark.sql.types.StructType
 import org.apache.spark.sql.vectorized.ColumnVector
+import org.apache.spark.storage.BlockManagerId
 import org.apache.spark.unsafe.types.{GeographyVal, GeometryVal}
 
 /** Everything that differs between Spark's minor versions. This one is for 4.1. */
 object SparkShim extends CommonShim {
+  def shuffleManager(env: SparkEnv): ShuffleManager = env.shuffleManager
+
+  def mapStatus(at: BlockManagerId, lengths: Array[Long], mapId: Long): MapStatus = MapStatus(at, lengths, mapId, 0L)
+
   def pythonRunnerConf(conf: SQLConf): Map[String, String] = ArrowPythonRunner.getPythonRunnerConfMap(conf)
 
   def artifacts: Option[String] = JobArtifactSet.getCurrentJobArtifactState.map(_.uuid)

@@ -6,10 +6,13 @@ rows that may match it. The columns in front tell them apart (`PipelineSpec.owne
     owner  …  probe columns
     null      1   "a"           a probe row: joined when it comes
     7         -   -             build row 7 is this task's: emitted when the join finishes, unless it was matched
+    -1        2   "b"           a row that another task joins: its matches need not be emitted here
 """
 
 from __future__ import annotations
 
+import time
+from collections import deque
 from collections.abc import Iterator
 
 import numpy as np
@@ -18,15 +21,16 @@ from sparkext.build_sides.index_store import BuildSide
 from sparkext.kernels.buffers import Int64Array
 from sparkext.kernels.gather import Column
 from sparkext.kernels.jit import frozen
-from sparkext.kernels.matches import Pairs
+from sparkext.kernels.matches import Matches, Pairs, mark_matched
 from sparkext.kernels.row_ids import RowIds, row_id_dtype
 from sparkext.plans.operator_budget import OperatorBudget
-from sparkext.plans.spec import PROBE, ColumnRef, PipelineSpec
+from sparkext.plans.spec import MARKS, PROBE, ColumnRef, PipelineSpec
 from sparkext.rows.row_set import RowSet, SourceRows
 from sparkext.worker.operators.join import Join
-from sparkext.worker.operators.join_matches import Lookup
+from sparkext.worker.operators.join_matches import Lookup, pieces
 
 _OWNER = ColumnRef(PROBE, 0)
+_PROBE_ROW = -2
 _NO_ROWS = frozen(np.empty(0, dtype=np.int64))
 
 
@@ -41,6 +45,7 @@ class BuildPreservingJoin(Join):
         self._owned: list[Int64Array] = []
         self._no_probe: list[Column] = []
         self._was_matched = np.zeros(build.rows, dtype=np.uint8)
+        self._overlap = bool(spec.joins[0].ranges)
 
     def process(self, rows: RowSet, budget: OperatorBudget) -> Iterator[RowSet]:
         """Emit what the join makes of the probe rows among these, and remember which build rows the task owns."""
@@ -48,9 +53,11 @@ class BuildPreservingJoin(Join):
         columns = [rows.columns[PROBE][number] for number in range(self._owner_columns, len(rows.columns[PROBE]))]
         probe = RowSet(rows.length, (columns,), rows.rows)
         if owners.null_count < len(owners):
-            self._owned.append(owners.drop_null().to_numpy(zero_copy_only=False))
+            numbers = owners.fill_null(_PROBE_ROW).to_numpy(zero_copy_only=False)
+            self._owned.append(numbers[numbers >= 0])
             self._no_probe = [Column.of(column.take(_NO_ROWS, missing=False)) for column in columns]
-            probe = probe.picked(np.flatnonzero(owners.is_null().to_numpy(zero_copy_only=False)))
+            self._mark(probe.picked(np.flatnonzero(numbers == MARKS)), budget)
+            probe = probe.picked(np.flatnonzero(numbers == _PROBE_ROW))
         if probe.length:
             yield from super().process(probe, budget)
 
@@ -68,8 +75,23 @@ class BuildPreservingJoin(Join):
             yield RowSet(length, (self._no_probe, self.columns), (missing, build_rows))
             start += length
 
+    def _mark(self, rows: RowSet, budget: OperatorBudget) -> None:
+        """Remember what these rows match."""
+        for piece in pieces(rows, self._matches.looked_up, budget) if rows.length else ():
+            started = time.perf_counter()
+            found = self._matches.lookup(piece, budget).pairs
+            if isinstance(found, Matches):
+                mark_matched(found, self._was_matched, overlap=self._overlap)
+                budget.spent_since(started)
+            else:
+                deque(self._pairs(piece.length, found, "inner", budget), maxlen=0)
+
     def _pairs(self, rows_in: int, found: Lookup, kind: str, budget: OperatorBudget) -> Iterator[Pairs]:
         """Remember which build rows are emitted: all pairs are, as such a join has no condition beside its keys."""
+        if isinstance(found, Matches):
+            mark_matched(found, self._was_matched, overlap=self._overlap)
+            yield from super()._pairs(rows_in, found, kind, budget)
+            return
         for pairs in super()._pairs(rows_in, found, kind, budget):
             if pairs.build_rows is not None:
                 rows = pairs.build_rows

@@ -76,6 +76,23 @@ def disks_that_are_full_already(spark: SparkSession, disk: Path, folder: Path) -
     assert rows_of(joined(spark, facts, rows)) == expected
 
 
+def an_exchange_on_a_full_disk(spark: SparkSession, disk: Path) -> None:
+    """It fails as Spark's own shuffle does, leaves nothing, and runs once there is room."""
+    probe, build = (spark.range(50_000).selectExpr(f"id AS {name}", f"uuid() AS {name}s") for name in ("k", "dk"))
+    before = {path for path in disk.rglob("*") if path.is_file()}
+    with configured(spark, spark_sparkext_partitioned="always"):
+        out = joined(spark, probe, build).agg(F.count("*"))
+        assert "partitioned=" in plan_of(out)
+        with filled(disk):
+            try:
+                raise AssertionError(f"on a full disk: {rows_of(out)}")
+            except Exception as error:
+                assert FULL in str(error), error
+        left = {path for path in disk.rglob("*") if path.is_file()} - before
+        assert not [path for path in left if path.stat().st_size and path.name.startswith("shuffle")], left
+        assert rows_of(joined(spark, probe, build).agg(F.count("*"))) == Counter(["(50000,)"])
+
+
 def main(disk: Path, folder: Path) -> None:
     builder = SparkSession.builder.master("local[2]")
     for key, value in {**SETTINGS, "spark.local.dir": str(disk), "spark.sparkext.mode": "hint"}.items():
@@ -84,6 +101,7 @@ def main(disk: Path, folder: Path) -> None:
     spark.sparkContext.setLogLevel("ERROR")
     a_build_side_that_fills_the_drivers_disk(spark, disk)
     disks_that_are_full_already(spark, disk, folder)
+    an_exchange_on_a_full_disk(spark, disk)
     small = spark.range(20).selectExpr("id AS k"), spark.range(4).selectExpr("id AS dk")
     assert_pipelined(assert_like_spark(spark, lambda: joined(spark, *small)), 1)
     spark.stop()

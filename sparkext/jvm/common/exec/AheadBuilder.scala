@@ -2,10 +2,7 @@ package org.apache.spark.sql.sparkext
 
 import org.apache.spark.SparkContext
 import org.apache.spark.api.python.ChainedPythonFunctions
-import org.apache.spark.rdd.RDD
-import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.types._
-import org.apache.spark.unsafe.types.UTF8String
 
 /** Has a worker make and index a build side before any task of the join needs it: once a task has found that it does not fit,
   * it is too late for anything but an error.
@@ -20,39 +17,16 @@ class AheadBuilder(
     described: String,
     formulas: Formulas)
     extends BuildSidePreparation(context, described) {
-  import AheadBuilder._
-
   override def prepare(): Option[PublishedBuildSide] = asJob {
     failIfCancelled()
-    answers.collect().find(_.nonEmpty).foreach { problem =>
+    WorkerAnswers.of(context, function, runnerConf, timeZone, formulas).collect().find(_.nonEmpty).foreach { problem =>
       throw new BuildSideTooLargeException(s"the $described cannot be used: $problem", 0)
     }
     None
   }
-
-  /** What one task says, in one worker. */
-  private def answers: RDD[String] = {
-    val run = PythonRun(
-      function,
-      Asked,
-      Answer,
-      timeZone,
-      runnerConf,
-      SparkShim.pythonMetrics(context),
-      SparkShim.artifacts,
-      formulas)
-    context.parallelize(Seq(0), 1).mapPartitionsWithIndexInternal { (partition, _) =>
-      run.onRows(Iterator.single(InternalRow(UTF8String.EMPTY_UTF8)), most = 1, partition)
-        .flatMap(batch => (0 until batch.numRows).map(batch.column(0).getUTF8String(_).toString))
-    }
-  }
 }
 
 object AheadBuilder {
-
-  /** What a worker is given, to answer at all, and what it answers with. */
-  private val Asked = SentColumns.of(Seq(StringType))
-  val Answer: StructType = SentColumns.of(Seq(StringType))
 
   /** The most that a build side can take as Arrow columns, before any filter; None where files do not say. */
   def mostBytes(scan: FusedScan): Option[BigInt] = {

@@ -13,28 +13,37 @@ private class PipelineInputs(
     builds: Seq[SparkPlan],
     joins: Seq[PlannedJoin],
     parts: Option[Parts],
+    exchange: Option[Exchange],
     settings: => Settings) {
   import PipelineInputs._
 
   /** The rows of the probe side as workers make them before any task begins, or why they do not. */
   lazy val probeMade: Either[String, OwnBuild] =
-    if (isWhole) Guarded.either("source")(PipelinedBuild.of(probe)) else Left("not whole groups")
+    if (exchange.isDefined) Left(Sent)
+    else if (isWhole) Guarded.either("source")(PipelinedBuild.of(probe)) else Left("not whole groups")
 
   private def isWhole: Boolean = PipelinedBuild.wholeBelow(probe).isDefined
 
   /** The scans that workers do, or why they do not. Files are listed and their footers read when this is first asked. */
   lazy val probeScan: Either[String, FusedScan] =
-    if (parts.isDefined) Left(Shuffled)
+    if (exchange.isDefined) Left(Sent)
+    else if (parts.isDefined) Left(Shuffled)
     else if (isWhole) Left(probeMade.left.getOrElse("workers make the rows"))
     else Guarded.either("scan")(FusedScan.of(probe, settings))
 
   /** The build sides that workers make, or why they do not. */
   lazy val ownBuilds: Seq[Either[String, OwnBuild]] =
-    builds.map(build => Guarded.either("build side")(OwnBuild.of(build, settings)))
+    builds.zipWithIndex.map { case (build, number) =>
+      if (isSent(number)) Left(Sent) else Guarded.either("build side")(OwnBuild.of(build, settings))
+    }
+
+  /** Whether the rows of a build side come from other tasks. */
+  def isSent(number: Int): Boolean = exchange.exists(_.builds.contains(number))
 
   /** What is sent as columns where workers do not scan, or why rows are. */
   lazy val probeColumns: Either[String, ColumnarInput] =
     if (probeScan.isRight || probeMade.isRight) Left("workers read files")
+    else if (exchange.isDefined) Left(Sent)
     else if (parts.isDefined) Left(Shuffled)
     else Guarded.either("columns")(ColumnarInput.of(probe))
   lazy val buildColumns: Seq[Either[String, ColumnarInput]] = builds.zip(ownBuilds).map {
@@ -51,7 +60,7 @@ private class PipelineInputs(
     * find them.
     */
   def sentProbe: StructType =
-    if (probeScan.isRight || probeMade.isRight) Splits
+    if (probeScan.isRight || probeMade.isRight || exchange.isDefined) Splits
     else SentColumns.of(parts.map(_ => IntegerType).toSeq ++ probe.output.map(_.dataType))
 
   /** The rows of that, where it is not sent as columns. */
@@ -73,10 +82,14 @@ private class PipelineInputs(
   def describedBuild(number: Int): String = described(ownBuilds(number).map(_.described), buildColumns(number))
 
   private def described(own: Either[String, String], columns: Either[String, ColumnarInput]): String =
-    Redaction.redacted(own.fold(reason => s"${if (columns.isRight) "columns" else "rows"} from Spark ($reason)", identity))
+    if (own == Left(Sent)) Sent
+    else Redaction.redacted(own.fold(reason => s"${if (columns.isRight) "columns" else "rows"} from Spark ($reason)", identity))
 }
 
 private object PipelineInputs {
+
+  /** Why a side is neither read by the workers of this pipeline nor sent to them. */
+  private val Sent = "sent to slots by its keys"
 
   /** Why the probe side of a full outer join is neither read by workers nor sent as columns. */
   private val Shuffled = "a full outer join shuffles the rows"

@@ -65,6 +65,7 @@ object PipelinedBuild {
     peeled <- peel(plan)
     operator = peeled.operator
     _ <- JoinStage.check(operator.parts.isEmpty, "a full outer join shuffles the rows")
+    _ <- JoinStage.check(operator.exchange.isEmpty, "a partitioned join")
     scan <- operator.inputs.probeScan.left.map(reason => s"probe side of it: $reason")
     builds = operator.inputs.ownBuilds
     _ <- builds.zipWithIndex.collectFirst { case (Left(reason), number) => s"build side ${number + 1} of it: $reason" }.toLeft(())

@@ -28,6 +28,8 @@ import org.apache.spark.sql.vectorized.ColumnarBatch
   * shuffle below it would be a stage of its own to adaptive execution, which takes what it knows of the stage's rows for what
   * is known of the join's.
   *
+  * `exchange`: set where both sides of some joins come from other tasks, by their keys.
+  *
   * It emits rows: as columns, for code that Spark generates to read, measured no faster, with or without an aggregate above.
   *
   * `otherwise`: the same joins as Spark's own, over what the children give. They run where a build side turns out not to fit, see
@@ -47,6 +49,7 @@ case class PipelinedJoinExec(
     filter: Option[PlannedFilter],
     grouping: Option[PlannedGroups],
     parts: Option[Parts],
+    exchange: Option[Exchange],
     otherwise: LogicalPlan,
     top: Option[PlannedTop] = None,
     inPlace: Boolean = false,
@@ -75,6 +78,7 @@ case class PipelinedJoinExec(
   /** Rows stay in the partition of their probe row, but for those that have none. */
   override def outputPartitioning: Partitioning = probe.outputPartitioning match {
     case _ if parts.isDefined => UnknownPartitioning(parts.get.count)
+    case _ if exchange.isDefined => exchange.get.partitioning(output)
     case partitioning if grouping.exists(_.isExpanded) => UnknownPartitioning(partitioning.numPartitions)
     case partitioning: Expression if partitioning.references.subsetOf(outputSet) && !reachesBuilds(partitioning) => partitioning
     case partitioning => UnknownPartitioning(partitioning.numPartitions)
@@ -93,13 +97,25 @@ case class PipelinedJoinExec(
 
   @transient private lazy val settings = new Settings(conf)
 
-  @transient private[sparkext] lazy val inputs = new PipelineInputs(probe, builds, joins, parts, settings)
+  @transient private[sparkext] lazy val inputs = new PipelineInputs(probe, builds, joins, parts, exchange, settings)
 
-  /** Those build sides that run in the JVM, and those read by workers that may not fit. */
+  /** The sides that are sent to slots, by the numbers of their joins. */
+  @transient private lazy val sentSides: Map[Int, SentSide] = exchange.toSeq.flatMap { by =>
+    def keys(number: Int, column: PlannedKey => Int): Seq[SentKey] =
+      joins(number).keys.map(key => SentKey(column(key), key.keyType, key.nullSafe))
+    val ofProbe = keys(by.builds.head, _.probe.column)
+    val probeSide = new SentSide(probe, ofProbe, by.lines, by.keepsProbe, "probe side of partitioned joins")
+    (PipelinedJoinExec.Source -> probeSide) +: by.builds.map { number =>
+      val described = s"build side of the partitioned join on ${joins(number).label}"
+      number -> new SentSide(builds(number), keys(number, _.build), by.lines, joins(number).kind == "full", described)
+    }
+  }.toMap
+
+  /** Those build sides that run in the JVM, those read by workers that may not fit, and those that are sent to slots. */
   @transient private lazy val publications: Publications = new Publications(
     session,
     inputs.ownBuilds.zipWithIndex.collect {
-      case (Left(_), number) => number -> new BuildSidePublisher(
+      case (Left(_), number) if !inputs.isSent(number) => number -> new BuildSidePublisher(
           sparkContext,
           builds(number),
           inputs.buildColumns(number).toOption,
@@ -110,7 +126,7 @@ case class PipelinedJoinExec(
           ordered = joins(number).asOf.isDefined)
       case (Right(_), number) if inputs.mayNotFit(number) =>
         number -> builtAhead(number, s"build side of the join on ${joins(number).label}")
-    }.toMap ++ madeSource.map(_ => PipelinedJoinExec.Source -> builtAhead(PipelinedJoinExec.Source, "rows that workers make")))
+    }.toMap ++ sentSides ++ madeSource.map(_ => PipelinedJoinExec.Source -> builtAhead(PipelinedJoinExec.Source, "rows that workers make")))
 
   /** The rows of the probe side, where workers make them. */
   private def madeSource: Option[JValue] = inputs.probeMade.toOption.map(_.order(settings.maxBuildBytes))
@@ -120,7 +136,7 @@ case class PipelinedJoinExec(
     val command = WorkOrder.ahead(
       spec(whole = false),
       settings.forWorkers,
-      AheadBuilder.Answer,
+      WorkerAnswers.Answer,
       number,
       inputs.ownBuilds.zip(joins).map { case (build, join) => build.fold(_ => JNull, _.order(join.maxBuildBytes)) },
       madeSource,
@@ -136,7 +152,18 @@ case class PipelinedJoinExec(
 
   /** `whole`: groups come out once. */
   private[sparkext] def spec(whole: Boolean): JValue =
-    WorkOrder.spec(joins, origins, filter.map(_.spec), grouping.map(_.spec(whole)), top, probe.output.length, parts.map(_.owner))
+    WorkOrder.spec(
+      joins,
+      origins,
+      filter.map(_.spec),
+      grouping.map(_.spec(whole)),
+      top,
+      probe.output.length,
+      ownsBuild,
+      parts.map(_.owner))
+
+  /** Whether the first join emits build rows that nothing matched. */
+  private def ownsBuild: Boolean = joins.headOption.exists(_.kind == "full")
 
   /** Another form of this operator, with its tags, by which reports are found. */
   private[sparkext] def as(form: PipelinedJoinExec): PipelinedJoinExec = {
@@ -167,9 +194,13 @@ case class PipelinedJoinExec(
   override protected def doPrepare(): Unit = if (!asBuild) publications
 
   override protected def doExecute(): RDD[InternalRow] = publications.awaited() match {
-    case Right(sides) => rowsOf(batches(sides))
+    case Right(sides) => rowsOf(batches(sides, None))
     case Left(tooLarge) => fallenBack(tooLarge).execute()
   }
+
+  /** The rows on their way to other tasks, as an account of each task; None where the pipeline does not run. */
+  private[sparkext] def leaving(rows: LeavingRows): Option[RDD[ColumnarBatch]] =
+    publications.awaited().toOption.map(sides => batches(sides, Some(rows)))
 
   private def rowsOf(batches: RDD[ColumnarBatch]): RDD[InternalRow] = {
     val columns = output
@@ -195,15 +226,17 @@ case class PipelinedJoinExec(
     fallback.get._2
   }
 
-  private def batches(sides: Map[Int, PublishedBuildSide]): RDD[ColumnarBatch] = {
+  private def batches(sides: Map[Int, PublishedBuildSide], leaving: Option[LeavingRows]): RDD[ColumnarBatch] = {
     report(sides.values)
     // PySpark makes an object of each row that has no column, which takes longer than any join.
-    val result = if (output.isEmpty) SentColumns.of(Seq(ByteType)) else SentColumns.like(output)
+    val rows = if (output.isEmpty) SentColumns.of(Seq(ByteType)) else SentColumns.like(output)
+    val result = if (leaving.isDefined) SentSide.Account else rows
+    val log = PipelineRuns.begin(this, sparkContext)
     val reports = new TaskReports(
       UUID.randomUUID().toString,
       inputs.ownBuilds.indices.filter(inputs.ownBuilds(_).isRight).toSet,
       metrics,
-      PipelineRuns.begin(this, sparkContext))
+      log.reports)
     val command = WorkOrder.command(
       spec(whole = false),
       settings.forWorkers,
@@ -212,10 +245,16 @@ case class PipelinedJoinExec(
       madeSource,
       inputs.ownBuilds.zipWithIndex.map {
         case (Right(build), number) => build.order(joins(number).maxBuildBytes)
+        case (_, number) if inputs.isSent(number) => JNull
         case (_, number) => WorkOrder.broadcast(sides(number), SentColumns.like(builds(number).output))
       },
       reports.run,
-      tasksSharing)
+      tasksSharing,
+      exchange.map(by => WorkOrder.arriving(
+        sentSides(PipelinedJoinExec.Source).sent.schema,
+        by.builds.map(number => number -> sentSides(number).sent.schema).toMap,
+        ownsBuild)),
+      leaving)
     val run = PythonRun(
       inPython(command, sides.values.toSeq),
       inputs.sentProbe,
@@ -226,19 +265,52 @@ case class PipelinedJoinExec(
       SparkShim.artifacts,
       formulas)
     val most = math.min(settings.morselRows, Int.MaxValue).toInt
+    val files = leaving.map(_.files)
     inputs.probeColumns match {
       case Right(input) =>
         input.execute().mapPartitionsWithIndexInternal { (partition, parts) =>
           reports.collectFrom(TaskContext.get())
+          files.foreach(_.announce(TaskContext.get()))
           run.onColumns(parts.next(), partition)
         }
       case Left(_) =>
-        inputs.probeRows.mapPartitionsWithIndexInternal { (partition, rows) =>
+        exchange.map(slots(_, log)).getOrElse(inputs.probeRows).mapPartitionsWithIndexInternal { (partition, rows) =>
           val task = TaskContext.get()
           reports.collectFrom(task)
+          files.foreach(_.announce(task))
           run.onRows(new InterruptibleIterator(task, rows), most, partition)
         }
     }
+  }
+
+  /** The rows of slots, as the foreman plans them, once all sides are sent. */
+  private def slots(by: Exchange, log: RunLog): RDD[InternalRow] = {
+    val probeSide = sentSides(PipelinedJoinExec.Source).sent
+    val buildSides = by.builds.map(sentSides(_).sent)
+    val kinds = by.builds.map(joins(_).kind)
+    val command = WorkOrder.plan(
+      probeSide,
+      buildSides,
+      math.max(1, sparkContext.defaultParallelism / sparkContext.getConf.getInt("spark.task.cpus", 1)),
+      needsProbe = !ownsBuild,
+      needsBuild = kinds.exists(kind => kind == "inner" || kind == "semi"),
+      maySplit = by.clusters.isEmpty,
+      WorkerAnswers.Answer)
+    val answers = WorkerAnswers.of(
+      sparkContext,
+      inPython(command, Nil),
+      SparkShim.pythonRunnerConf(conf),
+      conf.sessionLocalTimeZone,
+      formulas)
+    val planned = Slots.of(answers.collect().head, probeSide, buildSides, ownsBuild)
+    log.slots = planned.loads
+    metrics("slots").set(planned.shares.length)
+    metrics("movedLines").set(planned.moved)
+    metrics("splitLines").set(planned.split)
+    metrics("sentRows").set((probeSide +: buildSides).map(_.rows.sum).sum)
+    metrics("sentBytes").set((probeSide +: buildSides).map(_.bytes.sum).sum)
+    postToDriver(Seq("slots", "movedLines", "splitLines", "sentRows", "sentBytes"))
+    new SlotsRDD(sparkContext, planned.shares, probeSide.dependency, by.builds.zip(buildSides.map(_.dependency)))
   }
 
   /** How many tasks share an executor's memory. In local mode that is the driver's number of task slots. */

@@ -6,6 +6,7 @@ import org.apache.arrow.vector.{BaseFixedWidthVector, DecimalVector, FieldVector
 import org.json4s.JsonAST.JObject
 import org.json4s.jackson.JsonMethods.parse
 
+import org.apache.spark.TaskContext
 import org.apache.spark.api.python.PythonException
 import org.apache.spark.sql.catalyst.expressions.{EvalMode, Literal}
 import org.apache.spark.sql.errors.QueryExecutionErrors
@@ -58,7 +59,7 @@ class PythonBatches(batches: Iterator[ColumnarBatch], declared: StructType, form
   private def translated[T](step: => T): T =
     try step
     catch {
-      case failure: PythonException => throw PythonBatches.sparks(failure, formulas)
+      case failure: PythonException => throw PythonBatches.ofCells(failure).getOrElse(PythonBatches.sparks(failure, formulas))
     }
 }
 
@@ -73,6 +74,16 @@ object PythonBatches {
   private val OfJoin: Regex = """the condition of join (\d+)""".r
   private val OfGroups: Regex = """expression (\d+) of the groups""".r
   private val OfResult: Regex = """column (\d+) of the result""".r
+
+  /** The message of Python's `CellError`. */
+  private val Damaged: Regex = """CellError: cells at bytes (\d+) to \d+ of ['"](.*)['"] cannot be read: (.*)""".r
+
+  /** A failure that makes Spark run the task again that sent what cannot be read. */
+  private def ofCells(failure: PythonException): Option[Throwable] = for {
+    told <- Damaged.findFirstMatchIn(failure.getMessage)
+    task <- Option(TaskContext.get())
+    fetched <- BroughtBlocks.failure(task, told.group(2), told.group(1).toLong, told.group(3))
+  } yield fetched
 
   private def sparks(failure: PythonException, formulas: Formulas): Throwable = {
     val message = failure.getMessage

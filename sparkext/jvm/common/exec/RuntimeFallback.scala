@@ -6,7 +6,7 @@ import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.catalyst.expressions.{Left => _, Right => _, _}
 import org.apache.spark.sql.catalyst.plans._
 import org.apache.spark.sql.catalyst.plans.logical._
-import org.apache.spark.sql.catalyst.plans.physical.{Partitioning, SinglePartition, UnknownPartitioning}
+import org.apache.spark.sql.catalyst.plans.physical.{HashPartitioning, Partitioning, SinglePartition, UnknownPartitioning}
 import org.apache.spark.sql.execution.{LeafExecNode, RDDScanExec, ShuffledRowRDD, SortExec, SparkPlan, UnsafeRowSerializer}
 import org.apache.spark.sql.execution.adaptive.LogicalQueryStage
 import org.apache.spark.sql.execution.exchange.ShuffleExchangeExec
@@ -48,7 +48,10 @@ class RuntimeFallback(operator: PipelinedJoinExec, sizes: Map[Int, Long]) {
   /** Whether rows have to be in the partitions of their probe rows, and whether all have to be in one: the operators above may
     * rely on it.
     */
-  private val atHome = !partitioning.isInstanceOf[UnknownPartitioning]
+  private val atHome = partitioning match {
+    case _: UnknownPartitioning | _: SlotPartitioning => false
+    case _ => true
+  }
   private val inOne = partitioning.numPartitions == 1
 
   val plan: SparkPlan =
@@ -56,10 +59,14 @@ class RuntimeFallback(operator: PipelinedJoinExec, sizes: Map[Int, Long]) {
 
   def execute(): RDD[InternalRow] = {
     val joined =
-      if (inOne) broughtTogether(plan.execute())
+      if (inOne) broughtTo(SinglePartition, plan.execute(), columns)
       else if (atHome) broughtHome(plan.execute())
       else plan.execute()
-    val rows = operator.grouping.map(grouped(_, joined)).getOrElse(joined)
+    val found = operator.grouping.map(grouped(_, joined)).getOrElse(joined)
+    val rows = partitioning match {
+      case slots: SlotPartitioning => broughtTo(HashPartitioning(slots.keys, operator.conf.numShufflePartitions), found, operator.output)
+      case _ => found
+    }
     val count = operator.longMetric("numOutputRows")
     rows.mapPartitionsInternal(_.map { row =>
       count += 1
@@ -78,9 +85,8 @@ class RuntimeFallback(operator: PipelinedJoinExec, sizes: Map[Int, Long]) {
     grouping.partial.withNewChildren(Seq(child)).execute()
   }
 
-  private def broughtTogether(rows: RDD[InternalRow]): RDD[InternalRow] = shuffled { metrics =>
-    ShuffleExchangeExec.prepareShuffleDependency(rows, columns, SinglePartition, serializer, metrics)
-  }
+  private def broughtTo(partitions: Partitioning, rows: RDD[InternalRow], columns: Seq[Attribute]): RDD[InternalRow] =
+    shuffled(ShuffleExchangeExec.prepareShuffleDependency(rows, columns, partitions, serializer(columns), _))
 
   /** The rows in the partitions that their last column has the numbers of. */
   private def broughtHome(rows: RDD[InternalRow]): RDD[InternalRow] = shuffled { metrics =>
@@ -92,11 +98,11 @@ class RuntimeFallback(operator: PipelinedJoinExec, sizes: Map[Int, Long]) {
     new ShuffleDependency[Int, InternalRow, InternalRow](
       numbered,
       new PartitionIdPassthrough(partitioning.numPartitions),
-      serializer,
+      serializer(columns),
       shuffleWriterProcessor = ShuffleExchangeExec.createShuffleWriteProcessor(metrics))
   }
 
-  private def serializer: UnsafeRowSerializer = new UnsafeRowSerializer(columns.length)
+  private def serializer(columns: Seq[Attribute]): UnsafeRowSerializer = new UnsafeRowSerializer(columns.length)
 
   private def shuffled(by: Map[String, SQLMetric] => ShuffleDependency[Int, InternalRow, InternalRow]): RDD[InternalRow] = {
     val context = operator.session.sparkContext

@@ -24,10 +24,11 @@ object Acceptance {
     if (stage.asOf.isDefined || settings.force) Right(()) // an as-of join would not be one otherwise
     else if (stage.foreignHint.isDefined) Left(s"the query asks for Spark's ${stage.foreignHint.get}")
     else if (settings.mode == "hint" && stage.hint.isEmpty) Left("not hinted, and spark.sparkext.mode is hint")
+    else if (Exchange.wants(stage, settings)) Right(())
     else if (stage.hint.isEmpty && size > settings.maxBuildBytes) {
       Left(
         s"the build side takes $size bytes by Spark's estimate, and spark.sparkext.buildSide.maxBytes is" +
-          s" ${settings.maxBuildBytes}")
+          s" ${settings.maxBuildBytes}: ${Exchange.refused(stage, settings)}")
     } else if (stage.hint.isEmpty && addressSpace.exists(size > _ - Shared.LeastAddressSpace)) {
       Left(
         s"workers would map a build side of $size bytes (Spark's estimate), but spark.executor.pyspark.memory" +

@@ -18,6 +18,7 @@ case class ChainLayout(
     filter: Option[PlannedFilter],
     grouping: Option[PlannedGroups],
     parts: Option[Parts],
+    exchange: Option[Exchange],
     otherwise: LogicalPlan,
     private val sources: Seq[(LogicalPlan, Seq[NamedExpression])]) {
 
@@ -46,7 +47,7 @@ object ChainLayout {
       val origins = wanted.map(attribute => sources.place(chain.source(attribute), 0))
       val columns = sources.columns
       val otherwise = RuntimeFallback.joins(chain, joins, columns, wanted, filters)
-      ChainLayout(joins, wanted, origins, filter, None, sources.parts, otherwise, columns)
+      ChainLayout(joins, wanted, origins, filter, None, sources.parts, sources.exchange, otherwise, columns)
     }
   }
 
@@ -65,8 +66,22 @@ object ChainLayout {
       val formulas = grouping.expressions.map { expression =>
         if (Failing.may(expression)) Some(sources.formula(expression)) else None
       }
+      val exchange = sources.exchange.map { by =>
+        val partial = grouping.partial
+        val keys = if (grouping.isExpanded) Nil else grouping.groupings.head.keys
+        by.grouped(chain, keys, partial.groupingExpressions.map(_.toAttribute), partial.output)
+      }
       val planned = PlannedGroups(spec, formulas, grouping.partial.output, grouping.described, grouping.isExpanded, grouping.partial)
-      ChainLayout(joins, grouping.partial.output, Nil, filter, Some(planned), sources.parts, otherwise, columns)
+      ChainLayout(
+        joins,
+        grouping.partial.output,
+        Nil,
+        filter,
+        Some(planned),
+        sources.parts,
+        exchange,
+        otherwise,
+        columns)
     }
   }
 
@@ -91,8 +106,11 @@ object ChainLayout {
       stage.existence.map(_.exprId -> ColumnRef(number + 1, 0))
     }.toMap
 
-    /** How the first join's rows are parted, if it is a full one. */
-    val parts: Option[Parts] = chain.stages.headOption.filter(_.full).map { stage =>
+    /** Which joins are partitioned, as far as they can share an exchange: this was asked when the chain was made. */
+    val exchange: Option[Exchange] = Exchange.of(chain, settings).toOption.flatten
+
+    /** How the first join's rows are parted, if it is a full one and is not partitioned. */
+    val parts: Option[Parts] = chain.stages.headOption.filter(_.full && exchange.isEmpty).map { stage =>
       val part = Parts.by(stage.keys.map(_.build), settings.parts).partitionIdExpression
       Parts(
         stage.keys.map(key => position(0, named(chain.atSources(key.probe)))),
@@ -164,7 +182,7 @@ object ChainLayout {
 
     /** Whether probe rows come in the order of the only key. No stage changes their order. */
     private def isProbeOrdered(stage: JoinStage): Boolean = stage.keys match {
-      case Seq(key) if settings.fusesScans => Widened.unapply(chain.atSources(key.probe)).exists { column =>
+      case Seq(key) if settings.fusesScans && exchange.isEmpty => Widened.unapply(chain.atSources(key.probe)).exists { column =>
           chain.probe.outputSet.contains(column) && FusedScan.isOrdered(chain.probe, column)
         }
       case _ => false

@@ -37,16 +37,25 @@ class Costs(chain: JoinChain, grouping: Option[Groups], settings: Settings) {
 
   def hasJoins: Boolean = chain.stages.nonEmpty
 
+  private lazy val exchange: Option[Exchange] = Exchange.of(chain, settings).toOption.flatten
+
+  /** What it takes to send both sides to slots, where they are read again. */
+  private def sending(by: Exchange): Double = {
+    val sides = chain.probe +: by.builds.map(chain.stages(_).build)
+    SendingStarted + sides.map(side => millions(side) * (SentRow + SentColumn * side.output.length)).sum
+  }
+
   /** Whether workers make all of it, of files. */
-  def isOwn: Boolean = isRead && !chain.stages.headOption.exists(_.full) && chain.stages.zipWithIndex.forall { case (stage, number) =>
+  def isOwn: Boolean = isRead && exchange.isEmpty && !chain.stages.headOption.exists(_.full) && chain.stages.zipWithIndex.forall { case (stage, number) =>
     buildsRead(number).isDefined || pipelined.contains(number)
   }
 
   /** With what it takes to begin, and to hand out what it makes. */
   def pipeline: Double = {
     val columns = chain.probe.output.length + chain.stages.filter(givesColumns).map(_.build.output.length).sum
-    val shuffled = if (chain.stages.headOption.exists(_.full)) shuffling(chain.probe, millions(chain.probe), probeKeys) * NotSorted else 0.0
-    Started + shuffled + made + (if (grouping.isEmpty) survivors.last * ReturnedColumn * columns else 0.0)
+    val parted = exchange.isEmpty && chain.stages.headOption.exists(_.full)
+    val shuffled = if (parted) shuffling(chain.probe, millions(chain.probe), probeKeys) * NotSorted else 0.0
+    Started + shuffled + exchange.map(sending).getOrElse(0.0) + made + (if (grouping.isEmpty) survivors.last * ReturnedColumn * columns else 0.0)
   }
 
   /** What it takes to make rows, or groups, in workers. */
@@ -113,6 +122,8 @@ object Costs {
   private val CrossedRow = 0.02
   private val CrossedColumn = 0.02
   private val IndexedRow = 0.02
+  private val SentRow = 0.025
+  private val SentColumn = 0.01
   private val ReturnedColumn = 0.01
   private val GroupedRow = 0.01
   private val GroupedValue = 0.012
@@ -133,11 +144,12 @@ object Costs {
   private val LoopPair = 150.0
   private val LoopKept = 0.01
 
-  /** Seconds until the workers have begun, and have begun to make a build side of their own; and that the stages of a shuffled
-    * join take however little there is to do.
+  /** Seconds until the workers have begun, and have begun to make a build side of their own, or to send a side; and that the stages of
+    * a shuffled join take however little there is to do.
     */
   private val Started = 0.2
   private val PipelineStarted = 0.05
+  private val SendingStarted = 0.1
   private val ShufflesStarted = 0.15
 
   // A build side that filters have made small is likely to be broadcast after all, once adaptive execution has seen its

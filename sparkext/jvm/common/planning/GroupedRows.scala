@@ -29,7 +29,7 @@ case class GroupedRows(rows: LogicalPlan, filters: Seq[Expression], grouping: Gr
 
   /** The chain that gives the rows. */
   def chain(settings: Settings): Either[String, JoinChain] =
-    if (isScan) Right(JoinChain.scan(rows)) else JoinChain.of(rows, Acceptance.stage(_, settings))
+    if (isScan) Right(JoinChain.scan(rows)) else JoinChain.of(rows, settings)
 }
 
 object GroupedRows {

@@ -39,15 +39,16 @@ case class JoinChain(
 
 object JoinChain {
 
-  /** Flatten the joins from `join` down its probe sides, as far as they are stages that `accepts` takes.
+  /** Flatten the joins from `join` down its probe sides, as far as they are accepted as stages, and those to be partitioned can
+    * share an exchange.
     *
     * Left where `join` itself is none.
     */
-  def of(join: LogicalPlan, accepts: JoinStage => Either[String, Unit]): Either[String, JoinChain] =
+  def of(join: LogicalPlan, settings: Settings): Either[String, JoinChain] =
     for {
       top <- JoinStage.of(join)
-      _ <- accepts(top)
-      chain = new Flattening(accepts).from(top)
+      _ <- Acceptance.stage(top, settings)
+      chain = new Flattening(settings).from(top)
       _ <- JoinStage.untransportable(chain.probe.output).toLeft(())
     } yield chain
 
@@ -57,23 +58,29 @@ object JoinChain {
   /** No stage at all: the rows of a scan, or of an aggregate that workers finish. */
   def scan(plan: LogicalPlan): JoinChain = JoinChain(plan, Nil, Nil, AttributeMap.empty[Attribute])
 
-  private class Flattening(accepts: JoinStage => Either[String, Unit]) {
+  private class Flattening(settings: Settings) {
     private val filters = mutable.ArrayBuffer.empty[Expression]
     private val aliases = mutable.ArrayBuffer.empty[(Attribute, Attribute)]
 
     def from(top: JoinStage): JoinChain = {
       val stages = mutable.ArrayBuffer(top)
       filters ++= top.filter
+      var longest = so(stages)
       var next = below(top)
       while (next.isDefined) {
         val found = next.get
         stages += found.stage
         filters ++= found.filters ++ found.stage.filter
         aliases ++= found.aliases
+        val chain = so(stages)
+        if (Exchange.of(chain, settings).isRight) longest = chain
         next = below(found.stage)
       }
-      JoinChain(stages.last.probe, stages.reverse.toSeq, filters.toSeq, AttributeMap(aliases.toSeq))
+      longest
     }
+
+    private def so(stages: mutable.ArrayBuffer[JoinStage]): JoinChain =
+      JoinChain(stages.last.probe, stages.reverse.toSeq, filters.toSeq, AttributeMap(aliases.toSeq))
 
     private case class Below(stage: JoinStage, filters: Seq[Expression], aliases: Seq[(Attribute, Attribute)])
 
@@ -89,7 +96,7 @@ object JoinChain {
     /** The next join below, through what only drops, renames or filters columns and rows. */
     private def joinBelow(plan: LogicalPlan): Option[Below] = plan match {
       case _: Join | _: PipelinedAsOf =>
-        JoinStage.of(plan).filterOrElse(accepts(_).isRight, "").toOption.map(Below(_, Nil, Nil))
+        JoinStage.of(plan).filterOrElse(Acceptance.stage(_, settings).isRight, "").toOption.map(Below(_, Nil, Nil))
       case Filter(condition, child) if Expressions.deferrable(condition).isRight =>
         joinBelow(child).map(below => below.copy(filters = condition +: below.filters))
       case Project(columns, child) =>

@@ -12,7 +12,8 @@ object OwnBuilds extends ColumnarRule {
   }
 
   private def told(plan: SparkPlan): SparkPlan = plan.transformUp { case pipeline: PipelinedJoinExec =>
-    val probe = if (PipelinedBuild.wholeBelow(pipeline.probe).isDefined) asBuild(pipeline.probe) else pipeline.probe
+    val makesProbe = PipelinedBuild.wholeBelow(pipeline.probe).isDefined || pipeline.exchange.isDefined
+    val probe = if (makesProbe) asBuild(pipeline.probe) else pipeline.probe
     pipeline.withNewChildren(probe +: pipeline.builds.map(asBuild))
   }
 

@@ -63,7 +63,7 @@ object OwnPipelines {
   private def reckoned(plan: LogicalPlan, settings: Settings): Option[Costs] = plan match {
     case Project(columns, child) if columns.map(Expressions.unnamed).forall(isCovered) => costs(child, settings)
     case Filter(condition, child) if WorkerEvaluator.Arrow.covers(condition) => costs(child, settings)
-    case join: Join => accepted(plan, JoinChain.of(join, Acceptance.stage(_, settings)), None, settings)
+    case join: Join => accepted(plan, JoinChain.of(join, settings), None, settings)
     case aggregate: Aggregate if aggregate.getTagValue(Sparks).isEmpty =>
       WholeGroups.of(aggregate, settings).toOption
         .filter(whole => (whole.results.map(Expressions.unnamed) ++ whole.rows.grouping.expressions).forall(isCovered))

@@ -13,16 +13,18 @@ import org.apache.spark.sql.catalyst.trees.TreePattern.UNRESOLVED_HINT
 /** Marks a build side. Spark's join strategies are a closed set, so this hint carries none of them: a join that is declined
   * is planned as if unhinted.
   *
-  * `algorithm` and `maxBytes` replace the session's settings for this join.
+  * `algorithm`, `maxBytes` and `partitioned` replace the session's settings for this join.
   */
-class PipelinedJoinHint(val algorithm: Option[String], val maxBytes: Option[Long]) extends HintInfo {
+class PipelinedJoinHint(val algorithm: Option[String], val maxBytes: Option[Long], val partitioned: Option[String])
+    extends HintInfo {
   override def merge(other: HintInfo, errors: HintErrorHandler): HintInfo = this
   override def canEqual(other: Any): Boolean = other.isInstanceOf[PipelinedJoinHint]
   override def equals(other: Any): Boolean = other match {
-    case hint: PipelinedJoinHint => hint.algorithm == algorithm && hint.maxBytes == maxBytes
+    case hint: PipelinedJoinHint => hint.options == options
     case _ => false
   }
-  override def hashCode: Int = (algorithm, maxBytes).hashCode
+  override def hashCode: Int = options.hashCode
+  private def options = (algorithm, maxBytes, partitioned)
   override def toString: String = "(strategy=pipelined_join)"
 }
 
@@ -33,11 +35,12 @@ object PipelinedJoinHint {
 
   /** The hint that these options make, each written `key=value`. */
   def of(options: Seq[(String, String)]): PipelinedJoinHint =
-    options.foldLeft(new PipelinedJoinHint(None, None)) {
-      case (hint, ("algorithm", name)) => new PipelinedJoinHint(Some(Settings.algorithmNamed(name)), hint.maxBytes)
-      case (hint, ("maxbytes", size)) => new PipelinedJoinHint(hint.algorithm, Some(Settings.bytes(size)))
+    options.foldLeft(new PipelinedJoinHint(None, None, None)) {
+      case (hint, ("algorithm", name)) => new PipelinedJoinHint(Some(Settings.algorithmNamed(name)), hint.maxBytes, hint.partitioned)
+      case (hint, ("maxbytes", size)) => new PipelinedJoinHint(hint.algorithm, Some(Settings.bytes(size)), hint.partitioned)
+      case (hint, ("partitioned", when)) => new PipelinedJoinHint(hint.algorithm, hint.maxBytes, Some(Settings.partitionedWhen(when)))
       case (_, (key, _)) =>
-        throw new RefusedException(s"$Name: unknown option '$key', expected algorithm or maxBytes")
+        throw new RefusedException(s"$Name: unknown option '$key', expected algorithm, maxBytes or partitioned")
     }
 }
 

@@ -89,7 +89,7 @@ class PipelinedJoinStrategy(session: SparkSession) extends SparkStrategy with Lo
     _ <- JoinStage.check(!Trees.isDeeper(join, Trees.DeepestPlan), "a plan nested too deeply")
     _ <- JoinStage.check(!columns.exists(Trees.isDeep), "a column nested too deeply")
     _ <- conditions.map(Expressions.deferrable).collectFirst { case Left(reason) => reason }.toLeft(())
-    chain <- JoinChain.of(join, stage => Acceptance.stage(stage, settings))
+    chain <- JoinChain.of(join, settings)
     _ <- accepted(chain, None, Some(join).filter(_.getTagValue(OwnPipelines.Marked).isDefined), settings)
     // The lowest first, as Spark applies them: one may keep the next from dividing by zero, also where it is null.
     filters = (conditions ++ chain.filters).reverse
@@ -183,6 +183,7 @@ class PipelinedJoinStrategy(session: SparkSession) extends SparkStrategy with Lo
       layout.filter,
       layout.grouping,
       layout.parts,
+      layout.exchange,
       layout.otherwise)
     operator.setTagValue(PipelineRuns.Key, key)
     operator

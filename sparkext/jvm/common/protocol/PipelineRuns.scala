@@ -20,18 +20,18 @@ object PipelineRuns {
   /** Names the joins of an operator across plans of the same DataFrame. */
   val Key: TreeNodeTag[String] = TreeNodeTag[String]("sparkext.joins")
 
-  /** What tasks have reported; or why Spark's own joins have run instead. */
-  private val runs = mutable.LinkedHashMap.empty[String, Either[String, CollectionAccumulator[String]]]
+  /** What is known of them; or why Spark's own joins have run instead. */
+  private val runs = mutable.LinkedHashMap.empty[String, Either[String, RunLog]]
 
-  def begin(operator: PipelinedJoinExec, context: SparkContext): CollectionAccumulator[String] = {
-    val log = context.collectionAccumulator[String]
+  def begin(operator: PipelinedJoinExec, context: SparkContext): RunLog = {
+    val log = new RunLog(context.collectionAccumulator[String])
     remember(operator, Right(log))
     log
   }
 
   def fellBack(operator: PipelinedJoinExec, reason: String): Unit = remember(operator, Left(reason))
 
-  private def remember(operator: PipelinedJoinExec, run: Either[String, CollectionAccumulator[String]]): Unit = synchronized {
+  private def remember(operator: PipelinedJoinExec, run: Either[String, RunLog]): Unit = synchronized {
     operator.getTagValue(Key).foreach { key =>
       runs.remove(key)
       runs.put(key, run)
@@ -39,7 +39,7 @@ object PipelineRuns {
     }
   }
 
-  private def lastRun(operator: PipelinedJoinExec): Option[Either[String, CollectionAccumulator[String]]] = synchronized {
+  private def lastRun(operator: PipelinedJoinExec): Option[Either[String, RunLog]] = synchronized {
     operator.getTagValue(Key).flatMap(runs.get)
   }
 
@@ -52,8 +52,9 @@ object PipelineRuns {
     found.filterNot(operator => parts.exists(_ eq operator)).map { operator =>
       val run = lastRun(operator)
       val labels = operator.joins.map(join => s"${join.kind} ${join.label}")
-      val reports = run.flatMap(_.toOption).toSeq.flatMap(_.value.asScala)
-      new Run(labels.toArray, reports.toArray, run.flatMap(_.left.toOption).orNull)
+      val log = run.flatMap(_.toOption)
+      val reports = log.toSeq.flatMap(_.reports.value.asScala)
+      new Run(labels.toArray, reports.toArray, log.map(_.slots).orNull, run.flatMap(_.left.toOption).orNull)
     }.toArray
   }
 
@@ -81,7 +82,13 @@ object PipelineRuns {
   }
 }
 
-/** One pipeline of a plan: what its last run reported as JSON, or why it fell back to Spark's own joins, else null. A class with
-  * getters, for Python to read; arrays, as Python learns of the end of a list by an exception, which takes it 50 ms.
+/** What is known of a run: the reports of tasks, and the loads of its slots as they were planned, if it has some. */
+class RunLog(val reports: CollectionAccumulator[String]) {
+  @volatile var slots: String = _
+}
+
+/** One pipeline of a plan: what its last run reported as JSON, the loads of its slots likewise, and why it fell back to Spark's own
+  * joins; the latter two may be null. A class with getters, for Python to read; arrays, as Python learns of the end of a list by an
+  * exception, which takes it 50 ms.
   */
-class Run(val joins: Array[String], val reports: Array[String], val fellBack: String)
+class Run(val joins: Array[String], val reports: Array[String], val slots: String, val fellBack: String)

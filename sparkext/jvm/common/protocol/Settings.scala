@@ -22,10 +22,14 @@ class Settings(conf: SQLConf) {
   val groups: String = word("debug.groups")
   val maxBuildBytes: Long = number(MaxBuildBytes)
   val algorithm: String = word(Algorithm)
+  val partitioned: String = word(Partitioned)
   val morselRows: Long = number(MaxRows)
 
   /** Into how many parts a full outer join's probe side is shuffled. A part streams through its task: few large ones do. */
   val parts: Int = math.min(conf.numShufflePartitions, PartsPerSlot * SparkContext.getActive.map(_.defaultParallelism).getOrElse(1))
+
+  /** Into how many partitions Spark shuffles rows. */
+  val partitions: Int = conf.numShufflePartitions
 
   if (conf.contains(Prefix + MinRows) && number(MinRows) > morselRows) {
     key(MinRows).refuse(number(MinRows).toString, s"at most spark.sparkext.morsel.maxRows, which is $morselRows")
@@ -46,6 +50,7 @@ object Settings {
   private val Prefix = "spark.sparkext."
   private val MaxBuildBytes = "buildSide.maxBytes"
   private val Algorithm = "algorithm"
+  private val Partitioned = "partitioned"
   private val MaxRows = "morsel.maxRows"
   private val MinRows = "morsel.minRows"
 
@@ -56,4 +61,7 @@ object Settings {
 
   /** An algorithm as the key or a hint writes it. */
   def algorithmNamed(value: String): String = key(Algorithm).word(value)
+
+  /** When a join is partitioned, as the key or a hint writes it. */
+  def partitionedWhen(value: String): String = key(Partitioned).word(value)
 }

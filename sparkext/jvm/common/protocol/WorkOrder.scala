@@ -3,6 +3,7 @@ package org.apache.spark.sql.sparkext
 import java.io.ByteArrayOutputStream
 import java.nio.{ByteBuffer, ByteOrder}
 import java.nio.charset.StandardCharsets.UTF_8
+import java.util.HexFormat
 
 import org.json4s.JsonAST._
 import org.json4s.JsonDSL._
@@ -21,10 +22,11 @@ object WorkOrder {
       aggregations: Option[JValue],
       top: Option[PlannedTop],
       probeColumns: Int,
+      ownsBuild: Boolean,
       owner: Option[Int]): JValue =
     ("version" -> Shared("spec_version")) ~
       ("probe_columns" -> probeColumns) ~
-      ("owner_columns" -> owner.size) ~
+      ("owner_columns" -> (if (ownsBuild) 1 else 0)) ~
       ("owned_by" -> owner) ~
       ("joins" -> joins.map { join =>
         ("how" -> join.kind) ~
@@ -74,12 +76,16 @@ object WorkOrder {
       made: Option[JValue],
       builds: Seq[JValue],
       run: String,
-      tasksSharing: Option[Int]): Array[Byte] = {
+      tasksSharing: Option[Int],
+      arriving: Option[JValue],
+      leaving: Option[LeavingRows]): Array[Byte] = {
     val order = common(spec, settings, output, tasksSharing) ~
       ("scan" -> scan.map(scanned)) ~
       ("made" -> made) ~
       ("builds" -> builds) ~
-      ("run" -> run)
+      ("run" -> run) ~
+      ("arriving" -> arriving) ~
+      ("leaving" -> leaving.map(left))
     pickledCall("sparkext.worker.work_order", "make", compact(render(order)))
   }
 
@@ -96,6 +102,51 @@ object WorkOrder {
       tasksSharing: Option[Int]): Array[Byte] = {
     val order = common(spec, settings, output, tasksSharing) ~ ("number" -> number) ~ ("builds" -> builds) ~ ("made" -> made)
     pickledCall("sparkext.worker.work_order", "build", compact(render(order)))
+  }
+
+  /** What comes from other tasks: the columns of both sides. */
+  def arriving(probe: StructType, builds: Map[Int, StructType], ownsBuild: Boolean): JValue =
+    ("probe" -> parse(probe.json)) ~
+      ("builds" -> builds.toList.sortBy(_._1).map { case (number, schema) => JField(number.toString, parse(schema.json)) }.asObject) ~
+      ("owns_build" -> ownsBuild)
+
+  private def left(rows: LeavingRows): JValue =
+    ("schema" -> parse(rows.schema.json)) ~
+      ("keys" -> rows.keys.map(key => ("column" -> key.column) ~ ("type" -> key.keyType) ~ ("null_safe" -> key.nullSafe))) ~
+      ("lines" -> rows.lines) ~
+      ("keeps_unmatchable" -> rows.keepsUnmatchable) ~
+      ("run" -> rows.files.run)
+
+  /** The call of `sparkext.worker.work_order.plan(order)`, which plans the slots of a join. */
+  def plan(
+      probe: Sent,
+      builds: Seq[Sent],
+      cores: Int,
+      needsProbe: Boolean,
+      needsBuild: Boolean,
+      maySplit: Boolean,
+      output: StructType): Array[Byte] = {
+    val order = ("package" -> Shared.PackageVersion) ~
+      ("probe" -> counts(probe)) ~
+      ("builds" -> builds.map(counts)) ~
+      ("most_shares" -> (if (maySplit) probe.maps else 1)) ~
+      ("cores" -> cores) ~
+      ("needs_probe" -> needsProbe) ~
+      ("needs_build" -> needsBuild) ~
+      ("output" -> parse(output.json))
+    pickledCall("sparkext.worker.work_order", "plan", compact(render(order)))
+  }
+
+  private def counts(sent: Sent): JObject =
+    ("rows" -> hexadecimal(sent.rows)) ~
+      ("bytes" -> hexadecimal(sent.bytes)) ~
+      ("sizes" -> hexadecimal(sent.sizes)) ~
+      ("sketch" -> hexadecimal(sent.sketch))
+
+  private def hexadecimal(numbers: Array[Long]): String = {
+    val bytes = ByteBuffer.allocate(numbers.length * java.lang.Long.BYTES).order(ByteOrder.LITTLE_ENDIAN)
+    numbers.foreach(bytes.putLong)
+    HexFormat.of.formatHex(bytes.array)
   }
 
   private def common(spec: JValue, settings: Map[String, String], output: StructType, tasksSharing: Option[Int]): JObject =

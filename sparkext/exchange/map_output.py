@@ -1,0 +1,158 @@
+"""The file that a map task leaves for Spark's shuffle: cells, line after line.
+
+    │ checksum │ bytes │ 0 │ Arrow message │  checksum │ bytes │ …
+    └──────────── a cell of line 0 ────────┘
+
+A cell has no schema: both ends know it. Some lines of some map tasks, which lie side by side in a file, are a segment.
+"""
+
+from __future__ import annotations
+
+import mmap
+import struct
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import BinaryIO, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from sparkext.errors import CellError
+from sparkext.exchange.cells import CELL_BYTES, OPTIONS
+from sparkext.kernels.buffers import Int64Array
+from sparkext.kernels.checksum import checksum
+from sparkext.memory.address_space import mapping
+from sparkext.rows.collected import mapped, unnamed_file
+from sparkext.rows.morsels import within_bytes
+from sparkext.storage.paced_writes import PacedWriter
+
+_HEADER = struct.Struct("<QII")
+
+
+class _Cell(NamedTuple):
+    """Bytes `start` to `stop` of a run are a cell; run -1 is the file."""
+
+    line: int
+    run: int
+    start: int
+    stop: int
+
+
+class MapOutput:
+    """Gathers the cells of a task, to be written line by line in the end. To be closed.
+
+    `most()`: bytes to keep in memory at most, None without limit; what is more waits in a file without a name. `sizes`:
+    bytes that the rows of each line take in memory, int64[lines].
+    """
+
+    def __init__(self, lines: int, most: Callable[[], int | None]) -> None:
+        """Begin without cells."""
+        self._lines = lines
+        self._most = most
+        self._cells: list[_Cell] = []
+        self._runs: list[pa.Buffer] = []
+        self._file: PacedWriter | None = None
+        self._filled = 0
+        self.sizes = np.zeros(lines, dtype=np.int64)
+
+    def close(self) -> None:
+        """Let the file go, if there is one."""
+        if self._file is not None:
+            self._file.close()
+
+    def add(self, rows: pa.RecordBatch, starts: Int64Array) -> None:
+        """Take rows in the order of their lines: those of line i are `starts[i]` to `starts[i + 1]`."""
+        sink = pa.BufferOutputStream()
+        cells = []
+        with pa.ipc.new_stream(sink, rows.schema, options=OPTIONS) as writer:
+            writer.write_batch(rows.slice(0, 0))  # the schema is written with the first one
+            for line in np.flatnonzero(np.diff(starts)).tolist():
+                first, last = int(starts[line]), int(starts[line + 1])
+                for piece in within_bytes(rows.slice(first, last - first), CELL_BYTES):
+                    start = sink.tell()
+                    writer.write_batch(piece)
+                    self.sizes[line] += piece.nbytes
+                    cells.append((line, start, sink.tell()))
+        self._keep(sink.getvalue(), cells)
+
+    def _keep(self, run: pa.Buffer, cells: list[tuple[int, int, int]]) -> None:
+        most = self._most()
+        if self._file is None and (most is None or sum(kept.size for kept in self._runs) + run.size <= most):
+            self._cells += [_Cell(line, len(self._runs), start, stop) for line, start, stop in cells]
+            self._runs.append(run)
+            return
+        self._file = self._file or unnamed_file(None)
+        self._cells += [_Cell(line, -1, self._filled + start, self._filled + stop) for line, start, stop in cells]
+        self._file.write(run)
+        self._filled += run.size
+
+    def write(self, stream: BinaryIO) -> Int64Array:
+        """Write all cells; return how many bytes each line takes, int64[lines]."""
+        content = None if self._file is None else mapped(self._file)
+        lengths = np.zeros(self._lines, dtype=np.int64)
+        for cell in sorted(self._cells):
+            run = content if cell.run < 0 else self._runs[cell.run]
+            assert run is not None, "cells of the file are there only if it is"
+            message = run.slice(cell.start, cell.stop - cell.start)
+            stream.write(_HEADER.pack(_sum_of(message), message.size, 0))
+            stream.write(message)
+            lengths[cell.line] += _HEADER.size + message.size
+        return lengths
+
+
+class Segment(NamedTuple):
+    """Bytes of a file in which cells lie, one after the other."""
+
+    path: str
+    start: int
+    size: int
+
+
+def rows_of_segments(segments: list[Segment], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of all cells. A file is mapped as long as its segments follow each other.
+
+    Raises
+    ------
+    CellError
+        A cell is not what was written.
+    """
+    path, content = "", pa.py_buffer(b"")
+    for segment in segments:
+        if segment.path != path:
+            path, content = segment.path, _mapped(segment)
+        yield from _rows_of(segment, content, schema)
+
+
+def _rows_of(segment: Segment, content: pa.Buffer, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    at, end = segment.start, segment.start + segment.size
+    if end > content.size:
+        raise CellError(_damaged(segment, f"it ends at byte {content.size}"))
+    while at < end:
+        if end - at < _HEADER.size:
+            raise CellError(_damaged(segment, f"a cell begins {end - at} bytes before its end"))
+        expected, size, _ = _HEADER.unpack(content.slice(at, _HEADER.size))
+        at += _HEADER.size
+        if size > end - at:
+            raise CellError(_damaged(segment, f"a cell of {size} bytes has {end - at}"))
+        message = content.slice(at, size)
+        if _sum_of(message) != expected:
+            raise CellError(_damaged(segment, f"the checksum of the cell at {at} does not match"))
+        yield pa.ipc.read_record_batch(message, schema)
+        at += size
+
+
+def _mapped(segment: Segment) -> pa.Buffer:
+    try:
+        with Path(segment.path).open("rb") as stream, mapping("rows from other tasks"):
+            return pa.py_buffer(mmap.mmap(stream.fileno(), 0, prot=mmap.PROT_READ))
+    except (OSError, ValueError) as error:  # mmap takes no empty file
+        raise CellError(_damaged(segment, str(error))) from error
+
+
+def _damaged(segment: Segment, problem: str) -> str:
+    where = f"{segment.start} to {segment.start + segment.size} of {segment.path!r}"
+    return f"cells at bytes {where} cannot be read: {problem}"
+
+
+def _sum_of(message: pa.Buffer) -> int:
+    return checksum(np.frombuffer(message, np.uint8))

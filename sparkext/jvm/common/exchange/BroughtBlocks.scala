@@ -1,0 +1,119 @@
+package org.apache.spark.sql.sparkext
+
+import java.io.{File, FileOutputStream, InputStream}
+import java.nio.file.Files
+import java.util.concurrent.ConcurrentHashMap
+
+import scala.collection.mutable
+
+import org.json4s.JsonAST._
+
+import org.apache.spark.{SparkEnv, TaskContext}
+import org.apache.spark.internal.config._
+import org.apache.spark.network.buffer.FileSegmentManagedBuffer
+import org.apache.spark.shuffle.FetchFailedException
+import org.apache.spark.storage.{BlockId, BlockManagerId, ShuffleBlockFetcherIterator, ShuffleBlockId}
+
+/** The blocks of a task: those of this executor lie where they are, others in a file that goes with the task. */
+private class BroughtBlocks(task: TaskContext) {
+  private val env = SparkEnv.get
+  private val blocks = env.blockManager
+  private val metrics = task.taskMetrics().createTempShuffleReadMetrics()
+
+  def segments(shuffle: Int, ranges: Seq[LineRange]): Seq[JValue] = {
+    val wanted = ranges.flatMap { range =>
+      env.mapOutputTracker.getMapSizesByExecutorId(shuffle, range.firstMap, range.lastMap, range.firstLine, range.lastLine)
+    }
+    val (own, others) = wanted.partition { case (address, _) => address.executorId == blocks.blockManagerId.executorId }
+    val here = for ((address, found) <- own; (block, _, map) <- found) yield lying(address, block, map)
+    val brought = fetched(others)
+    task.taskMetrics().mergeShuffleReadMetrics()
+    // Segments of a file follow each other, so that it is mapped once.
+    (here ++ brought).sortBy(segment => (segment.file.getPath, segment.start)).map { segment =>
+      BroughtBlocks.remember(task, segment)
+      JArray(List(JString(segment.file.getPath), JLong(segment.start), JLong(segment.size)))
+    }
+  }
+
+  private def lying(address: BlockManagerId, block: BlockId, map: Int): BroughtSegment =
+    try blocks.getLocalBlockData(block) match {
+      case segment: FileSegmentManagedBuffer =>
+        metrics.incLocalBlocksFetched(1)
+        metrics.incLocalBytesRead(segment.getLength)
+        BroughtSegment(segment.getFile, segment.getOffset, segment.getLength, address, block, map)
+      case other => throw new IllegalStateException(s"no segment of a file: $other")
+    } catch {
+      case failure: Exception => throw BroughtBlocks.failed(address, block, map, failure.toString, failure)
+    }
+
+  private def fetched(wanted: Seq[(BlockManagerId, scala.collection.Seq[(BlockId, Long, Int)])]): Seq[BroughtSegment] =
+    if (wanted.isEmpty) Nil
+    else {
+      val origins = wanted.flatMap { case (address, found) => found.map { case (block, _, map) => block -> (address, map) } }.toMap
+      val file = blocks.diskBlockManager.createTempLocalBlock()._2
+      task.addTaskCompletionListener[Unit](_ => Files.deleteIfExists(file.toPath))
+      val found = mutable.ArrayBuffer.empty[BroughtSegment]
+      val out = new FileOutputStream(file)
+      try {
+        var start = 0L
+        streams(wanted).foreach { case (block, stream) =>
+          val size = try stream.transferTo(out) finally stream.close()
+          val (address, map) = origins(block)
+          found += BroughtSegment(file, start, size, address, block, map)
+          start += size
+        }
+      } finally out.close()
+      found.toSeq
+    }
+
+  private def streams(wanted: Seq[(BlockManagerId, scala.collection.Seq[(BlockId, Long, Int)])]): Iterator[(BlockId, InputStream)] = {
+    val conf = env.conf
+    val fetcher = new ShuffleBlockFetcherIterator(
+      task,
+      blocks.blockStoreClient,
+      blocks,
+      env.mapOutputTracker,
+      wanted.iterator,
+      (_, stream) => stream,
+      conf.get(REDUCER_MAX_SIZE_IN_FLIGHT) * 1024 * 1024,
+      conf.get(REDUCER_MAX_REQS_IN_FLIGHT),
+      conf.get(REDUCER_MAX_BLOCKS_IN_FLIGHT_PER_ADDRESS),
+      conf.get(MAX_REMOTE_BLOCK_SIZE_FETCH_TO_MEM),
+      conf.get(SHUFFLE_MAX_ATTEMPTS_ON_NETTY_OOM),
+      detectCorrupt = false, // workers look at the checksums of cells
+      detectCorruptUseExtraMemory = false,
+      checksumEnabled = false,
+      checksumAlgorithm = conf.get(SHUFFLE_CHECKSUM_ALGORITHM),
+      metrics,
+      doBatchFetch = false)
+    fetcher.toCompletionIterator
+  }
+}
+
+/** Where a block lies on this node, and where it is from. */
+private case class BroughtSegment(file: File, start: Long, size: Long, address: BlockManagerId, block: BlockId, map: Int)
+
+private[sparkext] object BroughtBlocks {
+
+  /** The segments of each task that runs, by where they begin, for a worker that finds one damaged. */
+  private val known = new ConcurrentHashMap[Long, mutable.Map[(String, Long), BroughtSegment]]()
+
+  private def remember(task: TaskContext, segment: BroughtSegment): Unit = {
+    val segments = known.computeIfAbsent(task.taskAttemptId(), attempt => {
+      task.addTaskCompletionListener[Unit](_ => known.remove(attempt))
+      mutable.Map.empty
+    })
+    segments((segment.file.getPath, segment.start)) = segment
+  }
+
+  /** What makes Spark run the map again that the segment at `start` of a file is from, if it is one of this task. */
+  def failure(task: TaskContext, path: String, start: Long, message: String): Option[Throwable] =
+    Option(known.get(task.taskAttemptId())).flatMap(_.get(path -> start)).map { segment =>
+      failed(segment.address, segment.block, segment.map, message, null)
+    }
+
+  private def failed(address: BlockManagerId, block: BlockId, map: Int, message: String, cause: Throwable): Throwable = block match {
+    case ShuffleBlockId(shuffle, mapId, line) => new FetchFailedException(address, shuffle, mapId, map, line, message, cause)
+    case other => new IllegalStateException(s"no block of a shuffle: $other: $message", cause)
+  }
+}

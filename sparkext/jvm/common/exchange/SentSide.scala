@@ -1,0 +1,135 @@
+package org.apache.spark.sql.sparkext
+
+import java.util.UUID
+
+import scala.concurrent.Await
+import scala.concurrent.duration.Duration
+
+import org.apache.spark.{MapOutputTrackerMaster, PartitionIdPassthrough, ShuffleDependency, SparkEnv}
+import org.apache.spark.rdd.RDD
+import org.apache.spark.scheduler.MapStatus
+import org.apache.spark.sql.catalyst.expressions.{Alias, Attribute}
+import org.apache.spark.sql.execution.{InputAdapter, ProjectExec, SparkPlan, WholeStageCodegenExec}
+import org.apache.spark.sql.types.{BinaryType, StructType}
+import org.apache.spark.sql.vectorized.ColumnarBatch
+
+/** One key of a side that is sent: its column, and as what it is compared. */
+case class SentKey(column: Int, keyType: String, nullSafe: Boolean)
+
+/** One side of a partitioned join, sent to slots: the rows of `plan` end in map outputs of Spark's shuffle.
+  *
+  * `keepsUnmatchable`: whether rows whose key matches nothing are sent as well.
+  */
+class SentSide(plan: SparkPlan, keys: Seq[SentKey], lines: Int, keepsUnmatchable: Boolean, described: String)
+    extends BuildSidePreparation(plan.session.sparkContext, described) {
+  private val context = plan.session.sparkContext
+
+  /** Once it is prepared. */
+  @volatile var sent: Sent = _
+
+  override def prepare(): Option[PublishedBuildSide] = asJob {
+    failIfCancelled()
+    sent = send()
+    None
+  }
+
+  private def send(): Sent = {
+    val totals @ Seq(rows, sizes, sketch) = Seq.fill(3)(new LineTotals)
+    totals.foreach(context.register(_))
+    val files = new MapFiles(UUID.randomUUID().toString)
+    val schema = SentColumns.like(plan.output)
+    val accounts = SentSide.accounts(leaving(new LeavingRows(keys, lines, keepsUnmatchable, schema, files)), totals)
+    val dependency = new ShuffleDependency[Long, Array[Byte], Array[Byte]](
+      accounts,
+      new PartitionIdPassthrough(lines),
+      shuffleWriterProcessor = files)
+    files.of(dependency)
+    val maps = accounts.getNumPartitions
+    val bytes = if (maps == 0) new Array[Long](lines) else {
+      Await.result(context.submitMapStage(dependency), Duration.Inf).bytesByPartitionId // Spark's own await would wrap errors
+    }
+    new Sent(dependency, schema, maps, bytes, rows.value, sizes.value, sketch.value)
+  }
+
+  /** Straight out of the pipeline that makes the rows, if one does and runs; else out of one that takes them as they come. */
+  private def leaving(rows: LeavingRows): RDD[ColumnarBatch] =
+    SentSide.pipelineOf(plan).flatMap(_.leaving(rows)).orElse(SentSide.over(plan).leaving(rows)).get
+}
+
+object SentSide {
+
+  /** What a worker tells of its file: see Python's `leaving_rows`. */
+  val Account: StructType = SentColumns.of(Seq.fill(4)(BinaryType))
+
+  /** Of each task one row: how many rows it has written, and how many bytes of each line. `totals`: of what else it tells. */
+  private def accounts(told: RDD[ColumnarBatch], totals: Seq[LineTotals]): RDD[(Long, Array[Byte])] =
+    told.mapPartitionsInternal(_.map { batch =>
+      val bytes +: others = (0 until batch.numCols).map(batch.column(_).getBinary(0))
+      val numbers = others.map(MapFiles.numbers)
+      totals.zip(numbers).foreach { case (total, told) => total.add(told) }
+      numbers.head.sum -> bytes
+    })
+
+  /** The pipeline that gives `plan` its rows as they are, under what only chooses and names columns. */
+  def pipelineOf(plan: SparkPlan): Option[PipelinedJoinExec] = plan match {
+    case pipeline: PipelinedJoinExec if pipeline.grouping.isEmpty && pipeline.top.isEmpty => Some(pipeline.as(pipeline.copy()))
+    case WholeStageCodegenExec(child) => pipelineOf(child)
+    case InputAdapter(child) => pipelineOf(child)
+    case ProjectExec(columns, child) =>
+      val chosen = columns.map {
+        case column: Attribute => Some(column)
+        case Alias(column: Attribute, _) => Some(column)
+        case _ => None
+      }
+      pipelineOf(child).filter(_ => chosen.forall(_.isDefined)).map { pipeline =>
+        val origins = chosen.flatten.map(column => pipeline.origins(pipeline.output.indexWhere(_.exprId == column.exprId)))
+        pipeline.as(pipeline.copy(output = columns.map(_.toAttribute), origins = origins))
+      }
+    case _ => None
+  }
+
+  /** A pipeline without joins. */
+  private def over(plan: SparkPlan): PipelinedJoinExec = PipelinedJoinExec(
+    plan,
+    Nil,
+    Nil,
+    plan.output,
+    plan.output.indices.map(ColumnRef(0, _)),
+    None,
+    None,
+    None,
+    None,
+    SourceRows(0, plan.output, 0))
+}
+
+/** How rows leave a pipeline for other tasks. */
+class LeavingRows(
+    val keys: Seq[SentKey],
+    val lines: Int,
+    val keepsUnmatchable: Boolean,
+    val schema: StructType,
+    val files: MapFiles)
+
+/** A side that has been sent: by how many tasks, and what each line has. `bytes` lie in files, `sizes` are those of the rows in memory. */
+class Sent(
+    val dependency: ShuffleDependency[_, _, _],
+    val schema: StructType,
+    val maps: Int,
+    val bytes: Array[Long],
+    val rows: Array[Long],
+    val sizes: Array[Long],
+    val sketch: Array[Long]) {
+
+  /** The maps that make part `number` of `count` of a line's rows, about as many bytes as the others: from, to. */
+  def part(line: Int, number: Int, count: Int): (Int, Int) =
+    if (count == 1) (0, maps)
+    else {
+      val until = statuses.map(status => if (status == null) 0L else status.getSizeForBlock(line)).scanLeft(0L)(_ + _).tail
+      def bound(part: Int): Int =
+        if (part == 0) 0 else if (part == count) maps else until.count(_ <= until.last * part / count)
+      (bound(number), bound(number + 1))
+    }
+
+  private lazy val statuses: Array[MapStatus] = SparkEnv.get.mapOutputTracker.asInstanceOf[MapOutputTrackerMaster]
+    .shuffleStatuses(dependency.shuffleId).withMapStatuses(_.clone())
+}

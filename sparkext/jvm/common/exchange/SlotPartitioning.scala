@@ -1,0 +1,30 @@
+package org.apache.spark.sql.sparkext
+
+import org.apache.spark.sql.catalyst.expressions.{Expression, Unevaluable}
+import org.apache.spark.sql.catalyst.plans.physical.{ClusteredDistribution, Distribution, Partitioning, ShuffleSpec}
+import org.apache.spark.sql.types.{DataType, IntegerType}
+
+/** Rows of equal `keys` are in one slot, which nobody knows before a query runs: what looks at one input needs no other shuffle, and
+  * what wants two of them alike does. `numPartitions`: of slots, at most.
+  */
+case class SlotPartitioning(keys: Seq[Expression], numPartitions: Int) extends Expression with Partitioning with Unevaluable {
+  override def children: Seq[Expression] = keys
+  override def nullable: Boolean = false
+  override def dataType: DataType = IntegerType
+
+  override def satisfies0(required: Distribution): Boolean = super.satisfies0(required) || (required match {
+    case wanted: ClusteredDistribution if wanted.requiredNumPartitions.isEmpty =>
+      if (wanted.requireAllClusterKeys) wanted.areAllClusterKeysMatched(keys)
+      else keys.forall(key => wanted.clustering.exists(_.semanticEquals(key)))
+    case _ => false
+  })
+
+  override def createShuffleSpec(distribution: ClusteredDistribution): ShuffleSpec = SlotSpec(numPartitions)
+
+  override protected def withNewChildrenInternal(newChildren: IndexedSeq[Expression]): Expression = copy(keys = newChildren)
+}
+
+private case class SlotSpec(numPartitions: Int) extends ShuffleSpec {
+  override def isCompatibleWith(other: ShuffleSpec): Boolean = false
+  override def canCreatePartitioning: Boolean = false
+}

@@ -1,0 +1,52 @@
+package org.apache.spark.sql.sparkext
+
+import org.json4s._
+import org.json4s.jackson.JsonMethods.{compact, parse, render}
+
+/** What the foreman has planned: the lines and parts of lines that each slot joins, and how many lines were moved, or split.
+  *
+  * `loads`: those of the slots, for reports, as Python has told them.
+  */
+case class Slots(shares: Seq[SlotShare], moved: Int, split: Int, loads: String)
+
+object Slots {
+
+  /** The plan that a worker has answered with, see Python's `foreman_task`. `ownsBuild`: the first join emits those rows of its build
+    * side that nothing matches.
+    */
+  def of(answer: String, probe: Sent, builds: Seq[Sent], ownsBuild: Boolean): Slots = {
+    implicit val formats: Formats = DefaultFormats
+    val planned = parse(answer)
+    val slots = (planned \ "slots").extract[List[List[Share]]]
+    val shares = slots.map { lines =>
+      val (whole, parts) = lines.partition(_.count == 1)
+      val (first, others) = parts.partition(_.number == 0)
+      def joined(part: Share): LineRange = {
+        val (from, until) = probe.part(part.line, part.number, part.count)
+        LineRange(part.line, part.line + 1, from, until)
+      }
+      // The parts of a line follow each other: what is behind the first is the others'.
+      def behind(part: Share) = LineRange(part.line, part.line + 1, joined(part).lastMap, probe.maps)
+      val everything = ranges(lines, _: Sent)
+      SlotShare(
+        some(ranges(whole, probe) ++ parts.map(joined)),
+        if (ownsBuild) ranges(whole ++ first, builds.head) +: builds.tail.map(everything) else builds.map(everything),
+        if (ownsBuild) ranges(others, builds.head) else Nil,
+        if (ownsBuild) some(first.map(behind)) else Nil)
+    }
+    val loads = planned.removeField { case (name, _) => name == "slots" }
+    Slots(shares, (planned \ "moved").extract[Int], (planned \ "split").extract[Int], compact(render(loads)))
+  }
+
+  /** Part `number` of `count` of a line's probe rows, as Python's `Share` has it. */
+  private case class Share(line: Int, number: Int, count: Int)
+
+  /** All that a side has of these lines. Those that follow each other are one range. */
+  private def ranges(shares: Seq[Share], side: Sent): Seq[LineRange] =
+    some(shares.map(_.line).distinct.sorted.foldLeft(List.empty[(Int, Int)]) {
+      case ((first, last) :: before, line) if line == last => (first, line + 1) :: before
+      case (before, line) => (line, line + 1) :: before
+    }.reverse.map { case (first, last) => LineRange(first, last, 0, side.maps) })
+
+  private def some(ranges: Seq[LineRange]): Seq[LineRange] = ranges.filter(range => range.firstMap < range.lastMap)
+}

@@ -1,0 +1,49 @@
+"""The loads of the slots of a partitioned join, the heaviest first, as an SVG: by hash, as planned, as they ran."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from html import escape
+from typing import TYPE_CHECKING
+
+from sparkext.reports.svg import COLORS, GRAY, LEFT, RIGHT, decimal_step, drawing, grid_line, text
+
+if TYPE_CHECKING:
+    from sparkext.reports.slot_loads import SlotLoads
+
+_TOP, _BOTTOM, _HEIGHT = 34, 150, 178
+_LEGEND = 150  # pixels a name
+
+
+def drawn(loads: SlotLoads) -> str:
+    """The chart. One slot is worth none."""
+    series = (
+        ("by hash", loads.by_hash, GRAY),
+        ("as planned", loads.planned, COLORS[0]),
+        ("as they ran", loads.took, COLORS[1]),
+    )
+    most = max(max(values, default=0.0) for _, values, _ in series)
+    if len(loads.planned) < 2 or most <= 0:
+        return ""
+    step = decimal_step(most)
+    parts = [text(LEFT - 70, _TOP - 16, f"Seconds of each slot, the heaviest first: {loads}", weight=600)]
+    for number in range(int(most / step) + 1):
+        parts += grid_line(_height(number * step, most), f"{number * step:g} s")
+    for place, (name, values, color) in enumerate(series):
+        parts.append(_steps(sorted(values, reverse=True), most, color, name))
+        parts.append(text(LEFT + place * _LEGEND, _BOTTOM + 20, name, color=color, weight=700))
+    return drawing(_HEIGHT, "Loads of the slots", parts)
+
+
+def _height(value: float, most: float) -> float:
+    return _BOTTOM - (_BOTTOM - _TOP) * value / most
+
+
+def _steps(values: Sequence[float], most: float, color: str, name: str) -> str:
+    """A line with a step for each value: all have the same width."""
+    if not values:
+        return ""
+    width = (RIGHT - LEFT) / len(values)
+    steps = [f"{_height(value, most):.1f}H{LEFT + width * (place + 1):.1f}" for place, value in enumerate(values)]
+    path = f"M{LEFT} {'V'.join(steps)}"
+    return f'<g><title>{escape(name)}</title><path d="{path}" fill="none" stroke="{color}" stroke-width="1.8"/></g>'

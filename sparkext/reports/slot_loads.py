@@ -1,0 +1,44 @@
+"""How the work of a partitioned join was dealt out: the loads of its slots by hash, as planned, and as they ran."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sparkext.plans.foreman import skew
+from sparkext.reports.metrics import TaskMetrics
+from sparkext.wording import counted
+
+
+def _built(index: Mapping[str, Any]) -> float:
+    """Return the seconds that a task has spent on an index: none, if another one had made it."""
+    return 0.0 if index["reused"] else float(index["seconds"])
+
+
+@dataclass(frozen=True)
+class SlotLoads:
+    """Seconds of each slot: by the hash of keys alone, as planned, and as its task took for the index and the join.
+
+    `moved` lines went to another slot for that, `split` ones to several. `took` lacks tasks that told nothing.
+    """
+
+    by_hash: tuple[float, ...]
+    planned: tuple[float, ...]
+    took: tuple[float, ...]
+    moved: int
+    split: int
+
+    @classmethod
+    def of(cls, planned: str, tasks: Sequence[TaskMetrics]) -> SlotLoads:
+        """Put together what the foreman has answered, as JSON, and what tasks have told."""
+        told = json.loads(planned)
+        took = tuple(task.elapsed_seconds + sum(map(_built, task.indexes)) for task in tasks)
+        return cls(tuple(told["before"]), tuple(told["after"]), took, told["moved"], told["split"])
+
+    def __str__(self) -> str:
+        """Tell it in a sentence: skew is (max - min) / mean."""
+        balanced = f"skew {skew(self.by_hash):.2f} by hash, {skew(self.planned):.2f} as planned"
+        lines = f"{counted(self.moved, 'line')} moved, {counted(self.split, 'line')} split"
+        return f"{counted(len(self.planned), 'slot')}, {lines}: {balanced}, {skew(self.took):.2f} as they ran"

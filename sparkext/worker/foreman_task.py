@@ -1,0 +1,75 @@
+"""The function that plans the slots of a join: one task, in one worker, between the map tasks and the others.
+
+So there is one foreman, whether a driver runs Python or not.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from sparkext.kernels.join_size import WIDTH, pairs_of
+from sparkext.plans.waves import counted, wave_plan
+
+
+@dataclass(frozen=True)
+class ForemanTask:
+    """Answers the row that it is given with a text: the slots, and their loads before and after the plan.
+
+    `order` is that of `work_order.plan`.
+    """
+
+    order: dict[str, Any]
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Plan."""
+        for _ in batches:
+            yield pa.record_batch([pa.array([json.dumps(self._planned())])], names=["c0"])
+
+    def _planned(self) -> dict[str, Any]:
+        probe, *builds = (_Side.of(told) for told in (self.order["probe"], *self.order["builds"]))
+        lines = counted(
+            probe.rows.tolist(),
+            _added([build.rows for build in builds]),
+            _added([pairs_of(probe.sketch, build.sketch) for build in builds]),
+            probe.bytes.tolist(),
+            _added([build.bytes for build in builds]),
+            _added([build.sizes for build in builds]),
+            needs_probe=self.order["needs_probe"],
+            needs_build=self.order["needs_build"],
+        )
+        plan = wave_plan(lines, len(probe.bytes), self.order["cores"], most_shares=self.order["most_shares"])
+        slots = [[vars(share) for share in slot] for slot in plan.slots]
+        return {"slots": slots, "before": plan.before, "after": plan.after, "moved": plan.moved, "split": plan.split}
+
+
+@dataclass(frozen=True)
+class _Side:
+    """What the tasks that have sent a side have told of each line; `sketch` has `WIDTH` numbers a line."""
+
+    rows: Any
+    bytes: Any
+    sizes: Any
+    sketch: Any
+
+    @classmethod
+    def of(cls, told: dict[str, str]) -> _Side:
+        rows, sent, sizes, sketch = (_numbers(told[name]) for name in ("rows", "bytes", "sizes", "sketch"))
+        if not rows.size:  # no task has sent anything
+            return cls(np.zeros_like(sent), sent, np.zeros_like(sent), np.zeros(sent.size * WIDTH, sent.dtype))
+        return cls(rows, sent, sizes, sketch)
+
+
+def _added(numbers: list[Any]) -> list[int]:
+    """Add up what several sides have, line by line."""
+    return list(np.sum(numbers, axis=0).tolist())
+
+
+def _numbers(text: str) -> Any:
+    """Return int64[n] of what the JVM has added up: bytes, in hexadecimal."""
+    return np.frombuffer(bytes.fromhex(text), dtype="<i8")

@@ -1,0 +1,111 @@
+"""A sink of rows that go to other tasks, by their keys: into the file that Spark's shuffle hands out."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from io import FileIO
+from pathlib import Path
+from threading import Lock
+
+import numpy as np
+import pyarrow as pa
+
+from sparkext.build_sides.rows_on_disk import share_of_headroom
+from sparkext.exchange.leaving_rows import bytes_to_gather
+from sparkext.exchange.map_output import MapOutput
+from sparkext.exchange.partitioning import Partitioning
+from sparkext.kernels.gather import Column
+from sparkext.kernels.join_size import WIDTH, add_to_sketch
+from sparkext.plans.operator_budget import OperatorBudget
+from sparkext.rows.contiguous import contiguous
+from sparkext.rows.row_set import RowSet
+from sparkext.storage.local_folder import local_folder
+from sparkext.storage.paced_writes import PacedWriter
+from sparkext.worker.sinks.gathered_rows import GatheredRows
+from sparkext.worker.task_start import task_id
+
+RESULT = pa.schema([(name, pa.binary()) for name in ("bytes", "rows", "sizes", "sketch")])
+"""What a task tells of its file, in one row: int64 values, a number a line, and the sketch of its keys.
+
+`bytes` lie in the file, `sizes` are those of the same rows in memory.
+"""
+
+
+@dataclass(frozen=True)
+class Leaving:
+    """Which rows leave for other tasks by which keys. Spark tells the file of a task beside the reports of `run`."""
+
+    partitioning: Partitioning
+    run: str
+
+    def target(self) -> Path:
+        """Return where the rows of this task go."""
+        from pyspark import TaskContext
+
+        context = TaskContext.get()
+        assert context is not None, "called in a task"
+        note = local_folder() / f"{self.run}.{context.taskAttemptId()}.target"
+        return Path(note.read_text(encoding="utf-8"))
+
+
+class LeavingRows:
+    """Writes all rows to a file, line by line, and emits what is in it."""
+
+    def __init__(self, rows: GatheredRows, leaving: Leaving) -> None:
+        """Bind it to the columns that leave."""
+        self._gathered = rows
+        self._leaving = leaving
+        self._partitioning = leaving.partitioning
+        self.row_bytes = rows.row_bytes
+        self.copies = rows.copies
+        self._turn = Lock()
+        self._waiting: list[pa.RecordBatch] = []
+        self._bytes = 0
+        lines = self._partitioning.table.lines
+        self._limit = bytes_to_gather(lines)
+        self._output = MapOutput(lines, share_of_headroom)
+        self._rows = np.zeros(lines, dtype=np.int64)
+        self._sketch = np.zeros(lines * WIDTH, dtype=np.int64)
+
+    def process(self, rows: RowSet, budget: OperatorBudget) -> Iterator[pa.RecordBatch]:
+        """Take rows in; nothing leaves the task this way."""
+        for batch in self._gathered.process(rows, budget):
+            with self._turn:
+                if self._waiting and self._bytes + batch.nbytes > self._limit:
+                    self._leave(budget)
+                self._waiting.append(batch)
+                self._bytes += batch.nbytes
+        return iter(())
+
+    def finish(self, budget: OperatorBudget) -> Iterator[pa.RecordBatch]:
+        """Write the file; emit how many bytes and rows each line has."""
+        try:
+            self._leave(budget)
+            started = time.perf_counter()
+            with PacedWriter(FileIO(self._leaving.target(), "xb")) as stream:
+                lengths = self._output.write(stream)
+            budget.spent_since(started)
+        finally:
+            self._output.close()
+        told = [[values.tobytes()] for values in (lengths, self._rows, self._output.sizes, self._sketch)]
+        yield pa.RecordBatch.from_arrays([pa.array(values, pa.binary()) for values in told], schema=RESULT)
+
+    def _leave(self, budget: OperatorBudget) -> None:
+        """Put what waits in the order of lines, and keep it as cells."""
+        if not self._waiting:
+            return
+        started = time.perf_counter()
+        table = pa.Table.from_batches(self._waiting)
+        self._waiting, self._bytes = [], 0
+        rows = pa.RecordBatch.from_arrays([contiguous(column) for column in table.columns], names=table.column_names)
+        del table
+        hashes, lines = self._partitioning.lines(rows)
+        add_to_sketch(hashes, lines, self._sketch)
+        order = self._partitioning.order(lines, task_id().partition)
+        self._rows += np.diff(order.starts)
+        in_order = [Column.of(column).take(order.rows, False) for column in rows.columns]
+        self._output.add(pa.RecordBatch.from_arrays(in_order, names=rows.schema.names), order.starts)
+        self._limit = bytes_to_gather(self._partitioning.table.slots)
+        budget.spent_since(started)

@@ -1,0 +1,97 @@
+"""Rows through the file of a map task and back, line by line; and files that are not what was written."""
+
+from __future__ import annotations
+
+import io
+from contextlib import closing
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from sparkext.errors import CellError
+from sparkext.exchange import map_output
+from sparkext.exchange.map_output import MapOutput, Segment, rows_of_segments
+from tests.exchange.test_cells import ROWS, TABLE
+
+LINES = 8
+STARTS = np.array([0, 0, 1, 1000, 1000, 1001, 2500, ROWS, ROWS], dtype=np.int64)
+"""Where the rows of each line begin: some have none."""
+
+
+def written(path: Path, runs: int = 1, most: int | None = None) -> np.ndarray:
+    """Write the table so many times, as rows that came one after the other."""
+    with closing(MapOutput(LINES, lambda: most)) as output, path.open("wb") as stream:
+        for _ in range(runs):
+            output.add(TABLE.combine_chunks().to_batches()[0], STARTS)
+        return output.write(stream)
+
+
+def segments(path: Path, lengths: np.ndarray, lines: list[int]) -> list[Segment]:
+    ends = np.cumsum(lengths)
+    return [Segment(str(path), int(ends[line] - lengths[line]), int(lengths[line])) for line in lines]
+
+
+def read(found: list[Segment]) -> pa.Table:
+    return pa.Table.from_batches(rows_of_segments(found, TABLE.schema), TABLE.schema)
+
+
+@pytest.mark.parametrize("cell_bytes", [1, 10_000, 4 << 20])
+@pytest.mark.parametrize("most", [None, 0])
+@pytest.mark.parametrize("runs", [1, 3])
+def test_each_line_has_its_rows(
+    runs: int, most: int | None, cell_bytes: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In cells of one row, of some, and of all; kept in memory and on disk."""
+    monkeypatch.setattr(map_output, "CELL_BYTES", cell_bytes)
+    lengths = written(tmp_path / "map", runs, most)
+    assert lengths.sum() == (tmp_path / "map").stat().st_size
+    for line in range(LINES):
+        rows = TABLE.slice(STARTS[line], STARTS[line + 1] - STARTS[line])
+        assert read(segments(tmp_path / "map", lengths, [line])) == pa.concat_tables([rows] * runs)
+        assert bool(lengths[line]) is bool(rows.num_rows)
+
+
+def test_lines_of_several_files(tmp_path: Path) -> None:
+    lengths = [written(tmp_path / name, runs) for name, runs in (("a", 1), ("b", 2))]
+    found = segments(tmp_path / "a", lengths[0], [2, 5]) + segments(tmp_path / "b", lengths[1], [1])
+    assert read(found) == pa.concat_tables([TABLE.slice(1, 999), TABLE.slice(1001, 1499), *[TABLE.slice(0, 1)] * 2])
+    assert read([]).num_rows == 0
+
+
+def test_no_rows_make_an_empty_file() -> None:
+    with closing(MapOutput(LINES, lambda: None)) as output:
+        stream = io.BytesIO()
+        assert output.write(stream).tolist() == [0] * LINES and not stream.getvalue()
+
+
+@pytest.mark.parametrize("place", [0, 9, 20, -1])
+def test_a_damaged_byte_is_noticed(place: int, tmp_path: Path) -> None:
+    lengths = written(tmp_path / "map")
+    content = bytearray((tmp_path / "map").read_bytes())
+    content[place] ^= 0x10
+    (tmp_path / "map").write_bytes(content)
+    with pytest.raises(CellError, match=r"cells at bytes \d+ to \d+ of '.*map' cannot be read: "):
+        read(segments(tmp_path / "map", lengths, list(range(LINES))))
+
+
+@pytest.mark.parametrize("size", [0, 5, 100])
+def test_a_file_that_was_cut(size: int, tmp_path: Path) -> None:
+    lengths = written(tmp_path / "map")
+    (tmp_path / "map").write_bytes((tmp_path / "map").read_bytes()[:size])
+    with pytest.raises(CellError, match="cannot be read"):
+        read(segments(tmp_path / "map", lengths, [5]))
+
+
+@pytest.mark.parametrize("by", [-1, -1000, 1])
+def test_a_segment_of_another_size(by: int, tmp_path: Path) -> None:
+    lengths = written(tmp_path / "map")
+    whole = segments(tmp_path / "map", lengths, [2])[0]
+    with pytest.raises(CellError, match="cannot be read"):
+        read([whole._replace(size=whole.size + by)])
+
+
+def test_a_file_that_is_gone(tmp_path: Path) -> None:
+    with pytest.raises(CellError, match="No such file"):
+        read([Segment(str(tmp_path / "none"), 0, 10)])

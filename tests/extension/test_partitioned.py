@@ -1,0 +1,431 @@
+"""Joins of which both sides come to slots by their keys: they give what Spark's own give, and show how they ran."""
+
+from __future__ import annotations
+
+import gc
+import os
+import re
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from sparkext import declined, report
+from sparkext.plans.foreman import skew
+from tests.extension.extension_checks import (
+    assert_declined,
+    assert_like_spark,
+    assert_pipelined,
+    configured,
+    metrics_of,
+    pipelines_of,
+    plan_of,
+    rows_of,
+    started_with,
+)
+
+KINDS = ("inner", "left", "right", "full", "left semi", "left anti")
+HINT = "/*+ PIPELINED_JOIN(r) */"
+_EXCHANGE = re.compile(r"partitioned=(\d+) lines of joins? ([\d, ]+)")
+
+
+@pytest.fixture(scope="module")
+def tables(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """`l` and `r` in files of several splits, with one hot key and keys of one side; `empty`; and small `s`, `t`."""
+    folder = tmp_path_factory.mktemp("partitioned")
+    n = 6000
+    keys = [None if i % 11 == 0 else 7 if i % 5 == 0 else (i * 7919) % 900 for i in range(n)]
+    left = {"k": pa.array(keys, pa.int64()), "a": list(range(n)), "x": [f"x{i % 13}" * (i % 4) for i in range(n)]}
+    right = {
+        "rk": pa.array([None if i % 23 == 0 else 7 if i % 40 == 0 else 100 + i for i in range(1000)], pa.int64()),
+        "b": [i % 50 for i in range(1000)],
+        "y": [None if i % 3 else f"y{i}" for i in range(1000)],
+    }
+    for name, columns, files in (("l", left, 6), ("r", right, 3)):
+        table = pa.table(columns)
+        (folder / name).mkdir()
+        size = -(-table.num_rows // files)
+        for number in range(files):
+            pq.write_table(table.slice(number * size, size), folder / name / f"{number}.parquet")
+        spark.read.parquet(str(folder / name)).createOrReplaceTempView(name)
+    spark.sql("SELECT * FROM l WHERE a < 0").createOrReplaceTempView("empty")
+    spark.range(50).selectExpr("id AS sk", "id % 7 AS c").createOrReplaceTempView("s")
+    spark.range(400).selectExpr("id + 100 AS tk", "id AS d").createOrReplaceTempView("t")
+    settings = {"spark_sparkext_partitioned": "always", "spark_sql_files_maxPartitionBytes": "20k"}
+    with configured(spark, **settings, spark_sql_shuffle_partitions=4):
+        yield spark
+    for name in ("l", "r", "empty", "s", "t"):
+        spark.catalog.dropTempView(name)
+
+
+def exchanges_of(df: DataFrame) -> list[tuple[int, str]]:
+    """Of each partitioned pipeline of the plan, top down: how many lines, and which of its joins are partitioned."""
+    return [(int(lines), joins.strip()) for lines, joins in _EXCHANGE.findall(plan_of(df))]
+
+
+def joined(spark: SparkSession, kind: str, condition: str = "k = rk", left: str = "l", right: str = "r") -> DataFrame:
+    return spark.sql(f"SELECT {HINT} * FROM {left} l {kind} JOIN {right} r ON {condition}")
+
+
+def assert_partitioned(spark: SparkSession, query: Callable[[], DataFrame], *joins: str) -> DataFrame:
+    """Prove that these joins of the pipelines, top down, are partitioned, and that the rows are Spark's."""
+    out = assert_like_spark(spark, query)
+    assert [told for _, told in exchanges_of(out)] == list(joins), plan_of(out)
+    assert metrics_of(out)["slots"] >= 1
+    return out
+
+
+@pytest.mark.parametrize("adaptive", [True, False])
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_kind(tables: SparkSession, kind: str, adaptive: bool) -> None:
+    with configured(tables, spark_sql_adaptive_enabled=str(adaptive).lower()):
+        out = assert_partitioned(tables, lambda: joined(tables, kind), "1")
+        assert_pipelined(out, 1)
+        assert exchanges_of(out)[0][0] == 16
+        assert "scan=sent to slots by its keys" in plan_of(out)
+
+
+@pytest.mark.parametrize("kind", ["left", "full", "left semi"])
+@pytest.mark.parametrize(
+    ("left", "right"),
+    [("empty", "r"), ("l", "(SELECT * FROM r WHERE b < 0)"), ("empty", "(SELECT * FROM r WHERE b < 0)")],
+)
+def test_sides_without_rows(tables: SparkSession, kind: str, left: str, right: str) -> None:
+    with configured(tables, spark_sql_adaptive_enabled="false"):  # which would know that nothing comes
+        assert_partitioned(tables, lambda: joined(tables, kind, left=left, right=right), "1")
+
+
+@pytest.mark.parametrize("kind", ["inner", "full", "left anti"])
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"spark_sparkext_debug_hashMask": "0"},
+        {"spark_sparkext_morsel_maxRows": "1"},
+        {"spark_sql_shuffle_partitions": "1"},
+        {"spark_sql_shuffle_partitions": "20000"},
+        {"spark_sparkext_memory_maxBytes": "64k"},
+        {"spark_sparkext_scan_fused": "false"},
+    ],
+    ids=lambda settings: "=".join(*settings.items()),
+)
+def test_hostile_settings(tables: SparkSession, kind: str, settings: dict[str, str]) -> None:
+    """All keys in one line, a row at a time, one line, more lines than rows, no memory, and rows from the JVM."""
+    rows = "(SELECT * FROM l WHERE a < 300)" if "maxRows" in str(settings) else "l"
+    with configured(tables, **settings):
+        assert_partitioned(tables, lambda: joined(tables, kind, left=rows), "1")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_null_safe_keys(tables: SparkSession, kind: str) -> None:
+    assert_partitioned(tables, lambda: joined(tables, kind, "k <=> rk", right="(SELECT * FROM r LIMIT 200)"), "1")
+
+
+@pytest.mark.parametrize("kind", KINDS[:3] + KINDS[4:])
+def test_conditions_and_ranges_beside_the_key(tables: SparkSession, kind: str) -> None:
+    assert_partitioned(tables, lambda: joined(tables, kind, "k = rk AND a % 60 < b"), "1")
+    assert_partitioned(tables, lambda: joined(tables, kind, "k = rk AND a > b AND a < b * 100"), "1")
+
+
+def test_computed_keys_of_several_types(tables: SparkSession) -> None:
+    assert_partitioned(tables, lambda: joined(tables, "", "k + 1 = rk - 1 AND x = concat('x', b % 13)"), "1")
+    assert_partitioned(tables, lambda: joined(tables, "left", "cast(k AS double) = cast(rk AS double)"), "1")
+
+
+def test_an_existence_join(tables: SparkSession) -> None:
+    query = f"SELECT * FROM l WHERE a < 10 OR EXISTS (SELECT {HINT} 1 FROM r WHERE rk = k)"
+    assert_partitioned(tables, lambda: tables.sql(query), "1")
+
+
+def test_a_hot_line_is_split(tables: SparkSession) -> None:
+    """One key has most of the pairs: its probe rows go to several slots, with all of its build rows in each."""
+    many = "SELECT 7L AS rk, id AS b FROM range(3000) UNION ALL SELECT id, id FROM range(5000)"
+    tables.sql(many).createOrReplaceTempView("many")
+    sums = f"SELECT {HINT} count(*), sum(a), sum(b) FROM l JOIN many r ON k = rk"
+    out = assert_partitioned(tables, lambda: tables.sql(sums), "1")
+    told = metrics_of(out)
+    assert told["splitLines"] > 0 and told["slots"] > 1, told
+    loads = report(out).slots
+    assert loads is not None and len(loads.planned) == told["slots"] and loads.split == told["splitLines"], str(loads)
+    assert skew(loads.planned) < skew(loads.by_hash) and all(seconds > 0 for seconds in loads.took), str(loads)
+    tables.catalog.dropTempView("many")
+
+
+@pytest.mark.parametrize("key", ["k = rk", "k <=> rk"])
+@pytest.mark.parametrize("lines", [1, 4])
+def test_a_hot_line_of_a_full_join_is_split(tables: SparkSession, key: str, lines: int) -> None:
+    """Build rows that no part of it matches come out once: with other keys of the hot line, and all of one line."""
+    many = "SELECT 7L AS rk, id AS b FROM range(3000) UNION ALL SELECT nullif(id, 70), id FROM range(5000)"
+    tables.sql(many).createOrReplaceTempView("many")
+    with configured(tables, spark_sql_shuffle_partitions=str(lines)):
+        for rows in ("l", "(SELECT * FROM l WHERE k = 7)"):
+            sums = f"SELECT {HINT} count(*), sum(a), sum(b), count(k), count(rk) FROM {rows} FULL JOIN many r ON {key}"
+            told = metrics_of(assert_partitioned(tables, lambda: tables.sql(sums), "1"))
+            assert told["splitLines"] > 0 and told["slots"] > 1, told
+    tables.catalog.dropTempView("many")
+
+
+SHUFFLE = re.compile(r"Exchange hashpartitioning")
+
+
+@pytest.mark.parametrize("adaptive", [True, False])
+@pytest.mark.parametrize(
+    "rows",
+    [
+        "k AS g, b FROM l JOIN r ON k = rk",
+        "rk AS g, a FROM l JOIN r ON k = rk",
+        "rk AS g, x FROM l JOIN r ON k <=> rk",
+        "k AS g, a FROM l LEFT SEMI JOIN r ON k = rk",
+        "rk AS g, d FROM l JOIN r ON k = rk LEFT JOIN t ON k = tk",
+    ],
+)
+def test_groups_of_the_key_are_not_shuffled(tables: SparkSession, rows: str, adaptive: bool) -> None:
+    value = rows.split()[3]
+    query = f"""SELECT g, count(*), count(DISTINCT 1), max({value})
+        FROM (SELECT /*+ PIPELINED_JOIN(r, t) */ {rows}) GROUP BY g"""
+    with configured(tables, spark_sql_adaptive_enabled=str(adaptive).lower()):
+        out = assert_partitioned(tables, lambda: tables.sql(query), *(["1, 2"] if "tk" in rows else ["1"]))
+    assert not SHUFFLE.search(plan_of(out)), plan_of(out)
+    assert metrics_of(out)["splitLines"] == 0
+
+
+def test_what_is_above_groups_of_the_key(tables: SparkSession) -> None:
+    """One input with more columns is not shuffled; two are, as they are not alike."""
+    groups = f"SELECT {HINT} k, x, count(*) AS n FROM l JOIN r ON k = rk GROUP BY k, x"
+    window = f"SELECT *, sum(n) OVER (PARTITION BY k ORDER BY x) FROM ({groups})"
+    assert not SHUFFLE.search(plan_of(assert_partitioned(tables, lambda: tables.sql(window), "1")))
+    both = f"""SELECT /*+ MERGE(v) */ * FROM ({groups}) u
+        JOIN (SELECT {HINT} rk, sum(a) FROM l JOIN r ON k = rk GROUP BY rk) v ON u.k = v.rk"""
+    with configured(tables, spark_sparkext_mode="hint"):
+        out = assert_partitioned(tables, lambda: tables.sql(both), "1", "1")
+    assert len(SHUFFLE.findall(plan_of(out))) >= 2, plan_of(out)
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        "k AS g FROM l LEFT JOIN r ON k = rk",
+        "k AS g FROM l FULL JOIN r ON k = rk",
+        "x AS g FROM l JOIN r ON k = rk",
+        "tk AS g FROM l JOIN r ON k = rk LEFT JOIN t ON k = tk",
+        "k AS g FROM l JOIN r ON k = rk AND a % 2 = b % 2",
+    ],
+)
+def test_groups_that_are_shuffled(tables: SparkSession, rows: str) -> None:
+    """Rows without a key are in any slot, and so are those of other columns."""
+    query = f"SELECT g, count(*) FROM (SELECT {HINT} {rows}) GROUP BY g"
+    assert SHUFFLE.search(plan_of(assert_like_spark(tables, lambda: tables.sql(query))))
+
+
+def test_groups_of_the_key_that_fall_back(tables: SparkSession) -> None:
+    """Spark's own joins promise what the pipeline has promised."""
+    query = """SELECT /*+ PIPELINED_JOIN(r, 'partitioned=always'), PIPELINED_JOIN(s, 'partitioned=never') */
+        k, count(*), sum(c) FROM l JOIN r ON k = rk JOIN s ON b = sk GROUP BY k"""
+    with configured(tables, spark_sparkext_partitioned="auto", spark_sparkext_buildSide_maxBytes="200"):
+        out = assert_like_spark(tables, lambda: tables.sql(query))
+    assert "fell back to Spark's own joins" in plan_of(out) and exchanges_of(out) == [(16, "1")], plan_of(out)
+
+
+def test_joins_on_one_key_share_an_exchange(tables: SparkSession) -> None:
+    query = """SELECT /*+ PIPELINED_JOIN(r, t, s) */ * FROM l LEFT JOIN r ON k = rk JOIN t ON k = tk"""
+    assert_pipelined(assert_partitioned(tables, lambda: tables.sql(query), "1, 2"), 2)
+
+
+@pytest.mark.parametrize("kind", ["", "LEFT", "LEFT ANTI"])
+@pytest.mark.parametrize("key", ["k = {}", "k <=> {}", "coalesce(k, 130) = {}"])
+def test_joins_on_the_key_of_a_full_one_in_several_slots(tables: SparkSession, kind: str, key: str) -> None:
+    many = "SELECT 7L AS rk, id AS b FROM range(3000) UNION ALL SELECT nullif(id, 70), id FROM range(5000)"
+    tables.sql(many).createOrReplaceTempView("many")
+    nulls = "(SELECT nullif(tk, 120) AS tk, d FROM t)"
+    sums = "count(*), sum(a), sum(b), count(k), count(rk)" + ("" if "ANTI" in kind else ", sum(d), count(tk)")
+    query = f"""SELECT /*+ PIPELINED_JOIN(r, u) */ {sums}
+        FROM l FULL JOIN many r ON {key.format("rk")} {kind} JOIN {nulls} u ON {key.format("tk")}"""
+    out = assert_like_spark(tables, lambda: tables.sql(query))
+    assert exchanges_of(out) and metrics_of(out)["slots"] > 1, plan_of(out)
+    tables.catalog.dropTempView("many")
+
+
+def test_a_full_join_that_is_not_partitioned_below_one_that_is(tables: SparkSession) -> None:
+    query = """SELECT /*+ PIPELINED_JOIN(r, 'partitioned=never'), PIPELINED_JOIN(t, 'partitioned=always') */ *
+        FROM l FULL JOIN r ON k = rk LEFT JOIN t ON k = tk"""
+    assert_partitioned(tables, lambda: tables.sql(query), "1")
+
+
+def test_groups_of_the_key_that_are_cached(tables: SparkSession) -> None:
+    """A copy of a cached table has columns of its own, which are not those that its rows lie by."""
+
+    def counted(groups: DataFrame) -> DataFrame:
+        one, other = groups.alias("one"), groups.alias("other")
+        by = other.join(F.broadcast(one), F.col("one.n") == F.col("other.n")).groupBy("one.k")
+        return by.agg(F.count("*"), F.min("other.k"))
+
+    grouped = "SELECT {} k, count(*) AS n FROM l JOIN r ON k = rk GROUP BY k"
+    cached = tables.sql(grouped.format(HINT)).cache()
+    out = counted(cached)
+    assert SHUFFLE.search(plan_of(out)), plan_of(out)
+    assert rows_of(out) == rows_of(counted(tables.sql(grouped.format(""))))
+    cached.unpersist()
+
+
+@pytest.mark.parametrize("kind", ["", "LEFT", "LEFT ANTI"])
+@pytest.mark.parametrize("key", ["k = {}", "k <=> {}", "coalesce(k, 130) = {}"])
+def test_joins_on_the_key_of_a_full_one(tables: SparkSession, kind: str, key: str) -> None:
+    """What a full join adds has nulls for a key, which rows of other slots may match."""
+    nulls = "(SELECT nullif(tk, 120) AS tk, d FROM t)"
+    query = f"""SELECT /*+ PIPELINED_JOIN(r, u) */ *
+        FROM l FULL JOIN r ON {key.format("rk")} {kind} JOIN {nulls} u ON {key.format("tk")}"""
+    out = assert_like_spark(tables, lambda: tables.sql(query))
+    assert exchanges_of(out), plan_of(out)
+
+
+def test_joins_on_other_keys_follow(tables: SparkSession) -> None:
+    """What the first one gives goes straight to the next slots."""
+    query = """SELECT /*+ PIPELINED_JOIN(r, t, s) */ x, y, d, c
+        FROM l JOIN r ON k = rk JOIN t ON a = tk LEFT JOIN s ON b = sk"""
+    out = assert_partitioned(tables, lambda: tables.sql(query), "1", "1", "1")
+    assert_pipelined(out, 1, 1, 1)
+    assert plan_of(out).count("as build side") == 2
+
+
+def test_small_build_sides_ride_along(tables: SparkSession) -> None:
+    """Only the one that is too large is partitioned, wherever it is in the chain."""
+    limit = "SELECT /*+ PIPELINED_JOIN(r, t), PIPELINED_JOIN(s) */ x, y, d, c"
+    with configured(
+        tables, spark_sparkext_partitioned="auto", spark_sparkext_buildSide_maxBytes="10k", spark_sparkext_mode="hint"
+    ):
+        query = f"{limit} FROM l JOIN s ON b0 = sk JOIN r ON k = rk"
+        query = query.replace("FROM l", "FROM (SELECT *, a % 50 AS b0 FROM l) l").replace(", d", "")
+        out = assert_partitioned(tables, lambda: tables.sql(query), "2")
+        assert_pipelined(out, 2)
+
+
+def test_a_build_side_over_its_limit_is_partitioned(tables: SparkSession) -> None:
+    with configured(tables, spark_sparkext_partitioned="auto"):
+        assert exchanges_of(joined(tables, "")) == []
+        with configured(tables, spark_sparkext_buildSide_maxBytes="1k"):
+            assert_partitioned(tables, lambda: joined(tables, ""), "1")
+            with configured(tables, spark_sparkext_partitioned="never"):
+                out = joined(tables, "")
+                assert exchanges_of(out) == []
+                out.collect()
+                assert "fell back to Spark's own joins" in plan_of(out)
+
+
+def test_a_hint_says_when(tables: SparkSession) -> None:
+    query = "SELECT /*+ PIPELINED_JOIN(r, 'partitioned={}') */ * FROM l JOIN r ON k = rk"
+    with configured(tables, spark_sparkext_partitioned="never"):
+        assert_partitioned(tables, lambda: tables.sql(query.format("always")), "1")
+    assert exchanges_of(tables.sql(query.format("never"))) == []
+    with pytest.raises(Exception, match="one of auto, always, never"):
+        tables.sql(query.format("often")).collect()
+
+
+def test_full_joins_are_partitioned_unless_never(tables: SparkSession) -> None:
+    with configured(tables, spark_sparkext_partitioned="auto"):
+        assert_partitioned(tables, lambda: joined(tables, "full"), "1")
+    with configured(tables, spark_sparkext_partitioned="never"):
+        out = assert_like_spark(tables, lambda: joined(tables, "full"))
+        assert exchanges_of(out) == [] and pipelines_of(out) == [1]
+
+
+@pytest.mark.parametrize("key", ["spark.shuffle.push.enabled", "spark.shuffle.useOldFetchProtocol"])
+def test_shuffles_that_take_no_files(tables: SparkSession, key: str) -> None:
+    with started_with(tables, key, "true"):
+        out = joined(tables, "")
+        assert exchanges_of(out) == [] and pipelines_of(out) == [1]
+        with configured(tables, spark_sparkext_mode="auto", spark_sparkext_buildSide_maxBytes="1k"):
+            out = tables.sql("SELECT * FROM l JOIN r ON k = rk")
+            assert exchanges_of(out) == []
+
+
+def test_groups_above(tables: SparkSession) -> None:
+    query = f"SELECT {HINT} x, count(*), sum(b), max(y) FROM l LEFT JOIN r ON k = rk GROUP BY x"
+    out = assert_partitioned(tables, lambda: tables.sql(query), "1")
+    assert "groups=" in plan_of(out)
+
+
+def test_first_rows_and_limits(tables: SparkSession) -> None:
+    query = f"SELECT {HINT} a, b FROM l JOIN r ON k = rk ORDER BY a DESC, b LIMIT 7"
+    assert_partitioned(tables, lambda: tables.sql(query), "1")
+    assert len(joined(tables, "").limit(3).collect()) == 3
+
+
+def test_two_partitioned_joins_in_one_query(tables: SparkSession) -> None:
+    both = lambda: joined(tables, "").union(joined(tables, "left anti").selectExpr("*", "0", "0", "''"))  # noqa: E731
+    assert_partitioned(tables, both, "1", "1")
+
+
+def test_a_plan_runs_twice(tables: SparkSession) -> None:
+    """What was sent is still there."""
+    out = joined(tables, "")
+    assert rows_of(out) == rows_of(out)
+
+
+def test_an_error_of_a_condition_is_sparks(tables: SparkSession) -> None:
+    out = joined(tables, "", "k = rk AND 10 / (b - 7) > a")
+    with pytest.raises(Exception, match="DIVIDE_BY_ZERO"):
+        out.collect()
+
+
+def shuffle_files(spark: SparkSession) -> set[Path]:
+    """The map outputs that there are."""
+    return {path for folder in local_folders(spark) for path in folder.rglob("shuffle_*.data")}
+
+
+def local_folders(spark: SparkSession) -> list[Path]:
+    told = spark.sparkContext.parallelize([0], 1).map(lambda _: os.environ["SPARK_LOCAL_DIRS"]).first()
+    return [Path(folder) for folder in told.split(",")]
+
+
+def test_files_go_with_the_query(tables: SparkSession) -> None:
+    before = shuffle_files(tables)
+    out = joined(tables, "")
+    out.collect()
+    assert shuffle_files(tables) - before
+    del out
+    for _ in range(60):
+        gc.collect()
+        tables._jvm.System.gc()
+        if not shuffle_files(tables) - before:
+            break
+        time.sleep(0.5)
+    left = shuffle_files(tables) - before
+    assert not left, left
+    assert not leftovers(tables)
+
+
+def leftovers(spark: SparkSession) -> list[Path]:
+    """What tells workers where to write, and what they have begun to write."""
+    found = [(*folder.rglob("*.target"), *folder.rglob("shuffle_*.data.*")) for folder in local_folders(spark)]
+    return [path for paths in found for path in paths]
+
+
+def test_nothing_is_left_of_a_query_that_fails(tables: SparkSession) -> None:
+    rows = "(SELECT *, 1 / (a - 5000) AS z FROM l)"
+    with configured(tables, spark_sql_ansi_enabled="true"), pytest.raises(Exception, match="DIVIDE_BY_ZERO"):
+        joined(tables, "", left=rows).collect()
+    assert not leftovers(tables)
+
+
+def test_nested_columns_travel(tables: SparkSession) -> None:
+    rows = "(SELECT k, array(a, null, b0) AS many, named_struct('u', x, 'v', a) AS one, map(x, a) AS m"
+    rows += " FROM (SELECT *, a % 3 AS b0 FROM l WHERE x <> ''))"
+    query = f"SELECT {HINT} r.*, many, one, map_entries(m) FROM {rows} l FULL JOIN r ON k = rk"
+    assert_partitioned(tables, lambda: tables.sql(query), "1")
+
+
+def test_what_cannot_be_partitioned_is_said(tables: SparkSession) -> None:
+    with configured(tables, spark_sparkext_mode="auto", spark_sparkext_buildSide_maxBytes="1k"):
+        out = tables.sql("SELECT * FROM l JOIN r ON a < b")
+        assert_declined(out, "the build side takes")
+        assert any("an equality cannot be partitioned" in told for told in declined(out)), declined(out)
+
+
+def test_a_bad_setting_is_refused(tables: SparkSession) -> None:
+    wrong = configured(tables, spark_sparkext_partitioned="sometimes")
+    with wrong, pytest.raises(Exception, match="one of auto, always, never"):
+        joined(tables, "").collect()

@@ -1,0 +1,67 @@
+"""Sketches of two sides against all pairs of equal keys."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from sparkext.kernels.join_size import WIDTH, add_to_sketch, pairs_of
+from sparkext.kernels.keys import normalise_keys
+from sparkext.kernels.partition import NO_LINE, hashes_of, lines_of
+
+LINES = 16
+
+
+def sketched(keys: list[int | None], mask: int = (1 << 64) - 1) -> tuple[np.ndarray, list[int]]:
+    sketch = np.zeros(LINES * WIDTH, dtype=np.int64)
+    normalised = normalise_keys([pa.array(keys, pa.int64())], [False])
+    hashes = hashes_of(normalised, mask)
+    lines = lines_of(normalised, hashes, LINES)
+    add_to_sketch(hashes, lines, sketch)
+    return sketch, lines.tolist()
+
+
+def pairs(probe: list[int | None], build: list[int | None]) -> dict[int, int]:
+    """All pairs of each line, by looking at every key."""
+    rows = Counter(key for key in build if key is not None)
+    found: Counter[int] = Counter()
+    for key, line in zip(probe, sketched(probe)[1], strict=True):
+        if line != NO_LINE:
+            found[line] += rows[key]
+    return found
+
+
+def test_of_one_key_all_pairs_are_known() -> None:
+    probe, build = [5] * 300 + [None] * 9, [5] * 70 + [None]
+    found = pairs_of(sketched(probe)[0], sketched(build)[0])
+    assert {line: int(of_line) for line, of_line in enumerate(found) if of_line} == pairs(probe, build)
+    assert found.sum() == 300 * 70
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_hot_keys_stand_out(seed: int) -> None:
+    """Of one hot key among many: within a tenth, where chance brings 20,000 others together."""
+    rng = np.random.default_rng(seed)
+    probe = [*rng.integers(0, 5000, 20_000).tolist(), *[7] * 3000]
+    build = [*rng.integers(0, 5000, 4_000).tolist(), *[7] * 500]
+    found = pairs_of(sketched(probe)[0], sketched(build)[0])
+    expected = pairs(probe, build)
+    hot = max(expected, key=lambda line: expected[line])
+    assert found.argmax() == hot
+    assert abs(found[hot] - expected[hot]) < 0.1 * expected[hot]
+
+
+def test_parts_are_added_up() -> None:
+    keys = list(range(100)) * 3
+    whole, _ = sketched(keys)
+    assert (whole == sketched(keys[:130])[0] + sketched(keys[130:])[0]).all()
+
+
+def test_no_rows_and_no_common_key() -> None:
+    assert pairs_of(sketched([])[0], sketched([1, 2])[0]).sum() == 0
+    assert (pairs_of(sketched([1])[0], sketched([2])[0]) >= 0).all()
+    constant = pairs_of(sketched([1, 2, 3], mask=0)[0], sketched([4, 5], mask=0)[0])
+    assert constant.sum() == 6, "all that a constant hash can say"

@@ -1,0 +1,119 @@
+"""What the foreman plans before a probe runs."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from fractions import Fraction
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sparkext.plans.foreman import skew
+from sparkext.plans.waves import SLOT_BUILD_BYTES, LineCounts, WavePlan, counted, slot_count, wave_plan
+from tests.kernels.support import examples
+
+M = 1_000_000
+
+
+def even(lines: int, rows: int = M) -> dict[int, LineCounts]:
+    return {line: LineCounts(rows, rows // 10, rows, 0) for line in range(lines)}
+
+
+def check(plan: WavePlan, lines: dict[int, LineCounts]) -> None:
+    """Every line is joined, whole: in one slot, or its parts in as many slots."""
+    parts = defaultdict(list)
+    for number, slot in enumerate(plan.slots):
+        assert len({share.line for share in slot}) == len(slot)
+        for share in slot:
+            parts[share.line].append((share.number, share.count, number))
+    assert parts.keys() == lines.keys()
+    for found in parts.values():
+        assert sorted(part for part, _, _ in found) == list(range(len(found)))
+        assert {count for _, count, _ in found} == {len(found)}
+        assert len({slot for _, _, slot in found}) == len(found)
+    assert sum(plan.after) == pytest.approx(sum(plan.before))
+
+
+def test_even_lines_stay_where_they_are() -> None:
+    plan = wave_plan(even(64), 64, 2, most_shares=8)
+    check(plan, even(64))
+    assert plan.moved == 0 and skew(plan.after) < 0.2 and len(plan.slots) > 2
+
+
+def test_a_loaded_slot_gives_lines_away() -> None:
+    lines = even(64)
+    count = len(wave_plan(lines, 64, 2, most_shares=8).slots)
+    lines |= {line: LineCounts(3 * M, M, 3 * M, 0) for line in range(0, 64, count)}
+    plan = wave_plan(lines, 64, 2, most_shares=8)
+    check(plan, lines)
+    assert plan.moved > 0 and skew(plan.after) < skew(plan.before) / 2
+
+
+def test_product_skew_counts() -> None:
+    """A line with as many rows as others, which meet each other a thousand times as often."""
+    lines = even(64) | {5: LineCounts(M, M // 10, 1000 * M, 0)}
+    plan = wave_plan(lines, 64, 4, most_shares=100)
+    check(plan, lines)
+    assert len([slot for slot in plan.slots if any(share.line == 5 for share in slot)]) > 4
+    assert max(plan.after) < 1.2 * sum(plan.after) / len(plan.after) and skew(plan.before) > 10
+
+
+@pytest.mark.parametrize(("most_shares", "slots"), [(1, 1), (3, 3)])
+def test_how_far_a_line_is_split(most_shares: int, slots: int) -> None:
+    lines = even(64) | {5: LineCounts(1000 * M, M, 1000 * M, 0)}
+    plan = wave_plan(lines, 64, 8, most_shares=most_shares)
+    check(plan, lines)
+    assert len([slot for slot in plan.slots if any(share.line == 5 for share in slot)]) == slots
+
+
+def test_hardly_any_rows_make_one_slot() -> None:
+    assert len(wave_plan({}, 64, 8, most_shares=1).slots) == 1
+    few = {3: LineCounts(10, 1, 10, 100)}
+    assert len(wave_plan(few, 64, 8, most_shares=1).slots) == 1
+
+
+def test_how_many_slots() -> None:
+    assert slot_count([], 4, 64) == 1
+    assert slot_count([LineCounts(2 * M, 0, 0, 0)], 4, 64) == 3, "as many cores as there is something to do for"
+    assert slot_count([LineCounts(10 * M, 0, 0, 0)], 4, 64) == 4
+    assert slot_count([LineCounts(1000 * M, 0, 0, 0)], 4, 64) == 60, "slots of a second"
+    assert slot_count([LineCounts(1000 * M, 0, 0, 0)], 4, 32) == 32, "no more than lines"
+    assert slot_count([LineCounts(1, 1, 1, 10 * SLOT_BUILD_BYTES)], 4, 64) == 10, "build sides of a size"
+
+
+@pytest.mark.parametrize(
+    ("needs_probe", "needs_build", "joined"),
+    [(True, True, {0}), (True, False, {0, 1}), (False, False, {0, 1, 2}), (False, True, {0, 2})],
+)
+def test_lines_without_rows_of_a_side(needs_probe: bool, needs_build: bool, joined: set[int]) -> None:
+    found = counted(
+        [5, 5, 0, 0],
+        [7, 0, 7, 0],
+        [35, 0, 0, 0],
+        [50, 50, 0, 0],
+        [70, 0, 70, 0],
+        [700, 0, 700, 0],
+        needs_probe=needs_probe,
+        needs_build=needs_build,
+    )
+    assert found.keys() == joined and found[0 if 0 in joined else 2].build_bytes == 700
+
+
+def test_bytes_tell_whether_there_are_rows() -> None:
+    """What tasks have said of rows may have been lost with them."""
+    assert counted([0], [0], [0], [10], [10], [0], needs_probe=True, needs_build=True).keys() == {0}
+
+
+counts = st.builds(LineCounts, *[st.one_of(st.integers(0, 100), st.integers(0, 10**9))] * 3, st.integers(0, 10**9))
+
+
+@given(st.dictionaries(st.integers(0, 63), counts), st.integers(1, 16), st.integers(1, 5))
+@examples(200)
+def test_every_line_is_joined_once(lines: dict[int, LineCounts], cores: int, most_shares: int) -> None:
+    plan = wave_plan(lines, 64, cores, most_shares=most_shares)
+    check(plan, lines)
+    whole = Fraction(0)
+    for slot in plan.slots:
+        whole += sum(Fraction(1, share.count) for share in slot)
+    assert whole == len(lines)

@@ -1,0 +1,69 @@
+"""The plan of a join's slots as a worker makes it, from what the JVM has added up."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from sparkext.kernels.join_size import WIDTH
+from sparkext.worker.foreman_task import ForemanTask
+
+LINES = 8
+
+
+def told(rows: list[int], key: int = 0) -> dict[str, str]:
+    """A side of one key a line: all of its rows are counted by one counter."""
+    sketch = np.zeros(LINES * WIDTH, np.int64)
+    sketch[key::WIDTH] = rows
+    numbers = {"rows": np.array(rows), "bytes": np.array(rows) * 10, "sizes": np.array(rows) * 40, "sketch": sketch}
+    return {name: values.astype("<i8").tobytes().hex() for name, values in numbers.items()}
+
+
+def nothing() -> dict[str, str]:
+    """A side that no task has sent."""
+    return {"rows": "", "bytes": np.zeros(LINES, "<i8").tobytes().hex(), "sizes": "", "sketch": ""}
+
+
+def planned(**order: Any) -> dict[str, Any]:
+    defaults = {"most_shares": 4, "cores": 2, "needs_probe": True, "needs_build": True}
+    task = ForemanTask({**defaults, **order})
+    [answer] = task([pa.record_batch([pa.array([""])], names=["c0"])])
+    return dict(json.loads(answer.column(0)[0].as_py()))
+
+
+def lines_in(plan: dict[str, Any]) -> list[int]:
+    return sorted({share["line"] for slot in plan["slots"] for share in slot})
+
+
+def test_lines_with_rows_of_both_sides() -> None:
+    plan = planned(probe=told([5, 0, 5, 5, 0, 0, 0, 1]), builds=[told([1, 1, 0, 1, 0, 0, 0, 1])])
+    assert lines_in(plan) == [0, 3, 7] and len(plan["slots"]) == 1 and plan["moved"] == 0
+
+
+def test_pairs_tell_a_hot_line() -> None:
+    """Of as many rows as all others: only the sketches say that its key is the same on both sides."""
+    probe, build = told([100_000] * LINES), told([10_000] * LINES, key=1)
+    cold = planned(probe=probe, builds=[build])
+    sketch = np.frombuffer(bytes.fromhex(build["sketch"]), "<i8").copy()
+    sketch[3 * WIDTH : 4 * WIDTH] = [10_000] + [0] * (WIDTH - 1)
+    hot = planned(probe=probe, builds=[{**build, "sketch": sketch.tobytes().hex()}])
+    assert cold["moved"] == cold["split"] == 0 and hot["split"] == 1
+    assert len([slot for slot in hot["slots"] if any(share["line"] == 3 for share in slot)]) == 4, "as many as maps"
+    assert max(hot["after"]) < max(hot["before"])
+
+
+@pytest.mark.parametrize("needs_build", [True, False])
+def test_a_side_that_nobody_has_sent(needs_build: bool) -> None:
+    plan = planned(probe=told([5] * LINES), builds=[nothing()], needs_build=needs_build)
+    assert lines_in(plan) == ([] if needs_build else list(range(LINES))) and len(plan["slots"]) == 1
+    empty = planned(probe=nothing(), builds=[nothing()], needs_probe=False, needs_build=False, most_shares=0)
+    assert empty["slots"] == [[]]
+
+
+def test_several_build_sides() -> None:
+    plan = planned(probe=told([5] * LINES), builds=[told([1] + [0] * 7), told([0, 1] + [0] * 6)])
+    assert lines_in(plan) == [0, 1]

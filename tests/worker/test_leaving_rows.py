@@ -1,0 +1,132 @@
+"""Rows that leave a task for others: its file, and what it tells of that; by several threads, and without memory."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from sparkext.exchange.map_output import Segment, rows_of_segments
+from sparkext.exchange.partitioning import Partitioning
+from sparkext.exchange.slot import FileRows, SlotSchemas
+from sparkext.kernels.gather import Column
+from sparkext.kernels.join_size import WIDTH
+from sparkext.plans.operator_budget import OperatorBudget
+from sparkext.plans.routing import RoutingTable
+from sparkext.plans.spec import ColumnRef
+from sparkext.rows.row_set import RowSet
+from sparkext.worker.sinks import leaving_rows
+from sparkext.worker.sinks.gathered_rows import GatheredRows
+from sparkext.worker.sinks.leaving_rows import RESULT, Leaving, LeavingRows
+
+LINES = 16
+ROWS = 5000
+TABLE = pa.table(
+    {
+        "c0": pa.array([None if n % 10 == 0 else n % 700 for n in range(ROWS)], pa.int64()),
+        "c1": pa.array([None if n % 7 == 0 else f"text {n}" for n in range(ROWS)]),
+    }
+)
+
+
+@pytest.fixture
+def target(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(Leaving, "target", lambda self: tmp_path / "map")
+    return tmp_path / "map"
+
+
+def sent(keeps_unmatchable: bool = True, threads: int = 1, step: int = 1000) -> dict[str, np.ndarray]:
+    """Let the table leave in morsels; return what the sink tells."""
+    partitioning = Partitioning(
+        (0,), (pa.int64(),), (False,), RoutingTable(LINES, LINES), keeps_unmatchable, (1 << 64) - 1
+    )
+    rows = GatheredRows([ColumnRef(0, 0), ColumnRef(0, 1)], TABLE.schema, [])
+    sink = LeavingRows(rows, Leaving(partitioning, "run"))
+
+    def process(batch: pa.RecordBatch) -> None:
+        morsel = RowSet.of_morsel([Column.of(column) for column in batch.columns], batch.num_rows)
+        assert not list(sink.process(morsel, OperatorBudget.aside(sink.row_bytes, 300)))
+
+    with ThreadPoolExecutor(threads) as pool:
+        list(pool.map(process, TABLE.to_batches(max_chunksize=step)))
+    [told] = sink.finish(OperatorBudget.aside(sink.row_bytes, 300))
+    assert told.schema == RESULT and told.num_rows == 1
+    return {name: np.frombuffer(told.column(name)[0].as_py(), "<i8") for name in told.schema.names}
+
+
+def rows_of(path: Path, lengths: np.ndarray) -> list[list[dict[str, Any]]]:
+    ends = np.cumsum(lengths)
+    segments = [Segment(str(path), int(end - size), int(size)) for end, size in zip(ends, lengths, strict=True)]
+    return [[row for batch in rows_of_segments([one], TABLE.schema) for row in batch.to_pylist()] for one in segments]
+
+
+def multiset(rows: list[dict[str, Any]]) -> Counter[str]:
+    return Counter(map(repr, rows))
+
+
+@pytest.mark.parametrize("scarce", [False, True])
+@pytest.mark.parametrize("threads", [1, 4])
+def test_all_rows_arrive_line_by_line(
+    target: Path, threads: int, scarce: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if scarce:
+        monkeypatch.setattr(leaving_rows, "bytes_to_gather", lambda lines: 1)
+        monkeypatch.setattr(leaving_rows, "share_of_headroom", lambda: 0)
+    told = sent(threads=threads)
+    lines = rows_of(target, told["bytes"])
+    assert told["bytes"].sum() == target.stat().st_size
+    assert [len(line) for line in lines] == told["rows"].tolist()
+    assert told["sizes"].sum() >= 8 * ROWS and ((told["sizes"] > 0) == (told["rows"] > 0)).all()
+    assert multiset([row for line in lines for row in line]) == multiset(TABLE.to_pylist())
+    homes: dict[int, set[int]] = {}
+    for number, line in enumerate(lines):
+        for row in line:
+            homes.setdefault(row["c0"], set()).add(number)
+    assert all(len(found) == 1 for found in homes.values())
+
+
+def test_rows_that_match_nothing_stay(target: Path) -> None:
+    told = sent(keeps_unmatchable=False)
+    rows = [row for line in rows_of(target, told["bytes"]) for row in line]
+    assert multiset(rows) == multiset([row for row in TABLE.to_pylist() if row["c0"] is not None])
+    assert told["sketch"].size == LINES * WIDTH and abs(told["sketch"]).sum() > 0
+
+
+def test_an_existing_file_is_not_written_over(target: Path) -> None:
+    target.touch()
+    with pytest.raises(FileExistsError):
+        sent()
+
+
+def test_a_slot_finds_its_rows_by_a_text(target: Path) -> None:
+    """Those of some lines of two sides, and what is shared with other slots; a text without segments, and no text."""
+    told = sent()
+    starts = np.cumsum(told["bytes"]) - told["bytes"]
+    places = [[str(target), int(starts[line]), int(told["bytes"][line])] for line in range(LINES)]
+    text = json.dumps(
+        {
+            "probe": places[:3],
+            "marks": places[1:2],
+            "builds": {"0": [], "1": places[3:], "2": []},
+            "copies": places[2:4],
+        }
+    )
+    schemas = SlotSchemas(TABLE.schema, dict.fromkeys(range(3), TABLE.schema), owns_build=False)
+    rows = FileRows([pa.record_batch([pa.array([text])], names=["c0"])], schemas)
+    lines = rows_of(target, told["bytes"])
+    for found, some in (
+        (rows.probe(), lines[:3]),
+        (rows.build(1), lines[3:]),
+        (rows.copies(), lines[2:4]),
+        (rows.marks(), lines[1:2]),
+    ):
+        assert [row for batch in found for row in batch.to_pylist()] == [row for line in some for row in line]
+    nothing = FileRows([], schemas)
+    assert not any(map(list, (rows.build(2), nothing.probe(), nothing.build(1), nothing.copies(), nothing.marks())))
+    rows.close()
