@@ -13,8 +13,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from bench import tpch
 from bench.end_to_end import pipelined, read_tables, spark_joins, sums, to_noop
-from bench.harness import Bench, Case, Contestant, measure, report, verify
+from bench.generated import star, written
+from bench.harness import Bench, Case, Contestant, measure, report, same, verify
+from bench.queries import DEFAULT, SparkQueries, timed
+from bench.scaling import FACTORS, grow
+from bench.text_table import text_table
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -24,21 +29,23 @@ Measured: from asking for the plan until Spark has every row. Indexes that lie w
 sparkext partitions the join, and Spark's plans are its default without broadcasts, a sort-merge join and a shuffled
 hash join by hint; of the hinted plans, the one that was fastest in the warm-up is timed. All have 16 partitions.
 Sent: what comes out is aggregated, sums, maxima and counts of all columns, as any sink would cost more than the
-exchange; so a scan and an aggregate are included, on both sides. sparkext sends lineitem as the probe side of a left
-join with one row.
+exchange. sparkext sends lineitem as the probe side of a left join with one row. The same without an exchange is timed
+as well: what it takes less is the exchange alone.
 Zipf: keys of both sides are drawn with probabilities of 1 / rank^0.9, so one key has half of all pairs and a twentieth
 of the rows. Spark's adaptive skew join is tried as it is by default, and told to split whatever is twice the median.
 Left out: starting Spark, compilation, generating data. Processor time is not shown: JVM and workers do the work."""
 
 _SLOTS = 16
 _JOINS = (("orders", "l_orderkey", "o_orderkey"),)
-_SETTINGS = {"spark.sql.shuffle.partitions": str(_SLOTS), "spark.sql.autoBroadcastJoinThreshold": "-1"}
+_NO_BROADCASTS = {"spark.sql.autoBroadcastJoinThreshold": "-1"}
+_SETTINGS = {"spark.sql.shuffle.partitions": str(_SLOTS), **_NO_BROADCASTS}
 _SPLIT = {
     "spark.sql.adaptive.skewJoin.skewedPartitionFactor": "2",
     "spark.sql.adaptive.skewJoin.skewedPartitionThresholdInBytes": "64k",
     "spark.sql.adaptive.advisoryPartitionSizeInBytes": "64k",
     "spark.sql.adaptive.forceOptimizeSkewedJoin": "true",
 }
+_GROWTH_ROWS = 2_000_000
 _KEYS = 100_000
 _PROBE_ROWS = 800_000
 _EXPONENT = 0.9
@@ -59,6 +66,14 @@ def cases() -> list[Case]:
         Case("exchange.aggregate", title + "a count and sums", partial(_run, _sums), named=True),
         Case("exchange.join", title + "to a noop sink", partial(_run, to_noop), named=True),
         Case("exchange.transform", title + "a count and sums, without the extension", _run_transform, named=True),
+        Case("exchange.queries", "TPC-H's 22 queries, every join partitioned", _run_queries, named=True),
+        Case(
+            "exchange.growth",
+            "how the time of a partitioned join grows: data ×1 to ×8, partitions ×1 to ×8",
+            _run_growth,
+            scaled=False,
+            named=True,
+        ),
         Case("exchange.zipf", "Zipf keys on both sides; a count and sums", partial(_run_hot, "inner"), named=True),
         Case("exchange.outer", "a full outer join of the same", partial(_run_hot, "full"), named=True),
     ]
@@ -84,28 +99,37 @@ def _run_sent(bench: Bench) -> None:
         spark.range(1).selectExpr("id AS k").createOrReplaceTempView("one")
         ways = {"string": "count", "date": "max"}
         of_each = [f"{ways.get(kind, 'sum')}({name})" for name, kind in rows.dtypes[:14]]
-        written: list[int] = []
+        written: dict[str, int] = {}
 
-        def contestant(name: str, sender: str, ours: bool = False) -> Contestant:
+        def contestant(name: str, sender: str, ours: bool = False, floor: bool = False) -> Contestant:
             def run() -> object:
                 [row] = spark.sql(f"SELECT count(*), {', '.join(of_each)} FROM ({sender})").collect()
-                written.append(sum(stage.shuffleWriteBytes() for stage in _stages(spark)))
+                written[name] = sum(stage.shuffleWriteBytes() for stage in _stages(spark))
                 return tuple(row)
 
-            return Contestant(name, run, run, ours=ours)
+            return Contestant(name, run, run, ours=ours, floor=floor)
 
-        hint = "/*+ PIPELINED_JOIN(one, 'partitioned=always') */"
-        contestants = [
-            contestant(
-                "sparkext, planned", f"SELECT {hint} {', '.join(names)} FROM sent LEFT JOIN one ON l_orderkey = k", True
-            ),
+        def joined(partitioned: str) -> str:
+            hint = f"/*+ PIPELINED_JOIN(one, 'partitioned={partitioned}') */"
+            return f"SELECT {hint} {', '.join(names)} FROM sent LEFT JOIN one ON l_orderkey = k"
+
+        sent = [
+            contestant("sparkext, planned", joined("always"), ours=True),
             contestant("Spark, REPARTITION hint", f"SELECT /*+ REPARTITION({_SLOTS}, l_orderkey) */ * FROM sent"),
         ]
-        verify(contestants)
-        report(bench, measure(bench, contestants), rows.count(), cpu=False)
-        for contestant_, sizes in zip(contestants, (written[0::2], written[1::2]), strict=True):
-            bench.record(part="written", contestant=contestant_.name, bytes=sizes[-1])
-            print(f"written: {contestant_.name} {sizes[-1] / 2**20:,.0f} MiB")
+        kept = [
+            contestant("sparkext, not sent", joined("never"), floor=True),
+            contestant("Spark, not sent", "SELECT * FROM sent", floor=True),
+        ]
+        verify([*sent, *kept])
+        timings = measure(bench, [*sent, *kept])
+        report(bench, timings, rows.count(), cpu=False)
+        medians = {timing.contestant.name: timing.median for timing in timings}
+        for with_exchange, without in zip(sent, kept, strict=True):
+            name, size = with_exchange.name, written[with_exchange.name]
+            alone = medians[name] - medians[without.name] if medians else 0.0
+            bench.record(part="exchange", contestant=name, seconds=alone, bytes=size)
+            print(f"the exchange alone: {name} {alone:.2f} s, {size / 2**20:,.0f} MiB written")
 
 
 def _run(sink: Callable[[DataFrame], object], bench: Bench) -> None:
@@ -139,6 +163,57 @@ def _compare(bench: Bench, spark: SparkSession, sink: Callable[[DataFrame], obje
     ]
     verify(contestants)
     report(bench, measure(bench, contestants), rows, cpu=False)
+
+
+def _run_queries(bench: Bench) -> None:
+    import sparkext
+    from bench.spark_session import spark_session
+
+    settings = {"spark.sql.shuffle.partitions": str(_SLOTS)}
+    every_join = {"spark.sparkext.partitioned": "always", "spark.sparkext.debug.force": "true"}
+    table = []
+    with spark_session(bench.threads, sparkext.configure, **settings) as spark:
+        asked = SparkQueries(spark, tpch.tables(bench))
+        for name, text in tpch.texts(bench).items():
+            contestants = [
+                same("partitioned", partial(asked.rows, text, cold=True, settings=every_join), ours=True),
+                same(DEFAULT, partial(asked.rows, text, mode="off")),
+                same("no broadcasts", partial(asked.rows, text, mode="off", settings=_NO_BROADCASTS)),
+            ]
+            seconds = timed(bench, name, contestants)
+            if seconds:
+                ours, *others = seconds.values()
+                times = [f"{value:.2f}" for value in seconds.values()]
+                table.append([name, *times, *(f"{value / ours:.2f}" for value in others)])
+    print(text_table(["query", "partitioned", DEFAULT, "no broadcasts", "times", "times"], table))
+
+
+def _run_growth(bench: Bench) -> None:
+    with _session(bench) as spark:
+
+        def contestants(rows: int, partitions: int) -> tuple[int, list[Contestant]]:
+            paths = written(bench, f"growth-{rows}", lambda: star(rows, max(1, rows // 10), 1))
+            query = "SELECT {} count(*), sum(f_value), sum(d1_value) FROM fact JOIN dim1 ON f_key1 = d1_key"
+
+            def contestant(name: str, hint: str, ours: bool = False) -> Contestant:
+                def run() -> object:
+                    for table, path in paths.items():
+                        spark.read.parquet(str(path)).createOrReplaceTempView(table)
+                    spark.conf.set("spark.sql.shuffle.partitions", str(partitions))
+                    return tuple(spark.sql(query.format(hint)).head() or ())
+
+                return Contestant(name, run, run, ours=ours)
+
+            hint = "/*+ PIPELINED_JOIN(dim1, 'partitioned=always') */"
+            return rows, [contestant("sparkext, planned", hint, ours=True), contestant("Spark, default plan", "")]
+
+        base = bench.sized(_GROWTH_ROWS)
+        grow(bench, {factor: partial(contestants, factor * base, _SLOTS) for factor in FACTORS}, "times the data")
+        grow(
+            bench,
+            {factor: partial(contestants, 2 * base, factor * _SLOTS) for factor in FACTORS},
+            f"times {_SLOTS} partitions",
+        )
 
 
 def _run_hot(kind: str, bench: Bench) -> None:

@@ -67,11 +67,11 @@ class SparkQueries:
     def contestants(self, text: str, settings: bool = True) -> list[Contestant]:
         """Auto mode and the default plan for one query, and the plans of `settings`."""
         return [
-            same(COLD, partial(self._rows, text, cold=True), ours=True),
-            same(CACHED, partial(self._rows, text), ours=True),
-            same(DEFAULT, partial(self._rows, text, mode="off")),
+            same(COLD, partial(self.rows, text, cold=True), ours=True),
+            same(CACHED, partial(self.rows, text), ours=True),
+            same(DEFAULT, partial(self.rows, text, mode="off")),
             *(
-                same(name, partial(self._rows, text, mode="off", settings=each), group=_BY_SETTING)
+                same(name, partial(self.rows, text, mode="off", settings=each), group=_BY_SETTING)
                 for name, each in (_SETTINGS.items() if settings else ())
             ),
         ]
@@ -84,9 +84,10 @@ class SparkQueries:
         with self._set({"spark.sparkext.mode": "auto"}):
             return [len(joins) for joins, *_ in planned_runs(self._spark.sql(text))]
 
-    def _rows(
+    def rows(
         self, text: str, cold: bool = False, mode: str = "auto", settings: Mapping[str, str] | None = None
     ) -> ResultRows:
+        """Run a query in a mode and with more settings; `cold` as in `look_at_files`."""
         self.look_at_files(text, cold)
         with self._set({"spark.sparkext.mode": mode, **(settings or {})}):
             return ResultRows(self._spark.sql(text).collect())

@@ -48,11 +48,11 @@ def cases() -> list[Case]:
 
 
 def _memory_data(bench: Bench) -> None:
-    _grow(bench, {factor: partial(_in_memory, bench, factor * BASE_ROWS, 3) for factor in FACTORS}, _DATA)
+    grow(bench, {factor: partial(_in_memory, bench, factor * BASE_ROWS, 3) for factor in FACTORS}, _DATA)
 
 
 def _memory_joins(bench: Bench) -> None:
-    _grow(bench, {joins: partial(_in_memory, bench, JOINED_ROWS, joins) for joins in JOINS}, _CHAIN)
+    grow(bench, {joins: partial(_in_memory, bench, JOINED_ROWS, joins) for joins in JOINS}, _CHAIN)
 
 
 def _in_memory(bench: Bench, rows: int, joins: int) -> tuple[int, list[Contestant]]:
@@ -109,7 +109,7 @@ def _scan(bench: Bench, sizes: dict[int, tuple[int, int]], of: str) -> None:
             found = spark_contestants(spark, _chain(joins), paths, group="hinted")
             return rows, [contestant for contestant in found if "cached" not in contestant.name]
 
-        _grow(bench, {size: partial(contestants, *given) for size, given in sizes.items()}, of)
+        grow(bench, {size: partial(contestants, *given) for size, given in sizes.items()}, of)
 
 
 def _chain(joins: int) -> Chain:
@@ -121,7 +121,7 @@ def _chain(joins: int) -> Chain:
     )
 
 
-def _grow(bench: Bench, sizes: dict[int, Callable[[], tuple[int, list[Contestant]]]], of: str) -> None:
+def grow(bench: Bench, sizes: dict[int, Callable[[], tuple[int, list[Contestant]]]], of: str) -> None:
     """Check every size, then time all of them in turns; say how the time of everyone grows."""
     tables = {size: make() for size, make in sizes.items()}
     timings = _warmed_up(bench, {size: contestants for size, (_, contestants) in tables.items()})

@@ -10,14 +10,18 @@ from __future__ import annotations
 
 import time
 import timeit
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
+from statistics import median
+from tempfile import TemporaryDirectory
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 
-from bench.harness import Bench, Case
+from bench.harness import Bench, Case, Contestant, measure, report, verify
 from bench.text_table import text_table
 from sparkext.plans.foreman import Counts, Foreman, UnitCosts, skew
 from sparkext.plans.routing import RoutingTable
@@ -26,13 +30,21 @@ NOTES = """\
 Simulated: 96 nodes, two stages, 3 M probe rows and 10,000 lines a node, and an interval that is the same share of the
 balanced run as the paper's 28 s were. Unit costs are measured here, for rows of 32 bytes: to receive one is to decode
 its cell and normalise its key, to compare one to look it up, to produce one to put it in order by slot and encode it.
-The ratio is that of the elapsed times without and with the foreman, beside the paper's."""
+The ratio is that of the elapsed times without and with the foreman, beside the paper's.
+Executors: the same skews, as far as two nodes can have them, joined by two executors of one core each, with a slot for
+each. Task: the median of the slower one's seconds for the index and the join. The ideal ratio is that of the slower one
+to the mean where lines are by hash alone."""
 
 _NODES = 96
 _ROWS = 3_000_000
 _LINES_PER_NODE = 10_000
 _INTERVAL = 28.0 / 160.0  # of the balanced run
 _ALPHA = 0.3
+
+_EXECUTOR_MIB = 1536
+_PARTITIONS = 16
+_KEYS, _ROWS_OF_KEY = 200_000, 25
+_FILES = 8
 
 
 @dataclass(frozen=True)
@@ -52,6 +64,7 @@ def cases() -> list[Case]:
     """The paper's three skews, and how long the foreman takes to plan for many nodes."""
     return [
         Case("skew.simulated", "three skews of 96 nodes, with and without the foreman", _run, scaled=False),
+        Case("skew.executors", "the skews of two nodes on two executors", _executors, scaled=False, named=True),
         Case("skew.planner", "plans for up to 1,000 nodes and 10,000 lines", _planner, scaled=False),
     ]
 
@@ -110,6 +123,75 @@ def simulate(skewed: Skewed, costs: UnitCosts) -> tuple[float, float, list[float
         elapsed += share * whole
         table = foreman.plan(table, now, partial(lines_in, table))
     return alone, elapsed, trajectory
+
+
+def _executors(bench: Bench) -> None:
+    import sparkext
+    from bench.spark_session import spark_session
+
+    settings = {
+        "spark.master": f"local-cluster[2,1,{_EXECUTOR_MIB}]",
+        "spark.executor.memory": f"{_EXECUTOR_MIB}m",
+        "spark.sql.shuffle.partitions": str(_PARTITIONS),
+        "spark.sparkext.mode": "hint",
+    }
+    query = "SELECT /*+ PIPELINED_JOIN(b, 'partitioned=always') */ count(*), sum(v), sum(w) FROM a JOIN b ON a.k = b.k"
+    with spark_session(bench.threads, sparkext.configure, **settings) as spark, TemporaryDirectory() as folder:
+        for name in ("skew1", "skew2"):
+            for side, path in _sides(SKEWS[name], bench.sized(_KEYS), Path(folder) / name).items():
+                spark.read.parquet(str(path)).createOrReplaceTempView(side)
+            took: dict[str, list[Sequence[float]]] = {"planned": [], "hash": []}
+
+            def contestant(told: str, way: str, took: dict[str, list[Sequence[float]]] = took) -> Contestant:
+                def run() -> object:
+                    spark.conf.set("spark.sparkext.debug.slots", way)
+                    joined = spark.sql(query)
+                    [row] = joined.collect()
+                    slots = sparkext.report(joined).slots
+                    if slots is None or len(slots.took) != 2:
+                        raise AssertionError(f"two slots were to run, not {slots}")
+                    took[way].append(slots.took)
+                    return tuple(row)
+
+                return Contestant(told, run, run, ours=way == "planned")
+
+            contestants = [contestant("by the foreman", "planned"), contestant("by hash alone", "hash")]
+            verify(contestants)
+            print(f"{name}, two executors")
+            report(bench, measure(bench, contestants), bench.sized(_KEYS), cpu=False, part=name)
+            slower = {way: median(max(each) for each in seconds[-bench.runs :]) for way, seconds in took.items()}
+            ideal = median(max(each) * len(each) / sum(each) for each in took["hash"][-bench.runs :])
+            ratio = slower["hash"] / slower["planned"]
+            bench.record(part=name, task=slower, ratio=ratio, ideal=ideal)
+            seconds = f"{slower['hash']:.2f} s by hash, {slower['planned']:.2f} s planned"
+            print(f"task: {seconds}, {ratio:.2f} times; ideally {ideal:.2f} times")
+
+
+def _sides(skewed: Skewed, keys: int, folder: Path) -> Mapping[str, Path]:
+    """Write rows of 32 bytes whose keys are in two slots; one has more probe rows, and more matches of each."""
+    from sparkext.exchange.partitioning import Partitioning
+    from sparkext.kernels.hashing import FULL_MASK
+
+    every = np.arange(keys)
+    table = RoutingTable(4 * _PARTITIONS, 2)
+    partitioning = Partitioning((0,), (pa.int64(),), (False,), table, False, FULL_MASK)
+    _, lines = partitioning.lines(pa.record_batch([pa.array(every)], names=["k"]))
+    hot = np.isin(lines, list(table.lines_of(0)))
+    generator = np.random.default_rng(3)
+    sides = {}
+    for side, value, cold_rows, hot_rows in (
+        ("a", "v", _ROWS_OF_KEY, _ROWS_OF_KEY * skewed.probes),
+        ("b", "w", 1, skewed.matches),
+    ):
+        of_key = generator.permutation(np.repeat(every, np.where(hot, hot_rows, cold_rows)))
+        columns = {"k": of_key, value: of_key % 1000, f"{value}2": of_key + 1, f"{value}3": of_key + 2}
+        sides[side] = folder / side
+        sides[side].mkdir(parents=True)
+        rows = pa.table(columns)
+        size = -(-rows.num_rows // _FILES)
+        for number in range(_FILES):
+            pq.write_table(rows.slice(number * size, size), sides[side] / f"{number}.parquet")
+    return sides
 
 
 def unit_costs(rows: int) -> UnitCosts:

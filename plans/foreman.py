@@ -48,11 +48,12 @@ class Counts:
 class Foreman:
     """Plans tables for one stage. `threshold`: the skew above which it does (α).
 
-    `may_split`: whether a line may be in several slots; not where rows of one key have to come out of one.
+    `may_split`: whether a line may be in several slots; not where rows of one key have to come out of one, or where it
+    gains nothing.
     """
 
     threshold: float
-    may_split: bool = True
+    may_split: Callable[[int], bool] = lambda line: True
 
     def plan(
         self, table: RoutingTable, loads: Sequence[float], line_loads: Callable[[int], Mapping[int, float]]
@@ -123,7 +124,7 @@ class _Plan:
         lines = self._lines_in(slot)
         leaving: list[_Piece] = []
         for line in sorted(lines, key=lambda line: (-lines[line], line)):
-            if lines[line] > self._too_much and self._foreman.may_split:
+            if lines[line] > self._too_much and self._foreman.may_split(line):
                 leaving += self._split(slot, line)
             elif lines[line] <= self._loads[slot] - self._mean:
                 leaving.append(self._left(slot, line))

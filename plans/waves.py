@@ -9,7 +9,8 @@ intervals).
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+import random
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from sparkext.plans.foreman import Counts, Foreman, UnitCosts
@@ -26,6 +27,7 @@ SLOT_BUILD_BYTES = 128 << 20
 """Of a slot's build side, in memory. Each task that runs has one, beside its index."""
 
 _THRESHOLD = 0.2
+_SPLIT, _MORE_SLOTS = 1 / 3, 7
 
 
 @dataclass(frozen=True)
@@ -41,6 +43,11 @@ class LineCounts:
     def load(self) -> float:
         """The seconds that it takes to join it."""
         return Counts(self.probe_rows + self.build_rows, self.pairs, self.pairs).load(COSTS)
+
+    @property
+    def mostly_pairs(self) -> bool:
+        """Whether it takes longer to make its pairs than to receive its probe rows."""
+        return Counts(0, self.pairs, self.pairs).load(COSTS) > Counts(self.probe_rows, 0, 0).load(COSTS)
 
 
 @dataclass(frozen=True)
@@ -63,7 +70,15 @@ class WavePlan:
     split: int
 
 
-def wave_plan(lines: Mapping[int, LineCounts], line_count: int, cores: int, *, most_shares: int) -> WavePlan:
+def wave_plan(
+    lines: Mapping[int, LineCounts],
+    line_count: int,
+    cores: int,
+    *,
+    most_shares: int,
+    marks: bool = False,
+    way: str = "planned",
+) -> WavePlan:
     """Return the slots of a join, at least one.
 
     Parameters
@@ -74,20 +89,24 @@ def wave_plan(lines: Mapping[int, LineCounts], line_count: int, cores: int, *, m
         Tasks that run at a time.
     most_shares
         Into how many parts the probe rows of a line can be divided.
+    marks
+        Whether the owner of a line that is split receives all of its probe rows: it emits what none of them matches.
+    way
+        One of `TABLES`.
     """
     loads = {line: counts.load for line, counts in lines.items()}
-    count = slot_count(list(lines.values()), cores, line_count)
-    table = RoutingTable(line_count, count)
-    before = _slot_loads(table, loads)
-    foreman = Foreman(_THRESHOLD, may_split=most_shares > 1)
-    planned = foreman.plan(
-        table, before, lambda slot: {line: loads[line] for line in table.lines_of(slot) if line in loads}
-    )
+
+    def shares(line: int) -> int:
+        return most_shares if not marks or lines[line].mostly_pairs else 1
+
+    planned = TABLES[way](loads, line_count, slot_count(list(lines.values()), cores, line_count), shares)
+    count = planned.slots
+    before = _slot_loads(RoutingTable(line_count, count), loads)
     slots: list[list[Share]] = [[] for _ in range(count)]
     after = [0.0] * count
     split = 0
     for line in lines:
-        homes = planned.slots_of(line)[: max(1, most_shares)]
+        homes = planned.slots_of(line)[: max(1, shares(line))]
         for number, slot in enumerate(homes):
             slots[slot].append(Share(line, number, len(homes)))
             after[slot] += loads[line] / len(homes)
@@ -105,6 +124,45 @@ def slot_count(lines: Sequence[LineCounts], cores: int, most: int) -> int:
         math.ceil(sum(line.build_bytes for line in lines) / SLOT_BUILD_BYTES),
     )
     return max(1, min(wanted, most))
+
+
+Shares = Callable[[int], int]
+"""Into how many parts a line can be divided, by its number."""
+
+
+def planned_table(loads: Mapping[int, float], lines: int, slots: int, shares: Shares) -> RoutingTable:
+    """Return the foreman's."""
+    table = RoutingTable(lines, slots)
+    foreman = Foreman(_THRESHOLD, may_split=lambda line: shares(line) > 1)
+    return foreman.plan(
+        table,
+        _slot_loads(table, loads),
+        lambda slot: {line: loads[line] for line in table.lines_of(slot) if line in loads},
+    )
+
+
+def hash_table(loads: Mapping[int, float], lines: int, slots: int, shares: Shares) -> RoutingTable:
+    """Return that in which every line is at home."""
+    return RoutingTable(lines, slots)
+
+
+def random_table(loads: Mapping[int, float], lines: int, slots: int, shares: Shares) -> RoutingTable:
+    """Return any, with more slots than it takes: lines are anywhere, and a third of them split."""
+    slots = min(lines, slots + random.randint(1, _MORE_SLOTS))
+
+    def slots_of_one(line: int) -> tuple[int, ...]:
+        count = random.randint(1, min(slots, shares(line))) if random.random() < _SPLIT else 1
+        return tuple(sorted(random.sample(range(slots), count)))
+
+    return RoutingTable(lines, slots).followed({line: slots_of_one(line) for line in loads})
+
+
+TABLES: Mapping[str, Callable[[Mapping[int, float], int, int, Shares], RoutingTable]] = {
+    "planned": planned_table,
+    "hash": hash_table,
+    "random": random_table,
+}
+"""Ways to make a table, by name: all but the first for tests and measurements."""
 
 
 def _slot_loads(table: RoutingTable, loads: Mapping[int, float]) -> list[float]:

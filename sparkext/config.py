@@ -27,6 +27,8 @@ JoinOrderName = Literal["measured", "query", "random"]
 PartitionedName = Literal["auto", "always", "never"]
 GroupsName = Literal["auto", "parts", "whole"]
 
+SlotsName = Literal["planned", "hash", "random"]
+
 _BYTE_UNITS = {"b": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40, "p": 1 << 50}
 _BYTE_SIZE = re.compile(r"(\d+)\s*(?:([kmgtp])b?|b)?", re.IGNORECASE | re.ASCII)
 _BOOLEANS = {"true": True, "false": False}
@@ -338,6 +340,17 @@ DEBUG_GROUPS = ConfigKey(
     expected="one of auto, parts, whole",
     choices=get_args(GroupsName),
 )
+DEBUG_SLOTS = ConfigKey(
+    name=PREFIX + "debug.slots",
+    attribute="debug_slots",
+    type=TEXT,
+    unit="",
+    default="planned",
+    doc="Which slots the lines of a partitioned join go to: `planned` (by the foreman), `hash` (by their hash alone) or"
+    " `random` (any, many of them split). Only for tests and measurements.",
+    expected="one of planned, hash, random",
+    choices=get_args(SlotsName),
+)
 DEBUG_HASH_MASK = ConfigKey(
     name=PREFIX + "debug.hashMask",
     attribute="debug_hash_mask",
@@ -381,6 +394,7 @@ REGISTRY: tuple[ConfigKey[Any], ...] = (
     DEBUG_FORCE,
     DEBUG_JOIN_ORDER,
     DEBUG_GROUPS,
+    DEBUG_SLOTS,
     DEBUG_HASH_MASK,
 )
 """Every key, in the order of the documentation's table."""
@@ -410,6 +424,7 @@ class Settings:
     debug_force: bool
     debug_join_order: JoinOrderName
     debug_groups: GroupsName
+    debug_slots: SlotsName
     debug_hash_mask: int
 
 

@@ -1,7 +1,7 @@
 """The file that a map task leaves for Spark's shuffle: cells, line after line.
 
-    │ checksum │ bytes │ 0 │ Arrow message │  checksum │ bytes │ …
-    └──────────── a cell of line 0 ────────┘
+    │ checksum │ bytes │ packed rows │  checksum │ bytes │ …
+    └────── a cell of line 0 ────────┘
 
 A cell has no schema: both ends know it. Some lines of some map tasks, which lie side by side in a file, are a segment.
 """
@@ -18,7 +18,8 @@ import numpy as np
 import pyarrow as pa
 
 from sparkext.errors import CellError
-from sparkext.exchange.cells import CELL_BYTES, OPTIONS
+from sparkext.exchange.cells import CELL_BYTES
+from sparkext.exchange.packed_rows import PackedRows, RowUnpacker
 from sparkext.kernels.buffers import Int64Array
 from sparkext.kernels.checksum import checksum
 from sparkext.memory.address_space import mapping
@@ -26,7 +27,7 @@ from sparkext.rows.collected import mapped, unnamed_file
 from sparkext.rows.morsels import within_bytes
 from sparkext.storage.paced_writes import PacedWriter
 
-_HEADER = struct.Struct("<QII")
+_HEADER = struct.Struct("<QQ")
 
 
 class _Cell(NamedTuple):
@@ -62,17 +63,19 @@ class MapOutput:
 
     def add(self, rows: pa.RecordBatch, starts: Int64Array) -> None:
         """Take rows in the order of their lines: those of line i are `starts[i]` to `starts[i + 1]`."""
+        if not rows.num_rows:
+            return
         sink = pa.BufferOutputStream()
+        packed = PackedRows(rows, sink)
         cells = []
-        with pa.ipc.new_stream(sink, rows.schema, options=OPTIONS) as writer:
-            writer.write_batch(rows.slice(0, 0))  # the schema is written with the first one
-            for line in np.flatnonzero(np.diff(starts)).tolist():
-                first, last = int(starts[line]), int(starts[line + 1])
-                for piece in within_bytes(rows.slice(first, last - first), CELL_BYTES):
-                    start = sink.tell()
-                    writer.write_batch(piece)
-                    self.sizes[line] += piece.nbytes
-                    cells.append((line, start, sink.tell()))
+        for line in np.flatnonzero(np.diff(starts)).tolist():
+            first, last = int(starts[line]), int(starts[line + 1])
+            for piece in within_bytes(rows.slice(first, last - first), CELL_BYTES):
+                start = sink.tell()
+                packed.write(first, first + piece.num_rows)
+                cells.append((line, start, sink.tell()))
+                self.sizes[line] += piece.nbytes
+                first += piece.num_rows
         self._keep(sink.getvalue(), cells)
 
     def _keep(self, run: pa.Buffer, cells: list[tuple[int, int, int]]) -> None:
@@ -94,7 +97,7 @@ class MapOutput:
             run = content if cell.run < 0 else self._runs[cell.run]
             assert run is not None, "cells of the file are there only if it is"
             message = run.slice(cell.start, cell.stop - cell.start)
-            stream.write(_HEADER.pack(_sum_of(message), message.size, 0))
+            stream.write(_HEADER.pack(_sum_of(message), message.size))
             stream.write(message)
             lengths[cell.line] += _HEADER.size + message.size
         return lengths
@@ -117,27 +120,28 @@ def rows_of_segments(segments: list[Segment], schema: pa.Schema) -> Iterator[pa.
         A cell is not what was written.
     """
     path, content = "", pa.py_buffer(b"")
+    unpacker = RowUnpacker(schema)
     for segment in segments:
         if segment.path != path:
             path, content = segment.path, _mapped(segment)
-        yield from _rows_of(segment, content, schema)
+        yield from _rows_of(segment, content, unpacker)
 
 
-def _rows_of(segment: Segment, content: pa.Buffer, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+def _rows_of(segment: Segment, content: pa.Buffer, unpacker: RowUnpacker) -> Iterator[pa.RecordBatch]:
     at, end = segment.start, segment.start + segment.size
     if end > content.size:
         raise CellError(_damaged(segment, f"it ends at byte {content.size}"))
     while at < end:
         if end - at < _HEADER.size:
             raise CellError(_damaged(segment, f"a cell begins {end - at} bytes before its end"))
-        expected, size, _ = _HEADER.unpack(content.slice(at, _HEADER.size))
+        expected, size = _HEADER.unpack(content.slice(at, _HEADER.size))
         at += _HEADER.size
         if size > end - at:
             raise CellError(_damaged(segment, f"a cell of {size} bytes has {end - at}"))
         message = content.slice(at, size)
         if _sum_of(message) != expected:
             raise CellError(_damaged(segment, f"the checksum of the cell at {at} does not match"))
-        yield pa.ipc.read_record_batch(message, schema)
+        yield unpacker.rows(message)
         at += size
 
 

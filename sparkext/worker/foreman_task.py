@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from sparkext.config import read_settings
 from sparkext.kernels.join_size import WIDTH, pairs_of
 from sparkext.plans.waves import counted, wave_plan
 
@@ -43,7 +44,15 @@ class ForemanTask:
             needs_probe=self.order["needs_probe"],
             needs_build=self.order["needs_build"],
         )
-        plan = wave_plan(lines, len(probe.bytes), self.order["cores"], most_shares=self.order["most_shares"])
+        settings = read_settings(self.order["settings"].get, {})
+        plan = wave_plan(
+            lines,
+            len(probe.bytes),
+            self.order["cores"],
+            most_shares=self.order["most_shares"],
+            marks=not self.order["needs_probe"],  # a full outer join
+            way=settings.debug_slots,
+        )
         slots = [[vars(share) for share in slot] for slot in plan.slots]
         return {"slots": slots, "before": plan.before, "after": plan.after, "moved": plan.moved, "split": plan.split}
 

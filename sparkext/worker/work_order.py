@@ -98,10 +98,10 @@ def build(order_json: str) -> tuple[BuildSideTask, StructType]:
 def plan(order_json: str) -> tuple[ForemanTask, StructType]:
     """Return the function for `mapInArrow` that plans the slots of a join, and its return type.
 
-    The order's fields: `probe` and `builds` (of each: `rows`, `bytes`, `sizes` and `sketch` of its lines, as
-    hexadecimal int64, see `leaving_rows.RESULT`),
-    `most_shares` (parts that the probe rows of a line can be divided into), `cores`, `needs_probe` and `needs_build`
-    (whether a line without rows of that side has no result), `output`.
+    The order's fields: `settings` (as for `run`), `probe` and `builds` (of each: `rows`, `bytes`, `sizes` and `sketch`
+    of its lines, as hexadecimal int64, see `leaving_rows.RESULT`), `most_shares` (parts that the probe rows of a
+    line can be divided into), `cores`, `needs_probe` and `needs_build` (whether a line without rows of that side has no
+    result), `output`.
     """
     order = _read(order_json)
     return ForemanTask(order), _schema(order["output"])

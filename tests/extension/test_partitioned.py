@@ -121,6 +121,15 @@ def test_hostile_settings(tables: SparkSession, kind: str, settings: dict[str, s
 
 
 @pytest.mark.parametrize("kind", KINDS)
+def test_lines_anywhere(tables: SparkSession, kind: str) -> None:
+    """Slots of lines are drawn at random, and many lines are split."""
+    with configured(tables, spark_sparkext_debug_slots="random"):
+        for _ in range(3):
+            out = assert_partitioned(tables, lambda: joined(tables, kind), "1")
+            assert metrics_of(out)["slots"] > 1
+
+
+@pytest.mark.parametrize("kind", KINDS)
 def test_null_safe_keys(tables: SparkSession, kind: str) -> None:
     assert_partitioned(tables, lambda: joined(tables, kind, "k <=> rk", right="(SELECT * FROM r LIMIT 200)"), "1")
 

@@ -32,7 +32,9 @@ def make_case(universe: Universe, number: int) -> Case:
     r = random.Random(f"query {name}")
     settings = _settings(r)
     # Drawn aside, so that queries keep their numbers.
-    settings["spark.sparkext.partitioned"] = random.Random(f"partitioned {name}").choice(("auto", "never", "always"))
+    aside = random.Random(f"partitioned {name}")
+    settings["spark.sparkext.partitioned"] = aside.choice(("auto", "never", "always"))
+    settings["spark.sparkext.debug.slots"] = aside.choice(("planned", "random"))
     reckless = r.random() < (0.5 if universe.extreme else 0.1)
     if r.random() >= _GRAPHS:
         return Case(name, universe, QueryMaker(r, universe, reckless).query(), settings)

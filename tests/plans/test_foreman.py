@@ -38,7 +38,7 @@ class Asked:
 
 def planned(table: RoutingTable, lines: Sequence[float], may_split: bool = True) -> tuple[RoutingTable, Asked]:
     asked = Asked(table, lines)
-    return Foreman(ALPHA, may_split).plan(table, loads_of(table, lines), asked), asked
+    return Foreman(ALPHA, lambda line: may_split).plan(table, loads_of(table, lines), asked), asked
 
 
 def test_load_and_skew_are_those_of_the_paper() -> None:

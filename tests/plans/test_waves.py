@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sparkext.plans.foreman import skew
-from sparkext.plans.waves import SLOT_BUILD_BYTES, LineCounts, WavePlan, counted, slot_count, wave_plan
+from sparkext.plans.waves import SLOT_BUILD_BYTES, TABLES, LineCounts, WavePlan, counted, slot_count, wave_plan
 from tests.kernels.support import examples
 
 M = 1_000_000
@@ -82,6 +82,22 @@ def test_how_many_slots() -> None:
     assert slot_count([LineCounts(1, 1, 1, 10 * SLOT_BUILD_BYTES)], 4, 64) == 10, "build sides of a size"
 
 
+@pytest.mark.parametrize(("pairs", "split"), [(10 * M, 0), (1000 * M, 1)])
+def test_a_line_whose_owner_sees_all_rows_is_split_for_its_pairs_only(pairs: int, split: int) -> None:
+    lines = even(64) | {5: LineCounts(64 * M, M, pairs, 0)}
+    plan = wave_plan(lines, 64, 8, most_shares=100, marks=True)
+    check(plan, lines)
+    assert plan.split == split
+    assert wave_plan(lines, 64, 8, most_shares=100).split == 1
+
+
+def test_lines_by_hash_are_at_home() -> None:
+    lines = even(64) | {5: LineCounts(64 * M, M, 64 * M, 0)}
+    plan = wave_plan(lines, 64, 4, most_shares=9, way="hash")
+    check(plan, lines)
+    assert plan.before == plan.after and (plan.moved, plan.split) == (0, 0) and skew(plan.after) > 0.5
+
+
 @pytest.mark.parametrize(
     ("needs_probe", "needs_build", "joined"),
     [(True, True, {0}), (True, False, {0, 1}), (False, False, {0, 1, 2}), (False, True, {0, 2})],
@@ -108,10 +124,11 @@ def test_bytes_tell_whether_there_are_rows() -> None:
 counts = st.builds(LineCounts, *[st.one_of(st.integers(0, 100), st.integers(0, 10**9))] * 3, st.integers(0, 10**9))
 
 
+@pytest.mark.parametrize("way", TABLES)
 @given(st.dictionaries(st.integers(0, 63), counts), st.integers(1, 16), st.integers(1, 5))
 @examples(200)
-def test_every_line_is_joined_once(lines: dict[int, LineCounts], cores: int, most_shares: int) -> None:
-    plan = wave_plan(lines, 64, cores, most_shares=most_shares)
+def test_every_line_is_joined_once(way: str, lines: dict[int, LineCounts], cores: int, most_shares: int) -> None:
+    plan = wave_plan(lines, 64, cores, most_shares=most_shares, way=way)
     check(plan, lines)
     whole = Fraction(0)
     for slot in plan.slots:

@@ -29,7 +29,7 @@ def nothing() -> dict[str, str]:
 
 
 def planned(**order: Any) -> dict[str, Any]:
-    defaults = {"most_shares": 4, "cores": 2, "needs_probe": True, "needs_build": True}
+    defaults = {"settings": {}, "most_shares": 4, "cores": 2, "needs_probe": True, "needs_build": True}
     task = ForemanTask({**defaults, **order})
     [answer] = task([pa.record_batch([pa.array([""])], names=["c0"])])
     return dict(json.loads(answer.column(0)[0].as_py()))

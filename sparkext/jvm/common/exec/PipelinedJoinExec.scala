@@ -295,6 +295,7 @@ case class PipelinedJoinExec(
       needsProbe = !ownsBuild,
       needsBuild = kinds.exists(kind => kind == "inner" || kind == "semi"),
       maySplit = by.clusters.isEmpty,
+      settings.forWorkers,
       WorkerAnswers.Answer)
     val answers = WorkerAnswers.of(
       sparkContext,

@@ -125,8 +125,10 @@ object WorkOrder {
       needsProbe: Boolean,
       needsBuild: Boolean,
       maySplit: Boolean,
+      settings: Map[String, String],
       output: StructType): Array[Byte] = {
     val order = ("package" -> Shared.PackageVersion) ~
+      ("settings" -> told(settings)) ~
       ("probe" -> counts(probe)) ~
       ("builds" -> builds.map(counts)) ~
       ("most_shares" -> (if (maySplit) probe.maps else 1)) ~
@@ -152,9 +154,12 @@ object WorkOrder {
   private def common(spec: JValue, settings: Map[String, String], output: StructType, tasksSharing: Option[Int]): JObject =
     ("package" -> Shared.PackageVersion) ~
       ("spec" -> spec) ~
-      ("settings" -> settings.toSeq.sorted.map { case (key, value) => JField(key, JString(value)) }.toList.asObject) ~
+      ("settings" -> told(settings)) ~
       ("output" -> parse(output.json)) ~
       ("tasks_sharing" -> tasksSharing)
+
+  private def told(settings: Map[String, String]): JObject =
+    settings.toSeq.sorted.map { case (key, value) => JField(key, JString(value)) }.toList.asObject
 
   /** A build side in the local file of a broadcast. */
   def broadcast(side: PublishedBuildSide, schema: StructType): JValue =

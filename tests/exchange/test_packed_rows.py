@@ -1,0 +1,113 @@
+"""Packed rows come out as they went in, whatever their types, and are as small as their numbers let them be."""
+
+from __future__ import annotations
+
+import datetime as dt
+from decimal import Decimal
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sparkext.exchange.packed_rows import PackedRows, RowUnpacker
+
+_BITS = (8, 16, 32, 64)
+_TYPES = {
+    **{pa.from_numpy_dtype(f"i{bits // 8}"): st.integers(-(1 << bits - 1), (1 << bits - 1) - 1) for bits in _BITS},
+    pa.bool_(): st.booleans(),
+    pa.float32(): st.floats(width=32, allow_nan=False),
+    pa.float64(): st.floats(allow_nan=False),
+    pa.date32(): st.dates(),
+    pa.timestamp("us"): st.datetimes(),
+    pa.timestamp("us", "UTC"): st.datetimes(timezones=st.just(dt.timezone.utc)),
+    pa.duration("us"): st.timedeltas(dt.timedelta(days=-9999), dt.timedelta(days=9999)),
+    pa.decimal128(15, 2): st.decimals(-(10**12), 10**12, places=2),
+    pa.decimal128(38, 0): st.integers(-(10**38) + 1, 10**38 - 1).map(Decimal),
+    pa.decimal128(38, 3): st.decimals(-(10**9), 10**9, places=3),
+    pa.string(): st.text(max_size=20),
+    pa.binary(): st.binary(max_size=400),
+    pa.list_(pa.int32()): st.lists(st.integers(-9, 9), max_size=3),
+    pa.struct([("a", pa.int32()), ("b", pa.string())]): st.fixed_dictionaries({"a": st.integers(0, 9), "b": st.text()}),
+    pa.map_(pa.string(), pa.int64()): st.dictionaries(st.text(max_size=3), st.integers(0, 9)).map(
+        lambda m: [*m.items()]
+    ),
+    pa.null(): st.none(),
+}
+
+
+@st.composite
+def _rows(draw: st.DrawFn) -> pa.RecordBatch:
+    """Rows of some columns, a part of more rows, of few values or of many."""
+    kinds = draw(st.lists(st.sampled_from(list(_TYPES)), min_size=1, max_size=9))
+    count, before, behind = draw(st.integers(1, 40)), draw(st.integers(0, 9)), draw(st.integers(0, 3))
+
+    def column(kind: pa.DataType) -> pa.Array:
+        size = before + count + behind
+        value = _TYPES[kind]
+        if draw(st.booleans()):
+            value = st.sampled_from(draw(st.lists(value, min_size=1, max_size=2)))
+        if draw(st.booleans()):
+            value = value | st.none()
+        return pa.array(draw(st.lists(value, min_size=size, max_size=size)), kind).slice(before, count)
+
+    columns = [column(kind) for kind in kinds]
+    return pa.RecordBatch.from_arrays(columns, names=[f"c{number}" for number in range(len(columns))])
+
+
+@settings(deadline=None)  # the first one compiles
+@given(_rows(), st.data())
+def test_what_comes_out_is_what_went_in(rows: pa.RecordBatch, data: st.DataObject) -> None:
+    ends = sorted(data.draw(st.sets(st.integers(0, rows.num_rows), max_size=4)) | {0, rows.num_rows})
+    sink = pa.BufferOutputStream()
+    packed = PackedRows(rows, sink)
+    parts = []
+    for start, stop in pairwise(ends):
+        at = sink.tell()
+        packed.write(start, stop)
+        parts.append((start, stop, at, sink.tell()))
+    content, unpacker = sink.getvalue(), RowUnpacker(rows.schema)
+    for start, stop, at, end in parts:
+        assert at % 8 == end % 8 == 0, "so that words can be read where they lie"
+        found = unpacker.rows(content.slice(at, end - at))
+        found.validate(full=True)
+        assert found.equals(rows.slice(start, stop - start)) and found.num_rows == stop - start
+        assert [column.null_count for column in found.columns] == [
+            column.slice(start, stop - start).null_count for column in rows.columns
+        ]
+
+
+def _size(column: pa.Array) -> int:
+    sink = pa.BufferOutputStream()
+    packed = PackedRows(pa.record_batch([column], names=["c"]), sink)
+    start = sink.tell()
+    packed.write(0, len(column))
+    return sink.tell() - start
+
+
+@pytest.mark.parametrize(
+    ("farthest", "width"),
+    [(0, 0), (1, 1), (255, 1), (256, 2), (65535, 2), (65536, 4), ((1 << 32) - 1, 4), (1 << 32, 8)],
+)
+@pytest.mark.parametrize("base", [0, -(1 << 63), (1 << 63) - 1 - (1 << 32)])
+def test_numbers_take_no_more_bytes_than_the_farthest_needs(base: int, farthest: int, width: int) -> None:
+    rows = 10_000
+    numbers = np.full(rows, base, dtype=np.int64)
+    numbers[-1] = base + farthest
+    assert abs(_size(pa.array(numbers)) - rows * width) < 400
+
+
+def test_nulls_do_not_make_numbers_wider() -> None:
+    """Whatever lies where a null is: a timestamp is far from 0."""
+    moments: list[Any] = [1_800_000_000_000_000 + number for number in range(10_000)]
+    moments[::10] = [None] * 1000
+    assert _size(pa.array(moments, pa.timestamp("us"))) < 10_000 * (2 + 1 / 8) + 400
+
+
+def test_lengths_of_short_texts_take_a_byte_or_none() -> None:
+    rows = 10_000
+    assert _size(pa.array(["x"] * rows)) < 700
+    assert _size(pa.array(["", "x"] * (rows // 2))) < rows + 700
