@@ -54,7 +54,9 @@ class _Frame:
         distances = np.frombuffer(self.distances.buffers()[1], f"u{self.width}", rows)
         if self.width == dtype.itemsize:
             return distances.view(dtype)
-        return np.add(distances, dtype.type(self.base), out=allocate(rows, dtype), dtype=dtype)
+        numbers = allocate(rows, dtype)
+        np.add(distances, dtype.type(self.base), out=numbers, dtype=dtype)
+        return numbers
 
 
 class PackedRows:
