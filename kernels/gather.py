@@ -142,6 +142,13 @@ class Column:
         return self.array.take(indices)
 
 
+def gathered(values: AnyArray, rows: RowIds) -> AnyArray:
+    """Return values[rows], of any unsigned integers."""
+    out = allocate(rows.size, values.dtype)
+    _gather_fixed(frozen(values), rows, False, out)
+    return out
+
+
 def _narrow(arrow_type: pa.DataType) -> Any:
     if pa.types.is_large_string(arrow_type):
         return pa.string()

@@ -18,7 +18,7 @@ from sparkext.rows.morsels import within_bytes
 
 _LEAST_BYTES = 32 << 20
 _MOST_BYTES = 512 << 20
-_BYTES_PER_SLOT = 1 << 20
+_BYTES_PER_SLOT = 2 << 20
 _COPIES = 4
 """What rows take while they are put in order: they themselves, twice in order, and as cells."""
 _SHARE_OF_HEADROOM = 0.25

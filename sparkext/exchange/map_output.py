@@ -22,12 +22,17 @@ from sparkext.exchange.cells import CELL_BYTES
 from sparkext.exchange.packed_rows import PackedRows, RowUnpacker
 from sparkext.kernels.buffers import Int64Array
 from sparkext.kernels.checksum import checksum
+from sparkext.kernels.partition import SlotOrder
 from sparkext.memory.address_space import mapping
 from sparkext.rows.collected import mapped, unnamed_file
-from sparkext.rows.morsels import within_bytes
+from sparkext.rows.morsels import MAX_MORSEL_BYTES
 from sparkext.storage.paced_writes import PacedWriter
 
 _HEADER = struct.Struct("<QQ")
+
+
+_ROWS_TOGETHER = 100_000
+"""What is read at once: more than half of the rows of a morsel, or two would be copied together."""
 
 
 class _Cell(NamedTuple):
@@ -61,21 +66,20 @@ class MapOutput:
         if self._file is not None:
             self._file.close()
 
-    def add(self, rows: pa.RecordBatch, starts: Int64Array) -> None:
-        """Take rows in the order of their lines: those of line i are `starts[i]` to `starts[i + 1]`."""
-        if not rows.num_rows:
+    def add(self, rows: pa.RecordBatch, order: SlotOrder) -> None:
+        """Take rows; `order` has those of each line."""
+        if not order.rows.size:
             return
         sink = pa.BufferOutputStream()
-        packed = PackedRows(rows, sink)
+        packed = PackedRows(rows, order.rows, sink)
         cells = []
-        for line in np.flatnonzero(np.diff(starts)).tolist():
-            first, last = int(starts[line]), int(starts[line + 1])
-            for piece in within_bytes(rows.slice(first, last - first), CELL_BYTES):
+        for line in np.flatnonzero(np.diff(order.starts)).tolist():
+            first, last = int(order.starts[line]), int(order.starts[line + 1])
+            self.sizes[line] += packed.size(first, last)
+            for piece in _within_bytes(packed, first, last):
                 start = sink.tell()
-                packed.write(first, first + piece.num_rows)
+                packed.write(*piece)
                 cells.append((line, start, sink.tell()))
-                self.sizes[line] += piece.nbytes
-                first += piece.num_rows
         self._keep(sink.getvalue(), cells)
 
     def _keep(self, run: pa.Buffer, cells: list[tuple[int, int, int]]) -> None:
@@ -119,15 +123,18 @@ def rows_of_segments(segments: list[Segment], schema: pa.Schema) -> Iterator[pa.
     CellError
         A cell is not what was written.
     """
+    return RowUnpacker(schema).batches(_cells_of_all(segments), _ROWS_TOGETHER, MAX_MORSEL_BYTES)
+
+
+def _cells_of_all(segments: list[Segment]) -> Iterator[pa.Buffer]:
     path, content = "", pa.py_buffer(b"")
-    unpacker = RowUnpacker(schema)
     for segment in segments:
         if segment.path != path:
             path, content = segment.path, _mapped(segment)
-        yield from _rows_of(segment, content, unpacker)
+        yield from _cells_of(segment, content)
 
 
-def _rows_of(segment: Segment, content: pa.Buffer, unpacker: RowUnpacker) -> Iterator[pa.RecordBatch]:
+def _cells_of(segment: Segment, content: pa.Buffer) -> Iterator[pa.Buffer]:
     at, end = segment.start, segment.start + segment.size
     if end > content.size:
         raise CellError(_damaged(segment, f"it ends at byte {content.size}"))
@@ -141,8 +148,18 @@ def _rows_of(segment: Segment, content: pa.Buffer, unpacker: RowUnpacker) -> Ite
         message = content.slice(at, size)
         if _sum_of(message) != expected:
             raise CellError(_damaged(segment, f"the checksum of the cell at {at} does not match"))
-        yield unpacker.rows(message)
+        yield message
         at += size
+
+
+def _within_bytes(rows: PackedRows, start: int, stop: int) -> Iterator[tuple[int, int]]:
+    """Cut rows into ranges of at most `CELL_BYTES`, or of one row where that has more."""
+    if stop - start <= 1 or rows.size(start, stop) <= CELL_BYTES:
+        yield start, stop
+        return
+    half = (start + stop) // 2
+    yield from _within_bytes(rows, start, half)
+    yield from _within_bytes(rows, half, stop)
 
 
 def _mapped(segment: Segment) -> pa.Buffer:

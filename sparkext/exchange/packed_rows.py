@@ -8,199 +8,290 @@ Numbers are integers, dates, times, and decimals of one word. They are stored as
 bytes as the farthest takes (frame of reference; Goldstein, Ramakrishnan and Shaft, ICDE 1998): LZ4 takes ten times as
 long for them, and leaves more bytes.
 
-    │ rows │ bytes of distances │ base of each column │ width of each column │ distances │ others │
+    │ rows │ their bytes in memory │ base of each column │ width of each │ bitmap of nulls, distances │ … │ others │
+
+Everything begins at a multiple of eight bytes. The others are one Arrow message, of one row: each column is one value,
+a list of its values or the bytes of its texts. Several cells are read at once, into one batch: columns are put together
+as they are unpacked.
 """
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sparkext.kernels.buffers import allocate, fixed_width_dtype, is_var, raw_var_bytes
+from sparkext.kernels.buffers import UInt8Array, allocate, fixed_width_dtype, is_var, raw_var_bytes, validity
 from sparkext.kernels.decimal_words import halves_of, words_of
+from sparkext.kernels.gather import Column, gathered
 from sparkext.kernels.jit import AnyArray, frozen
+from sparkext.kernels.row_ids import RowIds
 
-_HEADER = struct.Struct("<II")
+_HEADER = struct.Struct("<QQ")
 _WORD = 8
 _COMPRESSED = pa.ipc.IpcWriteOptions(compression="lz4", use_threads=False)
 
 _NO_FRAME = 16
-"""In place of a width: the column is no numbers, and has no lengths."""
+"""In place of a width: the column has neither numbers nor lengths."""
+
+_NULLS = 32
+"""Added to a width where some are null."""
+
+_UNSIGNED = {width: np.dtype(f"u{width}") for width in (1, 2, 4, 8)}
 
 
 @dataclass(frozen=True)
 class _Frame:
-    """Numbers as distances from `base`, each of `width` bytes; of none where all are equal, and none is null."""
+    """Numbers as distances from `base`, each of `width` bytes; of none where all are equal.
+
+    `valid`: uint8[n], 1 where they are not null; None if none is.
+    """
 
     base: int
     width: int
-    distances: pa.Array | None = None
+    distances: AnyArray | None = None
+    valid: UInt8Array | None = None
 
     @property
-    def validity(self) -> pa.Buffer | None:
-        """Return which of them are not null; None if none is."""
-        return None if self.distances is None else self.distances.buffers()[0]
+    def code(self) -> int:
+        """The width as cells have it."""
+        return self.width + (0 if self.valid is None else _NULLS)
 
-    def numbers(self, rows: int, dtype: np.dtype[Any]) -> AnyArray:
-        """Return the numbers, of this type; those that are null may be any."""
-        if self.distances is None:
-            return np.full(rows, self.base, dtype=dtype)
-        distances = np.frombuffer(self.distances.buffers()[1], f"u{self.width}", rows)
-        if self.width == dtype.itemsize:
-            return distances.view(dtype)
-        numbers = allocate(rows, dtype)
-        np.add(distances, dtype.type(self.base), out=numbers, dtype=dtype)
-        return numbers
+    def at(self, rows: RowIds) -> _Frame:
+        """Return the frame of the same numbers in this order."""
+        distances = None if self.distances is None else gathered(self.distances, rows)
+        return replace(self, distances=distances, valid=None if self.valid is None else gathered(self.valid, rows))
+
+    def parts(self, start: int, stop: int) -> Iterator[bytes | memoryview]:
+        """Yield what a cell has of these rows, in whole words."""
+        if self.valid is not None:
+            yield from _in_words(np.packbits(self.valid[start:stop], bitorder="little"))
+        if self.distances is not None:
+            yield from _in_words(self.distances[start:stop])
 
 
 class PackedRows:
-    """Rows, at least one of at least one column, that are written packed to `sink`, some of them at a time."""
+    """Rows in some order, at least one of at least one column, that are written packed to `sink`, a range at a time."""
 
-    def __init__(self, rows: pa.RecordBatch, sink: pa.BufferOutputStream) -> None:
-        """Find the frames of all columns."""
+    def __init__(self, rows: pa.RecordBatch, order: RowIds, sink: pa.BufferOutputStream) -> None:
+        """Find the frames of all columns. Numbers are put in order when they are packed, as less is moved then."""
         self._sink = sink
-        columns = [column if column.offset == 0 else pa.concat_arrays([column]) for column in rows.columns]
-        frames = [_frame_of(column) for column in columns]
-        self._codes = _codes(frames)
-        distances = [frame.distances for frame in frames if frame.distances is not None]
-        self._distances = pa.RecordBatch.from_arrays(distances, names=[""] * len(distances))
-        widths = [frame.width for frame in frames]
-        self._others = [column for column, width in zip(columns, widths, strict=True) if _is_other(column.type, width)]
-        self._schema = _schema_of_others(rows.schema.types, widths)
+        columns, self._frames = [], []
+        for column in rows.columns:
+            frame = _frame_of_numbers(column if column.offset == 0 else pa.concat_arrays([column]))
+            if frame is None:
+                column = Column.of(column).take(order, False)
+                frame = _frame_of_lengths(column) if is_var(column.type) else _Frame(0, _NO_FRAME)
+            else:
+                frame = frame.at(order)
+            columns.append(column)
+            self._frames.append(frame)
+        bases = np.array([frame.base for frame in self._frames], dtype=np.int64)
+        codes = bytes(frame.code for frame in self._frames)
+        self._head = b"".join([bases.tobytes(), *_in_words(np.frombuffer(codes, np.uint8))])
+        self._others = [
+            column for column, frame in zip(columns, self._frames, strict=True) if _is_other(column.type, frame.width)
+        ]
+        self._texts = [raw_var_bytes(column)[0] for column in columns if is_var(column.type)]
+        self._nested = [column for column in columns if pa.types.is_nested(column.type)]
+        self._row_bytes = sum(_row_bytes(column.type) for column in columns)
+        self._schema = _schema_of_others(rows.schema.types, codes)
         self._writer = pa.ipc.new_stream(sink, self._schema, options=_COMPRESSED)
         self._writer.write_batch(pa.RecordBatch.from_pylist([], schema=self._schema))  # behind the schema, once
 
+    def size(self, start: int, stop: int) -> int:
+        """Return how many bytes these rows take in memory, to the best of knowledge."""
+        texts = sum(int(ends[stop]) - int(ends[start]) for ends in self._texts)
+        nested = sum(column.slice(start, stop - start).nbytes for column in self._nested)
+        return int((stop - start) * self._row_bytes + texts + nested)
+
     def write(self, start: int, stop: int) -> None:
-        """Write these rows."""
-        distances = self._distances.slice(start, stop - start).serialize() if self._distances.num_columns else b""
-        self._sink.write(_HEADER.pack(stop - start, len(distances)))
-        self._sink.write(self._codes)
-        self._sink.write(distances)
+        """Write these rows as one cell."""
+        head = [_HEADER.pack(stop - start, self.size(start, stop)), self._head]
+        self._sink.write(b"".join([*head, *(part for frame in self._frames for part in frame.parts(start, stop))]))
         if self._others:
             others = [_as_one_value(column, start, stop) for column in self._others]
             self._writer.write_batch(pa.RecordBatch.from_arrays(others, schema=self._schema))
 
 
 class RowUnpacker:
-    """Reads rows of this schema that were written packed."""
+    """Reads cells of rows of one schema, which these do not have."""
 
     def __init__(self, schema: pa.Schema) -> None:
-        """Bind it to the schema, which no cell has."""
+        """Bind it to the schema."""
         self._schema = schema
-        self._layouts: dict[bytes, _Layout] = {}
+        self._columns = [_ColumnType.of(arrow_type) for arrow_type in schema.types]
+        self._others: dict[bytes, pa.Schema] = {}
 
-    def rows(self, cell: pa.Buffer) -> pa.RecordBatch:
-        """Return the rows that one call has written."""
-        rows, size = _HEADER.unpack(cell.slice(0, _HEADER.size))
-        columns = len(self._schema)
-        bases = np.frombuffer(cell, np.int64, columns, _HEADER.size).tolist()
+    def batches(self, cells: Iterable[pa.Buffer], most_rows: int, most_bytes: int) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of all cells: of one, or of as many as have no more rows, and bytes in memory, together."""
+        waiting: list[_Cell] = []
+        rows = size = 0
+        for content in cells:
+            cell = self._cell(content)
+            if waiting and (rows + cell.rows > most_rows or size + cell.size > most_bytes):
+                yield self._batch(waiting, rows)
+                waiting, rows, size = [], 0, 0
+            waiting.append(cell)
+            rows, size = rows + cell.rows, size + cell.size
+        if waiting:
+            yield self._batch(waiting, rows)
+
+    def _batch(self, cells: Sequence[_Cell], rows: int) -> pa.RecordBatch:
+        columns = [column.array(cells, place, rows) for place, column in enumerate(self._columns)]
+        return pa.RecordBatch.from_arrays(columns, schema=self._schema)
+
+    def _cell(self, content: pa.Buffer) -> _Cell:
+        columns = len(self._columns)
+        rows, size = _HEADER.unpack(content.slice(0, _HEADER.size))
+        bases = np.frombuffer(content, np.int64, columns, _HEADER.size).tolist()
         at = _HEADER.size + columns * _WORD
-        widths = cell.slice(at, columns).to_pybytes()
-        layout = self._layouts.get(widths)
-        if layout is None:
-            layout = self._layouts[widths] = _Layout.of(self._schema.types, widths)
-        at += -(-columns // _WORD) * _WORD
-        return pa.RecordBatch.from_arrays(
-            layout.columns(rows, bases, cell.slice(at, size), cell.slice(at + size)), schema=self._schema
-        )
+        codes = content.slice(at, columns).to_pybytes()
+        at += _words(columns)
+        frames = []
+        for base, code in zip(bases, codes, strict=True):
+            valid = distances = None
+            width = code % _NULLS
+            if code >= _NULLS:
+                bitmap = np.frombuffer(content, np.uint8, -(-rows // 8), at)
+                valid = np.unpackbits(bitmap, count=rows, bitorder="little")
+                at += _words(bitmap.size)
+            if width in _UNSIGNED:
+                distances = np.frombuffer(content, _UNSIGNED[width], rows, at)
+                at += _words(distances.nbytes)
+            frames.append(_Frame(base, width, distances, valid))
+        if codes not in self._others:
+            self._others[codes] = _schema_of_others(self._schema.types, codes)
+        schema = self._others[codes]
+        others = iter(pa.ipc.read_record_batch(content.slice(at), schema).columns if len(schema) else ())
+        values = [
+            next(others) if _is_other(column.arrow_type, frame.width) else None
+            for column, frame in zip(self._columns, frames, strict=True)
+        ]
+        return _Cell(rows, size, frames, values)
 
 
 @dataclass(frozen=True)
-class _Layout:
-    """How cells lie whose columns have these widths."""
+class _Cell:
+    """What a cell has of each column: a frame, and what is compressed, if anything is."""
 
-    kinds: Sequence[_Kind]
-    distances: pa.Schema
-    others: pa.Schema
-
-    @classmethod
-    def of(cls, types: Sequence[pa.DataType], widths: bytes) -> _Layout:
-        kinds = [_Kind.of(arrow_type, width) for arrow_type, width in zip(types, widths, strict=True)]
-        distances = [("", _unsigned(width)) for width in widths if 0 < width < _NO_FRAME]
-        return cls(kinds, pa.schema(distances), _schema_of_others(types, widths))
-
-    def columns(self, rows: int, bases: Sequence[int], distances: pa.Buffer, others: pa.Buffer) -> list[pa.Array]:
-        """Read both batches of a cell."""
-        theirs, rest = _columns(distances, self.distances), _columns(others, self.others)
-
-        def column(kind: _Kind, base: int) -> pa.Array:
-            if kind.width == _NO_FRAME:
-                return next(rest).flatten()
-            frame = _Frame(base, kind.width, next(theirs) if kind.width else None)
-            return kind.numbers(rows, frame) if not kind.text else kind.texts(rows, frame, next(rest).buffers()[2])
-
-        return list(map(column, self.kinds, bases))
-
-
-def _columns(message: pa.Buffer, schema: pa.Schema) -> Iterator[pa.Array]:
-    return iter(pa.ipc.read_record_batch(message, schema).columns if len(schema) else ())
+    rows: int
+    size: int
+    frames: Sequence[_Frame]
+    values: Sequence[pa.Array | None]
 
 
 @dataclass(frozen=True)
-class _Kind:
-    """A column of which the numbers, or the ends of texts, are of this numpy type."""
+class _ColumnType:
+    """A type whose numbers, or ends of texts, are `dtype`; None for all others."""
 
     arrow_type: pa.DataType
-    width: int
-    dtype: np.dtype[Any]
-    text: bool
-    decimal: bool
+    dtype: np.dtype[Any] | None
 
     @classmethod
-    def of(cls, arrow_type: pa.DataType, width: int) -> _Kind:
-        large = pa.types.is_large_string(arrow_type) or pa.types.is_large_binary(arrow_type)
-        text, decimal = is_var(arrow_type), pa.types.is_decimal128(arrow_type)
-        dtype = np.dtype(np.int64 if large else np.int32) if text else _signed(arrow_type) or np.dtype(np.int64)
-        return cls(arrow_type, width, dtype, text, decimal)
+    def of(cls, arrow_type: pa.DataType) -> _ColumnType:
+        if is_var(arrow_type):
+            large = pa.types.is_large_string(arrow_type) or pa.types.is_large_binary(arrow_type)
+            return cls(arrow_type, np.dtype(np.int64 if large else np.int32))
+        return cls(arrow_type, np.dtype(np.int64) if pa.types.is_decimal128(arrow_type) else _signed(arrow_type))
 
-    def numbers(self, rows: int, frame: _Frame) -> pa.Array:
-        values = frame.numbers(rows, self.dtype)
-        if self.decimal:
-            values = halves_of(frozen(values))
-        return pa.Array.from_buffers(self.arrow_type, rows, [frame.validity, pa.py_buffer(values)])
+    def array(self, cells: Sequence[_Cell], place: int, rows: int) -> pa.Array:
+        """Return the column of this number of all cells."""
+        frames = [cell.frames[place] for cell in cells]
+        values: list[Any] = [cell.values[place] for cell in cells]
+        if self.dtype is None:
+            return pa.concat_arrays([value.flatten() for value in values])
+        if any(frame.width == _NO_FRAME for frame in frames):  # some decimals that are no words
+            return pa.concat_arrays(
+                [
+                    value.flatten() if value is not None else self._numbers([cell], [frame], cell.rows)
+                    for cell, frame, value in zip(cells, frames, values, strict=True)
+                ]
+            )
+        if is_var(self.arrow_type):
+            return self._texts(cells, frames, values, rows)
+        return self._numbers(cells, frames, rows)
 
-    def texts(self, rows: int, frame: _Frame, data: pa.Buffer) -> pa.Array:
-        ends = np.zeros(rows + 1, dtype=self.dtype)
-        np.cumsum(frame.numbers(rows, self.dtype), out=ends[1:])
-        return pa.Array.from_buffers(self.arrow_type, rows, [frame.validity, pa.py_buffer(ends), data])
+    def _numbers(self, cells: Sequence[_Cell], frames: Sequence[_Frame], rows: int) -> pa.Array:
+        numbers = self._filled(cells, frames, rows)
+        if pa.types.is_decimal128(self.arrow_type):
+            numbers = halves_of(frozen(numbers))
+        return pa.Array.from_buffers(self.arrow_type, rows, [_bitmap(cells, frames), pa.py_buffer(numbers)])
+
+    def _texts(
+        self, cells: Sequence[_Cell], frames: Sequence[_Frame], values: Sequence[pa.Array], rows: int
+    ) -> pa.Array:
+        lengths = self._filled(cells, frames, rows)
+        ends = allocate(rows + 1, lengths.dtype)
+        ends[0] = 0
+        np.cumsum(lengths, out=ends[1:])
+        data = allocate(int(ends[-1]), np.uint8)
+        np.concatenate([_bytes_of(value) for value in values], out=data)
+        buffers = [_bitmap(cells, frames), pa.py_buffer(ends), pa.py_buffer(data)]
+        return pa.Array.from_buffers(self.arrow_type, rows, buffers)
+
+    def _filled(self, cells: Sequence[_Cell], frames: Sequence[_Frame], rows: int) -> AnyArray:
+        assert self.dtype is not None, "it has numbers or lengths"
+        numbers = allocate(rows, self.dtype)
+        start = 0
+        for cell, frame in zip(cells, frames, strict=True):
+            part = numbers[start : start + cell.rows]
+            if frame.distances is None:
+                part.fill(frame.base)
+            elif frame.width == self.dtype.itemsize:
+                part[:] = frame.distances.view(self.dtype)
+            else:
+                np.add(frame.distances, self.dtype.type(frame.base), out=part, dtype=self.dtype)
+            start += cell.rows
+        return numbers
 
 
-def _frame_of(column: pa.Array) -> _Frame:
-    """Return the frame of a column's numbers, or of the lengths of its texts."""
-    validity = column.buffers()[0] if column.null_count else None
-    if is_var(column.type):
-        lengths = np.diff(raw_var_bytes(column)[0])
-        return _frame(lengths, validity, int(lengths.min()), int(lengths.max()))  # nulls have lengths, too
+def _bitmap(cells: Sequence[_Cell], frames: Sequence[_Frame]) -> pa.Buffer | None:
+    """Return which values are not null; None if none is."""
+    if all(frame.valid is None for frame in frames):
+        return None
+    valid = [
+        np.ones(cell.rows, np.uint8) if frame.valid is None else frame.valid
+        for cell, frame in zip(cells, frames, strict=True)
+    ]
+    return pa.py_buffer(np.packbits(np.concatenate(valid), bitorder="little"))
+
+
+def _frame_of_lengths(column: pa.Array) -> _Frame:
+    """Return the frame of the lengths of texts, which nulls have, too."""
+    lengths = np.diff(raw_var_bytes(column)[0])
+    return _frame(lengths, validity(column), int(lengths.min()), int(lengths.max()))
+
+
+def _frame_of_numbers(column: pa.Array) -> _Frame | None:
+    """Return the frame of a column's numbers; None if it has none, or some that are no words."""
     if pa.types.is_decimal128(column.type):
         words = words_of(column)
-        return _Frame(0, _NO_FRAME) if words is None else _frame(words.digits, validity, words.least, words.most)
+        return None if words is None else _frame(words.digits, validity(column), words.least, words.most)
     dtype = _signed(column.type)
     if dtype is None:
-        return _Frame(0, _NO_FRAME)
-    numbers = np.frombuffer(column.buffers()[1], dtype, len(column))
-    extremes = pc.min_max(_array(pa.from_numpy_dtype(dtype), numbers, validity))
-    return _frame(numbers, validity, extremes["min"].as_py() or 0, extremes["max"].as_py() or 0)
+        return None
+    buffers = column.buffers()
+    integers = pa.Array.from_buffers(pa.from_numpy_dtype(dtype), len(column), buffers)
+    extremes = pc.min_max(integers)
+    numbers = np.frombuffer(buffers[1], dtype, len(column))
+    return _frame(numbers, validity(column), extremes["min"].as_py() or 0, extremes["max"].as_py() or 0)
 
 
-def _frame(numbers: AnyArray, validity: pa.Buffer | None, least: int, most: int) -> _Frame:
-    if least == most and validity is None:
-        return _Frame(least, 0)
+def _frame(numbers: AnyArray, valid: UInt8Array | None, least: int, most: int) -> _Frame:
+    if least == most:
+        return _Frame(least, 0, None, valid)
     own = numbers.dtype.itemsize
-    width = next(width for width in (1, 2, 4, 8) if most - least < 1 << 8 * width)
+    width = next(width for width in _UNSIGNED if most - least < 1 << 8 * width)
     if width >= own:
-        return _Frame(0, own, _array(_unsigned(own), numbers, validity))
-    distances = np.subtract(numbers, numbers.dtype.type(least)).astype(f"u{width}")  # of nulls, they may be anything
-    return _Frame(least, width, _array(_unsigned(width), distances, validity))
-
-
-def _array(kind: pa.DataType, values: AnyArray, validity: pa.Buffer | None) -> pa.Array:
-    return pa.Array.from_buffers(kind, values.size, [validity, pa.py_buffer(values)])
+        return _Frame(0, own, numbers.view(_UNSIGNED[own]), valid)
+    distances = np.subtract(numbers, numbers.dtype.type(least)).astype(_UNSIGNED[width])  # of nulls, any
+    return _Frame(least, width, distances, valid)
 
 
 def _as_one_value(column: pa.Array, start: int, stop: int) -> pa.Array:
@@ -212,8 +303,14 @@ def _as_one_value(column: pa.Array, start: int, stop: int) -> pa.Array:
     return pa.Array.from_buffers(pa.large_binary(), 1, [None, pa.py_buffer(ends), pa.py_buffer(data)])
 
 
-def _schema_of_others(kinds: Sequence[pa.DataType], widths: Sequence[int]) -> pa.Schema:
-    others = [kind for kind, width in zip(kinds, widths, strict=True) if _is_other(kind, width)]
+def _bytes_of(value: pa.Array) -> UInt8Array:
+    """Return what one value holds."""
+    (start, stop), data = raw_var_bytes(value)
+    return data[start:stop]
+
+
+def _schema_of_others(kinds: Sequence[pa.DataType], codes: bytes) -> pa.Schema:
+    others = [kind for kind, code in zip(kinds, codes, strict=True) if _is_other(kind, code % _NULLS)]
     return pa.schema([("", pa.large_binary() if is_var(kind) else pa.large_list(kind)) for kind in others])
 
 
@@ -221,16 +318,23 @@ def _is_other(kind: pa.DataType, width: int) -> bool:
     return width == _NO_FRAME or is_var(kind)
 
 
-def _codes(frames: Sequence[_Frame]) -> bytes:
-    bases = np.array([frame.base for frame in frames], dtype=np.int64)
-    widths = bytes(frame.width for frame in frames)
-    return bases.tobytes() + widths.ljust(-(-len(widths) // _WORD) * _WORD, b"\0")
+def _row_bytes(kind: pa.DataType) -> int:
+    """Return the bytes of a value, of a text its end."""
+    if is_var(kind):
+        return 4
+    return 0 if pa.types.is_nested(kind) or pa.types.is_null(kind) else -(-kind.bit_width // 8)
+
+
+def _in_words(values: AnyArray) -> Iterator[bytes | memoryview]:
+    """Yield bytes, and what is missing of the last word."""
+    yield values.data.cast("B")
+    yield bytes(_words(values.nbytes) - values.nbytes)
+
+
+def _words(size: int) -> int:
+    return -(-size // _WORD) * _WORD
 
 
 def _signed(kind: pa.DataType) -> np.dtype[Any] | None:
     dtype = None if pa.types.is_floating(kind) else fixed_width_dtype(kind)
     return None if dtype is None else np.dtype(f"i{dtype.itemsize}")
-
-
-def _unsigned(width: int) -> pa.DataType:
-    return pa.from_numpy_dtype(np.dtype(f"u{width}"))

@@ -13,6 +13,8 @@ import pytest
 from sparkext.errors import CellError
 from sparkext.exchange import map_output
 from sparkext.exchange.map_output import MapOutput, Segment, rows_of_segments
+from sparkext.kernels.jit import frozen
+from sparkext.kernels.partition import SlotOrder
 from tests.exchange.test_cells import ROWS, TABLE
 
 LINES = 8
@@ -24,7 +26,9 @@ def written(path: Path, runs: int = 1, most: int | None = None) -> np.ndarray:
     """Write the table so many times, as rows that came one after the other."""
     with closing(MapOutput(LINES, lambda: most)) as output, path.open("wb") as stream:
         for _ in range(runs):
-            output.add(TABLE.combine_chunks().to_batches()[0], STARTS)
+            output.add(
+                TABLE.combine_chunks().to_batches()[0], SlotOrder(frozen(np.arange(ROWS, dtype=np.int32)), STARTS)
+            )
         return output.write(stream)
 
 

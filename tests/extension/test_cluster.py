@@ -80,6 +80,18 @@ def test_the_cases_pass_on_a_cluster(cluster: Cluster, tmp_path: Path) -> None:
     assert counts == {"tests": CASES, "failures": 0, "errors": 0, "skipped": 0}, ran.stdout
 
 
+def test_executors_come_and_go(cluster: Cluster, tmp_path: Path) -> None:
+    ran = subprocess.run(
+        [sys.executable, str(HERE / "scripts" / "executors_come_and_go.py"), cluster.master],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=240,
+        env=environment(tmp_path / "driver", CLUSTER_FOLDERS=""),
+    )
+    assert ran.returncode == 0 and ran.stdout.endswith("all is well\n"), ran.stdout + ran.stderr
+
+
 def test_doctor_as_a_job(cluster: Cluster, tmp_path: Path) -> None:
     """It looks at the session of its command line, and at workers of the cluster."""
     job = tmp_path / "check.py"

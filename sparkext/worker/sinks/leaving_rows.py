@@ -16,7 +16,6 @@ from sparkext.build_sides.rows_on_disk import share_of_headroom
 from sparkext.exchange.leaving_rows import bytes_to_gather
 from sparkext.exchange.map_output import MapOutput
 from sparkext.exchange.partitioning import Partitioning
-from sparkext.kernels.gather import Column
 from sparkext.kernels.join_size import WIDTH, add_to_sketch
 from sparkext.plans.operator_budget import OperatorBudget
 from sparkext.rows.contiguous import contiguous
@@ -105,7 +104,6 @@ class LeavingRows:
         add_to_sketch(hashes, lines, self._sketch)
         order = self._partitioning.order(lines, task_id().partition)
         self._rows += np.diff(order.starts)
-        in_order = [Column.of(column).take(order.rows, False) for column in rows.columns]
-        self._output.add(pa.RecordBatch.from_arrays(in_order, names=rows.schema.names), order.starts)
+        self._output.add(rows, order)
         self._limit = bytes_to_gather(self._partitioning.table.slots)
         budget.spent_since(started)
