@@ -120,6 +120,20 @@ def test_hostile_settings(tables: SparkSession, kind: str, settings: dict[str, s
         assert_partitioned(tables, lambda: joined(tables, kind, left=rows), "1")
 
 
+def test_few_rows_make_one_slot_without_asking_the_foreman(tables: SparkSession) -> None:
+    def stages(slots: str) -> int:
+        with configured(tables, spark_sparkext_debug_slots=slots):
+            out = assert_partitioned(tables, lambda: joined(tables, "inner"), "1")
+            assert metrics_of(out)["slots"] == 1
+            told = report(out).slots
+            assert told is not None and len(told.planned) == 1
+        executions = tables._jsparkSession.sharedState().statusStore().executionsList()
+        tables.sparkContext._jsc.sc().listenerBus().waitUntilEmpty()
+        return max(executions.apply(at).stages().size() for at in range(executions.size() - 2, executions.size()))
+
+    assert stages("hash") == stages("planned") + 1
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_lines_anywhere(tables: SparkSession, kind: str) -> None:
     """Slots of lines are drawn at random, and many lines are split."""

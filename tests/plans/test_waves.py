@@ -75,9 +75,9 @@ def test_hardly_any_rows_make_one_slot() -> None:
 
 def test_how_many_slots() -> None:
     assert slot_count([], 4, 64) == 1
-    assert slot_count([LineCounts(2 * M, 0, 0, 0)], 4, 64) == 3, "as many cores as there is something to do for"
+    assert slot_count([LineCounts(2 * M, 0, 0, 0)], 4, 64) == 2, "as many cores as there is something to do for"
     assert slot_count([LineCounts(10 * M, 0, 0, 0)], 4, 64) == 4
-    assert slot_count([LineCounts(1000 * M, 0, 0, 0)], 4, 64) == 60, "slots of a second"
+    assert slot_count([LineCounts(1000 * M, 0, 0, 0)], 4, 64) == 60, "slots of half a second"
     assert slot_count([LineCounts(1000 * M, 0, 0, 0)], 4, 32) == 32, "no more than lines"
     assert slot_count([LineCounts(1, 1, 1, 10 * SLOT_BUILD_BYTES)], 4, 64) == 10, "build sides of a size"
 

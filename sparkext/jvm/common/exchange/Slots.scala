@@ -1,6 +1,7 @@
 package org.apache.spark.sql.sparkext
 
 import org.json4s._
+import org.json4s.JsonDSL._
 import org.json4s.jackson.JsonMethods.{compact, parse, render}
 
 /** What the foreman has planned: the lines and parts of lines that each slot joins, and how many lines were moved, or split.
@@ -10,12 +11,33 @@ import org.json4s.jackson.JsonMethods.{compact, parse, render}
 case class Slots(shares: Seq[SlotShare], moved: Int, split: Int, loads: String)
 
 object Slots {
+  import Shared.formats
+
+  private val Costs = Shared("slots")
+  private val Received = (Costs \ "received").extract[Double]
+  private val Met = Seq("compared", "produced").map(name => (Costs \ name).extract[Double]).sum
+  private val LeastSeconds = (Costs \ "least_seconds").extract[Double]
+  private val BuildBytes = (Costs \ "build_bytes").extract[Long]
+
+  /** One slot for everything, where the foreman would plan no more even if all rows of a line met: to ask would take longer. */
+  def one(probe: Sent, builds: Seq[Sent]): Option[Slots] = {
+    val lines = probe.bytes.length
+    def rowsOf(side: Sent, line: Int) = side.rows.lift(line).getOrElse(0L).toDouble
+    val seconds = (0 until lines).map { line =>
+      val rows = rowsOf(probe, line)
+      val built = builds.map(rowsOf(_, line)).sum
+      (rows + built) * Received + rows * built * Met
+    }.sum
+    def everything(side: Sent) = some(Seq(LineRange(0, lines, 0, side.maps)))
+    val small = seconds <= LeastSeconds && builds.map(_.sizes.sum).sum <= BuildBytes
+    val loads = compact(render(("before" -> Seq(seconds)) ~ ("after" -> Seq(seconds)) ~ ("moved" -> 0) ~ ("split" -> 0)))
+    if (small) Some(Slots(Seq(SlotShare(everything(probe), builds.map(everything))), 0, 0, loads)) else None
+  }
 
   /** The plan that a worker has answered with, see Python's `foreman_task`. `ownsBuild`: the first join emits those rows of its build
     * side that nothing matches.
     */
   def of(answer: String, probe: Sent, builds: Seq[Sent], ownsBuild: Boolean): Slots = {
-    implicit val formats: Formats = DefaultFormats
     val planned = parse(answer)
     val slots = (planned \ "slots").extract[List[List[Share]]]
     val shares = slots.map { lines =>

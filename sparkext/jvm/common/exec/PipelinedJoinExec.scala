@@ -287,6 +287,19 @@ case class PipelinedJoinExec(
   private def slots(by: Exchange, log: RunLog): RDD[InternalRow] = {
     val probeSide = sentSides(PipelinedJoinExec.Source).sent
     val buildSides = by.builds.map(sentSides(_).sent)
+    val known = if (settings.slots == "planned") Slots.one(probeSide, buildSides) else None
+    val planned = known.getOrElse(askForeman(by, probeSide, buildSides))
+    log.slots = planned.loads
+    metrics("slots").set(planned.shares.length)
+    metrics("movedLines").set(planned.moved)
+    metrics("splitLines").set(planned.split)
+    metrics("sentRows").set((probeSide +: buildSides).map(_.rows.sum).sum)
+    metrics("sentBytes").set((probeSide +: buildSides).map(_.bytes.sum).sum)
+    postToDriver(Seq("slots", "movedLines", "splitLines", "sentRows", "sentBytes"))
+    new SlotsRDD(sparkContext, planned.shares, probeSide.dependency, by.builds.zip(buildSides.map(_.dependency)))
+  }
+
+  private def askForeman(by: Exchange, probeSide: Sent, buildSides: Seq[Sent]): Slots = {
     val kinds = by.builds.map(joins(_).kind)
     val command = WorkOrder.plan(
       probeSide,
@@ -303,15 +316,7 @@ case class PipelinedJoinExec(
       SparkShim.pythonRunnerConf(conf),
       conf.sessionLocalTimeZone,
       formulas)
-    val planned = Slots.of(answers.collect().head, probeSide, buildSides, ownsBuild)
-    log.slots = planned.loads
-    metrics("slots").set(planned.shares.length)
-    metrics("movedLines").set(planned.moved)
-    metrics("splitLines").set(planned.split)
-    metrics("sentRows").set((probeSide +: buildSides).map(_.rows.sum).sum)
-    metrics("sentBytes").set((probeSide +: buildSides).map(_.bytes.sum).sum)
-    postToDriver(Seq("slots", "movedLines", "splitLines", "sentRows", "sentBytes"))
-    new SlotsRDD(sparkContext, planned.shares, probeSide.dependency, by.builds.zip(buildSides.map(_.dependency)))
+    Slots.of(answers.collect().head, probeSide, buildSides, ownsBuild)
   }
 
   /** How many tasks share an executor's memory. In local mode that is the driver's number of task slots. */

@@ -20,6 +20,9 @@ class Settings(conf: SQLConf) {
 
   /** Where groups are finished: `auto`, or for tests `parts`, by Spark, or `whole`, by workers wherever they can. */
   val groups: String = word("debug.groups")
+
+  /** Which slots the lines of a partitioned join go to: `planned`, or for tests others. */
+  val slots: String = word("debug.slots")
   val maxBuildBytes: Long = number(MaxBuildBytes)
   val algorithm: String = word(Algorithm)
   val partitioned: String = word(Partitioned)
