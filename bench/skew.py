@@ -43,7 +43,8 @@ _ALPHA = 0.3
 
 _EXECUTOR_MIB = 1536
 _PARTITIONS = 16
-_KEYS, _ROWS_OF_KEY = 200_000, 25
+_KEYS = 200_000
+_ROWS_OF_KEY = {"skew1": 60, "skew2": 40}  # as many as two slots are planned for
 _FILES = 8
 
 
@@ -138,7 +139,7 @@ def _executors(bench: Bench) -> None:
     query = "SELECT /*+ PIPELINED_JOIN(b, 'partitioned=always') */ count(*), sum(v), sum(w) FROM a JOIN b ON a.k = b.k"
     with spark_session(bench.threads, sparkext.configure, **settings) as spark, TemporaryDirectory() as folder:
         for name in ("skew1", "skew2"):
-            for side, path in _sides(SKEWS[name], bench.sized(_KEYS), Path(folder) / name).items():
+            for side, path in _sides(SKEWS[name], bench.sized(_KEYS), _ROWS_OF_KEY[name], Path(folder) / name).items():
                 spark.read.parquet(str(path)).createOrReplaceTempView(side)
             took: dict[str, list[Sequence[float]]] = {"planned": [], "hash": []}
 
@@ -167,30 +168,30 @@ def _executors(bench: Bench) -> None:
             print(f"task: {seconds}, {ratio:.2f} times; ideally {ideal:.2f} times")
 
 
-def _sides(skewed: Skewed, keys: int, folder: Path) -> Mapping[str, Path]:
+def _sides(skewed: Skewed, keys: int, rows: int, folder: Path) -> Mapping[str, Path]:
     """Write rows of 32 bytes whose keys are in two slots; one has more probe rows, and more matches of each."""
     from sparkext.exchange.partitioning import Partitioning
     from sparkext.kernels.hashing import FULL_MASK
 
     every = np.arange(keys)
-    table = RoutingTable(4 * _PARTITIONS, 2)
-    partitioning = Partitioning((0,), (pa.int64(),), (False,), table, False, FULL_MASK)
+    routing = RoutingTable(4 * _PARTITIONS, 2)
+    partitioning = Partitioning((0,), (pa.int64(),), (False,), routing, False, FULL_MASK)
     _, lines = partitioning.lines(pa.record_batch([pa.array(every)], names=["k"]))
-    hot = np.isin(lines, list(table.lines_of(0)))
+    hot = np.isin(lines, list(routing.lines_of(0)))
     generator = np.random.default_rng(3)
     sides = {}
     for side, value, cold_rows, hot_rows in (
-        ("a", "v", _ROWS_OF_KEY, _ROWS_OF_KEY * skewed.probes),
+        ("a", "v", rows, rows * skewed.probes),
         ("b", "w", 1, skewed.matches),
     ):
         of_key = generator.permutation(np.repeat(every, np.where(hot, hot_rows, cold_rows)))
         columns = {"k": of_key, value: of_key % 1000, f"{value}2": of_key + 1, f"{value}3": of_key + 2}
         sides[side] = folder / side
         sides[side].mkdir(parents=True)
-        rows = pa.table(columns)
-        size = -(-rows.num_rows // _FILES)
+        table = pa.table(columns)
+        size = -(-table.num_rows // _FILES)
         for number in range(_FILES):
-            pq.write_table(rows.slice(number * size, size), sides[side] / f"{number}.parquet")
+            pq.write_table(table.slice(number * size, size), sides[side] / f"{number}.parquet")
     return sides
 
 
