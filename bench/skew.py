@@ -212,7 +212,7 @@ def unit_costs(rows: int) -> UnitCosts:
     partitioning = Partitioning((0,), one, (False,), RoutingTable(line_count(16), 16), False, FULL_MASK)
     build = index_in_memory(rows, batch.columns, IndexRecipe((0,), one, (False,), "hash", FULL_MASK))
     keys = normalise_keys([batch.column(0)], [False], build.info.key_ranges)
-    cells = [cell for some in leaving_cells([batch], partitioning, 0) for _, cell in some]
+    cells = [cell for some in leaving_cells([batch], partitioning, 0, lambda: None) for _, cell in some]
 
     def receive() -> None:
         for cell in cells:
@@ -223,7 +223,7 @@ def unit_costs(rows: int) -> UnitCosts:
         build.lookup(keys)
 
     def produce() -> None:
-        for _ in leaving_cells([batch], partitioning, 0):
+        for _ in leaving_cells([batch], partitioning, 0, lambda: None):
             pass
 
     seconds = [min(timeit.repeat(step, number=1, repeat=6)) for step in (receive, compare, produce)]

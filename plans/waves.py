@@ -16,9 +16,13 @@ from dataclasses import dataclass
 from sparkext.plans.foreman import Counts, Foreman, UnitCosts
 from sparkext.plans.routing import RoutingTable
 
-COSTS = UnitCosts(received=30e-9, compared=3e-9, produced=7e-9)
-"""Seconds for a row: read as a cell and looked up or indexed, met, and emitted. Between those of few narrow columns
-under a sum, 24, 2 and 3 ns, and of nine columns, 70, 3 and 20."""
+COSTS = UnitCosts(received=10e-9, compared=3e-9, produced=7e-9)
+"""Seconds for a row: looked up or indexed, met, and emitted."""
+
+SECONDS_PER_BYTE = 0.6e-9
+SECONDS_PER_CELL = 70e-6
+"""To read what comes: bytes in memory, and cells, one a line and map task or more. Measured: with these, slots took
+1.0 s for 0.9 planned with four narrow columns of lineitem and orders, and 2.2 s for 1.9 with nine."""
 
 SLOT_SECONDS = 0.5
 LEAST_SLOT_SECONDS = 0.03
@@ -33,22 +37,26 @@ _SPLIT, _MORE_SLOTS = 1 / 3, 7
 
 @dataclass(frozen=True)
 class LineCounts:
-    """What the map tasks have told of one line: rows of both sides, pairs of equal keys, bytes of builds."""
+    """What the map tasks have told of one line: rows of both sides, pairs of equal keys, bytes of both, and cells."""
 
     probe_rows: int
     build_rows: int
     pairs: int
+    probe_bytes: int
     build_bytes: int
+    cells: int
 
     @property
     def load(self) -> float:
         """The seconds that it takes to join it."""
-        return Counts(self.probe_rows + self.build_rows, self.pairs, self.pairs).load(COSTS)
+        joined = Counts(self.probe_rows + self.build_rows, self.pairs, self.pairs).load(COSTS)
+        return joined + (self.probe_bytes + self.build_bytes) * SECONDS_PER_BYTE + self.cells * SECONDS_PER_CELL
 
     @property
     def mostly_pairs(self) -> bool:
         """Whether it takes longer to make its pairs than to receive its probe rows."""
-        return Counts(0, self.pairs, self.pairs).load(COSTS) > Counts(self.probe_rows, 0, 0).load(COSTS)
+        received = Counts(self.probe_rows, 0, 0).load(COSTS) + self.probe_bytes * SECONDS_PER_BYTE
+        return Counts(0, self.pairs, self.pairs).load(COSTS) > received
 
 
 @dataclass(frozen=True)
@@ -173,27 +181,43 @@ def _slot_loads(table: RoutingTable, loads: Mapping[int, float]) -> list[float]:
     return found
 
 
+@dataclass(frozen=True)
+class SideCounts:
+    """What is known of one side: of each line its rows, the bytes that they take in memory, those that were sent.
+
+    Spark knows the last for certain; the others are what `maps` tasks have said.
+    """
+
+    rows: Sequence[int]
+    sizes: Sequence[int]
+    sent: Sequence[int]
+    maps: int
+
+
 def counted(
-    probe_rows: Sequence[int],
-    build_rows: Sequence[int],
+    probe: SideCounts,
+    builds: Sequence[SideCounts],
     pairs: Sequence[int],
-    probe_bytes: Sequence[int],
-    build_bytes: Sequence[int],
-    build_sizes: Sequence[int],
     *,
     needs_probe: bool,
     needs_build: bool,
 ) -> dict[int, LineCounts]:
-    """Return the lines that have to be joined: not those in which a side that the join needs has no row.
-
-    Bytes tell whether there is any, as Spark knows them for certain; rows are what tasks have said, and sizes, which
-    those take in memory.
-    """
+    """Return the lines that have to be joined: not those in which a side that the join needs has sent nothing."""
 
     def found() -> Iterator[tuple[int, LineCounts]]:
-        told = zip(probe_rows, build_rows, pairs, probe_bytes, build_bytes, build_sizes, strict=True)
-        for line, (rows, built, met, sent, sent_builds, size) in enumerate(told):
+        for line, met in enumerate(pairs):
+            sent, sent_builds = probe.sent[line], sum(build.sent[line] for build in builds)
             if (sent or not needs_probe) and (sent_builds or not needs_build) and sent + sent_builds:
-                yield line, LineCounts(rows, built, met, size)
+                yield (
+                    line,
+                    LineCounts(
+                        probe.rows[line],
+                        sum(build.rows[line] for build in builds),
+                        met,
+                        probe.sizes[line],
+                        sum(build.sizes[line] for build in builds),
+                        sum(min(side.rows[line], side.maps) for side in (probe, *builds)),
+                    ),
+                )
 
     return dict(found())

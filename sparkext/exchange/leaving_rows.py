@@ -7,13 +7,13 @@ They are put in order by slot all together, when there are enough: a cell is one
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 import pyarrow as pa
 
 from sparkext.exchange.cells import CELL_BYTES, cell_of
 from sparkext.exchange.partitioning import Partitioning
-from sparkext.memory.freed import headroom_for
+from sparkext.memory.freed import reclaim
 from sparkext.rows.morsels import within_bytes
 
 _LEAST_BYTES = 32 << 20
@@ -22,30 +22,42 @@ _BYTES_PER_SLOT = 2 << 20
 _COPIES = 4
 """What rows take while they are put in order: they themselves, twice in order, and as cells."""
 _SHARE_OF_HEADROOM = 0.25
+_KEY_BYTES = 8
+
+FreeMemory = Callable[[], tuple[int, str] | None]
+"""Bytes that a task may take, and what limits them; None if that is unknown."""
 
 
 def leaving_cells(
-    batches: Iterable[pa.RecordBatch], partitioning: Partitioning, task: int
+    batches: Iterable[pa.RecordBatch], partitioning: Partitioning, task: int, free: FreeMemory
 ) -> Iterator[list[tuple[int, pa.Buffer]]]:
     """Yield cells with the numbers of their slots, many at a time. `task` is as in `Partitioning.order`."""
     waiting: list[pa.RecordBatch] = []
-    size, limit = 0, bytes_to_gather(partitioning.table.slots)
+    size = limit = 0
     for batch in batches:
-        if waiting and size + batch.nbytes > limit:
+        if waiting and size + gathered_bytes(batch) > limit:
             yield _cells(waiting, partitioning, task)
-            waiting, size, limit = [], 0, bytes_to_gather(partitioning.table.slots)
+            waiting, size = [], 0
         if batch.num_rows:
+            limit = limit if waiting else bytes_to_gather(partitioning.table.slots, free)
             waiting.append(batch)
-            size += batch.nbytes
+            size += gathered_bytes(batch)
     if waiting:
         yield _cells(waiting, partitioning, task)
 
 
-def bytes_to_gather(slots: int) -> int:
-    """Return how many bytes make cells of some size for each slot, within a share of what memory there is."""
+def bytes_to_gather(slots: int, free: FreeMemory) -> int:
+    """Return how many bytes make cells of some size for each slot, within a share of what memory this task has."""
     wanted = min(max(_LEAST_BYTES, slots * _BYTES_PER_SLOT), _MOST_BYTES)
-    free = headroom_for(_COPIES * wanted)
-    return wanted if free is None else min(wanted, int(free * _SHARE_OF_HEADROOM / _COPIES))
+    found = free()
+    if found is not None and found[0] * _SHARE_OF_HEADROOM < _COPIES * wanted and reclaim():
+        found = free()
+    return wanted if found is None else min(wanted, int(found[0] * _SHARE_OF_HEADROOM / _COPIES))
+
+
+def gathered_bytes(batch: pa.RecordBatch) -> int:
+    """Return what rows take that wait: hashes, lines and an order are made of their keys, which may be narrow."""
+    return int(batch.nbytes + batch.num_rows * _KEY_BYTES)
 
 
 def _cells(batches: list[pa.RecordBatch], partitioning: Partitioning, task: int) -> list[tuple[int, pa.Buffer]]:

@@ -26,6 +26,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from sparkext.errors import SchemaMismatchError
 from sparkext.kernels.buffers import UInt8Array, allocate, fixed_width_dtype, is_var, raw_var_bytes, validity
 from sparkext.kernels.decimal_words import halves_of, words_of
 from sparkext.kernels.gather import Column, gathered
@@ -41,6 +42,9 @@ _NO_FRAME = 16
 
 _NULLS = 32
 """Added to a width where some are null."""
+
+_MOST_CELLS = 1000
+"""As many are read together at most: each takes some kilobytes."""
 
 _UNSIGNED = {width: np.dtype(f"u{width}") for width in (1, 2, 4, 8)}
 
@@ -76,7 +80,13 @@ class _Frame:
 
 
 class PackedRows:
-    """Rows in some order, at least one of at least one column, that are written packed to `sink`, a range at a time."""
+    """Rows in some order, at least one of at least one column, that are written packed to `sink`, a range at a time.
+
+    Raises
+    ------
+    SchemaMismatchError
+        Nested values have 64-bit offsets, which no reader expects.
+    """
 
     def __init__(self, rows: pa.RecordBatch, order: RowIds, sink: pa.BufferOutputStream) -> None:
         """Find the frames of all columns. Numbers are put in order when they are packed, as less is moved then."""
@@ -85,7 +95,7 @@ class PackedRows:
         for column in rows.columns:
             frame = _frame_of_numbers(column if column.offset == 0 else pa.concat_arrays([column]))
             if frame is None:
-                column = Column.of(column).take(order, False)
+                column = _checked(Column.of(column).take(order, False))
                 frame = _frame_of_lengths(column) if is_var(column.type) else _Frame(0, _NO_FRAME)
             else:
                 frame = frame.at(order)
@@ -100,7 +110,7 @@ class PackedRows:
         self._texts = [raw_var_bytes(column)[0] for column in columns if is_var(column.type)]
         self._nested = [column for column in columns if pa.types.is_nested(column.type)]
         self._row_bytes = sum(_row_bytes(column.type) for column in columns)
-        self._schema = _schema_of_others(rows.schema.types, codes)
+        self._schema = _schema_of_others([column.type for column in columns], codes)
         self._writer = pa.ipc.new_stream(sink, self._schema, options=_COMPRESSED)
         self._writer.write_batch(pa.RecordBatch.from_pylist([], schema=self._schema))  # behind the schema, once
 
@@ -134,7 +144,8 @@ class RowUnpacker:
         rows = size = 0
         for content in cells:
             cell = self._cell(content)
-            if waiting and (rows + cell.rows > most_rows or size + cell.size > most_bytes):
+            too_much = rows + cell.rows > most_rows or size + cell.size > most_bytes or len(waiting) == _MOST_CELLS
+            if waiting and too_much:
                 yield self._batch(waiting, rows)
                 waiting, rows, size = [], 0, 0
             waiting.append(cell)
@@ -292,6 +303,21 @@ def _frame(numbers: AnyArray, valid: UInt8Array | None, least: int, most: int) -
         return _Frame(0, own, numbers.view(_UNSIGNED[own]), valid)
     distances = np.subtract(numbers, numbers.dtype.type(least)).astype(_UNSIGNED[width])  # of nulls, any
     return _Frame(least, width, distances, valid)
+
+
+def _checked(column: pa.Array) -> pa.Array:
+    """Return a column of which a reader knows the layout by the type that Spark declares."""
+    if pa.types.is_nested(column.type) and _has_wide_offsets(column.type):
+        raise SchemaMismatchError(
+            f"a column of {column.type} cannot be sent: its offsets have 64 bits, 32 are declared"
+        )
+    return column
+
+
+def _has_wide_offsets(kind: pa.DataType) -> bool:
+    if pa.types.is_large_string(kind) or pa.types.is_large_binary(kind) or pa.types.is_large_list(kind):
+        return True
+    return any(_has_wide_offsets(kind.field(number).type) for number in range(kind.num_fields))
 
 
 def _as_one_value(column: pa.Array, start: int, stop: int) -> pa.Array:

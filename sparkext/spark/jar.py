@@ -27,7 +27,7 @@ from sparkext.memory.address_space import LEAST_BYTES
 from sparkext.plans.evaluators import EVALUATORS
 from sparkext.plans.spec import MOST_COMPARED, SPEC_VERSION
 from sparkext.plans.top import MOST_TOP_ROWS
-from sparkext.plans.waves import COSTS, LEAST_SLOT_SECONDS, SLOT_BUILD_BYTES
+from sparkext.plans.waves import COSTS, LEAST_SLOT_SECONDS, SECONDS_PER_BYTE, SECONDS_PER_CELL, SLOT_BUILD_BYTES
 from sparkext.shared import (
     BATCH_GROWTH,
     FIRST_BATCH_ROWS,
@@ -176,7 +176,13 @@ def _shared(sources: Sequence[Path]) -> str:
         "options": [_option(key) for key in REGISTRY],
         "spec_version": SPEC_VERSION,
         "most_top_rows": MOST_TOP_ROWS,
-        "slots": {**asdict(COSTS), "least_seconds": LEAST_SLOT_SECONDS, "build_bytes": SLOT_BUILD_BYTES},
+        "slots": {
+            **asdict(COSTS),
+            "per_byte": SECONDS_PER_BYTE,
+            "per_cell": SECONDS_PER_CELL,
+            "least_seconds": LEAST_SLOT_SECONDS,
+            "build_bytes": SLOT_BUILD_BYTES,
+        },
         "first_batch_rows": FIRST_BATCH_ROWS,
         "batch_growth": BATCH_GROWTH,
         "key_types": SPARK_TYPES,

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from sparkext.config import read_settings
 from sparkext.kernels.join_size import WIDTH, pairs_of
-from sparkext.plans.waves import counted, wave_plan
+from sparkext.plans.waves import SideCounts, counted, wave_plan
 
 
 @dataclass(frozen=True)
@@ -35,19 +35,16 @@ class ForemanTask:
     def _planned(self) -> dict[str, Any]:
         probe, *builds = (_Side.of(told) for told in (self.order["probe"], *self.order["builds"]))
         lines = counted(
-            probe.rows.tolist(),
-            _added([build.rows for build in builds]),
-            _added([pairs_of(probe.sketch, build.sketch) for build in builds]),
-            probe.bytes.tolist(),
-            _added([build.bytes for build in builds]),
-            _added([build.sizes for build in builds]),
+            probe.counts,
+            [build.counts for build in builds],
+            np.sum([pairs_of(probe.sketch, build.sketch) for build in builds], axis=0).tolist(),
             needs_probe=self.order["needs_probe"],
             needs_build=self.order["needs_build"],
         )
         settings = read_settings(self.order["settings"].get, {})
         plan = wave_plan(
             lines,
-            len(probe.bytes),
+            len(probe.counts.sent),
             self.order["cores"],
             most_shares=self.order["most_shares"],
             marks=not self.order["needs_probe"],  # a full outer join
@@ -61,22 +58,16 @@ class ForemanTask:
 class _Side:
     """What the tasks that have sent a side have told of each line; `sketch` has `WIDTH` numbers a line."""
 
-    rows: Any
-    bytes: Any
-    sizes: Any
+    counts: SideCounts
     sketch: Any
 
     @classmethod
-    def of(cls, told: dict[str, str]) -> _Side:
+    def of(cls, told: dict[str, Any]) -> _Side:
         rows, sent, sizes, sketch = (_numbers(told[name]) for name in ("rows", "bytes", "sizes", "sketch"))
         if not rows.size:  # no task has sent anything
-            return cls(np.zeros_like(sent), sent, np.zeros_like(sent), np.zeros(sent.size * WIDTH, sent.dtype))
-        return cls(rows, sent, sizes, sketch)
-
-
-def _added(numbers: list[Any]) -> list[int]:
-    """Add up what several sides have, line by line."""
-    return list(np.sum(numbers, axis=0).tolist())
+            rows = sizes = np.zeros_like(sent)
+            sketch = np.zeros(sent.size * WIDTH, sent.dtype)
+        return cls(SideCounts(rows.tolist(), sizes.tolist(), sent.tolist(), told["maps"]), sketch)
 
 
 def _numbers(text: str) -> Any:

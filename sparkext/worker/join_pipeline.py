@@ -52,7 +52,7 @@ def join_pipeline(
     sink = sink_of(spec, builds, output_schema, settings)
     if leaving is not None:
         assert isinstance(sink, GatheredRows), "whole rows leave"
-        sink = LeavingRows(sink, leaving)
+        sink = LeavingRows(sink, leaving, resources.headroom)
     if any(one.in_order for one in spec.aggregations):
         resources = replace(resources, cores=1)
     return Pipeline(operators, sink, settings, resources, metrics)

@@ -13,6 +13,7 @@ from sparkext.exchange.cells import COLUMNS
 from sparkext.exchange.leaving_rows import leaving_cells
 from sparkext.exchange.partitioning import Partitioning
 from sparkext.memory import freed
+from sparkext.memory.probes import process_probe
 from sparkext.rows.compression import decompressed
 from sparkext.worker.task_start import check_version, entered, settle, task_id
 
@@ -35,9 +36,13 @@ class PartitionTask:
         """Send one partition."""
         check_version(self.made_by)
         settle()
-        with entered(self.settings, self.tasks_sharing):
+        with entered(self.settings, self.tasks_sharing) as tasks:
+            probe = process_probe()
+            arriving = decompressed(batches)
             try:
-                for cells in leaving_cells(decompressed(batches), self.partitioning, task_id().partition):
+                for cells in leaving_cells(
+                    arriving, self.partitioning, task_id().partition, lambda: probe.headroom(tasks)
+                ):
                     for slot, cell in cells:
                         yield self._row(slot, cell)
             finally:

@@ -99,9 +99,9 @@ def plan(order_json: str) -> tuple[ForemanTask, StructType]:
     """Return the function for `mapInArrow` that plans the slots of a join, and its return type.
 
     The order's fields: `settings` (as for `run`), `probe` and `builds` (of each: `rows`, `bytes`, `sizes` and `sketch`
-    of its lines, as hexadecimal int64, see `leaving_rows.RESULT`), `most_shares` (parts that the probe rows of a
-    line can be divided into), `cores`, `needs_probe` and `needs_build` (whether a line without rows of that side has no
-    result), `output`.
+    of its lines, as hexadecimal int64, see `leaving_rows.RESULT`, and `maps`, the number of its tasks), `most_shares`
+    (parts that the probe rows of a line can be divided into), `cores`, `needs_probe` and `needs_build` (whether a line
+    without rows of that side has no result), `output`.
     """
     order = _read(order_json)
     return ForemanTask(order), _schema(order["output"])

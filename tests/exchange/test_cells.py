@@ -43,7 +43,7 @@ def partitioning(slots: int, keeps_unmatchable: bool = True, mask: int = (1 << 6
 
 
 def sent(slots: int, batches: list[pa.RecordBatch], task: int = 0, **options: Any) -> list[tuple[int, pa.Buffer]]:
-    return [one for some in leaving_cells(batches, partitioning(slots, **options), task) for one in some]
+    return [one for some in leaving_cells(batches, partitioning(slots, **options), task, lambda: None) for one in some]
 
 
 def rows_in(cells: list[pa.Buffer]) -> list[dict[str, Any]]:

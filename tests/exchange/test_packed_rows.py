@@ -13,8 +13,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sparkext.errors import SchemaMismatchError
 from sparkext.exchange.packed_rows import PackedRows, RowUnpacker
 from sparkext.kernels.jit import frozen
+from sparkext.kernels.row_ids import RowIds
 
 _BITS = (8, 16, 32, 64)
 _TYPES = {
@@ -83,9 +85,37 @@ def test_what_comes_out_is_what_went_in(rows: pa.RecordBatch, data: st.DataObjec
         ]
 
 
+@pytest.mark.parametrize("kind", [pa.large_string(), pa.large_binary()])
+def test_texts_with_wide_offsets_are_read_as_what_is_declared(kind: pa.DataType) -> None:
+    sink = pa.BufferOutputStream()
+    packed = PackedRows(pa.record_batch([pa.array(["a", None, "bc"], kind)], names=["c"]), _in_order(3), sink)
+    start = sink.tell()
+    packed.write(0, 3)
+    [found] = RowUnpacker(pa.schema([("c", pa.string())])).batches([sink.getvalue().slice(start)], 100, 100)
+    assert found.column(0).to_pylist() == ["a", None, "bc"]
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        pa.large_list(pa.int32()),
+        pa.list_(pa.large_string()),
+        pa.map_(pa.string(), pa.list_(pa.large_binary())),
+        pa.struct([("a", pa.int32()), ("b", pa.large_string())]),
+    ],
+)
+def test_nested_values_with_wide_offsets_are_refused(kind: pa.DataType) -> None:
+    with pytest.raises(SchemaMismatchError, match="64 bits, 32 are declared"):
+        PackedRows(pa.record_batch([pa.nulls(3, kind)], names=["c"]), _in_order(3), pa.BufferOutputStream())
+
+
+def _in_order(rows: int) -> RowIds:
+    return frozen(np.arange(rows, dtype=np.int32))
+
+
 def _size(column: pa.Array) -> int:
     sink = pa.BufferOutputStream()
-    packed = PackedRows(pa.record_batch([column], names=["c"]), frozen(np.arange(len(column), dtype=np.int32)), sink)
+    packed = PackedRows(pa.record_batch([column], names=["c"]), _in_order(len(column)), sink)
     start = sink.tell()
     packed.write(0, len(column))
     return sink.tell() - start

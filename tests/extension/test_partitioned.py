@@ -120,6 +120,22 @@ def test_hostile_settings(tables: SparkSession, kind: str, settings: dict[str, s
         assert_partitioned(tables, lambda: joined(tables, kind, left=rows), "1")
 
 
+def test_nested_columns(tables: SparkSession, tmp_path: Path) -> None:
+    """Files may say that their texts have 64-bit offsets, at any depth; Spark declares none."""
+    n, text = 300, pa.large_string()
+    columns = {
+        "k": pa.array(range(n), pa.int64()),
+        "xs": pa.array([None if i % 9 == 0 else [f"x{i}", None, "y" * (i % 5)] for i in range(n)], pa.large_list(text)),
+        "s": pa.array([None if i % 7 == 0 else {"t": f"t{i}"} for i in range(n)], pa.struct([("t", text)])),
+        "m": pa.array([[(f"k{i}", f"v{i}")] * (i % 2) for i in range(n)], pa.map_(text, text)),
+    }
+    pq.write_table(pa.table(columns), tmp_path / "wide.parquet")
+    tables.read.parquet(str(tmp_path)).createOrReplaceTempView("wide")
+    for kind in ("inner", "full"):
+        assert_partitioned(tables, lambda kind=kind: joined(tables, kind, left="wide"), "1")
+    tables.catalog.dropTempView("wide")
+
+
 def test_few_rows_make_one_slot_without_asking_the_foreman(tables: SparkSession) -> None:
     def stages(slots: str) -> int:
         with configured(tables, spark_sparkext_debug_slots=slots):

@@ -10,14 +10,28 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sparkext.plans.foreman import skew
-from sparkext.plans.waves import SLOT_BUILD_BYTES, TABLES, LineCounts, WavePlan, counted, slot_count, wave_plan
+from sparkext.plans.waves import (
+    SLOT_BUILD_BYTES,
+    TABLES,
+    LineCounts,
+    SideCounts,
+    WavePlan,
+    counted,
+    slot_count,
+    wave_plan,
+)
 from tests.kernels.support import examples
 
 M = 1_000_000
 
 
+def counts_of(probe_rows: int, build_rows: int, pairs: int, build_bytes: int = 0) -> LineCounts:
+    """Rows of 50 bytes, in one cell."""
+    return LineCounts(probe_rows, build_rows, pairs, 50 * probe_rows, build_bytes, 1)
+
+
 def even(lines: int, rows: int = M) -> dict[int, LineCounts]:
-    return {line: LineCounts(rows, rows // 10, rows, 0) for line in range(lines)}
+    return {line: counts_of(rows, rows // 10, rows, 0) for line in range(lines)}
 
 
 def check(plan: WavePlan, lines: dict[int, LineCounts]) -> None:
@@ -44,7 +58,7 @@ def test_even_lines_stay_where_they_are() -> None:
 def test_a_loaded_slot_gives_lines_away() -> None:
     lines = even(64)
     count = len(wave_plan(lines, 64, 2, most_shares=8).slots)
-    lines |= {line: LineCounts(3 * M, M, 3 * M, 0) for line in range(0, 64, count)}
+    lines |= {line: counts_of(3 * M, M, 3 * M, 0) for line in range(0, 64, count)}
     plan = wave_plan(lines, 64, 2, most_shares=8)
     check(plan, lines)
     assert plan.moved > 0 and skew(plan.after) < skew(plan.before) / 2
@@ -52,7 +66,7 @@ def test_a_loaded_slot_gives_lines_away() -> None:
 
 def test_product_skew_counts() -> None:
     """A line with as many rows as others, which meet each other a thousand times as often."""
-    lines = even(64) | {5: LineCounts(M, M // 10, 1000 * M, 0)}
+    lines = even(64) | {5: counts_of(M, M // 10, 1000 * M, 0)}
     plan = wave_plan(lines, 64, 4, most_shares=100)
     check(plan, lines)
     assert len([slot for slot in plan.slots if any(share.line == 5 for share in slot)]) > 4
@@ -61,7 +75,7 @@ def test_product_skew_counts() -> None:
 
 @pytest.mark.parametrize(("most_shares", "slots"), [(1, 1), (3, 3)])
 def test_how_far_a_line_is_split(most_shares: int, slots: int) -> None:
-    lines = even(64) | {5: LineCounts(1000 * M, M, 1000 * M, 0)}
+    lines = even(64) | {5: counts_of(1000 * M, M, 1000 * M, 0)}
     plan = wave_plan(lines, 64, 8, most_shares=most_shares)
     check(plan, lines)
     assert len([slot for slot in plan.slots if any(share.line == 5 for share in slot)]) == slots
@@ -69,22 +83,22 @@ def test_how_far_a_line_is_split(most_shares: int, slots: int) -> None:
 
 def test_hardly_any_rows_make_one_slot() -> None:
     assert len(wave_plan({}, 64, 8, most_shares=1).slots) == 1
-    few = {3: LineCounts(10, 1, 10, 100)}
+    few = {3: counts_of(10, 1, 10, 100)}
     assert len(wave_plan(few, 64, 8, most_shares=1).slots) == 1
 
 
 def test_how_many_slots() -> None:
     assert slot_count([], 4, 64) == 1
-    assert slot_count([LineCounts(2 * M, 0, 0, 0)], 4, 64) == 2, "as many cores as there is something to do for"
-    assert slot_count([LineCounts(10 * M, 0, 0, 0)], 4, 64) == 4
-    assert slot_count([LineCounts(1000 * M, 0, 0, 0)], 4, 64) == 60, "slots of half a second"
-    assert slot_count([LineCounts(1000 * M, 0, 0, 0)], 4, 32) == 32, "no more than lines"
-    assert slot_count([LineCounts(1, 1, 1, 10 * SLOT_BUILD_BYTES)], 4, 64) == 10, "build sides of a size"
+    assert slot_count([counts_of(2 * M, 0, 0, 0)], 4, 64) == 3, "as many cores as there is something to do for"
+    assert slot_count([counts_of(10 * M, 0, 0, 0)], 4, 64) == 4
+    assert slot_count([counts_of(700 * M, 0, 0, 0)], 4, 64) == 57, "slots of half a second"
+    assert slot_count([counts_of(1000 * M, 0, 0, 0)], 4, 32) == 32, "no more than lines"
+    assert slot_count([counts_of(1, 1, 1, 10 * SLOT_BUILD_BYTES)], 4, 64) == 10, "build sides of a size"
 
 
 @pytest.mark.parametrize(("pairs", "split"), [(10 * M, 0), (1000 * M, 1)])
 def test_a_line_whose_owner_sees_all_rows_is_split_for_its_pairs_only(pairs: int, split: int) -> None:
-    lines = even(64) | {5: LineCounts(64 * M, M, pairs, 0)}
+    lines = even(64) | {5: counts_of(64 * M, M, pairs, 0)}
     plan = wave_plan(lines, 64, 8, most_shares=100, marks=True)
     check(plan, lines)
     assert plan.split == split
@@ -92,7 +106,7 @@ def test_a_line_whose_owner_sees_all_rows_is_split_for_its_pairs_only(pairs: int
 
 
 def test_lines_by_hash_are_at_home() -> None:
-    lines = even(64) | {5: LineCounts(64 * M, M, 64 * M, 0)}
+    lines = even(64) | {5: counts_of(64 * M, M, 64 * M, 0)}
     plan = wave_plan(lines, 64, 4, most_shares=9, way="hash")
     check(plan, lines)
     assert plan.before == plan.after and (plan.moved, plan.split) == (0, 0) and skew(plan.after) > 0.5
@@ -103,25 +117,21 @@ def test_lines_by_hash_are_at_home() -> None:
     [(True, True, {0}), (True, False, {0, 1}), (False, False, {0, 1, 2}), (False, True, {0, 2})],
 )
 def test_lines_without_rows_of_a_side(needs_probe: bool, needs_build: bool, joined: set[int]) -> None:
-    found = counted(
-        [5, 5, 0, 0],
-        [7, 0, 7, 0],
-        [35, 0, 0, 0],
-        [50, 50, 0, 0],
-        [70, 0, 70, 0],
-        [700, 0, 700, 0],
-        needs_probe=needs_probe,
-        needs_build=needs_build,
-    )
-    assert found.keys() == joined and found[0 if 0 in joined else 2].build_bytes == 700
+    probe = SideCounts(rows=[5, 5, 0, 0], sizes=[500, 500, 0, 0], sent=[50, 50, 0, 0], maps=3)
+    build = SideCounts(rows=[7, 0, 7, 0], sizes=[350, 0, 350, 0], sent=[70, 0, 70, 0], maps=9)
+    found = counted(probe, [build, build], [35, 0, 0, 0], needs_probe=needs_probe, needs_build=needs_build)
+    assert found.keys() == joined
+    if 0 in joined:
+        assert found[0] == LineCounts(5, 14, 35, 500, 700, 3 + 7 + 7)
 
 
 def test_bytes_tell_whether_there_are_rows() -> None:
     """What tasks have said of rows may have been lost with them."""
-    assert counted([0], [0], [0], [10], [10], [0], needs_probe=True, needs_build=True).keys() == {0}
+    side = SideCounts(rows=[0], sizes=[0], sent=[10], maps=1)
+    assert counted(side, [side], [0], needs_probe=True, needs_build=True).keys() == {0}
 
 
-counts = st.builds(LineCounts, *[st.one_of(st.integers(0, 100), st.integers(0, 10**9))] * 3, st.integers(0, 10**9))
+counts = st.builds(LineCounts, *[st.one_of(st.integers(0, 100), st.integers(0, 10**9))] * 6)
 
 
 @pytest.mark.parametrize("way", TABLES)

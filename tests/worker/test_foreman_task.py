@@ -15,17 +15,17 @@ from sparkext.worker.foreman_task import ForemanTask
 LINES = 8
 
 
-def told(rows: list[int], key: int = 0) -> dict[str, str]:
+def told(rows: list[int], key: int = 0) -> dict[str, Any]:
     """A side of one key a line: all of its rows are counted by one counter."""
     sketch = np.zeros(LINES * WIDTH, np.int64)
     sketch[key::WIDTH] = rows
     numbers = {"rows": np.array(rows), "bytes": np.array(rows) * 10, "sizes": np.array(rows) * 40, "sketch": sketch}
-    return {name: values.astype("<i8").tobytes().hex() for name, values in numbers.items()}
+    return {name: values.astype("<i8").tobytes().hex() for name, values in numbers.items()} | {"maps": 2}
 
 
-def nothing() -> dict[str, str]:
+def nothing() -> dict[str, Any]:
     """A side that no task has sent."""
-    return {"rows": "", "bytes": np.zeros(LINES, "<i8").tobytes().hex(), "sizes": "", "sketch": ""}
+    return {"rows": "", "bytes": np.zeros(LINES, "<i8").tobytes().hex(), "sizes": "", "sketch": "", "maps": 2}
 
 
 def planned(**order: Any) -> dict[str, Any]:

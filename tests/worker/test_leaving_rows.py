@@ -47,7 +47,7 @@ def sent(keeps_unmatchable: bool = True, threads: int = 1, step: int = 1000) -> 
         (0,), (pa.int64(),), (False,), RoutingTable(LINES, LINES), keeps_unmatchable, (1 << 64) - 1
     )
     rows = GatheredRows([ColumnRef(0, 0), ColumnRef(0, 1)], TABLE.schema, [])
-    sink = LeavingRows(rows, Leaving(partitioning, "run"))
+    sink = LeavingRows(rows, Leaving(partitioning, "run"), lambda: None)
 
     def process(batch: pa.RecordBatch) -> None:
         morsel = RowSet.of_morsel([Column.of(column) for column in batch.columns], batch.num_rows)
@@ -76,7 +76,7 @@ def test_all_rows_arrive_line_by_line(
     target: Path, threads: int, scarce: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if scarce:
-        monkeypatch.setattr(leaving_rows, "bytes_to_gather", lambda lines: 1)
+        monkeypatch.setattr(leaving_rows, "bytes_to_gather", lambda lines, free: 1)
         monkeypatch.setattr(leaving_rows, "share_of_headroom", lambda: 0)
     told = sent(threads=threads)
     lines = rows_of(target, told["bytes"])

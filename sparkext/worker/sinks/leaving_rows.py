@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from sparkext.build_sides.rows_on_disk import share_of_headroom
-from sparkext.exchange.leaving_rows import bytes_to_gather
+from sparkext.exchange.leaving_rows import FreeMemory, bytes_to_gather, gathered_bytes
 from sparkext.exchange.map_output import MapOutput
 from sparkext.exchange.partitioning import Partitioning
 from sparkext.kernels.join_size import WIDTH, add_to_sketch
@@ -52,7 +52,7 @@ class Leaving:
 class LeavingRows:
     """Writes all rows to a file, line by line, and emits what is in it."""
 
-    def __init__(self, rows: GatheredRows, leaving: Leaving) -> None:
+    def __init__(self, rows: GatheredRows, leaving: Leaving, free: FreeMemory) -> None:
         """Bind it to the columns that leave."""
         self._gathered = rows
         self._leaving = leaving
@@ -63,7 +63,8 @@ class LeavingRows:
         self._waiting: list[pa.RecordBatch] = []
         self._bytes = 0
         lines = self._partitioning.table.lines
-        self._limit = bytes_to_gather(lines)
+        self._free = free
+        self._limit = 0
         self._output = MapOutput(lines, share_of_headroom)
         self._rows = np.zeros(lines, dtype=np.int64)
         self._sketch = np.zeros(lines * WIDTH, dtype=np.int64)
@@ -72,10 +73,13 @@ class LeavingRows:
         """Take rows in; nothing leaves the task this way."""
         for batch in self._gathered.process(rows, budget):
             with self._turn:
-                if self._waiting and self._bytes + batch.nbytes > self._limit:
+                size = gathered_bytes(batch)
+                if self._waiting and self._bytes + size > self._limit:
                     self._leave(budget)
+                if not self._waiting:
+                    self._limit = bytes_to_gather(self._partitioning.table.lines, self._free)
                 self._waiting.append(batch)
-                self._bytes += batch.nbytes
+                self._bytes += size
         return iter(())
 
     def finish(self, budget: OperatorBudget) -> Iterator[pa.RecordBatch]:
@@ -102,8 +106,8 @@ class LeavingRows:
         del table
         hashes, lines = self._partitioning.lines(rows)
         add_to_sketch(hashes, lines, self._sketch)
+        del hashes
         order = self._partitioning.order(lines, task_id().partition)
         self._rows += np.diff(order.starts)
         self._output.add(rows, order)
-        self._limit = bytes_to_gather(self._partitioning.table.slots)
         budget.spent_since(started)

@@ -40,9 +40,14 @@ object Exchange {
   private val LinesPerSlot = 4
   private val MostLines = 4096
 
-  /** How many lines there are where Spark would make so many partitions: a power of two. */
-  def lines(partitions: Int): Int = {
-    val wanted = math.max(1L, math.min(partitions.toLong * LinesPerSlot, MostLines.toLong)).toInt
+  /** Each line costs every task a cell: there are few of them where few bytes are expected. */
+  private val FewLines = 64
+  private val BytesPerLine = 1 << 20
+
+  /** How many lines there are where Spark would make so many partitions of so many bytes, as it is estimated: a power of two. */
+  def lines(partitions: Int, bytes: Double): Int = {
+    val most = math.min(partitions.toLong * LinesPerSlot, MostLines.toLong)
+    val wanted = math.max(1L, math.min(most, math.max(FewLines.toLong, (bytes / BytesPerLine).toLong))).toInt
     if (wanted == 1) 1 else Integer.highestOneBit(wanted - 1) << 1
   }
 
@@ -103,7 +108,8 @@ object Exchange {
         else {
           val dropped = wanted.exists { case (stage, _) => stage.kind == "inner" || stage.kind == "semi" }
           val mayFail = chain.stages.exists(_.formula.exists(Failing.may))
-          Right(Some(Exchange(wanted.map(_._2), lines(settings.partitions), keepsProbe = !dropped || mayFail)))
+          val bytes = (chain.probe +: wanted.map(_._1.build)).map(Estimates.bytes).sum
+          Right(Some(Exchange(wanted.map(_._2), lines(settings.partitions, bytes), keepsProbe = !dropped || mayFail)))
         }
     }
   }

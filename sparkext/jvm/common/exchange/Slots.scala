@@ -13,21 +13,27 @@ case class Slots(shares: Seq[SlotShare], moved: Int, split: Int, loads: String)
 object Slots {
   import Shared.formats
 
-  private val Costs = Shared("slots")
-  private val Received = (Costs \ "received").extract[Double]
-  private val Met = Seq("compared", "produced").map(name => (Costs \ name).extract[Double]).sum
-  private val LeastSeconds = (Costs \ "least_seconds").extract[Double]
-  private val BuildBytes = (Costs \ "build_bytes").extract[Long]
+  private def cost(name: String): Double = (Shared("slots") \ name).extract[Double]
+  private val Received = cost("received")
+  private val Met = cost("compared") + cost("produced")
+  private val PerByte = cost("per_byte")
+  private val PerCell = cost("per_cell")
+  private val LeastSeconds = cost("least_seconds")
+  private val BuildBytes = (Shared("slots") \ "build_bytes").extract[Long]
 
-  /** One slot for everything, where the foreman would plan no more even if all rows of a line met: to ask would take longer. */
+  /** One slot for everything, where the foreman would plan no more even if all rows of a line met: to ask would take longer. See
+    * Python's `waves`.
+    */
   def one(probe: Sent, builds: Seq[Sent]): Option[Slots] = {
     val lines = probe.bytes.length
-    def rowsOf(side: Sent, line: Int) = side.rows.lift(line).getOrElse(0L).toDouble
-    val seconds = (0 until lines).map { line =>
-      val rows = rowsOf(probe, line)
-      val built = builds.map(rowsOf(_, line)).sum
-      (rows + built) * Received + rows * built * Met
-    }.sum
+    val sides = probe +: builds
+    def rowsOf(side: Sent, line: Int) = side.rows.lift(line).getOrElse(0L)
+    def secondsOf(line: Int) = {
+      val received = sides.map(rowsOf(_, line)).sum * Received
+      val met = rowsOf(probe, line).toDouble * builds.map(rowsOf(_, line)).sum * Met
+      received + met + sides.map(side => math.min(rowsOf(side, line), side.maps.toLong)).sum * PerCell
+    }
+    val seconds = (0 until lines).map(secondsOf).sum + sides.map(_.sizes.sum).sum * PerByte
     def everything(side: Sent) = some(Seq(LineRange(0, lines, 0, side.maps)))
     val small = seconds <= LeastSeconds && builds.map(_.sizes.sum).sum <= BuildBytes
     val loads = compact(render(("before" -> Seq(seconds)) ~ ("after" -> Seq(seconds)) ~ ("moved" -> 0) ~ ("split" -> 0)))

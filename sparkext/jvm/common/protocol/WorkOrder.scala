@@ -143,7 +143,8 @@ object WorkOrder {
     ("rows" -> hexadecimal(sent.rows)) ~
       ("bytes" -> hexadecimal(sent.bytes)) ~
       ("sizes" -> hexadecimal(sent.sizes)) ~
-      ("sketch" -> hexadecimal(sent.sketch))
+      ("sketch" -> hexadecimal(sent.sketch)) ~
+      ("maps" -> sent.maps)
 
   private def hexadecimal(numbers: Array[Long]): String = {
     val bytes = ByteBuffer.allocate(numbers.length * java.lang.Long.BYTES).order(ByteOrder.LITTLE_ENDIAN)
