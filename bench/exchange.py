@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from bench import tpch
 from bench.end_to_end import pipelined, read_tables, spark_joins, sums, to_noop
-from bench.generated import star, written
+from bench.generated import in_files, star, written
 from bench.harness import Bench, Case, Contestant, measure, report, same, verify
 from bench.queries import DEFAULT, SparkQueries, timed
 from bench.scaling import FACTORS, grow
+from bench.spark_session import with_settings
 from bench.text_table import text_table
 
 if TYPE_CHECKING:
@@ -224,22 +224,14 @@ def _run_hot(kind: str, bench: Bench) -> None:
         hint = "/*+ PIPELINED_JOIN(b, 'partitioned=always') */"
         query = "SELECT {} count(*), sum(v), sum(w) FROM a {} JOIN b ON a.k = b.k"
 
-        def answer(hint: str, **settings: str) -> object:
-            for key, value in settings.items():
-                spark.conf.set(key, value)
-            try:
-                [row] = spark.sql(query.format(hint, kind)).collect()
-                longest.append(_longest_task(spark))
-                return tuple(row)
-            finally:
-                for key in settings:
-                    spark.conf.unset(key)
-
         longest: list[float] = []
 
         def contestant(name: str, hint: str, ours: bool = False, **settings: str) -> Contestant:
             def run() -> object:
-                return answer(hint, **settings)
+                with with_settings(spark, settings):
+                    [row] = spark.sql(query.format(hint, kind)).collect()
+                longest.append(_longest_task(spark))
+                return tuple(row)
 
             return Contestant(name, run, run, ours=ours)
 
@@ -267,11 +259,7 @@ def _zipf(bench: Bench, folder: Path) -> Mapping[str, Path]:
     for name, value, rows in (("a", "v", bench.sized(_PROBE_ROWS)), ("b", "w", bench.sized(_PROBE_ROWS // 10))):
         drawn = keys[generator.choice(_KEYS, rows, p=weights / weights.sum())]
         table = pa.table({"k": pa.array(drawn, pa.int64()), value: pa.array(np.arange(rows) % 1000, pa.int64())})
-        sides[name] = folder / name
-        sides[name].mkdir()
-        size = -(-rows // 8)
-        for number in range(8):
-            pq.write_table(table.slice(number * size, size), sides[name] / f"{number}.parquet")
+        sides[name] = in_files(table, folder / name)
     return sides
 
 

@@ -34,6 +34,15 @@ def written(
     return {path.stem: path for path in sorted(folder.glob("*.parquet"))}
 
 
+def in_files(table: pa.Table, folder: Path, files: int = 8) -> Path:
+    """Write the rows of a table into so many files of a new folder, about as many in each; return the folder."""
+    folder.mkdir(parents=True)
+    size = -(-table.num_rows // files)
+    for number in range(files):
+        pq.write_table(table.slice(number * size, size), folder / f"{number}.parquet")
+    return folder
+
+
 def star(rows: int, dimension_rows: int, dimensions: int) -> dict[str, Columns]:
     """A fact table with a random key of each dimension; dimensions in random order, each with one number."""
     generator = np.random.default_rng(SEED)

@@ -6,8 +6,7 @@ DuckDB and DataFusion take the same text. Polars' SQL lacks what these queries u
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from statistics import geometric_mean
@@ -15,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from bench.harness import Bench, Contestant, measure, record, same, verify
 from bench.result_rows import ResultRows
-from bench.spark_session import make_look_changed, spark_session
+from bench.spark_session import make_look_changed, spark_session, with_settings
 from bench.text_table import text_table
 
 if TYPE_CHECKING:
@@ -81,7 +80,7 @@ class SparkQueries:
         from sparkext.spark.extension import planned_runs
 
         self.look_at_files(text)
-        with self._set({"spark.sparkext.mode": "auto"}):
+        with with_settings(self._spark, {"spark.sparkext.mode": "auto"}):
             return [len(joins) for joins, *_ in planned_runs(self._spark.sql(text))]
 
     def rows(
@@ -89,7 +88,7 @@ class SparkQueries:
     ) -> ResultRows:
         """Run a query in a mode and with more settings; `cold` as in `look_at_files`."""
         self.look_at_files(text, cold)
-        with self._set({"spark.sparkext.mode": mode, **(settings or {})}):
+        with with_settings(self._spark, {"spark.sparkext.mode": mode, **(settings or {})}):
             return ResultRows(self._spark.sql(text).collect())
 
     def look_at_files(self, text: str, cold: bool = False) -> None:
@@ -98,16 +97,6 @@ class SparkQueries:
             if cold:
                 make_look_changed(path)
             self._spark.read.parquet(str(path)).createOrReplaceTempView(name)
-
-    @contextmanager
-    def _set(self, settings: Mapping[str, str]) -> Iterator[None]:
-        for key, value in settings.items():
-            self._spark.conf.set(key, value)
-        try:
-            yield
-        finally:
-            for key in settings:
-                self._spark.conf.unset(key)
 
 
 def compare(bench: Bench, tables: Mapping[str, Path], texts: Mapping[str, str]) -> None:

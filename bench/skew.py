@@ -19,8 +19,8 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
+from bench.generated import in_files
 from bench.harness import Bench, Case, Contestant, measure, report, verify
 from bench.text_table import text_table
 from sparkext.plans.foreman import Counts, Foreman, UnitCosts, skew
@@ -45,7 +45,6 @@ _EXECUTOR_MIB = 1536
 _PARTITIONS = 16
 _KEYS = 200_000
 _ROWS_OF_KEY = {"skew1": 60, "skew2": 40}  # as many as two slots are planned for
-_FILES = 8
 
 
 @dataclass(frozen=True)
@@ -186,12 +185,7 @@ def _sides(skewed: Skewed, keys: int, rows: int, folder: Path) -> Mapping[str, P
     ):
         of_key = generator.permutation(np.repeat(every, np.where(hot, hot_rows, cold_rows)))
         columns = {"k": of_key, value: of_key % 1000, f"{value}2": of_key + 1, f"{value}3": of_key + 2}
-        sides[side] = folder / side
-        sides[side].mkdir(parents=True)
-        table = pa.table(columns)
-        size = -(-table.num_rows // _FILES)
-        for number in range(_FILES):
-            pq.write_table(table.slice(number * size, size), sides[side] / f"{number}.parquet")
+        sides[side] = in_files(pa.table(columns), folder / side)
     return sides
 
 

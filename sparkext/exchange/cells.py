@@ -18,13 +18,13 @@ COLUMNS = ("slot", "build", "cell")
 
 DDL = "slot int, build boolean, cell binary"
 
-OPTIONS = pa.ipc.IpcWriteOptions(compression="lz4")
+_OPTIONS = pa.ipc.IpcWriteOptions(compression="lz4")
 
 
 def cell_of(rows: pa.RecordBatch) -> pa.Buffer:
     """Return rows as a cell."""
     sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, rows.schema, options=OPTIONS) as writer:
+    with pa.ipc.new_stream(sink, rows.schema, options=_OPTIONS) as writer:
         writer.write_batch(rows)
     return sink.getvalue()
 

@@ -7,13 +7,13 @@ They are put in order by slot all together, when there are enough: a cell is one
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 
 import pyarrow as pa
 
 from sparkext.exchange.cells import CELL_BYTES, cell_of
 from sparkext.exchange.partitioning import Partitioning
-from sparkext.memory.freed import reclaim
+from sparkext.memory.freed import FreeMemory, headroom_for
 from sparkext.rows.morsels import within_bytes
 
 _LEAST_BYTES = 32 << 20
@@ -23,9 +23,6 @@ _COPIES = 4
 """What rows take while they are put in order: they themselves, twice in order, and as cells."""
 _SHARE_OF_HEADROOM = 0.25
 _KEY_BYTES = 8
-
-FreeMemory = Callable[[], tuple[int, str] | None]
-"""Bytes that a task may take, and what limits them; None if that is unknown."""
 
 
 def leaving_cells(
@@ -49,10 +46,8 @@ def leaving_cells(
 def bytes_to_gather(slots: int, free: FreeMemory) -> int:
     """Return how many bytes make cells of some size for each slot, within a share of what memory this task has."""
     wanted = min(max(_LEAST_BYTES, slots * _BYTES_PER_SLOT), _MOST_BYTES)
-    found = free()
-    if found is not None and found[0] * _SHARE_OF_HEADROOM < _COPIES * wanted and reclaim():
-        found = free()
-    return wanted if found is None else min(wanted, int(found[0] * _SHARE_OF_HEADROOM / _COPIES))
+    headroom = headroom_for(int(_COPIES * wanted / _SHARE_OF_HEADROOM), free)
+    return wanted if headroom is None else min(wanted, int(headroom * _SHARE_OF_HEADROOM / _COPIES))
 
 
 def gathered_bytes(batch: pa.RecordBatch) -> int:

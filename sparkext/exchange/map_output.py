@@ -25,7 +25,7 @@ from sparkext.kernels.checksum import checksum
 from sparkext.kernels.partition import SlotOrder
 from sparkext.memory.address_space import mapping
 from sparkext.rows.collected import mapped, unnamed_file
-from sparkext.rows.morsels import MAX_MORSEL_BYTES
+from sparkext.rows.morsels import MAX_MORSEL_BYTES, ranges_within
 from sparkext.storage.paced_writes import PacedWriter
 
 _HEADER = struct.Struct("<QQ")
@@ -75,11 +75,11 @@ class MapOutput:
         cells = []
         for line in np.flatnonzero(np.diff(order.starts)).tolist():
             first, last = int(order.starts[line]), int(order.starts[line + 1])
-            self.sizes[line] += packed.size(first, last)
-            for piece in _within_bytes(packed, first, last):
-                start = sink.tell()
-                packed.write(*piece)
-                cells.append((line, start, sink.tell()))
+            for start, stop, size in ranges_within(packed.size, first, last, CELL_BYTES):
+                begin = sink.tell()
+                packed.write(start, stop, size)
+                cells.append((line, begin, sink.tell()))
+                self.sizes[line] += size
         self._keep(sink.getvalue(), cells)
 
     def _keep(self, run: pa.Buffer, cells: list[tuple[int, int, int]]) -> None:
@@ -150,16 +150,6 @@ def _cells_of(segment: Segment, content: pa.Buffer) -> Iterator[pa.Buffer]:
             raise CellError(_damaged(segment, f"the checksum of the cell at {at} does not match"))
         yield message
         at += size
-
-
-def _within_bytes(rows: PackedRows, start: int, stop: int) -> Iterator[tuple[int, int]]:
-    """Cut rows into ranges of at most `CELL_BYTES`, or of one row where that has more."""
-    if stop - start <= 1 or rows.size(start, stop) <= CELL_BYTES:
-        yield start, stop
-        return
-    half = (start + stop) // 2
-    yield from _within_bytes(rows, start, half)
-    yield from _within_bytes(rows, half, stop)
 
 
 def _mapped(segment: Segment) -> pa.Buffer:

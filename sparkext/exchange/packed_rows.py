@@ -120,9 +120,9 @@ class PackedRows:
         nested = sum(column.slice(start, stop - start).nbytes for column in self._nested)
         return int((stop - start) * self._row_bytes + texts + nested)
 
-    def write(self, start: int, stop: int) -> None:
-        """Write these rows as one cell."""
-        head = [_HEADER.pack(stop - start, self.size(start, stop)), self._head]
+    def write(self, start: int, stop: int, size: int) -> None:
+        """Write these rows, of that size, as one cell."""
+        head = [_HEADER.pack(stop - start, size), self._head]
         self._sink.write(b"".join([*head, *(part for frame in self._frames for part in frame.parts(start, stop))]))
         if self._others:
             others = [_as_one_value(column, start, stop) for column in self._others]

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Callable
 
 from sparkext.memory.probes import process_probe
 
@@ -56,9 +57,17 @@ def reclaim() -> bool:
     return True
 
 
-def headroom_for(size: int) -> int | None:
-    """Return the headroom in bytes, None if unknown. If it is less than `size`, what was freed is given back first."""
-    found = process_probe().headroom()
-    if found is not None and found.bytes < size and reclaim():
-        found = process_probe().headroom()
-    return None if found is None else found.bytes
+FreeMemory = Callable[[], tuple[int, str] | None]
+"""Reads how many bytes may be taken, and what limits them; None if that is unknown."""
+
+
+def headroom_for(size: int, read: FreeMemory | None = None) -> int | None:
+    """Return the headroom in bytes, None if unknown. If it is less than `size`, what was freed is given back first.
+
+    `read`: that of one task; without, it is that of the process.
+    """
+    read = process_probe().headroom if read is None else read
+    found = read()
+    if found is not None and found[0] < size and reclaim():
+        found = read()
+    return None if found is None else found[0]

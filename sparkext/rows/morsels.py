@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 import pyarrow as pa
 
@@ -39,12 +39,26 @@ def morsels(batches: Iterable[pa.RecordBatch], max_rows: int) -> Iterator[pa.Rec
 
 def within_bytes(batch: pa.RecordBatch, limit: int) -> Iterator[pa.RecordBatch]:
     """Cut a batch, without a copy, into pieces of at most `limit` bytes, or of one row where that has more."""
-    if batch.num_rows <= 1 or batch.nbytes <= limit:
-        yield batch
+
+    def size(start: int, stop: int) -> int:
+        return int(batch.slice(start, stop - start).nbytes)
+
+    for start, stop, _ in ranges_within(size, 0, batch.num_rows, limit):
+        yield batch.slice(start, stop - start)
+
+
+def ranges_within(size: Callable[[int, int], int], start: int, stop: int, limit: int) -> Iterator[tuple[int, int, int]]:
+    """Cut a range of rows into those of at most `limit` bytes, or of one row where that has more.
+
+    `size` tells the bytes of a range, which is asked of each once; yields start, stop and bytes.
+    """
+    found = size(start, stop)
+    if stop - start <= 1 or found <= limit:
+        yield start, stop, found
         return
-    half = batch.num_rows // 2
-    yield from within_bytes(batch.slice(0, half), limit)
-    yield from within_bytes(batch.slice(half), limit)
+    half = (start + stop) // 2
+    yield from ranges_within(size, start, half, limit)
+    yield from ranges_within(size, half, stop, limit)
 
 
 def _combine(batches: list[pa.RecordBatch]) -> pa.RecordBatch:

@@ -72,7 +72,7 @@ def test_what_comes_out_is_what_went_in(rows: pa.RecordBatch, data: st.DataObjec
     parts = []
     for start, stop in pairwise(ends):
         at = sink.tell()
-        packed.write(start, stop)
+        packed.write(start, stop, packed.size(start, stop))
         parts.append((start, stop, at, sink.tell()))
     content, unpacker = sink.getvalue(), RowUnpacker(rows.schema)
     for start, stop, at, end in parts:
@@ -90,7 +90,7 @@ def test_texts_with_wide_offsets_are_read_as_what_is_declared(kind: pa.DataType)
     sink = pa.BufferOutputStream()
     packed = PackedRows(pa.record_batch([pa.array(["a", None, "bc"], kind)], names=["c"]), _in_order(3), sink)
     start = sink.tell()
-    packed.write(0, 3)
+    packed.write(0, 3, packed.size(0, 3))
     [found] = RowUnpacker(pa.schema([("c", pa.string())])).batches([sink.getvalue().slice(start)], 100, 100)
     assert found.column(0).to_pylist() == ["a", None, "bc"]
 
@@ -117,7 +117,7 @@ def _size(column: pa.Array) -> int:
     sink = pa.BufferOutputStream()
     packed = PackedRows(pa.record_batch([column], names=["c"]), _in_order(len(column)), sink)
     start = sink.tell()
-    packed.write(0, len(column))
+    packed.write(0, len(column), packed.size(0, len(column)))
     return sink.tell() - start
 
 

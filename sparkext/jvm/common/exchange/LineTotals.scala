@@ -2,8 +2,8 @@ package org.apache.spark.sql.sparkext
 
 import org.apache.spark.util.AccumulatorV2
 
-/** Numbers that tasks tell of each line, added up over all tasks: none if there was none. A task that runs twice counts twice: these are for plans, which
-  * are right however good they are.
+/** Numbers that tasks tell of each line, added up over all tasks: none if there was none. A task that runs twice counts twice: these
+  * are for plans, which are right however good they are.
   */
 class LineTotals extends AccumulatorV2[Array[Long], Array[Long]] {
   private var totals: Array[Long] = Array.empty // as long as nothing was told: it is sent with every task

@@ -3,7 +3,6 @@ package org.apache.spark.sql.sparkext
 import java.io.File
 import java.nio.{ByteBuffer, ByteOrder}
 import java.nio.file.Files
-import java.nio.file.attribute.PosixFilePermissions
 import java.util.concurrent.ConcurrentHashMap
 
 import org.apache.spark.{ShuffleDependency, SparkEnv, TaskContext}
@@ -30,8 +29,8 @@ class MapFiles(val run: String) extends ShuffleWriteProcessor {
     val file = files.createTempFile(files.getDataFile(shuffle, task.taskAttemptId()))
     val folder = SparkEnv.get.blockManager.diskBlockManager.localDirs.head.toPath.resolve("sparkext")
     val note = folder.resolve(s"$run.${task.taskAttemptId()}.target")
-    Files.createDirectories(folder, owners("rwx------"))
-    Files.writeString(Files.createFile(note, owners("rw-------")), file.getPath)
+    Files.createDirectories(folder, OwnFiles.Folder)
+    Files.writeString(Files.createFile(note, OwnFiles.File), file.getPath)
     announced.put(task.taskAttemptId(), file)
     task.addTaskCompletionListener[Unit] { _ =>
       announced.remove(task.taskAttemptId())
@@ -72,8 +71,6 @@ object MapFiles {
 
   private def resolver: IndexShuffleBlockResolver =
     SparkShim.shuffleManager(SparkEnv.get).asInstanceOf[SortShuffleManager].shuffleBlockResolver
-
-  private def owners(permissions: String) = PosixFilePermissions.asFileAttribute(PosixFilePermissions.fromString(permissions))
 
   /** The numbers that a worker has sent as bytes. */
   def numbers(bytes: Array[Byte]): Array[Long] = {

@@ -6,7 +6,6 @@ import java.nio.channels.{Channels, FileChannel}
 import java.nio.file.{Files, Paths}
 import java.nio.file.StandardCopyOption.REPLACE_EXISTING
 import java.nio.file.StandardOpenOption.{CREATE_NEW, READ, WRITE}
-import java.nio.file.attribute.{FileAttribute, PosixFilePermission, PosixFilePermissions}
 import java.util.{Set => JavaSet, UUID}
 import java.util.zip.{CRC32, CheckedInputStream}
 
@@ -63,14 +62,7 @@ private object BuildSideFile {
     unordered
   }
 
-  private val OwnFolder = only("rwx------")
-  private val OwnFile = only("rw-------")
-
-  /** What files are made with, so that they are this user's alone from the first moment on, whatever the umask. */
-  private def only(permissions: String): FileAttribute[JavaSet[PosixFilePermission]] =
-    PosixFilePermissions.asFileAttribute(PosixFilePermissions.fromString(permissions))
-
-  private def opened(file: File): FileChannel = FileChannel.open(file.toPath, JavaSet.of(CREATE_NEW, WRITE), OwnFile)
+  private def opened(file: File): FileChannel = FileChannel.open(file.toPath, JavaSet.of(CREATE_NEW, WRITE), OwnFiles.File)
 
   private val cleaner = Cleaner.create()
 
@@ -80,7 +72,7 @@ private object BuildSideFile {
   private def folder(context: SparkContext): File = synchronized {
     folderOfApplication.collect { case (application, folder) if application == context.applicationId => folder }.getOrElse {
       folderOfApplication.foreach { case (_, stale) => Utils.deleteRecursively(stale) }
-      val folder = Files.createTempDirectory(Paths.get(Utils.getLocalDir(context.getConf)), "sparkext-", OwnFolder).toFile
+      val folder = Files.createTempDirectory(Paths.get(Utils.getLocalDir(context.getConf)), "sparkext-", OwnFiles.Folder).toFile
       ShutdownHookManager.registerShutdownDeleteDir(folder)
       folderOfApplication = Some(context.applicationId -> folder)
       folder
