@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -31,6 +31,7 @@ rows of lineitem and orders was deleted, which both formats keep as deletion vec
 anew. Plans are made and run in each run. All files look changed before each, so no index is found again ("cold"); the
 rows marked "kept" find them. Spark's own plans are its default and that with broadcast hints. TPC-H's queries are
 planned in auto mode from whole tables, and compared with Spark's default plans; only those that have another are timed.
+ORC files are read by Spark: what it costs that their columns cross to the workers is what plain files are faster by.
 """
 
 _DELETED = "pmod(hash({keys}), 100) = 0"
@@ -47,15 +48,24 @@ def cases() -> list[Case]:
             named=True,
         ),
         Case("lakes.queries", "TPC-H's 22 queries from Delta and Iceberg tables", _queries, named=True),
+        Case("lakes.orc", "the three joins from ORC files, which Spark reads, and from plain files", _orc, named=True),
     ]
 
 
 def _three_joins(bench: Bench) -> None:
     def compare(spark: SparkSession, lakes: list[Lake], folder: Path) -> None:
         for share in ("none", "hundredth"):
-            _compare(bench, spark, lakes, folder, share)
+            _compare(bench, spark, {"plain": "parquet", **{lake.name: lake for lake in lakes}}, folder, share)
 
     _with_lakes(bench, compare)
+
+
+def _orc(bench: Bench) -> None:
+    from sparkext import configure
+
+    with spark_session(bench.threads, configure) as spark:
+        folder = bench.data / "lakes" / f"sf{bench.scale_factor:g}-orc"
+        _compare(bench, spark, {"plain": "parquet", "orc": "orc"}, folder, "none")
 
 
 def _queries(bench: Bench) -> None:
@@ -110,14 +120,15 @@ class _LakeQueries(SparkQueries):
             self._spark.sql(f"SELECT * FROM {source}").createOrReplaceTempView(name)
 
 
-def _compare(bench: Bench, spark: SparkSession, lakes: list[Lake], folder: Path, share: str) -> None:
+def _compare(bench: Bench, spark: SparkSession, formats: Mapping[str, Lake | str], folder: Path, share: str) -> None:
+    """Join tables of lakes, and of files of formats that Spark calls so."""
     from sparkext.cli.demo import JOINS
 
     chain = Chain("lineitem", JOINS, SUMMED)
     contestants: list[Contestant] = []
-    for name, lake in [("plain", None), *((lake.name, lake) for lake in lakes)]:
-        tables = {table: _written(bench, spark, lake, folder, table, share) for table in chain.tables}
-        files = [file for table in tables.values() for file in _data_files(spark, lake, table)]
+    for name, kind in formats.items():
+        tables = {table: _written(bench, spark, kind, folder, table, share) for table in chain.tables}
+        files = [file for table in tables.values() for file in _data_files(spark, kind, table)]
 
         def ask(hint: str, cold: bool, tables: dict[str, str] = tables, files: list[Path] = files) -> Answer:
             for file in files if cold else ():
@@ -142,24 +153,24 @@ def _compare(bench: Bench, spark: SparkSession, lakes: list[Lake], folder: Path,
     report(bench, measure(bench, contestants), rows, cpu=False, part=f"{share} deleted")
 
 
-def _data_files(spark: SparkSession, lake: Lake | None, source: str) -> list[Path]:
+def _data_files(spark: SparkSession, kind: Lake | str, source: str) -> list[Path]:
     """Return the data files of a table, as SQL calls it."""
-    if lake is not None:
-        return lake.data_files(spark, source)
+    if not isinstance(kind, str):
+        return kind.data_files(spark, source)
     return [Path(urlparse(file).path) for file in spark.sql(f"SELECT * FROM {source}").inputFiles()]
 
 
-def _written(bench: Bench, spark: SparkSession, lake: Lake | None, folder: Path, table: str, share: str) -> str:
-    """Return what SQL calls a table in a format (None: plain files), which is written unless it is there."""
+def _written(bench: Bench, spark: SparkSession, kind: Lake | str, folder: Path, table: str, share: str) -> str:
+    """Return what SQL calls a table in a format, which is written unless it is there."""
     deletes = share != "none" and table in _KEYS
     condition = _DELETED.format(keys=_KEYS[table]) if deletes else "false"
     name = f"{table}_{share}" if deletes else table
     df = _source(bench, spark, table).select(*AGGREGATE_COLUMNS[table], *_keys(table))
-    if lake is None:
-        path = folder / "plain" / name
-        _once(path, lambda: df.where(f"NOT {condition}").write.parquet(str(path)))
-        return f"parquet.`{path}`"
-    return _table(spark, lake, folder, name, df, condition)
+    if isinstance(kind, str):
+        path = folder / kind / name
+        _once(path, lambda: df.where(f"NOT {condition}").write.format(kind).save(str(path)))
+        return f"{kind}.`{path}`"
+    return _table(spark, kind, folder, name, df, condition)
 
 
 def _whole(bench: Bench, spark: SparkSession, lake: Lake, folder: Path, table: str) -> str:

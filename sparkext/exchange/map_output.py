@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import mmap
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
@@ -115,15 +115,19 @@ class Segment(NamedTuple):
     size: int
 
 
-def rows_of_segments(segments: list[Segment], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of all cells. A file is mapped as long as its segments follow each other.
+def rows_of_segments(
+    segments: list[Segment], schema: pa.Schema, read: Collection[int] | None = None
+) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of all cells, with nulls in columns without a number in `read`, if that is given.
+
+    A file is mapped as long as its segments follow each other.
 
     Raises
     ------
     CellError
         A cell is not what was written.
     """
-    return RowUnpacker(schema).batches(_cells_of_all(segments), _ROWS_TOGETHER, MAX_MORSEL_BYTES)
+    return RowUnpacker(schema, read).batches(_cells_of_all(segments), _ROWS_TOGETHER, MAX_MORSEL_BYTES)
 
 
 def _cells_of_all(segments: list[Segment]) -> Iterator[pa.Buffer]:

@@ -18,7 +18,7 @@ as they are unpacked.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -130,11 +130,12 @@ class PackedRows:
 
 
 class RowUnpacker:
-    """Reads cells of rows of one schema, which these do not have."""
+    """Reads cells of rows of one schema, which these do not have. Columns without a number in `read` are all null."""
 
-    def __init__(self, schema: pa.Schema) -> None:
-        """Bind it to the schema."""
+    def __init__(self, schema: pa.Schema, read: Collection[int] | None = None) -> None:
+        """Bind it to the schema; without `read`, every column is read."""
         self._schema = schema
+        self._read = range(len(schema)) if read is None else read
         self._columns = [_ColumnType.of(arrow_type) for arrow_type in schema.types]
         self._others: dict[bytes, pa.Schema] = {}
 
@@ -154,7 +155,10 @@ class RowUnpacker:
             yield self._batch(waiting, rows)
 
     def _batch(self, cells: Sequence[_Cell], rows: int) -> pa.RecordBatch:
-        columns = [column.array(cells, place, rows) for place, column in enumerate(self._columns)]
+        columns = [
+            column.array(cells, place, rows) if place in self._read else pa.nulls(rows, column.arrow_type)
+            for place, column in enumerate(self._columns)
+        ]
         return pa.RecordBatch.from_arrays(columns, schema=self._schema)
 
     def _cell(self, content: pa.Buffer) -> _Cell:
@@ -178,12 +182,16 @@ class RowUnpacker:
             frames.append(_Frame(base, width, distances, valid))
         if codes not in self._others:
             self._others[codes] = _schema_of_others(self._schema.types, codes)
-        schema = self._others[codes]
-        others = iter(pa.ipc.read_record_batch(content.slice(at), schema).columns if len(schema) else ())
-        values = [
-            next(others) if _is_other(column.arrow_type, frame.width) else None
-            for column, frame in zip(self._columns, frames, strict=True)
+        others = [
+            place
+            for place, (column, frame) in enumerate(zip(self._columns, frames, strict=True))
+            if _is_other(column.arrow_type, frame.width)
         ]
+        values: list[pa.Array | None] = [None] * columns
+        if not set(others).isdisjoint(self._read):
+            found = pa.ipc.read_record_batch(content.slice(at), self._others[codes])
+            for place, value in zip(others, found.columns, strict=True):
+                values[place] = value
         return _Cell(rows, size, frames, values)
 
 

@@ -6,7 +6,7 @@ All of a build side is there before the first row is joined.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any, Protocol
@@ -56,8 +56,11 @@ class SlotRows(Protocol):
         """Yield more of the first build side, which another slot owns: the hot line that they are of is split."""
         ...
 
-    def marks(self) -> Iterator[pa.RecordBatch]:
-        """Yield what others join of the probe side: it tells which build rows of this slot's are matched there."""
+    def marks(self, read: Collection[int]) -> Iterator[pa.RecordBatch]:
+        """Yield what others join of the probe side: it tells which build rows of this slot's are matched there.
+
+        Nobody looks at columns without a number in `read`.
+        """
         ...
 
     def close(self) -> None:
@@ -87,7 +90,7 @@ class CellRows:
         """Yield nothing: no line is split."""
         return iter(())
 
-    def marks(self) -> Iterator[pa.RecordBatch]:
+    def marks(self, read: Collection[int]) -> Iterator[pa.RecordBatch]:
         """Yield nothing: no line is split."""
         return iter(())
 
@@ -120,9 +123,9 @@ class FileRows:
         """Yield what others own of the first build side."""
         return rows_of_segments(self._copies, self._schemas.builds[0]) if self._copies else iter(())
 
-    def marks(self) -> Iterator[pa.RecordBatch]:
-        """Yield what others join of the probe side."""
-        return rows_of_segments(self._marks, self._schemas.probe)
+    def marks(self, read: Collection[int]) -> Iterator[pa.RecordBatch]:
+        """Yield what others join of the probe side; other columns than those to be read are null."""
+        return rows_of_segments(self._marks, self._schemas.probe, read)
 
     def close(self) -> None:
         """Do nothing: the files belong to Spark."""
@@ -169,10 +172,11 @@ class Slot:
             yield batch
         yield from self._rows.copies()
 
-    def probe_batches(self) -> Iterator[pa.RecordBatch]:
+    def probe_batches(self, keys: Collection[int]) -> Iterator[pa.RecordBatch]:
         """Yield the rows of the probe side, behind the ids of the build rows where the join is to emit these.
 
-        See `PipelineSpec.owner_columns`: this task owns each build row but the copies, and sees all rows of their keys.
+        `keys`: the columns of the probe side that the first join looks at. See `PipelineSpec.owner_columns`: this task
+        owns each build row but the copies, and sees all rows of their keys.
         """
         batches = self._rows.probe()
         if not self._schemas.owns_build:
@@ -186,7 +190,7 @@ class Slot:
             yield self._behind(ids, [pa.nulls(len(ids), kind) for kind in types])
         for batch in batches if first is None else chain([first], batches):
             yield self._behind(pa.nulls(batch.num_rows, pa.int64()), batch.columns)
-        for batch in self._rows.marks():
+        for batch in self._rows.marks(keys):
             yield self._behind(pa.array(np.full(batch.num_rows, MARKS)), batch.columns)
 
     def _behind(self, owners: pa.Array, columns: list[pa.Array]) -> pa.RecordBatch:

@@ -22,7 +22,7 @@ from sparkext.memory import address_space, freed
 from sparkext.memory.probes import Tasks, process_probe
 from sparkext.parquet.scan import ParquetScan
 from sparkext.plans.scan import Split
-from sparkext.plans.spec import PipelineSpec
+from sparkext.plans.spec import PROBE, PipelineSpec
 from sparkext.reports.metrics import TaskMetrics
 from sparkext.reports.reporters import TaskReporter
 from sparkext.rows.compression import decompressed
@@ -86,7 +86,8 @@ class PipelineTask:
         sides = self._open(spec)
         if slot is not None:
             sides.update(slot.build_sides(dict(enumerate(index_recipes(spec, self.settings.debug_hash_mask)))))
-            batches = slot.probe_batches()
+            keys = {column for source, column in spec.joins[0].references(1) if source == PROBE}
+            batches = slot.probe_batches(keys)
         builds = [sides[number] for number in range(len(spec.joins))]
         probe = process_probe()
         resources = Resources(

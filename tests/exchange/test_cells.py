@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import closing
 from typing import Any
 
@@ -131,7 +131,7 @@ def test_a_slot(owns_build: bool, most: int | None, monkeypatch: pytest.MonkeyPa
         side = slot.build_sides({0: RECIPE})[0]
         rows = zip(*(side.columns[number].array.to_pylist() for number in range(5)), strict=True)
         assert sorted(rows, key=lambda row: row[4]) == [tuple(row.values()) for row in build.to_pylist()]
-        batches = list(slot.probe_batches())
+        batches = list(slot.probe_batches({0}))
     found = [row for batch in batches for row in zip(*(column.to_pylist() for column in batch.columns), strict=True)]
     owned = [row[0] for row in found if row[0] is not None] if owns_build else []
     assert owned == list(range(1000 if owns_build else 0))
@@ -143,7 +143,7 @@ def test_a_slot_without_cells() -> None:
     with closing(CellRows([])) as cell_rows:
         slot = Slot(SlotSchemas(TABLE.schema, {0: TABLE.schema}, True), cell_rows)
         assert slot.build_sides({0: RECIPE})[0].rows == 0
-        assert list(slot.probe_batches()) == []
+        assert list(slot.probe_batches({0})) == []
 
 
 class SharedLine:
@@ -161,7 +161,7 @@ class SharedLine:
         """Yield what others own."""
         return iter(TABLE.slice(200, 30).to_batches(max_chunksize=9))
 
-    def marks(self) -> Iterator[pa.RecordBatch]:
+    def marks(self, read: Collection[int]) -> Iterator[pa.RecordBatch]:
         """Yield what others join."""
         return iter(TABLE.slice(300, 5).to_batches())
 
@@ -176,7 +176,7 @@ def test_a_slot_that_shares_a_line() -> None:
     assert side.columns[4].array.to_pylist() == [*range(100, 120), *range(200, 230)]
     found = [
         (owner, d)
-        for batch in slot.probe_batches()
+        for batch in slot.probe_batches({0})
         for owner, d in zip(batch["owner"].to_pylist(), batch["d"].to_pylist(), strict=True)
     ]
     owned = [(number, None) for number in range(20)]

@@ -75,6 +75,10 @@ def test_what_comes_out_is_what_went_in(rows: pa.RecordBatch, data: st.DataObjec
         packed.write(start, stop, packed.size(start, stop))
         parts.append((start, stop, at, sink.tell()))
     content, unpacker = sink.getvalue(), RowUnpacker(rows.schema)
+    some = data.draw(st.sets(st.integers(0, rows.num_columns - 1)))
+    nulls = [pa.nulls(rows.num_rows, kind) for kind in rows.schema.types]
+    read = [column if place in some else nulls[place] for place, column in enumerate(rows.columns)]
+    partly, kept = RowUnpacker(rows.schema, some), pa.RecordBatch.from_arrays(read, schema=rows.schema)
     for start, stop, at, end in parts:
         assert at % 8 == end % 8 == 0, "so that words can be read where they lie"
         [found] = unpacker.batches([content.slice(at, end - at)], 1, 1)
@@ -83,6 +87,8 @@ def test_what_comes_out_is_what_went_in(rows: pa.RecordBatch, data: st.DataObjec
         assert [column.null_count for column in found.columns] == [
             column.slice(start, stop - start).null_count for column in rows.columns
         ]
+        [found] = partly.batches([content.slice(at, end - at)], 1, 1)
+        assert found.equals(kept.slice(start, stop - start))
 
 
 @pytest.mark.parametrize("kind", [pa.large_string(), pa.large_binary()])

@@ -124,9 +124,10 @@ def test_a_slot_finds_its_rows_by_a_text(target: Path) -> None:
         (rows.probe(), lines[:3]),
         (rows.build(1), lines[3:]),
         (rows.copies(), lines[2:4]),
-        (rows.marks(), lines[1:2]),
+        (rows.marks(range(9)), lines[1:2]),
     ):
         assert [row for batch in found for row in batch.to_pylist()] == [row for line in some for row in line]
     nothing = FileRows([], schemas)
-    assert not any(map(list, (rows.build(2), nothing.probe(), nothing.build(1), nothing.copies(), nothing.marks())))
+    none = (rows.build(2), nothing.probe(), nothing.build(1), nothing.copies(), nothing.marks(range(9)))
+    assert not any(map(list, none))
     rows.close()
