@@ -120,7 +120,7 @@ def lakes(session: nox.Session, spark: str) -> None:
 def bench_lakes(session: nox.Session) -> None:
     """Three joins from tables of Delta Lake, Iceberg and plain files, in a Spark that both have a release for."""
     _install(session, "4.1", "tpchgen-cli>=3", "tqdm>=4.66")
-    session.run("python", "-m", "bench", "lakes", *session.posargs, env={"SPARK_HOME": None})
+    session.run("python", "-m", "bench", *(session.posargs or ["lakes"]), env={"SPARK_HOME": None})
 
 
 @nox.session(default=False, python="3.11")

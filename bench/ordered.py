@@ -32,6 +32,7 @@ class RangeCase:
     """Two tables, the query over both, and who else takes part.
 
     `spark` is what Spark is asked: the query itself, or where its plan for that would take hours another form of it.
+    `matrix`: whether it is run as a join matrix, too.
     """
 
     tables: Callable[[Bench], Mapping[str, Columns]]
@@ -41,6 +42,7 @@ class RangeCase:
     polars: Callable[[Mapping[str, Any]], Any] | None = None
     slow_spark: bool = False
     row_group: int = 1 << 20
+    matrix: bool = False
 
 
 def points_and_intervals(points: int, intervals: int) -> Mapping[str, Columns]:
@@ -136,6 +138,9 @@ def cases() -> list[Case]:
         polars=_polars_points,
     )
     overlap = RangeCase(lambda bench: overlapping(bench.sized(2_000_000), 50), _OVERLAP, "one", _BINNED)
+    overlaps = RangeCase(
+        lambda bench: overlapping(bench.sized(5_000_000), 10), _OVERLAP, "one", _BINNED, row_group=1 << 18, matrix=True
+    )
     # Small row groups, for engines that give each to one thread: few rows make many pairs.
     near = RangeCase(
         lambda bench: points_and_lines(bench.sized(200_000), bench.sized(20_000)),
@@ -152,6 +157,13 @@ def cases() -> list[Case]:
             "ordered.many-points", "20 M points in 1 M intervals", partial(_run_ranges, large), scaled=False, named=True
         ),
         Case("ordered.overlap", "2 M intervals and 2 M, fan-out 50", partial(_run_ranges, overlap), scaled=False),
+        Case(
+            "ordered.many-overlaps",
+            "5 M intervals and 5 M, fan-out 10",
+            partial(_run_ranges, overlaps),
+            scaled=False,
+            named=True,
+        ),
         Case("ordered.theta", "200 K points near 20 K lines", partial(_run_ranges, near), scaled=False),
         Case(
             "ordered.asof",
@@ -179,10 +191,11 @@ def _run_ranges(case: RangeCase, bench: Bench) -> None:
         query = query.replace("SELECT", f"SELECT /*+ PIPELINED_JOIN({build}) */", 1)
     with spark_session(bench.threads, configure) as spark:
 
-        def asked(query: str, mode: str, cold: bool = False) -> object:
+        def asked(query: str, mode: str, cold: bool = False, partitioned: str = "auto") -> object:
             for path in paths.values() if cold else ():
                 make_look_changed(path)
             spark.conf.set("spark.sparkext.mode", mode)
+            spark.conf.set("spark.sparkext.partitioned", partitioned)
             for name, path in paths.items():
                 spark.read.parquet(str(path)).createOrReplaceTempView(name)
             return tuple(spark.sql(query).collect()[0])
@@ -194,6 +207,9 @@ def _run_ranges(case: RangeCase, bench: Bench) -> None:
             same("sparkext, index cached", lambda: asked(query, "auto"), ours=True),
             same("DuckDB", duckdb(case.query, paths, bench.threads)),
         ]
+        if case.matrix:
+            divided = partial(asked, query, "auto", partitioned="always")
+            contestants.append(same("sparkext, a matrix", divided, ours=True))
         if case.polars is not None:
             contestants.append(same("Polars", lambda: _polars(case, paths)))
         slow = []

@@ -61,22 +61,28 @@ class LineCounts:
 
 @dataclass(frozen=True)
 class Share:
-    """Part `number` of `count` of the probe rows of a line, with all of its build rows."""
+    """Part `number` of `count` of the probe rows of a line, with all of its build rows, or part `build` of `builds`."""
 
     line: int
     number: int
     count: int
+    build: int = 0
+    builds: int = 1
 
 
 @dataclass(frozen=True)
 class WavePlan:
-    """What each slot joins, and its load in seconds before and after lines were moved and split, which are counted."""
+    """What each slot joins, and its load in seconds before and after lines were moved and split, which are counted.
+
+    `cut`: set where slots are units of a join matrix, into which no line was moved.
+    """
 
     slots: tuple[tuple[Share, ...], ...]
     before: tuple[float, ...]
     after: tuple[float, ...]
     moved: int
     split: int
+    cut: tuple[int, int] | None = None
 
 
 def wave_plan(
@@ -120,6 +126,9 @@ def wave_plan(
             slots[slot].append(Share(line, number, len(homes)))
             after[slot] += loads[line] / len(homes)
         split += len(homes) > 1
+    for line in range(line_count):
+        if line not in lines:  # a map that has to run again may send some rows of it
+            slots[planned.home(line)].append(Share(line, 0, 1))
     moved = len(planned.moved) - split
     return WavePlan(tuple(map(tuple, slots)), tuple(before), tuple(after), moved, split)
 

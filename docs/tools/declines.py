@@ -41,7 +41,6 @@ GROUPS = (
                 " counts."
             ),
             "spark.sparkext.partitioned is never": "Set it to `auto`.",
-            "a join without an equality cannot be partitioned": "Rows come to slots by keys that have to be equal.",
             "an as-of join cannot be partitioned": "Nor are its build sides too large often.",
             "… does not take files of workers": (
                 "Partitioned joins need Spark's own shuffle manager, which hands out the files that workers write."
@@ -434,7 +433,13 @@ GROUPS = (
 
 OTHER_TEXTS = {
     "BroughtBlocks.scala": {"no block of a shuffle: …: …", "no segment of a file: …"},
-    "Exchange.scala": {"… lines of join… …", "joins on different keys are partitioned one after the other"},
+    "Exchange.scala": {
+        "… lines of join… …",
+        "join… …",
+        "… lines of …",
+        "units of a matrix of …",
+        "joins on different keys are partitioned one after the other",
+    },
     "MapFiles.scala": {"more than one account of a file"},
     "AsOf.scala": {"Spark's own as-of join instead of a pipelined one: …"},
     "BuildSidePublisher.scala": {"build side of the join on …"},
@@ -469,7 +474,7 @@ OTHER_TEXTS = {
         "… … scan=……",
         "Join …: …",
     },
-    "PipelineInputs.scala": {"sent to slots by its keys", "… from Spark (…)", "build side", "workers make the rows"},
+    "PipelineInputs.scala": {"sent to slots", "… from Spark (…)", "build side", "workers make the rows"},
     "PipelinedJoinExec.scala": {
         "build side of the join on …",
         "build side of the partitioned join on …",

@@ -20,7 +20,7 @@ def share_of_headroom() -> int | None:
     return None if headroom is None else int(headroom.bytes * _MOST_OF_HEADROOM)
 
 
-def on_disk(table: pa.Table, folder: Path | None) -> list[pa.Array]:
+def on_disk(table: pa.Table, folder: Path) -> list[pa.Array]:
     """Return the columns, contiguous, in pages of a file without a name, which the system may reclaim."""
     with unnamed_file(folder) as stream:
         write_build_file(table, stream)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pyarrow as pa
 
@@ -13,14 +14,15 @@ from sparkext.storage.paced_writes import PacedWriter
 
 
 class HeldCells:
-    """Keeps cells compressed. `most()`: bytes to keep in memory at most, None without limit.
+    """Keeps cells compressed. `most()`: bytes to keep in memory at most, None without limit; else on disk in `folder`.
 
     The file has no name, so that none is left however the process ends.
     """
 
-    def __init__(self, most: Callable[[], int | None]) -> None:
+    def __init__(self, most: Callable[[], int | None], folder: Path) -> None:
         """Begin without cells."""
         self._most = most
+        self._folder = folder
         self._kept: deque[pa.Buffer] = deque()
         self._bytes = 0
         self._file: PacedWriter | None = None
@@ -44,7 +46,7 @@ class HeldCells:
                 self._kept.append(cell)
                 self._bytes += cell.size
                 return
-            self._file = unnamed_file(None)
+            self._file = unnamed_file(self._folder)
         self._file.write(cell)
         self._written.append(cell.size)
 

@@ -47,14 +47,15 @@ class _Cell(NamedTuple):
 class MapOutput:
     """Gathers the cells of a task, to be written line by line in the end. To be closed.
 
-    `most()`: bytes to keep in memory at most, None without limit; what is more waits in a file without a name. `sizes`:
-    bytes that the rows of each line take in memory, int64[lines].
+    `most()`: bytes to keep in memory at most, None without limit; what is more waits in a file without a name, on the
+    disk of `folder`. `sizes`: bytes that the rows of each line take in memory, int64[lines].
     """
 
-    def __init__(self, lines: int, most: Callable[[], int | None]) -> None:
+    def __init__(self, lines: int, most: Callable[[], int | None], folder: Path) -> None:
         """Begin without cells."""
         self._lines = lines
         self._most = most
+        self._folder = folder
         self._cells: list[_Cell] = []
         self._runs: list[pa.Buffer] = []
         self._file: PacedWriter | None = None
@@ -88,7 +89,7 @@ class MapOutput:
             self._cells += [_Cell(line, len(self._runs), start, stop) for line, start, stop in cells]
             self._runs.append(run)
             return
-        self._file = self._file or unnamed_file(None)
+        self._file = self._file or unnamed_file(self._folder)
         self._cells += [_Cell(line, -1, self._filled + start, self._filled + stop) for line, start, stop in cells]
         self._file.write(run)
         self._filled += run.size

@@ -40,7 +40,9 @@ class Partitioning:
     hash_mask: int
 
     def lines(self, rows: pa.RecordBatch) -> tuple[Int64Array, Int32Array]:
-        """Return the hash of each row's key, and its line."""
+        """Return the hash of each row's key, and its line. Without keys, all rows have one."""
+        if not self.key_columns:
+            return frozen(np.zeros(rows.num_rows, np.int64)), frozen(np.zeros(rows.num_rows, np.int32))
         columns = [
             cast_key(rows.column(number), key_type)
             for number, key_type in zip(self.key_columns, self.key_types, strict=True)

@@ -25,6 +25,7 @@ from sparkext.plans.spec import MARKS
 from sparkext.rows.collected import CollectedRows
 from sparkext.rows.contiguous import contiguous
 from sparkext.rows.types import conform
+from sparkext.storage.local_folder import local_folder
 
 _OWNED_AT_ONCE = 1 << 16
 
@@ -73,7 +74,7 @@ class CellRows:
 
     def __init__(self, batches: Iterable[pa.RecordBatch]) -> None:
         """Take all cells."""
-        self._probe, self._build = HeldCells(share_of_headroom), HeldCells(share_of_headroom)
+        self._probe, self._build = (HeldCells(share_of_headroom, local_folder()) for _ in range(2))
         for batch in batches:
             for is_build, cell in cells_in(batch):
                 (self._build if is_build else self._probe).add(cell)
@@ -150,12 +151,13 @@ class Slot:
 
     def _build_side(self, number: int, recipe: IndexRecipe) -> BuildSide:
         schema = self._schemas.builds[number]
-        with CollectedRows(lambda rows, size: None, share_of_headroom) as collected:
+        folder = local_folder()
+        with CollectedRows(lambda rows, size: None, share_of_headroom, folder) as collected:
             for place, batch in enumerate(self._rows_of(number)):
                 arrays = [conform(column, field.type) for column, field in zip(batch.columns, schema, strict=True)]
                 collected.add((place, 0), pa.RecordBatch.from_arrays(arrays, schema=schema))
             table = collected.table(schema)
-            columns = on_disk(table, None) if collected.spilled else [contiguous(column) for column in table.columns]
+            columns = on_disk(table, folder) if collected.spilled else [contiguous(column) for column in table.columns]
         rows = table.num_rows
         del table
         if collected.spilled:

@@ -22,6 +22,7 @@ class SlotLoads:
     """Seconds of each slot: by the hash of keys alone, as planned, and as its task took for the index and the join.
 
     `moved` lines went to another slot for that, `split` ones to several. `took` lacks tasks that told nothing.
+    `cut`: into how many parts both sides were divided, where slots are units of a join matrix.
     """
 
     by_hash: tuple[float, ...]
@@ -29,16 +30,22 @@ class SlotLoads:
     took: tuple[float, ...]
     moved: int
     split: int
+    cut: tuple[int, int] | None = None
 
     @classmethod
     def of(cls, planned: str, tasks: Sequence[TaskMetrics]) -> SlotLoads:
         """Put together what the foreman has answered, as JSON, and what tasks have told."""
         told = json.loads(planned)
         took = tuple(task.elapsed_seconds + sum(map(_built, task.indexes)) for task in tasks)
-        return cls(tuple(told["before"]), tuple(told["after"]), took, told["moved"], told["split"])
+        cut = told.get("cut")
+        loads = (tuple(told["before"]), tuple(told["after"]))
+        return cls(*loads, took, told["moved"], told["split"], None if cut is None else tuple(cut))
 
     def __str__(self) -> str:
         """Tell it in a sentence: skew is (max - min) / mean."""
+        if self.cut is not None:
+            units = f"{self.cut[0]} × {self.cut[1]} units of a join matrix"
+            return f"{units}, probe and build rows: skew {skew(self.took):.2f} as they ran"
         balanced = f"skew {skew(self.by_hash):.2f} by hash, {skew(self.planned):.2f} as planned"
         lines = f"{counted(self.moved, 'line')} moved, {counted(self.split, 'line')} split"
         return f"{counted(len(self.planned), 'slot')}, {lines}: {balanced}, {skew(self.took):.2f} as they ran"

@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from sparkext.config import read_settings
 from sparkext.kernels.join_size import WIDTH, pairs_of
+from sparkext.plans.matrix import Cut, matrix_plan
 from sparkext.plans.waves import SideCounts, counted, wave_plan
 
 
@@ -42,16 +43,22 @@ class ForemanTask:
             needs_build=self.order["needs_build"],
         )
         settings = read_settings(self.order["settings"].get, {})
-        plan = wave_plan(
-            lines,
-            len(probe.counts.sent),
-            self.order["cores"],
-            most_shares=self.order["most_shares"],
-            marks=not self.order["needs_probe"],  # a full outer join
-            way=settings.debug_slots,
+        cores, most_shares, most_build_shares = (
+            self.order[name] for name in ("cores", "most_shares", "most_build_shares")
         )
+        if most_build_shares is not None:
+            plan = matrix_plan(lines.get(0), cores, Cut(most_shares, most_build_shares), settings.debug_slots)
+        else:
+            plan = wave_plan(
+                lines,
+                len(probe.counts.sent),
+                cores,
+                most_shares=most_shares,
+                marks=not self.order["needs_probe"],  # a full outer join
+                way=settings.debug_slots,
+            )
         slots = [[vars(share) for share in slot] for slot in plan.slots]
-        return {"slots": slots, "before": plan.before, "after": plan.after, "moved": plan.moved, "split": plan.split}
+        return {**vars(plan), "slots": slots}
 
 
 @dataclass(frozen=True)

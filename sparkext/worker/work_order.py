@@ -100,7 +100,8 @@ def plan(order_json: str) -> tuple[ForemanTask, StructType]:
 
     The order's fields: `settings` (as for `run`), `probe` and `builds` (of each: `rows`, `bytes`, `sizes` and `sketch`
     of its lines, as hexadecimal int64, see `leaving_rows.RESULT`, and `maps`, the number of its tasks), `most_shares`
-    (parts that the probe rows of a line can be divided into), `cores`, `needs_probe` and `needs_build` (whether a line
+    (parts that the probe rows of a line can be divided into), `most_build_shares` (the same of build rows, where slots
+    are units of a join matrix; else null), `cores`, `needs_probe` and `needs_build` (whether a line
     without rows of that side has no result), `output`.
     """
     order = _read(order_json)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Collection, Iterator
 from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -98,8 +99,8 @@ def test_cells_have_a_size(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("most", [None, 0, 3000])
-def test_cells_that_are_held(most: int | None) -> None:
-    with closing(HeldCells(lambda: most)) as held:
+def test_cells_that_are_held(most: int | None, tmp_path: Path) -> None:
+    with closing(HeldCells(lambda: most, tmp_path)) as held:
         for batch in TABLE.to_batches(max_chunksize=100):
             held.add(cell_of(batch))
         assert held.spilled is (most is not None)

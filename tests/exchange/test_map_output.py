@@ -24,7 +24,7 @@ STARTS = np.array([0, 0, 1, 1000, 1000, 1001, 2500, ROWS, ROWS], dtype=np.int64)
 
 def written(path: Path, runs: int = 1, most: int | None = None) -> np.ndarray:
     """Write the table so many times, as rows that came one after the other."""
-    with closing(MapOutput(LINES, lambda: most)) as output, path.open("wb") as stream:
+    with closing(MapOutput(LINES, lambda: most, path.parent)) as output, path.open("wb") as stream:
         for _ in range(runs):
             output.add(
                 TABLE.combine_chunks().to_batches()[0], SlotOrder(frozen(np.arange(ROWS, dtype=np.int32)), STARTS)
@@ -64,8 +64,8 @@ def test_lines_of_several_files(tmp_path: Path) -> None:
     assert read([]).num_rows == 0
 
 
-def test_no_rows_make_an_empty_file() -> None:
-    with closing(MapOutput(LINES, lambda: None)) as output:
+def test_no_rows_make_an_empty_file(tmp_path: Path) -> None:
+    with closing(MapOutput(LINES, lambda: None, tmp_path)) as output:
         stream = io.BytesIO()
         assert output.write(stream).tolist() == [0] * LINES and not stream.getvalue()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import socket
 import subprocess
 import sys
 import time
@@ -40,22 +41,32 @@ class Cluster:
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    """A master and its workers, which talk to each other in secret."""
-    folder = tmp_path_factory.mktemp("cluster")
+    """A master and two workers of one executor.
+
+    Each is a host of its own: Spark starts no copy of a task on the host where the task runs already.
+    """
+    with running(tmp_path_factory.mktemp("cluster"), WORKERS, 1) as found:
+        yield found
+
+
+@contextmanager
+def running(folder: Path, workers: int, executors: int, **settings: str) -> Iterator[Cluster]:
+    """Run a master and workers that have a core for each of some executors, which talk to each other in secret."""
     local_folders = []
-    java = " ".join([QUICK_START, *(f"-D{key}={value}" for key, value in ENCRYPTED.items())])
+    told = {**ENCRYPTED, **{key.replace("_", "."): value for key, value in settings.items()}}
+    java = " ".join([QUICK_START, *(f"-D{key}={value}" for key, value in told.items())])
     with ExitStack() as processes:
         log = folder / "master.log"
         processes.enter_context(daemon("master.Master", "127.0.0.1", folder / "master", log, java))
         (address,) = awaited(log, r"Starting Spark master at (\S+)", 1)
-        for number in range(WORKERS):
-            # Each is a host of its own: Spark starts no copy of a task on the host where the task runs already.
+        for number in range(workers):
             host, place = f"127.0.0.{number + 2}", folder / f"worker{number}"
-            options = ["--cores", "1", "--memory", "600m", "--work-dir", str(place / "work"), address]
+            size = ["--cores", str(executors), "--memory", f"{600 * executors}m"]
+            options = [*size, "--work-dir", str(place / "work"), address]
             log_of_worker = folder / f"worker{number}.log"
             processes.enter_context(daemon("worker.Worker", host, place, log_of_worker, java, *options))
             local_folders.append(str(place))
-        awaited(log, r"(Registering worker)", WORKERS)
+        awaited(log, r"(Registering worker)", workers)
         yield Cluster(address, local_folders)
 
 
@@ -81,13 +92,24 @@ def test_the_cases_pass_on_a_cluster(cluster: Cluster, tmp_path: Path) -> None:
 
 
 def test_executors_come_and_go(cluster: Cluster, tmp_path: Path) -> None:
+    run_script("executors_come_and_go.py", tmp_path, cluster.master)
+
+
+def test_executors_of_one_host(tmp_path: Path) -> None:
+    with socket.create_server(("", 0)) as free:
+        port = str(free.getsockname()[1])
+    with running(tmp_path, 1, 2, spark_shuffle_service_enabled="true", spark_shuffle_service_port=port) as one_host:
+        run_script("executors_of_one_host.py", tmp_path, one_host.master, port)
+
+
+def run_script(name: str, folder: Path, *arguments: str) -> None:
     ran = subprocess.run(
-        [sys.executable, str(HERE / "scripts" / "executors_come_and_go.py"), cluster.master],
+        [sys.executable, str(HERE / "scripts" / name), *arguments],
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
         timeout=240,
-        env=environment(tmp_path / "driver", CLUSTER_FOLDERS=""),
+        env=environment(folder / "driver", CLUSTER_FOLDERS=""),
     )
     assert ran.returncode == 0 and ran.stdout.endswith("all is well\n"), ran.stdout + ran.stderr
 

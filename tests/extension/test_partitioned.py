@@ -32,6 +32,7 @@ from tests.extension.extension_checks import (
 KINDS = ("inner", "left", "right", "full", "left semi", "left anti")
 HINT = "/*+ PIPELINED_JOIN(r) */"
 _EXCHANGE = re.compile(r"partitioned=(\d+) lines of joins? ([\d, ]+)")
+_MATRIX = re.compile(r"partitioned=units of a matrix of joins? ([\d, ]+)")
 
 
 @pytest.fixture(scope="module")
@@ -87,7 +88,7 @@ def test_every_kind(tables: SparkSession, kind: str, adaptive: bool) -> None:
         out = assert_partitioned(tables, lambda: joined(tables, kind), "1")
         assert_pipelined(out, 1)
         assert exchanges_of(out)[0][0] == 16
-        assert "scan=sent to slots by its keys" in plan_of(out)
+        assert "scan=sent to slots" in plan_of(out)
 
 
 @pytest.mark.parametrize("kind", ["left", "full", "left semi"])
@@ -157,6 +158,69 @@ def test_lines_anywhere(tables: SparkSession, kind: str) -> None:
         for _ in range(3):
             out = assert_partitioned(tables, lambda: joined(tables, kind), "1")
             assert metrics_of(out)["slots"] > 1
+
+
+def assert_in_a_matrix(spark: SparkSession, query: Callable[[], DataFrame], joins: str = "1") -> DataFrame:
+    """Prove that units of a matrix run these joins, and that the rows are Spark's."""
+    out = assert_like_spark(spark, query)
+    assert [told.strip() for told in _MATRIX.findall(plan_of(out))] == [joins], plan_of(out)
+    assert metrics_of(out)["slots"] >= 1
+    return out
+
+
+UNEQUAL = {
+    "range": "a % 60 > b AND a % 60 < b + 3",
+    "one-sided": "a > b * 120",
+    "theta": "(a + b) % 97 = 3",
+}
+
+
+@pytest.mark.parametrize("slots", ["planned", "random"])
+@pytest.mark.parametrize("condition", UNEQUAL)
+@pytest.mark.parametrize("kind", ["inner", "left", "right", "left semi", "left anti"])
+def test_joins_without_an_equality(tables: SparkSession, kind: str, condition: str, slots: str) -> None:
+    left, right = "(SELECT * FROM l WHERE a < 1500)", "(SELECT * FROM r WHERE rk < 500 OR b = 7)"
+    with configured(tables, spark_sparkext_debug_slots=slots):
+        assert_in_a_matrix(tables, lambda: joined(tables, kind, UNEQUAL[condition], left=left, right=right))
+
+
+def test_a_matrix_has_units_for_all_cores(tables: SparkSession) -> None:
+    """By default; the report says how both sides were divided."""
+    out = assert_in_a_matrix(tables, lambda: tables.sql(f"SELECT {HINT} count(*), sum(a * b) FROM l JOIN r ON a > b"))
+    told = report(out).slots
+    assert told is not None and told.cut is not None, told
+    assert told.cut[0] * told.cut[1] == metrics_of(out)["slots"] == 2
+    assert "units of a join matrix" in str(report(out))
+
+
+def test_only_inner_joins_divide_their_build_sides(tables: SparkSession) -> None:
+    """What nothing matches, one unit alone has to find."""
+    with configured(tables, spark_sparkext_debug_slots="random"):
+        cuts = set()
+        for kind in ("inner", "left"):
+            for _ in range(6):
+                query = f"SELECT {HINT} count(*), sum(a * b) FROM l {kind} JOIN r ON a % 60 > b AND a % 60 < b + 3"
+                told = report(assert_in_a_matrix(tables, lambda query=query: tables.sql(query))).slots
+                assert told is not None and told.cut is not None
+                cuts.add((kind, told.cut[1] > 1))
+    assert ("inner", True) in cuts and ("left", True) not in cuts, cuts
+
+
+def test_chains_of_joins_without_an_equality(tables: SparkSession) -> None:
+    """They share a matrix; joins of small sides ride along, and a key has an exchange of its own."""
+    two = """SELECT /*+ PIPELINED_JOIN(r, u) */ count(*), sum(a), sum(b), sum(c) FROM l
+        JOIN r ON a % 60 > b AND a % 60 < b + 3 JOIN (SELECT * FROM s WHERE sk < 5) u ON a % 11 < c"""
+    with configured(tables, spark_sparkext_debug_slots="random"):
+        assert_in_a_matrix(tables, lambda: tables.sql(two), "1, 2")
+    keyed = """SELECT /*+ PIPELINED_JOIN(r, t) */ count(*), sum(b), sum(d) FROM l
+        JOIN r ON k = rk JOIN t ON a % 400 > d AND a % 400 < d + 9"""
+    out = assert_like_spark(tables, lambda: tables.sql(keyed))
+    assert len(_MATRIX.findall(plan_of(out))) == len(_EXCHANGE.findall(plan_of(out))) == 1, plan_of(out)
+
+
+def test_existence_without_an_equality(tables: SparkSession) -> None:
+    query = f"SELECT * FROM l WHERE a < 10 OR EXISTS (SELECT {HINT} 1 FROM r WHERE b > a % 60 + 20)"
+    assert_in_a_matrix(tables, lambda: tables.sql(query))
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -458,10 +522,11 @@ def test_nested_columns_travel(tables: SparkSession) -> None:
 
 
 def test_what_cannot_be_partitioned_is_said(tables: SparkSession) -> None:
-    with configured(tables, spark_sparkext_mode="auto", spark_sparkext_buildSide_maxBytes="1k"):
+    settings = {"spark_sparkext_mode": "auto", "spark_sparkext_buildSide_maxBytes": "1k"}
+    with configured(tables, **settings, spark_sparkext_partitioned="never"):
         out = tables.sql("SELECT * FROM l JOIN r ON a < b")
         assert_declined(out, "the build side takes")
-        assert any("an equality cannot be partitioned" in told for told in declined(out)), declined(out)
+        assert any("partitioned is never" in told for told in declined(out)), declined(out)
 
 
 def test_a_bad_setting_is_refused(tables: SparkSession) -> None:

@@ -23,6 +23,7 @@ from sparkext.plans.waves import (
 from tests.kernels.support import examples
 
 M = 1_000_000
+LINES = 64
 
 
 def counts_of(probe_rows: int, build_rows: int, pairs: int, build_bytes: int = 0) -> LineCounts:
@@ -34,14 +35,14 @@ def even(lines: int, rows: int = M) -> dict[int, LineCounts]:
     return {line: counts_of(rows, rows // 10, rows, 0) for line in range(lines)}
 
 
-def check(plan: WavePlan, lines: dict[int, LineCounts]) -> None:
-    """Every line is joined, whole: in one slot, or its parts in as many slots."""
+def check(plan: WavePlan) -> None:
+    """Every line is joined, whole: in one slot, or its parts in as many slots; also those of which nothing is known."""
     parts = defaultdict(list)
     for number, slot in enumerate(plan.slots):
         assert len({share.line for share in slot}) == len(slot)
         for share in slot:
             parts[share.line].append((share.number, share.count, number))
-    assert parts.keys() == lines.keys()
+    assert parts.keys() == set(range(LINES))
     for found in parts.values():
         assert sorted(part for part, _, _ in found) == list(range(len(found)))
         assert {count for _, count, _ in found} == {len(found)}
@@ -50,41 +51,41 @@ def check(plan: WavePlan, lines: dict[int, LineCounts]) -> None:
 
 
 def test_even_lines_stay_where_they_are() -> None:
-    plan = wave_plan(even(64), 64, 2, most_shares=8)
-    check(plan, even(64))
+    plan = wave_plan(even(LINES), LINES, 2, most_shares=8)
+    check(plan)
     assert plan.moved == 0 and skew(plan.after) < 0.2 and len(plan.slots) > 2
 
 
 def test_a_loaded_slot_gives_lines_away() -> None:
-    lines = even(64)
-    count = len(wave_plan(lines, 64, 2, most_shares=8).slots)
-    lines |= {line: counts_of(3 * M, M, 3 * M, 0) for line in range(0, 64, count)}
-    plan = wave_plan(lines, 64, 2, most_shares=8)
-    check(plan, lines)
+    lines = even(LINES)
+    count = len(wave_plan(lines, LINES, 2, most_shares=8).slots)
+    lines |= {line: counts_of(3 * M, M, 3 * M, 0) for line in range(0, LINES, count)}
+    plan = wave_plan(lines, LINES, 2, most_shares=8)
+    check(plan)
     assert plan.moved > 0 and skew(plan.after) < skew(plan.before) / 2
 
 
 def test_product_skew_counts() -> None:
     """A line with as many rows as others, which meet each other a thousand times as often."""
-    lines = even(64) | {5: counts_of(M, M // 10, 1000 * M, 0)}
-    plan = wave_plan(lines, 64, 4, most_shares=100)
-    check(plan, lines)
+    lines = even(LINES) | {5: counts_of(M, M // 10, 1000 * M, 0)}
+    plan = wave_plan(lines, LINES, 4, most_shares=100)
+    check(plan)
     assert len([slot for slot in plan.slots if any(share.line == 5 for share in slot)]) > 4
     assert max(plan.after) < 1.2 * sum(plan.after) / len(plan.after) and skew(plan.before) > 10
 
 
 @pytest.mark.parametrize(("most_shares", "slots"), [(1, 1), (3, 3)])
 def test_how_far_a_line_is_split(most_shares: int, slots: int) -> None:
-    lines = even(64) | {5: counts_of(1000 * M, M, 1000 * M, 0)}
-    plan = wave_plan(lines, 64, 8, most_shares=most_shares)
-    check(plan, lines)
+    lines = even(LINES) | {5: counts_of(1000 * M, M, 1000 * M, 0)}
+    plan = wave_plan(lines, LINES, 8, most_shares=most_shares)
+    check(plan)
     assert len([slot for slot in plan.slots if any(share.line == 5 for share in slot)]) == slots
 
 
 def test_hardly_any_rows_make_one_slot() -> None:
-    assert len(wave_plan({}, 64, 8, most_shares=1).slots) == 1
+    assert len(wave_plan({}, LINES, 8, most_shares=1).slots) == 1
     few = {3: counts_of(10, 1, 10, 100)}
-    assert len(wave_plan(few, 64, 8, most_shares=1).slots) == 1
+    assert len(wave_plan(few, LINES, 8, most_shares=1).slots) == 1
 
 
 def test_how_many_slots() -> None:
@@ -98,17 +99,17 @@ def test_how_many_slots() -> None:
 
 @pytest.mark.parametrize(("pairs", "split"), [(10 * M, 0), (1000 * M, 1)])
 def test_a_line_whose_owner_sees_all_rows_is_split_for_its_pairs_only(pairs: int, split: int) -> None:
-    lines = even(64) | {5: counts_of(64 * M, M, pairs, 0)}
-    plan = wave_plan(lines, 64, 8, most_shares=100, marks=True)
-    check(plan, lines)
+    lines = even(LINES) | {5: counts_of(64 * M, M, pairs, 0)}
+    plan = wave_plan(lines, LINES, 8, most_shares=100, marks=True)
+    check(plan)
     assert plan.split == split
-    assert wave_plan(lines, 64, 8, most_shares=100).split == 1
+    assert wave_plan(lines, LINES, 8, most_shares=100).split == 1
 
 
 def test_lines_by_hash_are_at_home() -> None:
-    lines = even(64) | {5: counts_of(64 * M, M, 64 * M, 0)}
-    plan = wave_plan(lines, 64, 4, most_shares=9, way="hash")
-    check(plan, lines)
+    lines = even(LINES) | {5: counts_of(64 * M, M, 64 * M, 0)}
+    plan = wave_plan(lines, LINES, 4, most_shares=9, way="hash")
+    check(plan)
     assert plan.before == plan.after and (plan.moved, plan.split) == (0, 0) and skew(plan.after) > 0.5
 
 
@@ -135,12 +136,12 @@ counts = st.builds(LineCounts, *[st.one_of(st.integers(0, 100), st.integers(0, 1
 
 
 @pytest.mark.parametrize("way", TABLES)
-@given(st.dictionaries(st.integers(0, 63), counts), st.integers(1, 16), st.integers(1, 5))
+@given(st.dictionaries(st.integers(0, LINES - 1), counts), st.integers(1, 16), st.integers(1, 5))
 @examples(200)
 def test_every_line_is_joined_once(way: str, lines: dict[int, LineCounts], cores: int, most_shares: int) -> None:
-    plan = wave_plan(lines, 64, cores, most_shares=most_shares, way=way)
-    check(plan, lines)
+    plan = wave_plan(lines, LINES, cores, most_shares=most_shares, way=way)
+    check(plan)
     whole = Fraction(0)
     for slot in plan.slots:
         whole += sum(Fraction(1, share.count) for share in slot)
-    assert whole == len(lines)
+    assert whole == LINES

@@ -41,7 +41,9 @@ def target(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "map"
 
 
-def sent(keeps_unmatchable: bool = True, threads: int = 1, step: int = 1000) -> dict[str, np.ndarray]:
+def sent(
+    keeps_unmatchable: bool = True, threads: int = 1, step: int = 1000, table: pa.Table = TABLE
+) -> dict[str, np.ndarray]:
     """Let the table leave in morsels; return what the sink tells."""
     partitioning = Partitioning(
         (0,), (pa.int64(),), (False,), RoutingTable(LINES, LINES), keeps_unmatchable, (1 << 64) - 1
@@ -54,7 +56,7 @@ def sent(keeps_unmatchable: bool = True, threads: int = 1, step: int = 1000) -> 
         assert not list(sink.process(morsel, OperatorBudget.aside(sink.row_bytes, 300)))
 
     with ThreadPoolExecutor(threads) as pool:
-        list(pool.map(process, TABLE.to_batches(max_chunksize=step)))
+        list(pool.map(process, table.to_batches(max_chunksize=step)))
     [told] = sink.finish(OperatorBudget.aside(sink.row_bytes, 300))
     assert told.schema == RESULT and told.num_rows == 1
     return {name: np.frombuffer(told.column(name)[0].as_py(), "<i8") for name in told.schema.names}
@@ -91,17 +93,21 @@ def test_all_rows_arrive_line_by_line(
     assert all(len(found) == 1 for found in homes.values())
 
 
+def test_a_sum_tells_rows_of_other_keys_apart(target: Path) -> None:
+    """Not rows in another order; and a file that is there already is written."""
+    target.touch()
+    expected = sent()["checksum"]
+    backwards = TABLE.take(pa.array(range(ROWS)[::-1]))
+    assert expected.size == 1 and sent(threads=4, step=70, table=backwards)["checksum"] == expected
+    for other in (TABLE.slice(1, ROWS - 2), TABLE.set_column(0, "c0", pa.array(range(1, ROWS + 1), pa.int64()))):
+        assert sent(table=other)["checksum"] != expected
+
+
 def test_rows_that_match_nothing_stay(target: Path) -> None:
     told = sent(keeps_unmatchable=False)
     rows = [row for line in rows_of(target, told["bytes"]) for row in line]
     assert multiset(rows) == multiset([row for row in TABLE.to_pylist() if row["c0"] is not None])
     assert told["sketch"].size == LINES * WIDTH and abs(told["sketch"]).sum() > 0
-
-
-def test_an_existing_file_is_not_written_over(target: Path) -> None:
-    target.touch()
-    with pytest.raises(FileExistsError):
-        sent()
 
 
 def test_a_slot_finds_its_rows_by_a_text(target: Path) -> None:

@@ -26,10 +26,11 @@ from sparkext.storage.paced_writes import PacedWriter
 from sparkext.worker.sinks.gathered_rows import GatheredRows
 from sparkext.worker.task_start import task_id
 
-RESULT = pa.schema([(name, pa.binary()) for name in ("bytes", "rows", "sizes", "sketch")])
+RESULT = pa.schema([(name, pa.binary()) for name in ("bytes", "checksum", "rows", "sizes", "sketch")])
 """What a task tells of its file, in one row: int64 values, a number a line, and the sketch of its keys.
 
-`bytes` lie in the file, `sizes` are those of the same rows in memory.
+`bytes` lie in the file, `sizes` are those of the same rows in memory. `checksum` is one number, the sum of the hashes
+of all keys: rows of other keys have another, rows in another order have the same.
 """
 
 
@@ -51,7 +52,10 @@ class Leaving:
 
 
 class LeavingRows:
-    """Writes all rows to a file, line by line, and emits what is in it."""
+    """Writes all rows to a file, line by line, and emits what is in it.
+
+    There may be a file already, without content: what others are to read, Spark lets them before it is written.
+    """
 
     def __init__(self, rows: GatheredRows, leaving: Leaving, free: FreeMemory) -> None:
         """Bind it to the columns that leave."""
@@ -66,7 +70,8 @@ class LeavingRows:
         lines = self._partitioning.table.lines
         self._free = free
         self._limit = 0
-        self._output = MapOutput(lines, share_of_headroom)
+        self._output = MapOutput(lines, share_of_headroom, local_folder())
+        self._checksum = np.zeros(1, dtype=np.int64)
         self._rows = np.zeros(lines, dtype=np.int64)
         self._sketch = np.zeros(lines * WIDTH, dtype=np.int64)
 
@@ -88,12 +93,13 @@ class LeavingRows:
         try:
             self._leave(budget)
             started = time.perf_counter()
-            with PacedWriter(FileIO(self._leaving.target(), "xb")) as stream:
+            with PacedWriter(FileIO(self._leaving.target(), "wb")) as stream:
                 lengths = self._output.write(stream)
             budget.spent_since(started)
         finally:
             self._output.close()
-        told = [[values.tobytes()] for values in (lengths, self._rows, self._output.sizes, self._sketch)]
+        numbers = (lengths, self._checksum, self._rows, self._output.sizes, self._sketch)
+        told = [[values.tobytes()] for values in numbers]
         yield pa.RecordBatch.from_arrays([pa.array(values, pa.binary()) for values in told], schema=RESULT)
 
     def _leave(self, budget: OperatorBudget) -> None:
@@ -107,6 +113,7 @@ class LeavingRows:
         del table
         hashes, lines = self._partitioning.lines(rows)
         add_to_sketch(hashes, lines, self._sketch)
+        self._checksum += hashes.sum()  # and overflows
         del hashes
         order = self._partitioning.order(lines, task_id().partition)
         self._rows += np.diff(order.starts)

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import sys
 import time
+from pathlib import Path
+from shutil import rmtree
+from tempfile import mkdtemp
 
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
 
 import sparkext
 from tests.extension.cluster_cases import SETTINGS
-from tests.extension.extension_checks import mode, plan_of, rows_of
+from tests.extension.extension_checks import metrics_of, mode, plan_of, rows_of
 
 ALLOCATED = {
     "spark.dynamicAllocation.enabled": "true",
@@ -30,6 +34,26 @@ def wait_until_all_have_left(spark: SparkSession) -> None:
         time.sleep(0.2)
 
 
+def rows_with_other_keys(spark: SparkSession) -> None:
+    """Maps that run again send rows to other lines than those that slots were planned by: none is lost."""
+    turn = Path(mkdtemp()) / "turn"
+
+    @F.udf("long")
+    def key(value: int) -> int:
+        return value % 3 + 100 * int(turn.read_text())
+
+    spark.conf.set("spark.sparkext.debug.slots", "random")
+    build = spark.range(0, 400, 1, 3).withColumnRenamed("id", "d").hint("pipelined_join")
+    out = spark.range(0, 9000, 1, 4).withColumn("k", key("id")).join(build, F.expr("k = d"))
+    for number in range(2):
+        turn.write_text(str(number))
+        wait_until_all_have_left(spark)
+        rows = out.collect()
+        assert len(rows) == 9000 and {row.d // 100 for row in rows} == {number}, (number, len(rows))
+        assert number or metrics_of(out)["slots"] > 1, plan_of(out)  # which are planned once
+    rmtree(turn.parent)
+
+
 def main(master: str) -> None:
     builder = SparkSession.builder.master(master)
     for key, value in {**SETTINGS, **ALLOCATED}.items():
@@ -46,6 +70,7 @@ def main(master: str) -> None:
         wait_until_all_have_left(spark)
         assert rows_of(out) == expected
         assert "partitioned=" in plan_of(out), plan_of(out)
+    rows_with_other_keys(spark)
     spark.stop()
     print("all is well")
 

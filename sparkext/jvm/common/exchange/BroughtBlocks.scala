@@ -20,22 +20,25 @@ private class BroughtBlocks(task: TaskContext) {
   private val blocks = env.blockManager
   private val metrics = task.taskMetrics().createTempShuffleReadMetrics()
 
-  def segments(shuffle: Int, ranges: Seq[LineRange]): Seq[JValue] = {
-    val wanted = ranges.flatMap { range =>
+  /** What lies in these ranges now: a map that has run again may have sent other rows. */
+  def lying(shuffle: Int, ranges: Seq[LineRange]): LyingBlocks = LyingBlocks(
+    ranges.flatMap { range =>
       env.mapOutputTracker.getMapSizesByExecutorId(shuffle, range.firstMap, range.lastMap, range.firstLine, range.lastLine)
-    }
-    val (own, others) = wanted.partition { case (address, _) => address.executorId == blocks.blockManagerId.executorId }
-    val here = for ((address, found) <- own; (block, _, map) <- found) yield lying(address, block, map)
+    }.groupMap(_._1)(_._2).map { case (address, found) => address -> found.flatten }.toSeq)
+
+  def segments(wanted: LyingBlocks): Seq[JValue] = {
+    val (own, others) = wanted.byAddress.partition { case (address, _) => address.executorId == blocks.blockManagerId.executorId }
+    val local = for ((address, found) <- own; (block, _, map) <- found) yield here(address, block, map)
     val brought = fetched(others)
     task.taskMetrics().mergeShuffleReadMetrics()
     // Segments of a file follow each other, so that it is mapped once.
-    (here ++ brought).sortBy(segment => (segment.file.getPath, segment.start)).map { segment =>
+    (local ++ brought).sortBy(segment => (segment.file.getPath, segment.start)).map { segment =>
       BroughtBlocks.remember(task, segment)
       JArray(List(JString(segment.file.getPath), JLong(segment.start), JLong(segment.size)))
     }
   }
 
-  private def lying(address: BlockManagerId, block: BlockId, map: Int): BroughtSegment =
+  private def here(address: BlockManagerId, block: BlockId, map: Int): BroughtSegment =
     try blocks.getLocalBlockData(block) match {
       case segment: FileSegmentManagedBuffer =>
         metrics.incLocalBlocksFetched(1)
@@ -46,7 +49,7 @@ private class BroughtBlocks(task: TaskContext) {
       case failure: Exception => throw BroughtBlocks.failed(address, block, map, failure.toString, failure)
     }
 
-  private def fetched(wanted: Seq[(BlockManagerId, scala.collection.Seq[(BlockId, Long, Int)])]): Seq[BroughtSegment] =
+  private def fetched(wanted: Seq[(BlockManagerId, Seq[LyingBlocks.Block])]): Seq[BroughtSegment] =
     if (wanted.isEmpty) Nil
     else {
       val origins = wanted.flatMap { case (address, found) => found.map { case (block, _, map) => block -> (address, map) } }.toMap
@@ -66,7 +69,7 @@ private class BroughtBlocks(task: TaskContext) {
       found.toSeq
     }
 
-  private def streams(wanted: Seq[(BlockManagerId, scala.collection.Seq[(BlockId, Long, Int)])]): Iterator[(BlockId, InputStream)] = {
+  private def streams(wanted: Seq[(BlockManagerId, Seq[LyingBlocks.Block])]): Iterator[(BlockId, InputStream)] = {
     val conf = env.conf
     val fetcher = new ShuffleBlockFetcherIterator(
       task,
@@ -88,6 +91,22 @@ private class BroughtBlocks(task: TaskContext) {
       doBatchFetch = false)
     fetcher.toCompletionIterator
   }
+}
+
+/** Blocks of a shuffle that have anything, by where they lie: each address once, or Spark's fetcher would lose some. */
+private case class LyingBlocks(byAddress: Seq[(BlockManagerId, Seq[LyingBlocks.Block])]) {
+  lazy val lines: Set[Int] =
+    byAddress.flatMap { case (_, found) => found.collect { case (ShuffleBlockId(_, _, line), _, _) => line } }.toSet
+
+  def of(lines: Set[Int]): LyingBlocks = LyingBlocks(byAddress.map { case (address, found) =>
+    address -> found.filter { case (block: ShuffleBlockId, _, _) => lines(block.reduceId); case _ => true }
+  }.filter(_._2.nonEmpty))
+}
+
+private object LyingBlocks {
+
+  /** With its size, and the number of its map. */
+  type Block = (BlockId, Long, Int)
 }
 
 /** Where a block lies on this node, and where it is from. */

@@ -9,14 +9,19 @@ import org.apache.spark.sql.catalyst.plans.physical.{Partitioning, UnknownPartit
 /** How the rows of a pipeline come to be where those are that they may meet: both sides of the joins numbered `builds`, which have
   * one key on the probe side, go to slots by its `lines`. The other build sides lie whole on every node, as ever.
   *
-  * `keepsProbe`: whether probe rows whose key matches nothing are needed. `clusters`: the columns that come out, by number, that are
+  * `keyed`: false where these joins have no equality. Then there is one line, and slots are units of a join matrix: each joins some
+  * rows of the probe side with some of the build side. `keepsProbe`: whether probe rows whose key matches nothing are needed. `clusters`: the columns that come out, by number, that are
   * that key, where something above gains from rows of one key coming out of one slot: then no line is split.
   */
-case class Exchange(builds: Seq[Int], lines: Int, keepsProbe: Boolean, clusters: Seq[Int] = Nil) {
-  def described: String = s"$lines lines of join${if (builds.length > 1) "s" else ""} ${builds.map(_ + 1).mkString(", ")}"
+case class Exchange(builds: Seq[Int], keyed: Boolean, lines: Int, keepsProbe: Boolean, clusters: Seq[Int] = Nil) {
+  def described: String = {
+    val numbered = s"join${if (builds.length > 1) "s" else ""} ${builds.map(_ + 1).mkString(", ")}"
+    if (keyed) s"$lines lines of $numbered" else s"units of a matrix of $numbered"
+  }
 
+  /** How many slots there will be is not known, but that it may be more than one: of one, Spark would take all rows to be together. */
   def partitioning(output: Seq[Attribute]): Partitioning =
-    if (clusters.isEmpty) UnknownPartitioning(lines) else SlotPartitioning(clusters.map(output), lines)
+    if (clusters.isEmpty) UnknownPartitioning(math.max(2, lines)) else SlotPartitioning(clusters.map(output), lines)
 
   /** With the groups of a chain's rows in the slots of their rows, if the key is part of what they are grouped by: `keys`, by `columns`
     * among the `output`. Rows without a key may be in any slot.
@@ -30,7 +35,7 @@ case class Exchange(builds: Seq[Int], lines: Int, keepsProbe: Boolean, clusters:
     val found = stages.head.keys.indices.map { number =>
       keys.zip(columns).collectFirst { case (key, column) if isKey(number)(key) => output.indexWhere(_.exprId == column.exprId) }.getOrElse(-1)
     }
-    if (keepsProbe || found.contains(-1)) this else copy(clusters = found)
+    if (keepsProbe || !keyed || found.contains(-1)) this else copy(clusters = found)
   }
 }
 
@@ -53,7 +58,6 @@ object Exchange {
 
   /** Whether a join can be one; or why not. */
   def check(stage: JoinStage): Either[String, Unit] = for {
-    _ <- JoinStage.check(stage.keys.nonEmpty, "a join without an equality cannot be partitioned")
     _ <- JoinStage.check(stage.asOf.isEmpty, "an as-of join cannot be partitioned")
     _ <- files
   } yield ()
@@ -109,7 +113,9 @@ object Exchange {
           val dropped = wanted.exists { case (stage, _) => stage.kind == "inner" || stage.kind == "semi" }
           val mayFail = chain.stages.exists(_.formula.exists(Failing.may))
           val bytes = (chain.probe +: wanted.map(_._1.build)).map(Estimates.bytes).sum
-          Right(Some(Exchange(wanted.map(_._2), lines(settings.partitions, bytes), keepsProbe = !dropped || mayFail)))
+          val keyed = keys.nonEmpty
+          val count = if (keyed) lines(settings.partitions, bytes) else 1
+          Right(Some(Exchange(wanted.map(_._2), keyed, count, keepsProbe = !dropped || mayFail)))
         }
     }
   }

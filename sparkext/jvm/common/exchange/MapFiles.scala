@@ -39,7 +39,7 @@ class MapFiles(val run: String) extends ShuffleWriteProcessor {
     }
   }
 
-  /** `inputs` has one row, with how many bytes each line takes in the file. */
+  /** `inputs` has one row: see [[MapAccount]], and how many bytes each line takes in the file. */
   override def write(
       inputs: Iterator[_],
       dependency: ShuffleDependency[_, _, _],
@@ -50,7 +50,7 @@ class MapFiles(val run: String) extends ShuffleWriteProcessor {
     val metrics = task.taskMetrics().shuffleWriteMetrics
     // A writer that writes nothing: so Spark learns of the map, and removes its files with the shuffle.
     SparkShim.shuffleManager(env).getWriter[Any, Any](dependency.shuffleHandle, mapId, task, metrics).stop(false)
-    val (rows, bytes) = inputs.next().asInstanceOf[(Long, Array[Byte])]
+    val (account, bytes) = inputs.next().asInstanceOf[(MapAccount, Array[Byte])]
     if (inputs.hasNext) throw new IllegalStateException("more than one account of a file")
     val lengths = numbers(bytes)
     val file = announced.get(task.taskAttemptId())
@@ -59,10 +59,15 @@ class MapFiles(val run: String) extends ShuffleWriteProcessor {
     }
     resolver.writeMetadataFileAndCommit(dependency.shuffleId, mapId, lengths, Array.empty, file)
     metrics.incBytesWritten(lengths.sum)
-    metrics.incRecordsWritten(rows)
-    SparkShim.mapStatus(env.blockManager.shuffleServerId, lengths, mapId)
+    metrics.incRecordsWritten(account.rows)
+    SparkShim.mapStatus(env.blockManager.shuffleServerId, lengths, mapId, account.checksum)
   }
 }
+
+/** What is in the file of a map task: how many rows, and the sum of the hashes of their keys, in whichever order they come. A task that
+  * has run again and tells of another sum has sent rows elsewhere, of which Spark tells from 4.1 on.
+  */
+case class MapAccount(rows: Long, checksum: Long)
 
 object MapFiles {
 

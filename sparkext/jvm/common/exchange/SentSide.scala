@@ -2,6 +2,7 @@ package org.apache.spark.sql.sparkext
 
 import java.util.UUID
 
+import scala.collection.mutable
 import scala.concurrent.Await
 import scala.concurrent.duration.Duration
 
@@ -33,18 +34,19 @@ class SentSide(plan: SparkPlan, keys: Seq[SentKey], lines: Int, keepsUnmatchable
     None
   }
 
+  override def release(): Unit =
+    Option(sent).foreach(side => context.cleaner.foreach(_.doCleanupShuffle(side.dependency.shuffleId, blocking = false)))
+
   private def send(): Sent = {
     val totals @ Seq(rows, sizes, sketch) = Seq.fill(3)(new LineTotals)
     totals.foreach(context.register(_))
     val files = new MapFiles(UUID.randomUUID().toString)
     val schema = SentColumns.like(plan.output)
     val accounts = SentSide.accounts(leaving(new LeavingRows(keys, lines, keepsUnmatchable, schema, files)), totals)
-    val dependency = new ShuffleDependency[Long, Array[Byte], Array[Byte]](
-      accounts,
-      new PartitionIdPassthrough(lines),
-      shuffleWriterProcessor = files)
+    val dependency = SparkShim.sending(accounts, new PartitionIdPassthrough(lines), files, plan.conf)
     files.of(dependency)
     val maps = accounts.getNumPartitions
+    failIfCancelled()
     val bytes = if (maps == 0) new Array[Long](lines) else {
       Await.result(context.submitMapStage(dependency), Duration.Inf).bytesByPartitionId // Spark's own await would wrap errors
     }
@@ -59,15 +61,15 @@ class SentSide(plan: SparkPlan, keys: Seq[SentKey], lines: Int, keepsUnmatchable
 object SentSide {
 
   /** What a worker tells of its file: see Python's `leaving_rows`. */
-  val Account: StructType = SentColumns.of(Seq.fill(4)(BinaryType))
+  val Account: StructType = SentColumns.of(Seq.fill(5)(BinaryType))
 
-  /** Of each task one row: how many rows it has written, and how many bytes of each line. `totals`: of what else it tells. */
-  private def accounts(told: RDD[ColumnarBatch], totals: Seq[LineTotals]): RDD[(Long, Array[Byte])] =
+  /** Of each task one row: what it has written, and how many bytes of each line. `totals`: of what else it tells. */
+  private def accounts(told: RDD[ColumnarBatch], totals: Seq[LineTotals]): RDD[(MapAccount, Array[Byte])] =
     told.mapPartitionsInternal(_.map { batch =>
-      val bytes +: others = (0 until batch.numCols).map(batch.column(_).getBinary(0))
+      val bytes +: checksum +: others = (0 until batch.numCols).map(batch.column(_).getBinary(0))
       val numbers = others.map(MapFiles.numbers)
       totals.zip(numbers).foreach { case (total, told) => total.add(told) }
-      numbers.head.sum -> bytes
+      MapAccount(numbers.head.sum, MapFiles.numbers(checksum).head) -> bytes
     })
 
   /** The pipeline that gives `plan` its rows as they are, under what only chooses and names columns. */
@@ -120,15 +122,24 @@ class Sent(
     val sizes: Array[Long],
     val sketch: Array[Long]) {
 
-  /** The maps that make part `number` of `count` of a line's rows, about as many bytes as the others: from, to. */
-  def part(line: Int, number: Int, count: Int): (Int, Int) =
-    if (count == 1) (0, maps)
-    else {
-      val until = statuses.map(status => if (status == null) 0L else status.getSizeForBlock(line)).scanLeft(0L)(_ + _).tail
-      def bound(part: Int): Int =
-        if (part == 0) 0 else if (part == count) maps else until.count(_ <= until.last * part / count)
-      (bound(number), bound(number + 1))
+  /** Part `number` of `count` of a line's rows: those of some maps, about as many bytes as the others. */
+  def part(line: Int, number: Int, count: Int): Seq[LineRange] =
+    divided.getOrElseUpdate((line, count), divide(line, count))(number).map(map => LineRange(line, line + 1, map, map + 1))
+
+  /** The maps of each part. Where rows come in the order of a column, so do maps: each part has some of everywhere. */
+  private def divide(line: Int, count: Int): Seq[Seq[Int]] = {
+    val sizes = statuses.map(status => if (status == null) 0L else status.getSizeForBlock(line))
+    val parts = Seq.fill(count)(mutable.ArrayBuffer.empty[Int])
+    val filled = mutable.PriorityQueue((0 until count).map(0L -> _): _*)(Ordering[(Long, Int)].reverse)
+    for (map <- (0 until maps).sortBy(map => (-sizes(map), map))) {
+      val (bytes, part) = filled.dequeue()
+      parts(part) += map
+      filled.enqueue((bytes + sizes(map)) -> part)
     }
+    parts.map(_.sorted.toSeq)
+  }
+
+  private val divided = mutable.Map.empty[(Int, Int), Seq[Seq[Int]]]
 
   private lazy val statuses: Array[MapStatus] = SparkEnv.get.mapOutputTracker.asInstanceOf[MapOutputTrackerMaster]
     .shuffleStatuses(dependency.shuffleId).withMapStatuses(_.clone())

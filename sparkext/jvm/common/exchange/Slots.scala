@@ -49,25 +49,24 @@ object Slots {
     val shares = slots.map { lines =>
       val (whole, parts) = lines.partition(_.count == 1)
       val (first, others) = parts.partition(_.number == 0)
-      def joined(part: Share): LineRange = {
-        val (from, until) = probe.part(part.line, part.number, part.count)
-        LineRange(part.line, part.line + 1, from, until)
+      def joined(part: Share) = probe.part(part.line, part.number, part.count)
+      def elsewhere(part: Share) = (1 until part.count).flatMap(probe.part(part.line, _, part.count))
+      def all(build: Sent) = {
+        val (undivided, divided) = lines.partition(_.builds == 1)
+        ranges(undivided, build) ++ divided.flatMap(part => build.part(part.line, part.build, part.builds))
       }
-      // The parts of a line follow each other: what is behind the first is the others'.
-      def behind(part: Share) = LineRange(part.line, part.line + 1, joined(part).lastMap, probe.maps)
-      val everything = ranges(lines, _: Sent)
       SlotShare(
-        some(ranges(whole, probe) ++ parts.map(joined)),
-        if (ownsBuild) ranges(whole ++ first, builds.head) +: builds.tail.map(everything) else builds.map(everything),
+        ranges(whole, probe) ++ parts.flatMap(joined),
+        if (ownsBuild) ranges(whole ++ first, builds.head) +: builds.tail.map(all) else builds.map(all),
         if (ownsBuild) ranges(others, builds.head) else Nil,
-        if (ownsBuild) some(first.map(behind)) else Nil)
+        if (ownsBuild) first.flatMap(elsewhere) else Nil)
     }
     val loads = planned.removeField { case (name, _) => name == "slots" }
     Slots(shares, (planned \ "moved").extract[Int], (planned \ "split").extract[Int], compact(render(loads)))
   }
 
-  /** Part `number` of `count` of a line's probe rows, as Python's `Share` has it. */
-  private case class Share(line: Int, number: Int, count: Int)
+  /** Part `number` of `count` of a line's probe rows, with part `build` of `builds` of its build rows, as Python's `Share` has it. */
+  private case class Share(line: Int, number: Int, count: Int, build: Int, builds: Int)
 
   /** All that a side has of these lines. Those that follow each other are one range. */
   private def ranges(shares: Seq[Share], side: Sent): Seq[LineRange] =

@@ -25,13 +25,16 @@ case class SlotShare(
 /** One row a slot: the text that tells a worker where the rows of both sides lie, in files of this node. What other nodes have is
   * brought here first.
   *
-  * `builds`: build sides with the numbers of the joins that they belong to.
+  * `builds`: build sides with the numbers of the joins that they belong to. `needsProbe`, `needsBuild`: whether a line of which that
+  * side has nothing comes to nothing, so that the other one stays where it is.
   */
 class SlotsRDD(
     context: SparkContext,
     @transient private val slots: Seq[SlotShare],
     probe: ShuffleDependency[_, _, _],
-    builds: Seq[(Int, ShuffleDependency[_, _, _])])
+    builds: Seq[(Int, ShuffleDependency[_, _, _])],
+    needsProbe: Boolean,
+    needsBuild: Boolean)
     extends RDD[InternalRow](context, probe +: builds.map(_._2)) {
 
   private val ofProbe = probe.shuffleId
@@ -43,12 +46,16 @@ class SlotsRDD(
   override def compute(split: Partition, task: TaskContext): Iterator[InternalRow] = {
     val share = split.asInstanceOf[Slot].share
     val brought = new BroughtBlocks(task)
-    def lying(shuffle: Int, ranges: Seq[LineRange]) = JArray(brought.segments(shuffle, ranges).toList)
+    val probe = brought.lying(ofProbe, share.probe)
+    val builds = ofBuilds.zip(share.builds).map { case ((_, side), ranges) => brought.lying(side, ranges) }
+    def met(side: LyingBlocks, needed: Boolean, others: => Seq[LyingBlocks]) =
+      JArray(brought.segments(if (needed) side.of(others.flatMap(_.lines).toSet) else side).toList)
+    def all(shuffle: Int, ranges: Seq[LineRange]) = JArray(brought.segments(brought.lying(shuffle, ranges)).toList)
     val told = JObject(
-      "probe" -> lying(ofProbe, share.probe),
-      "marks" -> lying(ofProbe, share.marks),
-      "builds" -> JObject(ofBuilds.zip(share.builds).map { case ((number, side), ranges) => number -> lying(side, ranges) }.toList),
-      "copies" -> lying(ofBuilds.head._2, share.copies))
+      "probe" -> met(probe, needsBuild, builds),
+      "marks" -> all(ofProbe, share.marks),
+      "builds" -> JObject(ofBuilds.zip(builds).map { case ((number, _), build) => number -> met(build, needsProbe, Seq(probe)) }.toList),
+      "copies" -> all(ofBuilds.head._2, share.copies))
     Iterator.single(InternalRow(UTF8String.fromString(compact(render(told)))))
   }
 }

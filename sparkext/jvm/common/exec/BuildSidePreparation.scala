@@ -14,6 +14,9 @@ abstract class BuildSidePreparation(context: SparkContext, described: String) {
   /** What tasks have to be told of, if anything. Raises a [[BuildSideTooLargeException]] where the build side does not fit. */
   def prepare(): Option[PublishedBuildSide]
 
+  /** Let go of what is left of `prepare` beside what it has returned: nothing runs with it. */
+  def release(): Unit = ()
+
   /** Called where nobody needs the build side any more. */
   def cancel(): Unit = {
     cancelled = true

@@ -89,7 +89,7 @@ private class PipelineInputs(
 private object PipelineInputs {
 
   /** Why a side is neither read by the workers of this pipeline nor sent to them. */
-  private val Sent = "sent to slots by its keys"
+  private val Sent = "sent to slots"
 
   /** Why the probe side of a full outer join is neither read by workers nor sent as columns. */
   private val Shuffled = "a full outer join shuffles the rows"

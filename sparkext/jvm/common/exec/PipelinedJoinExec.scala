@@ -251,8 +251,8 @@ case class PipelinedJoinExec(
       reports.run,
       tasksSharing,
       exchange.map(by => WorkOrder.arriving(
-        sentSides(PipelinedJoinExec.Source).sent.schema,
-        by.builds.map(number => number -> sentSides(number).sent.schema).toMap,
+        sent(PipelinedJoinExec.Source).schema,
+        by.builds.map(number => number -> sent(number).schema).toMap,
         ownsBuild)),
       leaving)
     val run = PythonRun(
@@ -283,10 +283,12 @@ case class PipelinedJoinExec(
     }
   }
 
+  private def sent(number: Int): Sent = sentSides(number).sent
+
   /** The rows of slots, as the foreman plans them, once all sides are sent. */
   private def slots(by: Exchange, log: RunLog): RDD[InternalRow] = {
-    val probeSide = sentSides(PipelinedJoinExec.Source).sent
-    val buildSides = by.builds.map(sentSides(_).sent)
+    val probeSide = sent(PipelinedJoinExec.Source)
+    val buildSides = by.builds.map(sent)
     val known = if (settings.slots == "planned") Slots.one(probeSide, buildSides) else None
     val planned = known.getOrElse(askForeman(by, probeSide, buildSides))
     log.slots = planned.loads
@@ -296,18 +298,30 @@ case class PipelinedJoinExec(
     metrics("sentRows").set((probeSide +: buildSides).map(_.rows.sum).sum)
     metrics("sentBytes").set((probeSide +: buildSides).map(_.bytes.sum).sum)
     postToDriver(Seq("slots", "movedLines", "splitLines", "sentRows", "sentBytes"))
-    new SlotsRDD(sparkContext, planned.shares, probeSide.dependency, by.builds.zip(buildSides.map(_.dependency)))
+    new SlotsRDD(
+      sparkContext,
+      planned.shares,
+      probeSide.dependency,
+      by.builds.zip(buildSides.map(_.dependency)),
+      needsProbe = !ownsBuild,
+      needsBuild = needsBuild(by))
   }
 
+  /** Whether rows come out by pairs alone, which units of a matrix find on their own. */
+  private def mayDivideBuild(by: Exchange): Boolean = by.builds.length == 1 && joins(by.builds.head).kind == "inner"
+
+  private def needsBuild(by: Exchange): Boolean =
+    by.builds.map(joins(_).kind).exists(kind => kind == "inner" || kind == "semi")
+
   private def askForeman(by: Exchange, probeSide: Sent, buildSides: Seq[Sent]): Slots = {
-    val kinds = by.builds.map(joins(_).kind)
     val command = WorkOrder.plan(
       probeSide,
       buildSides,
       math.max(1, sparkContext.defaultParallelism / sparkContext.getConf.getInt("spark.task.cpus", 1)),
       needsProbe = !ownsBuild,
-      needsBuild = kinds.exists(kind => kind == "inner" || kind == "semi"),
-      maySplit = by.clusters.isEmpty,
+      needsBuild = needsBuild(by),
+      mostShares = if (by.clusters.isEmpty) math.max(1, probeSide.maps) else 1,
+      mostBuildShares = if (by.keyed) None else Some(if (mayDivideBuild(by)) math.max(1, buildSides.head.maps) else 1),
       settings.forWorkers,
       WorkerAnswers.Answer)
     val answers = WorkerAnswers.of(

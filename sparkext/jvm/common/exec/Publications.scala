@@ -55,6 +55,11 @@ class Publications(session: SparkSession, preparations: Map[Int, BuildSidePrepar
   /** Let go of what is there, and of what comes all the same. */
   private def release(): Unit =
     if (released.compareAndSet(false, true)) {
-      published.values.foreach(_.whenComplete { (side, _) => Option(side).flatten.foreach(_.release()) })
+      published.foreach { case (number, side) =>
+        side.whenComplete { (found, _) =>
+          Option(found).flatten.foreach(_.release())
+          preparations(number).release()
+        }
+      }
     }
 }

@@ -124,14 +124,16 @@ object WorkOrder {
       cores: Int,
       needsProbe: Boolean,
       needsBuild: Boolean,
-      maySplit: Boolean,
+      mostShares: Int,
+      mostBuildShares: Option[Int],
       settings: Map[String, String],
       output: StructType): Array[Byte] = {
     val order = ("package" -> Shared.PackageVersion) ~
       ("settings" -> told(settings)) ~
       ("probe" -> counts(probe)) ~
       ("builds" -> builds.map(counts)) ~
-      ("most_shares" -> (if (maySplit) probe.maps else 1)) ~
+      ("most_shares" -> mostShares) ~
+      ("most_build_shares" -> mostBuildShares.fold[JValue](JNull)(JInt(_))) ~
       ("cores" -> cores) ~
       ("needs_probe" -> needsProbe) ~
       ("needs_build" -> needsBuild) ~

@@ -1,0 +1,37 @@
+"""Two executors of one host, with Spark's external shuffle service: each reads what the other has written."""
+
+from __future__ import annotations
+
+import sys
+
+from pyspark.sql import SparkSession
+
+import sparkext
+from tests.extension.cluster_cases import SETTINGS
+from tests.extension.extension_checks import metrics_of, mode, rows_of
+
+QUERY = "SELECT /*+ PIPELINED_JOIN(b, 'partitioned=always') */ * FROM a {} JOIN b ON k = d"
+
+
+def main(master: str, port: str) -> None:
+    service = {"spark.shuffle.service.enabled": "true", "spark.shuffle.service.port": port}
+    builder = SparkSession.builder.master(master)
+    for key, value in {**SETTINGS, "spark.sparkext.debug.slots": "random", **service}.items():
+        builder = builder.config(key, value)
+    spark = sparkext.configure(builder).getOrCreate()
+    spark.sparkContext.setLogLevel("ERROR")
+    spark.range(0, 9000, 1, 4).selectExpr("id % 700 AS k", "id AS v").createOrReplaceTempView("a")
+    spark.range(0, 1400, 1, 3).selectExpr("id DIV 2 AS d", "id AS w").createOrReplaceTempView("b")
+    for kind in ("INNER", "LEFT", "FULL"):
+        query = QUERY.format(kind)
+        with mode(spark, "off"):
+            expected = rows_of(spark.sql(query))
+        out = spark.sql(query)
+        assert rows_of(out) == expected, kind
+        assert metrics_of(out)["slots"] > 1, kind
+    spark.stop()
+    print("all is well")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

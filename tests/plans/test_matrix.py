@@ -1,0 +1,68 @@
+"""Cuts of a join matrix: every pair of parts has one unit, and units read least."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sparkext.plans.matrix import Cut, least_perimeter, matrix_plan
+from sparkext.plans.waves import SLOT_BUILD_BYTES, TABLES, LineCounts, Share
+from tests.kernels.support import examples
+
+ANY = Cut(1000, 1000)
+
+sizes = st.integers(0, 10**6)
+parts = st.integers(1, 30)
+
+
+@given(sizes, sizes, parts, st.integers(1, 10**6), st.builds(Cut, parts, parts))
+@examples(300)
+def test_no_other_cut_reads_less(probe: int, build: int, units: int, memory: int, most: Cut) -> None:
+    found = least_perimeter(probe, build, units, memory, most)
+    allowed = [
+        cut
+        for cut in (Cut(rows, columns) for rows in range(1, most.probe + 1) for columns in range(1, most.build + 1))
+        if cut.probe * cut.build <= units and build / cut.build <= memory
+    ]
+    least = min((probe / cut.probe + build / cut.build for cut in allowed), default=None)
+    if least is not None:
+        assert probe / found.probe + build / found.build == pytest.approx(least)
+        assert found in allowed
+    else:  # memory needs more units, or more parts than there are
+        assert build / found.build <= memory or found.build == most.build
+
+
+@pytest.mark.parametrize(
+    ("probe", "build", "units", "memory", "most", "expected"),
+    [
+        (100, 100, 16, 1000, ANY, Cut(4, 4)),
+        (1000, 10, 16, 1000, ANY, Cut(16, 1)),
+        (10, 1000, 16, 1000, ANY, Cut(1, 16)),
+        (100, 100, 2, 1000, ANY, Cut(2, 1)),
+        (100, 100, 2, 10, ANY, Cut(1, 10)),
+        (100, 100, 16, 10, Cut(3, 4), Cut(3, 4)),
+        (100, 100, 16, 1000, Cut(3, 1), Cut(3, 1)),
+        (0, 0, 16, 1000, ANY, Cut(16, 1)),
+    ],
+)
+def test_cuts(probe: int, build: int, units: int, memory: int, most: Cut, expected: Cut) -> None:
+    assert least_perimeter(probe, build, units, memory, most) == expected
+
+
+counts = st.builds(LineCounts, *[st.integers(0, 10**9)] * 6)
+
+
+@pytest.mark.parametrize("way", TABLES)
+@given(st.none() | counts, st.integers(1, 16), st.builds(Cut, parts, parts))
+@examples(200)
+def test_every_pair_of_parts_has_one_unit(way: str, counts: LineCounts | None, cores: int, most: Cut) -> None:
+    plan = matrix_plan(counts, cores, most, way)
+    assert plan.cut is not None
+    rows, columns = plan.cut
+    expected = {Share(0, row, rows, column, columns) for row in range(rows) for column in range(columns)}
+    assert {share for (share,) in plan.slots} == expected and len(plan.slots) == len(expected)
+    assert rows <= most.probe and columns <= most.build
+    assert len(plan.before) == len(plan.after) == len(plan.slots)
+    if way == "planned" and counts is not None:
+        assert counts.build_bytes / columns <= SLOT_BUILD_BYTES or columns == most.build
