@@ -27,7 +27,15 @@ from sparkext.memory.address_space import LEAST_BYTES
 from sparkext.plans.evaluators import EVALUATORS
 from sparkext.plans.spec import MOST_COMPARED, SPEC_VERSION
 from sparkext.plans.top import MOST_TOP_ROWS
-from sparkext.plans.waves import COSTS, LEAST_SLOT_SECONDS, SECONDS_PER_BYTE, SECONDS_PER_CELL, SLOT_BUILD_BYTES
+from sparkext.plans.waves import (
+    COSTS,
+    LEAST_SLOT_SECONDS,
+    SECONDS_PER_BUILD_ROW,
+    SECONDS_PER_BYTE,
+    SECONDS_PER_CELL,
+    SECONDS_PER_ROW_OF_SEVERAL,
+    SLOT_BUILD_BYTES,
+)
 from sparkext.shared import (
     BATCH_GROWTH,
     FIRST_BATCH_ROWS,
@@ -178,6 +186,8 @@ def _shared(sources: Sequence[Path]) -> str:
         "most_top_rows": MOST_TOP_ROWS,
         "slots": {
             **asdict(COSTS),
+            "per_build_row": SECONDS_PER_BUILD_ROW,
+            "per_row_of_several": SECONDS_PER_ROW_OF_SEVERAL,
             "per_byte": SECONDS_PER_BYTE,
             "per_cell": SECONDS_PER_CELL,
             "least_seconds": LEAST_SLOT_SECONDS,

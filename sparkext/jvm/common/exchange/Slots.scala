@@ -16,6 +16,8 @@ object Slots {
   private def cost(name: String): Double = (Shared("slots") \ name).extract[Double]
   private val Received = cost("received")
   private val Met = cost("compared") + cost("produced")
+  private val PerBuildRow = cost("per_build_row")
+  private val PerRowOfSeveral = cost("per_row_of_several")
   private val PerByte = cost("per_byte")
   private val PerCell = cost("per_cell")
   private val LeastSeconds = cost("least_seconds")
@@ -29,7 +31,7 @@ object Slots {
     val sides = probe +: builds
     def rowsOf(side: Sent, line: Int) = side.rows.lift(line).getOrElse(0L)
     def secondsOf(line: Int) = {
-      val received = sides.map(rowsOf(_, line)).sum * Received
+      val received = rowsOf(probe, line) * (Received + PerRowOfSeveral) + builds.map(rowsOf(_, line)).sum * PerBuildRow
       val met = rowsOf(probe, line).toDouble * builds.map(rowsOf(_, line)).sum * Met
       received + met + sides.map(side => math.min(rowsOf(side, line), side.maps.toLong)).sum * PerCell
     }
