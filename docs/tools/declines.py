@@ -479,6 +479,7 @@ OTHER_TEXTS = {
         "build side of the join on …",
         "build side of the partitioned join on …",
         "probe side of partitioned joins",
+        "slots of partitioned joins",
         "rows that workers make",
         "fell back to Spark's own joins: …",
         "Spark's own joins run instead of a pipelined one: …. …",

@@ -262,7 +262,7 @@ def test_a_hot_line_is_split(tables: SparkSession) -> None:
 @pytest.mark.parametrize("lines", [1, 4])
 def test_a_hot_line_of_a_full_join_is_split(tables: SparkSession, key: str, lines: int) -> None:
     """Build rows that no part of it matches come out once: with other keys of the hot line, and all of one line."""
-    many = "SELECT 7L AS rk, id AS b FROM range(3000) UNION ALL SELECT nullif(id, 70), id FROM range(5000)"
+    many = "SELECT 7L AS rk, id AS b FROM range(8000) UNION ALL SELECT nullif(id, 70), id FROM range(5000)"
     tables.sql(many).createOrReplaceTempView("many")
     with configured(tables, spark_sql_shuffle_partitions=str(lines)):
         for rows in ("l", "(SELECT * FROM l WHERE k = 7)"):

@@ -4,7 +4,7 @@ import java.util.UUID
 
 import org.json4s.JsonAST.{JNull, JValue}
 
-import org.apache.spark.{InterruptibleIterator, TaskContext}
+import org.apache.spark.{InterruptibleIterator, SparkContext, TaskContext}
 import org.apache.spark.api.python.ChainedPythonFunctions
 import org.apache.spark.rdd.RDD
 import org.apache.spark.sql.catalyst.InternalRow
@@ -330,7 +330,10 @@ case class PipelinedJoinExec(
       SparkShim.pythonRunnerConf(conf),
       conf.sessionLocalTimeZone,
       formulas)
-    Slots.of(answers.collect().head, probeSide, buildSides, ownsBuild)
+    val own = sparkContext.getLocalProperty(SparkContext.SPARK_JOB_DESCRIPTION)
+    sparkContext.setJobDescription(PipelinedJoinExec.Foreman)
+    try Slots.of(answers.collect().head, probeSide, buildSides, ownsBuild)
+    finally sparkContext.setJobDescription(own)
   }
 
   /** How many tasks share an executor's memory. In local mode that is the driver's number of task slots. */
@@ -372,6 +375,9 @@ object PipelinedJoinExec {
 
   /** Stands for the number of a join where the rows of the probe side are meant. Python's `SOURCE`. */
   private val Source = -1
+
+  /** What Spark's UI says of the job that plans slots. */
+  private val Foreman = "slots of partitioned joins"
 
   /** What the log says after the reason for which a pipeline has not run. */
   private val WaysOut =
