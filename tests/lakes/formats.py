@@ -92,6 +92,7 @@ class Delta(Lake):
         return {
             "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
             "spark.databricks.delta.snapshotPartitions": "2",
+            "spark.sql.sources.parallelPartitionDiscovery.parallelism": "2",  # of tasks that list files for VACUUM
         }
 
     def states(self, spark: SparkSession, table: str) -> list[int]:
