@@ -182,9 +182,8 @@ def _compare(bench: Bench, spark: SparkSession, sink: Callable[[DataFrame], obje
 
 def _seconds_of(spark: SparkSession, described: str) -> float:
     """Return the seconds that the jobs of this description took of the last query."""
-    spark.sparkContext._jsc.sc().listenerBus().waitUntilEmpty()
     store = spark.sparkContext._jsc.sc().statusStore()
-    jobs = spark._jsparkSession.sharedState().statusStore().executionsList().last().jobs().keySet().toSeq()
+    jobs = _last_query(spark).jobs().keySet().toSeq()
     found = [store.job(jobs.apply(number)) for number in range(jobs.size())]
     return float(
         sum(
@@ -274,7 +273,7 @@ def _run_hot(kind: str, bench: Bench) -> None:
         del longest[:]
         timings = measure(bench, contestants)
         report(bench, timings, bench.sized(_PROBE_ROWS), cpu=False)
-        for number, contestant_ in enumerate(contestants):
+        for number, contestant_ in enumerate(contestants if longest else ()):
             seconds = float(np.median(longest[number :: len(contestants)]))
             bench.record(part="longest task", contestant=contestant_.name, seconds=seconds)
             print(f"longest task: {contestant_.name} {seconds:.2f} s")
@@ -307,7 +306,12 @@ def _longest_task(spark: SparkSession) -> float:
 
 def _stages(spark: SparkSession) -> list[Any]:
     """Return what Spark knows of the stages of the last query."""
-    spark.sparkContext._jsc.sc().listenerBus().waitUntilEmpty()
     store = spark.sparkContext._jsc.sc().statusStore()
-    stages = spark._jsparkSession.sharedState().statusStore().executionsList().last().stages().toSeq()
+    stages = _last_query(spark).stages().toSeq()
     return [store.lastStageAttempt(int(stages.apply(number))) for number in range(stages.size())]
+
+
+def _last_query(spark: SparkSession) -> Any:
+    """Return what Spark knows of the last query, once it has heard of all of it."""
+    spark.sparkContext._jsc.sc().listenerBus().waitUntilEmpty()
+    return spark._jsparkSession.sharedState().statusStore().executionsList().last()

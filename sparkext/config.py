@@ -181,9 +181,9 @@ PARTITIONED = ConfigKey(
     type=TEXT,
     unit="",
     default="auto",
-    doc="Whether both sides of a join are sent to slots by their keys, so that no node holds all of the build side:"
+    doc="Whether both sides of a join are sent to slots, so that no node holds all of the build side:"
     " `auto` (where that is larger than `spark.sparkext.buildSide.maxBytes`, and full outer joins that the extension"
-    " plans), `always` or `never`. Only joins with an equality can be.",
+    " plans), `always` or `never`. As-of joins cannot be.",
     expected="one of auto, always, never",
     choices=get_args(PartitionedName),
 )

@@ -43,10 +43,8 @@ class ForemanTask:
             needs_build=self.order["needs_build"],
         )
         settings = read_settings(self.order["settings"].get, {})
-        cores, most_shares, most_build_shares = (
-            self.order[name] for name in ("cores", "most_shares", "most_build_shares")
-        )
-        if most_build_shares is not None:
+        cores, most_shares = self.order["cores"], self.order["most_shares"]
+        if (most_build_shares := self.order["most_build_shares"]) is not None:
             plan = matrix_plan(lines.get(0), cores, Cut(most_shares, most_build_shares), settings.debug_slots)
         else:
             plan = wave_plan(

@@ -167,10 +167,7 @@ def test_a_file_that_is_gone(lake: Lake, spark: SparkSession, dims: DataFrame) -
 def test_old_files_deleted_while_queries_run(lake: Lake, spark: SparkSession, dims: DataFrame, changes: str) -> None:
     """Each query finds one whole state, or fails for want of a file."""
 
-    def state(number: int) -> DataFrame:
-        return spark.range(400).select((F.col("id") % 40).cast("int").alias("k"), F.lit(number).alias("state"))
-
-    table = create(lake, spark, state(0), files=4)
+    table = create(lake, spark, spark.range(400).selectExpr("CAST(id % 40 AS INT) AS k", "0 AS state"), files=4)
     statements = {
         "overwritten": [
             f"INSERT OVERWRITE {table} SELECT CAST(id % 40 AS INT), {number} FROM range(400)" for number in (1, 2, 3)

@@ -1,12 +1,9 @@
 package org.apache.spark.sql.sparkext
 
-import scala.reflect.ClassTag
-
-import org.apache.spark.{JobArtifactSet, Partitioner, ShuffleDependency, SparkEnv}
+import org.apache.spark.{JobArtifactSet, Partitioner, SparkEnv}
 import org.apache.spark.api.python.{ChainedPythonFunctions, PythonEvalType}
-import org.apache.spark.rdd.RDD
 import org.apache.spark.scheduler.MapStatus
-import org.apache.spark.shuffle.{ShuffleManager, ShuffleWriteProcessor}
+import org.apache.spark.shuffle.ShuffleManager
 import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.catalyst.expressions.{EvalMode, NumericEvalContext, TimestampAddInterval}
 import org.apache.spark.sql.execution.metric.SQLMetric
@@ -23,15 +20,10 @@ object SparkShim extends CommonShim {
 
   def mapStatus(at: BlockManagerId, lengths: Array[Long], mapId: Long, checksum: Long): MapStatus = MapStatus(at, lengths, mapId, checksum)
 
-  /** A shuffle of what map tasks have written themselves. */
-  def sending[K: ClassTag, V: ClassTag](
-      rows: RDD[(K, V)],
-      partitioner: Partitioner,
-      files: ShuffleWriteProcessor,
-      conf: SQLConf): ShuffleDependency[K, V, V] =
-    new ShuffleDependency[K, V, V](
+  def sending(rows: SentRows, to: Partitioner, files: MapFiles, conf: SQLConf): Sending =
+    new Sending(
       rows,
-      partitioner,
+      to,
       shuffleWriterProcessor = files,
       _checksumMismatchFullRetryEnabled = conf.shuffleChecksumMismatchFullRetryEnabled,
       checksumMismatchQueryLevelRollbackEnabled = conf.shuffleChecksumMismatchQueryLevelRollbackEnabled)

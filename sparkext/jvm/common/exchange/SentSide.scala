@@ -64,7 +64,7 @@ object SentSide {
   val Account: StructType = SentColumns.of(Seq.fill(5)(BinaryType))
 
   /** Of each task one row: what it has written, and how many bytes of each line. `totals`: of what else it tells. */
-  private def accounts(told: RDD[ColumnarBatch], totals: Seq[LineTotals]): RDD[(MapAccount, Array[Byte])] =
+  private def accounts(told: RDD[ColumnarBatch], totals: Seq[LineTotals]): SparkShim.SentRows =
     told.mapPartitionsInternal(_.map { batch =>
       val bytes +: checksum +: others = (0 until batch.numCols).map(batch.column(_).getBinary(0))
       val numbers = others.map(MapFiles.numbers)

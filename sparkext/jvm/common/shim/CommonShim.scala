@@ -5,9 +5,10 @@ import java.util.concurrent.{CompletableFuture, ExecutorService}
 
 import scala.jdk.CollectionConverters._
 
-import org.apache.spark.SparkContext
+import org.apache.spark.{ShuffleDependency, SparkContext}
 import org.apache.spark.api.python.{PythonBroadcast, SimplePythonFunction}
 import org.apache.spark.broadcast.Broadcast
+import org.apache.spark.rdd.RDD
 import org.apache.spark.sql.{classic, SparkSession}
 import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.catalyst.optimizer.Optimizer
@@ -23,6 +24,11 @@ import org.apache.spark.sql.types.StructType
   * a new version changes moves to the shims.
   */
 trait CommonShim {
+
+  /** What map tasks have written themselves, and the shuffle of it, which `sending` makes. */
+  type SentRows = RDD[(MapAccount, Array[Byte])]
+  type Sending = ShuffleDependency[MapAccount, Array[Byte], Array[Byte]]
+
   private val BatchRows = 65536L
   private val BatchBytes = 16L << 20
 
