@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import re
+import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -11,6 +12,7 @@ from itertools import count
 from threading import Event
 
 import pytest
+from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -199,9 +201,15 @@ def test_old_files_deleted_while_queries_run(lake: Lake, spark: SparkSession, di
             df = joined(dims, lambda: spark.table(table)).groupBy("state").count()
             try:
                 found[tuple(sorted(map(tuple, df.collect())))] += 1
-            except PySparkException as error:
+            except (PySparkException, Py4JJavaError) as error:  # as PySpark gives out Spark's own for a file
                 assert re.search(r"No such file|NOT_EXIST|does not exist|FileReadError", str(error)), error
                 found["a file that is gone"] += 1
+
+    def wait_for_a_query() -> None:
+        """One that has begun since: the second to end from now on."""
+        awaited = found.total() + 2
+        while found.total() < awaited and not asking.done():
+            time.sleep(0.05)
 
     expected = {answer()}
     with ThreadPoolExecutor(1) as thread:
@@ -210,6 +218,7 @@ def test_old_files_deleted_while_queries_run(lake: Lake, spark: SparkSession, di
             for statement in statements:
                 spark.sql(statement)
                 expected.add(answer())
+                wait_for_a_query()
                 lake.vacuum(spark, table)
         finally:
             over.set()
