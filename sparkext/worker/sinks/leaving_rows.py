@@ -29,8 +29,8 @@ from sparkext.worker.task_start import task_id
 RESULT = pa.schema([(name, pa.binary()) for name in ("bytes", "checksum", "rows", "sizes", "sketch")])
 """What a task tells of its file, in one row: int64 values, a number a line, and the sketch of its keys.
 
-`bytes` lie in the file, `sizes` are those of the same rows in memory. `checksum` is one number, the sum of the hashes
-of all keys: rows of other keys have another, rows in another order have the same.
+`bytes` lie in the file, `sizes` are those of the same rows in memory. `checksum` is one number, by which Spark tells
+whether a task that runs again sends other rows: `Partitioning.checksum`.
 """
 
 
@@ -113,7 +113,7 @@ class LeavingRows:
         del table
         hashes, lines = self._partitioning.lines(rows)
         add_to_sketch(hashes, lines, self._sketch)
-        self._checksum += hashes.sum()  # and overflows
+        self._checksum += self._partitioning.checksum(rows, hashes)  # and overflows
         del hashes
         order = self._partitioning.order(lines, task_id().partition)
         self._rows += np.diff(order.starts)
