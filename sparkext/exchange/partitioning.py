@@ -8,11 +8,12 @@ from functools import cached_property
 import numpy as np
 import pyarrow as pa
 
-from sparkext.kernels.buffers import Int64Array, is_var
+from sparkext.kernels.buffers import Int64Array
 from sparkext.kernels.jit import frozen
-from sparkext.kernels.keys import cast_key, normalise_keys, word_bits
+from sparkext.kernels.keys import cast_key, normalise_keys
 from sparkext.kernels.partition import MOST_LINES, Int32Array, SlotOrder, hashes_of, lines_of, slot_order
 from sparkext.plans.routing import RoutingTable
+from sparkext.rows.fingerprints import row_hashes
 
 _LEAST_LINES = 1 << 12
 _LINES_PER_SLOT = 16
@@ -55,14 +56,11 @@ class Partitioning:
         """Return a number that only the same rows have, in any order: by their keys, or, without, by all they hold.
 
         Only keys decide where a row goes. Without keys, the task does, and who has read its rows once must find the
-        same when it runs again. Nested values are left out.
+        same when it runs again.
         """
         if self.key_columns:
             return int(hashes.sum())  # and overflows
-        columns = [column for column in rows.columns if _may_be_key(column.type)]
-        if not columns:
-            return rows.num_rows
-        return int(hashes_of(normalise_keys(columns, (True,) * len(columns))).sum())
+        return int(row_hashes(rows.columns, rows.num_rows).sum()) + rows.num_rows
 
     def order(self, lines: Int32Array, task: int) -> SlotOrder:
         """Order rows by slots. Those that match nothing stay together with those of this task, by its number.
@@ -75,8 +73,3 @@ class Partitioning:
     @cached_property
     def _homes(self) -> Int32Array:
         return frozen(np.fromiter((self.table.slots_of(line)[0] for line in range(self.table.lines)), np.int32))
-
-
-def _may_be_key(column_type: pa.DataType) -> bool:
-    bits = word_bits(column_type)
-    return is_var(column_type) or pa.types.is_decimal(column_type) or (bits is not None and bits <= 64)

@@ -20,7 +20,12 @@ ROWS = pa.record_batch(
         "nested": [[1], [], None, [2]],
     }
 )
-OTHERS = {"id": [1, 2, 3, 4], "name": ["a", "", None, "b"], "flag": [True, True, None, True]}
+OTHERS = {
+    "id": [1, 2, 3, 4],
+    "name": ["a", "", None, "b"],
+    "flag": [True, True, None, True],
+    "nested": [[1], None, [], [2]],
+}
 
 
 def checksum(rows: pa.RecordBatch, *keys: int) -> int:
@@ -40,8 +45,3 @@ def test_other_rows_without_keys(column: str) -> None:
     other = ROWS.set_column(ROWS.schema.get_field_index(column), column, pa.array(OTHERS[column]))
     assert checksum(other) != checksum(ROWS)
     assert checksum(ROWS.slice(1)) != checksum(ROWS)
-
-
-def test_columns_of_no_key_type_count_as_rows() -> None:
-    nested = ROWS.select(["nested", "nothing"])
-    assert checksum(nested) == 4 and checksum(nested.slice(1)) == 3

@@ -1,0 +1,66 @@
+"""What tells rows apart that hold something else: a hash of all their columns.
+
+Equal rows have equal hashes, so the sum over a set of rows is the same in any order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from sparkext.kernels.buffers import Int64Array, is_var, validity
+from sparkext.kernels.hashing import hash_words
+from sparkext.kernels.jit import frozen
+from sparkext.kernels.keys import normalise_keys, word_bits
+from sparkext.kernels.partition import hashes_of
+
+_MOST_WORD_BITS = 64
+_NULL = np.uint64(0x9E3779B97F4A7C15)
+_UInt64Array = npt.NDArray[np.uint64]
+
+
+def row_hashes(columns: Sequence[pa.Array], rows: int) -> Int64Array:
+    """Return int64[rows]: a hash of each row. Values of types that Spark does not have count for nothing."""
+    flat = [column for column in columns if _is_flat(column.type)]
+    hashes = hashes_of(normalise_keys(flat, (True,) * len(flat))) if flat else np.zeros(rows, dtype=np.int64)
+    mixed = hashes.view(np.uint64)
+    for column in columns:
+        if pa.types.is_nested(column.type):
+            mixed = _mixed(_mixed(mixed) + _nested(column))
+    return frozen(mixed.view(np.int64))
+
+
+def _is_flat(column_type: pa.DataType) -> bool:
+    bits = word_bits(column_type)
+    return is_var(column_type) or pa.types.is_decimal(column_type) or (bits is not None and bits <= _MOST_WORD_BITS)
+
+
+def _nested(column: pa.Array) -> _UInt64Array:
+    """Return the hash of each value: of the fields of a struct, or of elements and their places in a list."""
+    if pa.types.is_struct(column.type):
+        hashes = _mixed(row_hashes(column.flatten(), len(column)).view(np.uint64))
+    elif pa.types.is_list(column.type) or pa.types.is_large_list(column.type) or pa.types.is_map(column.type):
+        hashes = _elements(column)
+    else:
+        return np.zeros(len(column), dtype=np.uint64)
+    mask = validity(column)
+    return hashes if mask is None else np.where(mask == 0, _NULL, hashes)
+
+
+def _elements(column: pa.Array) -> _UInt64Array:
+    offsets = np.asarray(column.offsets, dtype=np.int64)
+    first, last = int(offsets[0]), int(offsets[-1])
+    parts = [column.keys, column.items] if pa.types.is_map(column.type) else [column.values]
+    hashes = row_hashes([part.slice(first, last - first) for part in parts], last - first).view(np.uint64)
+    lengths = np.diff(offsets)
+    places = np.arange(last - first, dtype=np.int64) - np.repeat(offsets[:-1] - first, lengths)
+    sums = np.zeros(last - first + 1, dtype=np.uint64)
+    np.cumsum(_mixed(hashes + places.astype(np.uint64)), out=sums[1:])
+    return _mixed(sums[offsets[1:] - first] - sums[offsets[:-1] - first] + lengths.astype(np.uint64))
+
+
+def _mixed(hashes: _UInt64Array) -> _UInt64Array:
+    return hash_words(frozen(np.ascontiguousarray(hashes).view(np.int64))).view(np.uint64)
