@@ -69,6 +69,10 @@ class CellError(SparkExtError):
     """Rows from other tasks are damaged, or gone. The session extension has the task that sent them run once more."""
 
 
+class StateError(SparkExtError):
+    """State that a stream has left in its checkpoint is lost, damaged, of another version or of another join."""
+
+
 class SchemaMismatchError(SparkExtError):
     """A worker produced or received a batch whose Arrow types differ from the declared schema."""
 

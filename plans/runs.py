@@ -1,0 +1,61 @@
+"""Which batches of a stream lie together: runs that are merged as they grow in number, as in an LSM tree.
+
+    batch     0 1 2 3 4 5 6 7 8 9 10          before batch 11, with runs of 4:
+    runs     │0 · · 3│4 · · 7│8│9│10│         (0 to 3) (4 to 7) 8 9 10
+
+A run of a level has `FAN_OUT` runs of the level below, so every row is merged once a level, and there are never more
+than a few runs a level. What runs there are follows from the number of a batch alone: nobody has to be told.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+FAN_OUT = 8
+LEVELS = 4
+"""A run has `FAN_OUT ** LEVELS` batches at most."""
+
+
+@dataclass(frozen=True, order=True)
+class Run:
+    """The batches from `first` to `last`, both included."""
+
+    first: int
+    last: int
+
+    def __str__(self) -> str:
+        """Name it in paths."""
+        return f"{self.first}-{self.last}"
+
+    @property
+    def parts(self) -> tuple[Run, ...]:
+        """The runs that it was merged of; none if it is a single batch."""
+        size = (self.last - self.first + 1) // FAN_OUT
+        return tuple(Run(at, at + size - 1) for at in range(self.first, self.last + 1, size)) if size else ()
+
+
+def runs_before(batch: int) -> list[Run]:
+    """Return the runs of all batches before this one, the oldest first."""
+    runs: list[Run] = []
+    at = 0
+    for level in range(LEVELS, -1, -1):
+        size = FAN_OUT**level
+        while at + size <= batch:
+            runs.append(Run(at, at + size - 1))
+            at += size
+    return runs
+
+
+def merged_before(batch: int) -> list[Run]:
+    """Return those of the runs before a batch that are there for the first time, and of several batches.
+
+    The smallest come first: one may be part of the next.
+    """
+    sizes = (FAN_OUT**level for level in range(1, LEVELS + 1))
+    return [Run(batch - size, batch - 1) for size in sizes if batch >= size and batch % size == 0]
+
+
+def runs_with(batch: int) -> list[Run]:
+    """Return the runs of several batches that a batch will be in."""
+    sizes = (FAN_OUT**level for level in range(1, LEVELS + 1))
+    return [Run(batch // size * size, batch // size * size + size - 1) for size in sizes]

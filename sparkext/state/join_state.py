@@ -1,0 +1,248 @@
+"""The state of a join of streams, as it is before a batch: where the rows of both sides lie.
+
+    <checkpoint>/sparkext/<join>/left/64-127/0.segment        fragment 0 of the rows of batches 64 to 127
+                                     128-135/0.segment
+                                     136-136/0.segment
+                                right/…
+
+What a batch writes has its number in its name, so that a batch that runs again takes the place of what it left before,
+and none sees what is not of a batch that has ended. Which segments there have to be follows from the number of the
+batch (`plans.runs`) and from how the sides were cut (`plans.fragments`), which the segments of the batch before tell.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from sparkext.errors import StateError
+from sparkext.plans.fragments import LEFT, Cut, Cuts
+from sparkext.plans.runs import Run, merged_before, runs_with
+from sparkext.rows.fingerprints import row_hashes
+from sparkext.state.segments import SegmentInfo, checksum_of, newest, read_told, rows_of_segment, write_segment
+from sparkext.storage.last_used import LastUsed
+
+RETAINED_BATCHES = 100
+"""Batches that a query may be set back by: Spark keeps as many (`spark.sql.streaming.minBatchesToRetain`)."""
+
+_REMEMBERED = 4_096
+_told: LastUsed[tuple[str, Path], dict[str, Any]] = LastUsed(_REMEMBERED)
+_SIDES = ("left", "right")
+
+
+@dataclass(frozen=True)
+class StoredSide:
+    """The rows of one side as they are stored: their columns, the last of which is the line.
+
+    `event_time` is the column that tells when a row happened, `until` that which tells up to which time rows of the
+    other side match it: then it is dropped. Both are None where everything is kept.
+    """
+
+    schema: pa.Schema
+    event_time: int | None = None
+    until: int | None = None
+
+    @property
+    def line(self) -> int:
+        """The column of the line."""
+        return len(self.schema) - 1
+
+    def info(self, rows: pa.RecordBatch | pa.Table, checksum: int) -> SegmentInfo:
+        """Describe rows of this side."""
+        until = None if self.until is None else newest(rows.column(self.until))
+        return SegmentInfo(rows.num_rows, checksum, until)
+
+    def checksum(self, rows: pa.RecordBatch) -> int:
+        """Return the sum of the fingerprints of rows. How they were cut is not part of what they are."""
+        return checksum_of(row_hashes(rows.columns[: self.line], rows.num_rows))
+
+
+@dataclass(frozen=True)
+class Source:
+    """A segment, and what is told of it. `whole`: all of its rows are of the lines that were asked for."""
+
+    path: Path
+    info: SegmentInfo
+    whole: bool
+
+
+class JoinState:
+    """The state before one batch of a run of a query."""
+
+    def __init__(self, folder: Path, batch: int, run: str, first: Cut, made_by: str) -> None:
+        """Read how the sides are cut; `first` is how they are from the start, `made_by` names what the join is.
+
+        Raises
+        ------
+        StateError
+            The state is lost or damaged, or that of another join.
+        """
+        self.folder = folder
+        self.batch = batch
+        self._run = run
+        self._made_by = made_by
+        self.cuts = Cuts(((0, first),))
+        if batch:
+            head = self._head()
+            if head["made_by"] != made_by:
+                raise StateError(
+                    f"the state in {folder} is that of another join ({head['made_by']}), not of {made_by}: name this"
+                    " one (name=…), or begin with another checkpoint"
+                )
+            self.cuts = Cuts.from_data(head["cuts"])
+
+    @property
+    def cut(self) -> Cut:
+        """How both sides are cut in this batch."""
+        return self.cuts.at(self.batch)
+
+    def totals(self) -> list[int]:
+        """Return how many rows of each side have come before this batch, as fragments tell of the others."""
+        return [int(rows) for rows in self._head()["totals"]] if self.batch else [0, 0]
+
+    def sources(self, side: int, run: Run, lines: range) -> list[Source]:
+        """Return the segments that have rows of these lines, from the batches of a run."""
+        cut = self.cuts.at(run.last)
+        found = [(self._path(side, run, number), cut.lines(side, number)) for number in cut.having(side, lines)]
+        if run.parts and not all(self._exists(path) for path, _ in found):
+            return [source for part in run.parts for source in self.sources(side, part, lines)]
+        return [
+            Source(path, self._told(path)["info"], there.start >= lines.start and there.stop <= lines.stop)
+            for path, there in found
+        ]
+
+    def store(
+        self,
+        side: int,
+        fragment: int,
+        stored: StoredSide,
+        rows: pa.Table,
+        info: SegmentInfo,
+        cuts: Cuts,
+        came: list[int],
+    ) -> None:
+        """Write what has come of a fragment in this batch. `cuts` are those of the next one, `came` as `totals`."""
+        told = {"info": info, "made_by": self._made_by, "cuts": cuts.to_data(), "totals": came}
+        for run in runs_with(self.batch):  # which a query that was set back has left
+            with suppress(FileNotFoundError):
+                shutil.rmtree(self._path(side, run, 0).parent)
+        path = self._path(side, Run(self.batch, self.batch), fragment)
+        write_segment(path, stored.schema, rows.to_batches(), told)
+
+    def merge(self, side: int, stored: StoredSide, slot: int, slots: int, oldest: int) -> None:
+        """Write those runs of a side that are there from this batch on, for fragments that are this slot's share.
+
+        Rows that match nothing from time `oldest` (µs) on are left out.
+        """
+        for run in merged_before(self.batch):
+            cut = self.cuts.at(run.last)
+            for fragment in range(cut.fragments(side)):
+                if (fragment + side) % slots != slot:
+                    continue
+                lines = cut.lines(side, fragment)
+                sources = [source for part in run.parts for source in self.sources(side, part, lines)]
+                kept = _Kept(stored, sources, lines, oldest)
+                told = {"info": kept.info, "made_by": self._made_by, "cuts": self.cuts.to_data()}
+                write_segment(self._path(side, run, fragment), stored.schema, kept.batches(), told)
+
+    def sweep(self, side: int) -> None:
+        """Remove what has been merged so long ago that no query comes back to it."""
+        for run in merged_before(self.batch - RETAINED_BATCHES):
+            fragments = range(self.cuts.at(run.last).fragments(side))
+            if all(self._exists(self._path(side, run, number)) for number in fragments):
+                for part in run.parts:
+                    shutil.rmtree(self._path(side, part, 0).parent, ignore_errors=True)
+
+    def claim(self, token: str) -> None:
+        """Make sure that no other join of this run of the query has the same state.
+
+        Raises
+        ------
+        StateError
+            Another has.
+        """
+        claims = self.folder / "claims"
+        claims.mkdir(parents=True, exist_ok=True)
+        claim = claims / self._run
+        with suppress(FileExistsError), claim.open("x", encoding="utf-8") as stream:
+            stream.write(token)
+            for old in claims.iterdir():
+                if old != claim:
+                    old.unlink(missing_ok=True)
+            return
+        written = claim.read_text(encoding="utf-8")
+        if written not in ("", token):
+            raise StateError(
+                f"two joins of a query have their state in {self.folder}, as they are alike: give one of them a name of"
+                " its own (name=…)"
+            )
+
+    def _head(self) -> dict[str, Any]:
+        return self._told(self._path(LEFT, Run(self.batch - 1, self.batch - 1), 0))
+
+    def _path(self, side: int, run: Run, fragment: int) -> Path:
+        return self.folder / _SIDES[side] / str(run) / f"{fragment}.segment"
+
+    def _told(self, path: Path) -> dict[str, Any]:
+        """Read what is told of a segment, once in a run of a query: a batch that has ended is not written again."""
+        found = _told.get((self._run, path))
+        if found is None:
+            found = _told[self._run, path] = read_told(path)
+        return found
+
+    def _exists(self, path: Path) -> bool:
+        return (self._run, path) in _told or path.exists()
+
+
+class _Kept:
+    """Rows of segments that are of some lines, and not older than what is kept."""
+
+    def __init__(self, stored: StoredSide, sources: list[Source], lines: range, oldest: int) -> None:
+        self._stored, self._sources, self._lines = stored, sources, lines
+        self._oldest = oldest
+        self._info = SegmentInfo()
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        for source in self._sources:
+            if is_over(source.info, self._oldest):
+                continue
+            is_all = source.whole and self._stored.until is None
+            self._info += source.info if is_all else SegmentInfo()
+            for batch in rows_of_segment(source.path):
+                kept = batch if is_all else self._fresh(of_lines(batch, self._stored.line, self._lines))
+                self._info += SegmentInfo() if is_all else self._stored.info(kept, self._stored.checksum(kept))
+                yield kept
+
+    def info(self) -> SegmentInfo:
+        return self._info
+
+    def _fresh(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        if self._stored.until is None:
+            return batch
+        until = _microseconds(batch.column(self._stored.until))
+        fresh = until >= self._oldest
+        return batch if fresh.all() else batch.filter(pa.array(fresh))
+
+
+def is_over(info: SegmentInfo, oldest: int) -> bool:
+    """Return whether no row matches anything from a time on, or there is none."""
+    return not info.rows or (info.until is not None and info.until < oldest)
+
+
+def of_lines(batch: pa.RecordBatch, column: int, lines: range) -> pa.RecordBatch:
+    """Return the rows whose line, in this column, is one of these."""
+    found = np.asarray(batch.column(column))
+    inside = (found >= lines.start) & (found < lines.stop)
+    return batch if inside.all() else batch.filter(pa.array(inside))
+
+
+def _microseconds(times: pa.Array) -> Any:
+    """Return timestamps as int64; those that are null are kept for ever."""
+    return np.asarray(times.cast(pa.timestamp("us", times.type.tz)).view(pa.int64()).fill_null((1 << 63) - 1))

@@ -1,0 +1,64 @@
+"""The rows of a run of batches as a build side, which each node indexes once and keeps like those read from files."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+
+from sparkext import __version__
+from sparkext.build_sides.kept_rows import KeptRows
+from sparkext.plans.runs import Run
+from sparkext.rows.collected import CollectedRows
+from sparkext.state.join_state import Source, StoredSide, of_lines
+from sparkext.state.segments import SegmentInfo, rows_of_segment
+from sparkext.storage.container import FORMAT_VERSION
+
+
+@dataclass(frozen=True)
+class RunRows(KeptRows):
+    """Rows of one side of a join, of some batches and lines: in segments, or a table where they have just come.
+
+    `folder` is that of the join's state; the other fields are as in `KeptRows`.
+    """
+
+    folder: Path
+    side: int
+    run: Run
+    lines: range
+    stored: StoredSide
+    rows: tuple[Source, ...] | pa.Table
+    info: SegmentInfo
+    max_bytes: int
+    cache_bytes: int
+    threads: int
+
+    def digest(self) -> str:
+        """Name the rows: by the batches that they came in, and by their fingerprints, should one come again."""
+        parts = [
+            __version__,
+            FORMAT_VERSION,
+            str(self.folder),
+            self.side,
+            str(self.run),
+            [self.lines.start, self.lines.stop],
+            [self.info.rows, self.info.checksum],
+        ]
+        return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:32]
+
+    def rows_read(self) -> int:
+        """Return how many rows there are in the segments."""
+        return self.info.rows
+
+    def collect(self, rows: CollectedRows) -> tuple[pa.Table, Sequence[str]]:
+        """Read all rows."""
+        if isinstance(self.rows, pa.Table):
+            return self.rows, ()
+        for number, source in enumerate(self.rows):
+            for place, batch in enumerate(rows_of_segment(source.path)):
+                rows.add((number, place), batch if source.whole else of_lines(batch, self.stored.line, self.lines))
+        return rows.table(self.stored.schema), ()

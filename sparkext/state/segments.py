@@ -1,0 +1,124 @@
+"""Segments: rows of a stream in a file, with what is told of them.
+
+A segment is a container (`sparkext.storage.container`) of one block, an Arrow stream; its footer has a `SegmentInfo`.
+It is renamed to its name when it is whole, and a task that runs again writes it again: with the same rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass
+from functools import reduce
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from sparkext.errors import BuildFileError, StateError
+from sparkext.kernels.buffers import Int64Array
+from sparkext.storage.container import ContainerWriter, atomic_file, map_checked, map_file, read_footer
+
+STATE_VERSION = 1
+_OPTIONS = pa.ipc.IpcWriteOptions(compression="lz4")
+_WRAP = 1 << 64
+
+
+@dataclass(frozen=True)
+class SegmentInfo:
+    """What is told of rows: how many, the sum of their fingerprints, up to which time (µs) one of them still matches
+    others (None: for ever), and their bytes on disk.
+    """
+
+    rows: int = 0
+    checksum: int = 0
+    until: int | None = None
+    bytes: int = 0
+
+    def __add__(self, other: SegmentInfo) -> SegmentInfo:
+        """Return what is told of both together."""
+        times = [time for time in (self.until, other.until) if time is not None]
+        return SegmentInfo(
+            self.rows + other.rows,
+            (self.checksum + other.checksum) % _WRAP,
+            max(times, default=None),
+            self.bytes + other.bytes,
+        )
+
+
+def checksum_of(hashes: Int64Array) -> int:
+    """Return the sum of fingerprints, 64 bits of it."""
+    return int(hashes.view(np.uint64).sum(dtype=np.uint64))
+
+
+def newest(times: pa.Array | pa.ChunkedArray) -> int | None:
+    """Return the latest of these timestamps, in microseconds; None if there is none."""
+    found = pc.max(times)
+    return None if not found.is_valid else int(found.cast(pa.timestamp("us", found.type.tz)).value)
+
+
+def write_segment(path: Path, schema: pa.Schema, batches: Iterable[pa.RecordBatch], told: dict[str, Any]) -> None:
+    """Write rows, and take the place of what lies there. `told` is read back by `read_told`, `told["info"]` as well.
+
+    The values of `told` are asked for when all batches have been.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with atomic_file(path) as stream:
+        writer = ContainerWriter(stream)
+
+        def write(block: Any) -> None:
+            with pa.ipc.new_stream(block, schema, options=_OPTIONS) as rows:
+                for batch in batches:
+                    rows.write_batch(batch)
+
+        at, size = writer.block(write)
+        asked = {name: value() if callable(value) else value for name, value in told.items()}
+        info = asdict(SegmentInfo(**{**asdict(asked.pop("info")), "bytes": size}))
+        writer.finish({"state": STATE_VERSION, "rows": [at, size], "info": info, **asked})
+
+
+def read_told(path: Path) -> dict[str, Any]:
+    """Return what was told of a segment, `info` as `SegmentInfo`.
+
+    Raises
+    ------
+    StateError
+        It is lost or damaged, or of another version.
+    """
+    try:
+        footer = read_footer(map_file(path), str(path))
+    except (OSError, BuildFileError) as error:
+        raise _lost(path, error) from error
+    if footer.get("state") != STATE_VERSION:
+        raise StateError(f"{path} is of version {footer.get('state')} of the state, this package reads {STATE_VERSION}")
+    return {**footer, "info": SegmentInfo(**footer["info"])}
+
+
+def rows_of_segment(path: Path) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of a segment.
+
+    Raises
+    ------
+    StateError
+        As `read_told` does.
+    """
+    try:
+        buffer = map_checked(path)
+        at, size = read_footer(buffer, str(path))["rows"]
+    except (OSError, BuildFileError) as error:
+        raise _lost(path, error) from error
+    with pa.ipc.open_stream(buffer.slice(at, size)) as reader:
+        yield from reader
+
+
+def total(infos: Iterable[SegmentInfo]) -> SegmentInfo:
+    """Return what is told of all together."""
+    return reduce(SegmentInfo.__add__, infos, SegmentInfo())
+
+
+def _lost(path: Path, error: Exception) -> StateError:
+    problem = "it is not there" if isinstance(error, FileNotFoundError) else str(error)
+    return StateError(
+        f"state of a stream join cannot be read from {path}: {problem}. Restore the checkpoint, or begin with another"
+    )

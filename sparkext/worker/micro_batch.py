@@ -1,0 +1,80 @@
+"""What a task of a streaming query knows of it: which batch this is, of which run, and where its checkpoint lies."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import unquote, urlparse
+
+from sparkext.errors import StateError
+
+CHECKPOINT = "spark.sparkext.checkpoint"
+RUN = "spark.sparkext.run"
+"""Local properties that the driver sets when a query starts, see `sparkext.spark.stream_queries`."""
+
+_BATCH = "streaming.sql.batchId"  # Spark's own
+
+
+@dataclass(frozen=True)
+class MicroBatch:
+    """A batch of a streaming query."""
+
+    checkpoint: Path
+    number: int
+    run: str
+
+    @classmethod
+    def of_this_task(cls) -> MicroBatch:
+        """Return the batch that this task is of.
+
+        Raises
+        ------
+        StateError
+            It is of none, or the checkpoint is where no file can be mapped.
+        """
+        from pyspark import TaskContext
+
+        context = TaskContext.get()
+        checkpoint, number, run = (
+            None if context is None else context.getLocalProperty(key) for key in (CHECKPOINT, _BATCH, RUN)
+        )
+        if checkpoint is None or number is None or run is None:
+            raise StateError(
+                "a stream join runs in a streaming query that was started by writeStream in the session that made the"
+                " join: this task belongs to none"
+            )
+        return cls(local_path(checkpoint), int(number), run)
+
+    def watermark(self) -> int:
+        """Return the watermark that rows of this batch are held against, in µs since 1970: that of the batch before.
+
+        Spark writes it before a batch runs. Rows that come late for it have come late for what was dropped by it.
+        """
+        if self.number == 0:
+            return 0
+        offsets = self.checkpoint / "offsets" / str(self.number - 1)
+        try:
+            lines = offsets.read_text(encoding="utf-8").splitlines()
+            return int(json.loads(lines[1])["batchWatermarkMs"]) * 1000
+        except (OSError, LookupError, ValueError) as error:
+            raise StateError(
+                f"the watermark of batch {self.number - 1} cannot be read from {offsets}: {error}"
+            ) from error
+
+
+def local_path(location: str) -> Path:
+    """Return the folder that a checkpoint's location names.
+
+    Raises
+    ------
+    StateError
+        It is in a store whose files cannot be mapped.
+    """
+    parsed = urlparse(location)
+    if parsed.scheme not in ("", "file"):
+        raise StateError(
+            f"the checkpoint lies in {location}: the state of a stream join can only be kept in a folder that all nodes"
+            " see as a local one (file:/…)"
+        )
+    return Path(unquote(parsed.path))

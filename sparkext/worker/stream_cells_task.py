@@ -1,0 +1,160 @@
+"""The function that sends the rows of a stream to the slots of a join, as cells.
+
+    rows ──▶ fingerprint ──▶ line ──▶ fragment ──▶ every slot with a unit that has it
+
+Without a key a line is drawn at random, but so that a task that runs again draws the same, in whichever order its rows
+come: from the fingerprint of a row, and from how many like it came before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from sparkext import __version__
+from sparkext.exchange.cells import CELL_BYTES, cell_of
+from sparkext.exchange.leaving_rows import bytes_to_gather, gathered_bytes
+from sparkext.kernels.buffers import Int64Array
+from sparkext.kernels.hashing import hash_words
+from sparkext.kernels.jit import frozen
+from sparkext.kernels.occurrences import Occurrences
+from sparkext.kernels.partition import NO_LINE, Int32Array, slot_order
+from sparkext.memory import freed
+from sparkext.memory.probes import process_probe
+from sparkext.plans.fragments import LINES, Cut
+from sparkext.rows.compression import decompressed
+from sparkext.rows.contiguous import contiguous
+from sparkext.rows.fingerprints import row_hashes
+from sparkext.rows.morsels import within_bytes
+from sparkext.rows.types import conform
+from sparkext.state.segments import checksum_of
+from sparkext.worker.micro_batch import MicroBatch
+from sparkext.worker.stream_join import StreamJoin
+from sparkext.worker.task_start import check_version, entered, settle, task_id
+
+COLUMNS = ("slot", "side", "fragment", "checksum", "cell")
+"""Of rows with cells: a number that Spark brings to the slot's partition, what the cell is of, the sum of the
+fingerprints of its rows, and the cell."""
+
+DDL = "slot int, side int, fragment int, checksum bigint, cell binary"
+
+_LINE_BITS = LINES.bit_length() - 1
+_SALT = 0x9E3779B97F4A7C15
+
+
+@dataclass(frozen=True)
+class StreamCellsTask:
+    """Emits the rows of a side in cells. `slot_keys[i]` is the number that Spark brings to the partition of slot i.
+
+    `made_by` is as in `PipelineTask`.
+    """
+
+    join: StreamJoin
+    side: int
+    slot_keys: tuple[int, ...]
+    made_by: str = __version__
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Send one partition."""
+        check_version(self.made_by)
+        settle()
+        with entered(self.join.settings, self.join.tasks_sharing) as tasks:
+            batch = MicroBatch.of_this_task()
+            cut = self.join.state(batch).cut
+            lines = _Lines(self.join, self.side, batch)
+            probe = process_probe()
+            try:
+                limit = bytes_to_gather(cut.fragments(self.side), lambda: probe.headroom(tasks))
+                for rows in _gathered(decompressed(batches), limit):
+                    yield from self._cells(rows, lines, cut)
+            finally:
+                freed.release_unless_ample()
+
+    def _cells(self, rows: pa.RecordBatch, lines: _Lines, cut: Cut) -> Iterator[pa.RecordBatch]:
+        rows = lines.conformed(rows)
+        hashes, found = lines.of(rows)
+        count = cut.fragments(self.side)
+        homes = frozen((np.arange(LINES, dtype=np.int64) * count // LINES).astype(np.int32))
+        order = slot_order(found, homes, count, None)
+        taken = pa.array(order.rows)
+        in_order = rows.take(taken).append_column("line", pa.array(found.take(order.rows).astype(np.uint16)))
+        hashes = hashes.take(order.rows)
+        for fragment in range(count):
+            at, stop = int(order.starts[fragment]), int(order.starts[fragment + 1])
+            for piece in within_bytes(in_order.slice(at, stop - at), CELL_BYTES):
+                if piece.num_rows:
+                    cell, checksum = cell_of(piece), checksum_of(hashes[at : at + piece.num_rows])
+                    at += piece.num_rows
+                    for slot in cut.slots(self.side, fragment, self.join.slots):
+                        yield self._row(slot, fragment, checksum, cell)
+
+    def _row(self, slot: int, fragment: int, checksum: int, cell: pa.Buffer) -> pa.RecordBatch:
+        """Return a row whose cell lies where it was made."""
+        ends = pa.array([0, cell.size], pa.int32()).buffers()[1]
+        columns = [
+            pa.array([self.slot_keys[slot]], pa.int32()),
+            pa.array([self.side], pa.int32()),
+            pa.array([fragment], pa.int32()),
+            pa.array([checksum], pa.uint64()).view(pa.int64()),
+            pa.BinaryArray.from_buffers(pa.binary(), 1, [None, ends, cell]),
+        ]
+        return pa.RecordBatch.from_arrays(columns, names=list(COLUMNS))
+
+
+class _Lines:
+    """Tells the line of each row of a task, and which rows match nothing that is still there."""
+
+    def __init__(self, join: StreamJoin, side: int, batch: MicroBatch) -> None:
+        self._keys = None if join.keys is None else join.keys[side]
+        self._schema = pa.schema(list(join.sides[side].schema)[:-1])
+        stored = join.sides[side]
+        self._event_time = stored.event_time
+        self._oldest = None if stored.event_time is None else batch.watermark()
+        self._seen = Occurrences()
+        self._salt = np.int64((batch.number * _SALT + task_id().partition) % (1 << 62))
+
+    def of(self, rows: pa.RecordBatch) -> tuple[Int64Array, Int32Array]:
+        """Return the fingerprints of rows and their lines; rows without a line are not sent."""
+        hashes = row_hashes(rows.columns, rows.num_rows)
+        if self._keys is not None:
+            lines = self._keys.lines(rows)[1]
+        else:
+            drawn = hash_words(frozen(hashes ^ hash_words(frozen(self._seen.number(hashes) + self._salt))))
+            lines = (drawn.view(np.uint64) >> np.uint64(64 - _LINE_BITS)).astype(np.int32)
+        if self._event_time is not None:
+            lines = np.where(self._is_late(rows.column(self._event_time)), np.int32(NO_LINE), lines)
+        return hashes, frozen(lines)
+
+    def conformed(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+        """Return rows with the types that they are stored with."""
+        arrays = [conform(column, field.type) for column, field in zip(rows.columns, self._schema, strict=True)]
+        return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
+
+    def _is_late(self, times: pa.Array) -> Any:
+        """Return which rows come late: before the watermark, or at no time at all."""
+        microseconds = times.cast(pa.timestamp("us", times.type.tz)).view(pa.int64()).fill_null(-(1 << 63))
+        return np.asarray(microseconds) < np.int64(self._oldest or 0)
+
+
+def _gathered(batches: Iterable[pa.RecordBatch], limit: int) -> Iterator[pa.RecordBatch]:
+    """Put batches together until they have so many bytes."""
+    waiting: list[pa.RecordBatch] = []
+    size = 0
+    for batch in batches:
+        if waiting and size + gathered_bytes(batch) > limit:
+            yield _together(waiting)
+            waiting, size = [], 0
+        if batch.num_rows:
+            waiting.append(batch)
+            size += gathered_bytes(batch)
+    if waiting:
+        yield _together(waiting)
+
+
+def _together(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
+    table = pa.Table.from_batches(batches)
+    return pa.RecordBatch.from_arrays([contiguous(column) for column in table.columns], names=table.column_names)

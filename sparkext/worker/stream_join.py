@@ -1,0 +1,49 @@
+"""A join of two streams, as all of its tasks know it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from sparkext.config import Settings
+from sparkext.exchange.partitioning import Partitioning
+from sparkext.plans.fragments import first_cut
+from sparkext.state.join_state import JoinState, StoredSide
+from sparkext.worker.micro_batch import MicroBatch
+
+FOLDER = "sparkext"
+"""Of a checkpoint, where the state lies."""
+
+
+@dataclass(frozen=True)
+class StreamJoin:
+    """What joins two streams.
+
+    `name` is that of its state, `made_by` tells what it is, and `token` this very join from others that are the same.
+    `sides` are the rows of both, `keys` how their lines follow from the columns that have to be equal, if there are
+    any. `specs` say how rows of the left side look those of the right one up, and the other way round; they number the
+    columns of a side as `sides` do. `slots` are the tasks of a batch that join.
+    """
+
+    name: str
+    made_by: str
+    token: str
+    sides: tuple[StoredSide, StoredSide]
+    keys: tuple[Partitioning, Partitioning] | None
+    specs: tuple[str, str]
+    output_schema: pa.Schema
+    slots: int
+    settings: Settings
+    tasks_sharing: int | None
+
+    def state(self, batch: MicroBatch) -> JoinState:
+        """Return the state before a batch.
+
+        Raises
+        ------
+        StateError
+            It is lost, damaged or another join's.
+        """
+        first = first_cut(self.slots, keyed=self.keys is not None)
+        return JoinState(batch.checkpoint / FOLDER / self.name, batch.number, batch.run, first, self.made_by)

@@ -1,0 +1,53 @@
+"""Cuts: every pair of rows meets in one unit, whatever the cut, and slots are sent what their units need."""
+
+from __future__ import annotations
+
+import pytest
+
+from sparkext.plans.fragments import LEFT, LINES, RIGHT, Cut, Cuts, first_cut
+
+CUTS = [Cut(1, 1), Cut(1, 2), Cut(3, 1), Cut(3, 5), Cut(7, 7), Cut(4, 4, keyed=True), Cut(13, 13, keyed=True)]
+
+
+@pytest.mark.parametrize("cut", CUTS, ids=str)
+@pytest.mark.parametrize("side", [LEFT, RIGHT])
+def test_every_line_is_in_one_fragment(cut: Cut, side: int) -> None:
+    lines = [line for number in range(cut.fragments(side)) for line in cut.lines(side, number)]
+    assert lines == list(range(LINES))
+    for number in range(cut.fragments(side)):
+        found = cut.lines(side, number)
+        assert cut.having(side, found) == [number] == cut.having(side, range(found.start, found.start + 1))
+        assert cut.having(side, range(found.stop - 1, min(found.stop + 1, LINES)))[0] == number
+    assert cut.having(side, range(LINES)) == list(range(cut.fragments(side)))
+    assert cut.having(side, range(5, 5)) == []
+
+
+@pytest.mark.parametrize("cut", CUTS, ids=str)
+def test_pairs_meet_once(cut: Cut) -> None:
+    met = [pair for pair in cut.units if pair]
+    every = [(i, j) for i in range(cut.left) for j in range(cut.right) if not cut.keyed or i == j]
+    assert sorted(met) == every
+
+
+@pytest.mark.parametrize("cut", CUTS, ids=str)
+@pytest.mark.parametrize("slots", [1, 2, 3, 16, 1000])
+def test_slots_have_what_their_units_need(cut: Cut, slots: int) -> None:
+    for side in (LEFT, RIGHT):
+        for fragment in range(cut.fragments(side)):
+            needed = {unit % slots for unit, pair in enumerate(cut.units) if pair[side] == fragment}
+            assert cut.slots(side, fragment, slots) == sorted(needed)
+            assert cut.writer(side, fragment, slots) in needed
+
+
+def test_cuts_over_time() -> None:
+    cuts = Cuts(((0, Cut(1, 2)),)).followed(5, Cut(1, 2)).followed(7, Cut(2, 3)).followed(9, Cut(3, 3))
+    assert [cuts.at(batch) for batch in (0, 6, 7, 8, 9, 100)] == [Cut(1, 2)] * 2 + [Cut(2, 3)] * 2 + [Cut(3, 3)] * 2
+    assert Cuts.from_data(cuts.to_data()) == cuts and len(cuts.since) == 3
+
+
+@pytest.mark.parametrize(
+    ("slots", "cut"), [(1, (1, 1)), (2, (1, 2)), (4, (2, 2)), (6, (2, 3)), (7, (1, 7)), (12, (3, 4))]
+)
+def test_the_first_cut_has_a_unit_for_each_slot(slots: int, cut: tuple[int, int]) -> None:
+    assert first_cut(slots, keyed=False) == Cut(*cut)
+    assert first_cut(slots, keyed=True) == Cut(slots, slots, keyed=True)
