@@ -187,6 +187,17 @@ PARTITIONED = ConfigKey(
     expected="one of auto, always, never",
     choices=get_args(PartitionedName),
 )
+STREAMS_UNIT_MAX_BYTES = ConfigKey(
+    name=PREFIX + "streams.unitMaxBytes",
+    attribute="streams_unit_max_bytes",
+    type=BYTE_SIZE,
+    unit="bytes",
+    default=4 << 30,
+    doc="What a unit of a join of streams without an equality holds of both sides at most, in Arrow's form: both are cut"
+    " into as many fragments as that takes, and into as few.",
+    expected="a byte size of at least 1, such as 512m or 4g",
+    least=1,
+)
 SCAN_FUSED = ConfigKey(
     name=PREFIX + "scan.fused",
     attribute="scan_fused",
@@ -379,6 +390,7 @@ REGISTRY: tuple[ConfigKey[Any], ...] = (
     PYTHON,
     BUILD_SIDE_MAX_BYTES,
     PARTITIONED,
+    STREAMS_UNIT_MAX_BYTES,
     SCAN_FUSED,
     INDEX_CACHE_MAX_BYTES,
     MORSEL_MAX_ROWS,
@@ -409,6 +421,7 @@ class Settings:
     python: str
     build_side_max_bytes: int
     partitioned: PartitionedName
+    streams_unit_max_bytes: int
     scan_fused: bool
     index_cache_max_bytes: int
     morsel_max_rows: int

@@ -103,9 +103,9 @@ class JoinState:
         """How both sides are cut in this batch."""
         return self.cuts.at(self.batch)
 
-    def totals(self) -> list[int]:
-        """Return how many rows of each side have come before this batch, as fragments tell of the others."""
-        return [int(rows) for rows in self._head()["totals"]] if self.batch else [0, 0]
+    def came(self) -> list[int]:
+        """Return how many bytes of each side have come before this batch, by what came of their first fragments."""
+        return [int(size) for size in self._head()["came"]] if self.batch else [0, 0]
 
     def sources(self, side: int, run: Run, lines: range) -> list[Source]:
         """Return the segments that have rows of these lines, from the batches of a run."""
@@ -118,18 +118,19 @@ class JoinState:
             for path, there in found
         ]
 
-    def store(
-        self,
-        side: int,
-        fragment: int,
-        stored: StoredSide,
-        rows: pa.Table,
-        info: SegmentInfo,
-        cuts: Cuts,
-        came: list[int],
-    ) -> None:
-        """Write what has come of a fragment in this batch. `cuts` are those of the next one, `came` as `totals`."""
-        told = {"info": info, "made_by": self._made_by, "cuts": cuts.to_data(), "totals": came}
+    def store(self, side: int, fragment: int, stored: StoredSide, rows: pa.Table, info: SegmentInfo) -> None:
+        """Write what has come of a fragment in this batch."""
+        self._write(side, fragment, stored, rows, {"info": info})
+
+    def store_head(self, stored: StoredSide, rows: pa.Table, info: SegmentInfo, came: list[int], following: Cut) -> None:
+        """Write what has come of the first fragment of the left side, and how the next batch finds the sides.
+
+        `came` is as the method of that name; the cut `following` is that of the next batch.
+        """
+        cuts = self.cuts.followed(self.batch + 1, following)
+        self._write(LEFT, 0, stored, rows, {"info": info, "made_by": self._made_by, "cuts": cuts.to_data(), "came": came})
+
+    def _write(self, side: int, fragment: int, stored: StoredSide, rows: pa.Table, told: dict[str, Any]) -> None:
         for run in runs_with(self.batch):  # which a query that was set back has left
             with suppress(FileNotFoundError):
                 shutil.rmtree(self._path(side, run, 0).parent)
@@ -149,8 +150,7 @@ class JoinState:
                 lines = cut.lines(side, fragment)
                 sources = [source for part in run.parts for source in self.sources(side, part, lines)]
                 kept = _Kept(stored, sources, lines, oldest)
-                told = {"info": kept.info, "made_by": self._made_by, "cuts": self.cuts.to_data()}
-                write_segment(self._path(side, run, fragment), stored.schema, kept.batches(), told)
+                write_segment(self._path(side, run, fragment), stored.schema, kept.batches(), {"info": kept.info})
 
     def sweep(self, side: int) -> None:
         """Remove what has been merged so long ago that no query comes back to it."""

@@ -59,9 +59,9 @@ def newest(times: pa.Array | pa.ChunkedArray) -> int | None:
 
 
 def write_segment(path: Path, schema: pa.Schema, batches: Iterable[pa.RecordBatch], told: dict[str, Any]) -> None:
-    """Write rows, and take the place of what lies there. `told` is read back by `read_told`, `told["info"]` as well.
+    """Write rows, and take the place of what lies there. `read_told` reads `told` back.
 
-    The values of `told` are asked for when all batches have been.
+    Its `info` may be a function, which is called when all batches have been.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     with atomic_file(path) as stream:
@@ -73,9 +73,8 @@ def write_segment(path: Path, schema: pa.Schema, batches: Iterable[pa.RecordBatc
                     rows.write_batch(batch)
 
         at, size = writer.block(write)
-        asked = {name: value() if callable(value) else value for name, value in told.items()}
-        info = asdict(SegmentInfo(**{**asdict(asked.pop("info")), "bytes": size}))
-        writer.finish({"state": STATE_VERSION, "rows": [at, size], "info": info, **asked})
+        info = told["info"]() if callable(told["info"]) else told["info"]
+        writer.finish({**told, "state": STATE_VERSION, "rows": [at, size], "info": {**asdict(info), "bytes": size}})
 
 
 def read_told(path: Path) -> dict[str, Any]:

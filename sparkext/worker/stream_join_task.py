@@ -25,7 +25,8 @@ from sparkext.exchange.cells import rows_of
 from sparkext.kernels.threads import may_begin
 from sparkext.memory import address_space, freed
 from sparkext.memory.probes import Tasks, process_probe
-from sparkext.plans.fragments import LEFT, RIGHT
+from sparkext.plans.fragments import LEFT, RIGHT, Cut
+from sparkext.plans.mfm import next_cut
 from sparkext.plans.runs import Run, runs_before
 from sparkext.plans.spec import PipelineSpec
 from sparkext.rows.collected import CollectedRows
@@ -142,19 +143,33 @@ class _Slot:
 
     def store(self) -> None:
         """Write what has come of the fragments that are this slot's to write, and merge runs."""
-        state, cut, slots = self._state, self._state.cut, self._join.slots
-        came = [
-            before + cut.fragments(side) * self._arrived.info(side, 0).rows
-            for side, before in enumerate(state.totals())
-        ]
+        cut, slots = self._state.cut, self._join.slots
         for side, stored in enumerate(self._join.sides):
             for fragment in range(cut.fragments(side)):
                 if cut.writer(side, fragment, slots) == self._number:
                     rows, info = self._arrived.rows(side, fragment), self._arrived.info(side, fragment)
-                    state.store(side, fragment, stored, rows, info, state.cuts, came)
-            state.merge(side, stored, self._number, slots, self._oldest)
+                    if (side, fragment) == (LEFT, 0):
+                        came = self._came()
+                        self._state.store_head(stored, rows, info, came, self._next_cut(came))
+                    else:
+                        self._state.store(side, fragment, stored, rows, info)
+            self._state.merge(side, stored, self._number, slots, self._oldest)
             if self._number == 0:
-                state.sweep(side)
+                self._state.sweep(side)
+
+    def _came(self) -> list[int]:
+        """Return how many bytes of each side have come. Who writes the first fragment of one has that of the other."""
+        cut = self._state.cut
+        return [
+            before + cut.fragments(side) * self._arrived.rows(side, 0).nbytes
+            for side, before in enumerate(self._state.came())
+        ]
+
+    def _next_cut(self, came: list[int]) -> Cut:
+        settings = self._join.settings
+        return next_cut(
+            self._state.cut, *came, self._join.slots, settings.streams_unit_max_bytes, settings.debug_slots
+        )
 
     def _run(self, side: int, run: Run, lines: range) -> RunRows:
         """Return the rows of some batches before this one."""
