@@ -193,8 +193,8 @@ STREAMS_UNIT_MAX_BYTES = ConfigKey(
     type=BYTE_SIZE,
     unit="bytes",
     default=4 << 30,
-    doc="What a unit of a join of streams without an equality holds of both sides at most, in Arrow's form: both are cut"
-    " into as many fragments as that takes, and into as few.",
+    doc="What a unit of a join of streams without an equality holds of both sides at most, in Arrow's form: they are"
+    " cut into as many fragments as that takes, and into as few.",
     expected="a byte size of at least 1, such as 512m or 4g",
     least=1,
 )

@@ -21,6 +21,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from sparkext.errors import StateError
 from sparkext.plans.fragments import LEFT, Cut, Cuts
@@ -37,22 +38,44 @@ _told: LastUsed[tuple[str, Path], dict[str, Any]] = LastUsed(_REMEMBERED)
 _SIDES = ("left", "right")
 
 
+_LINE = pa.field("line", pa.uint16())
+
+
 @dataclass(frozen=True)
 class StoredSide:
-    """The rows of one side as they are stored: their columns, the last of which is the line.
+    """The rows of one side, and how they are stored: with their line, and before it up to when they match others.
 
-    `event_time` is the column that tells when a row happened, `until` that which tells up to which time rows of the
-    other side match it: then it is dropped. Both are None where everything is kept.
+    `event_time` is the column that tells when a row happened, None if that does not matter. `retained`: for so many
+    microseconds rows of the other side match it, and then it is dropped; None for ever.
     """
 
-    schema: pa.Schema
+    rows: pa.Schema
     event_time: int | None = None
-    until: int | None = None
+    retained: int | None = None
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns as they are stored."""
+        if self.until is None:
+            return self.rows.append(_LINE)
+        return self.rows.append(pa.field("until", self.rows.types[self.event_time])).append(_LINE)
+
+    @property
+    def until(self) -> int | None:
+        """The column that tells up to which time rows of the other side match a row, if that ends."""
+        return None if self.retained is None else len(self.rows)
 
     @property
     def line(self) -> int:
         """The column of the line."""
-        return len(self.schema) - 1
+        return len(self.rows) + (self.until is not None)
+
+    def stored(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+        """Return rows with the time until which they match, if that ends, but without a line."""
+        if self.retained is None or self.event_time is None:
+            return rows
+        until = pc.add(rows.column(self.event_time), pa.scalar(self.retained, pa.duration("us")))
+        return pa.RecordBatch.from_arrays([*rows.columns, until], names=[*rows.schema.names, "until"])
 
     def info(self, rows: pa.RecordBatch | pa.Table, checksum: int) -> SegmentInfo:
         """Describe rows of this side."""
@@ -61,7 +84,7 @@ class StoredSide:
 
     def checksum(self, rows: pa.RecordBatch) -> int:
         """Return the sum of the fingerprints of rows. How they were cut is not part of what they are."""
-        return checksum_of(row_hashes(rows.columns[: self.line], rows.num_rows))
+        return checksum_of(row_hashes(rows.columns[: len(self.rows)], rows.num_rows))
 
 
 @dataclass(frozen=True)
@@ -122,13 +145,17 @@ class JoinState:
         """Write what has come of a fragment in this batch."""
         self._write(side, fragment, stored, rows, {"info": info})
 
-    def store_head(self, stored: StoredSide, rows: pa.Table, info: SegmentInfo, came: list[int], following: Cut) -> None:
+    def store_head(
+        self, stored: StoredSide, rows: pa.Table, info: SegmentInfo, came: list[int], following: Cut
+    ) -> None:
         """Write what has come of the first fragment of the left side, and how the next batch finds the sides.
 
         `came` is as the method of that name; the cut `following` is that of the next batch.
         """
         cuts = self.cuts.followed(self.batch + 1, following)
-        self._write(LEFT, 0, stored, rows, {"info": info, "made_by": self._made_by, "cuts": cuts.to_data(), "came": came})
+        self._write(
+            LEFT, 0, stored, rows, {"info": info, "made_by": self._made_by, "cuts": cuts.to_data(), "came": came}
+        )
 
     def _write(self, side: int, fragment: int, stored: StoredSide, rows: pa.Table, told: dict[str, Any]) -> None:
         for run in runs_with(self.batch):  # which a query that was set back has left

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import re
 import uuid
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
-
-import pyarrow as pa
 
 from sparkext.config import Settings
 from sparkext.exchange.partitioning import Partitioning
+from sparkext.plans.expression import BOOL, Expression
 from sparkext.plans.fragments import LEFT, LINES, RIGHT
 from sparkext.plans.join_names import join_kind
+from sparkext.plans.key_types import KeyType
 from sparkext.plans.routing import RoutingTable
 from sparkext.plans.spec import PROBE, ColumnRef, KeyPair, PipelineSpec, RangePair
 from sparkext.rows.types import arrow_key_type
@@ -25,6 +25,7 @@ from sparkext.spark.session_settings import is_connect, parallelism, tasks_per_e
 from sparkext.spark.slot_keys import slot_keys
 from sparkext.spark.stream_queries import tell_checkpoints
 from sparkext.state.join_state import StoredSide
+from sparkext.streams.retention import stored_sides
 from sparkext.transforms.arguments import check_travel, read_or_default, refuse
 from sparkext.transforms.columns import OutputField
 from sparkext.transforms.join_condition import JoinCondition, read_condition
@@ -41,7 +42,6 @@ if TYPE_CHECKING:
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
 _MIRRORED = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
-_LINE = pa.field("line", pa.uint16())
 
 
 def stream_join(
@@ -50,6 +50,7 @@ def stream_join(
     *,
     on: On = None,
     how: str = "inner",
+    retain: str | tuple[str | None, str | None] | None = None,
     name: str | None = None,
 ) -> DataFrame:
     """Join two streams on any condition, equalities or none.
@@ -68,6 +69,11 @@ def stream_join(
         As in `pipelined_join`: names, or tuples of names with an operator.
     how:
         `inner`, or `cross` without `on`.
+    retain:
+        For how long after it has happened a row matches rows of the other side: a time such as `1 hour`, or one for
+        each side, of which one may be None. Both sides need a watermark then: by its column it is told when a row
+        happened, and rows that come late for it are left out, as in Spark's own joins. By default rows of any age
+        match, and all are kept.
     name:
         That of the join's state in the checkpoint. Joins of one query that are alike need a name each.
 
@@ -92,9 +98,10 @@ def stream_join(
     for side, frame in (("left", left), ("right", right)):
         check_travel(frame.schema, side, problems)
     resolved = _resolved(left, right, condition, settings, session, problems)
+    sides = stored_sides(left, right, retain, problems)
     refuse(problems, misconfigured)
-    assert resolved is not None, "or there is a problem"
-    return _frame(session, left, right, resolved, settings, name)
+    assert resolved is not None and sides is not None, "or there is a problem"
+    return _frame(session, left, right, resolved, sides, settings, name)
 
 
 def _session(left: Any, right: Any, problems: list[str]) -> SparkSession | None:
@@ -145,35 +152,70 @@ def _frame(
     left: DataFrame,
     right: DataFrame,
     resolved: ResolvedJoin,
+    sides: tuple[StoredSide, StoredSide],
     settings: Settings,
     name: str | None,
 ) -> DataFrame:
     from pyspark.sql.types import StructType
 
-    schema = StructType([output.field for output in resolved.outputs])
-    frames = (left, right)
-    sides = [StoredSide(arrow_schema(frame.schema).append(_LINE)) for frame in frames]
-    outputs = tuple(output.ref for output in resolved.outputs)
-    forward = PipelineSpec(len(sides[LEFT].schema), (resolved.spec,), outputs)
-    backward = _mirrored(forward, len(sides[RIGHT].schema))
     slots = max(1, min(int(session.conf.get("spark.sql.shuffle.partitions") or "1"), parallelism(session)))
     made_by = f"{resolved.spec.label} of {left.schema.simpleString()} and {right.schema.simpleString()}"
-    join = StreamJoin(
-        name or f"join-{hashlib.sha256(json.dumps(made_by).encode()).hexdigest()[:16]}",
-        made_by,
-        uuid.uuid4().hex,
-        (sides[LEFT], sides[RIGHT]),
-        _keys(resolved, settings),
-        (forward.to_json(), backward.to_json()),
-        arrow_schema(schema),
-        slots,
-        settings,
-        tasks_per_executor(session),
-    )
+    join = planned_join(resolved, sides, slots, settings, tasks_per_executor(session), made_by, name)
     tell_checkpoints(session, CHECKPOINT, RUN)
     keys = slot_keys(slots)
-    cells = [map_in_arrow(frame, StreamCellsTask(join, side, keys), DDL) for side, frame in enumerate(frames)]
+    cells = [map_in_arrow(frame, StreamCellsTask(join, side, keys), DDL) for side, frame in enumerate((left, right))]
+    schema = StructType([output.field for output in resolved.outputs])
     return cells[LEFT].unionAll(cells[RIGHT]).repartition(slots, COLUMNS[0]).mapInArrow(StreamJoinTask(join), schema)
+
+
+def planned_join(
+    resolved: ResolvedJoin,
+    sides: tuple[StoredSide, StoredSide],
+    slots: int,
+    settings: Settings,
+    tasks_sharing: int | None,
+    made_by: str,
+    name: str | None = None,
+) -> StreamJoin:
+    """Return the join of two sides as its tasks know it. `made_by` tells what it is, see `StreamJoin`."""
+    from pyspark.sql.types import StructType
+
+    windows = [
+        _before(ColumnRef(1 - side, _event_time(sides[1 - side])), ColumnRef(side, stored.until), stored)
+        for side, stored in enumerate(sides)
+        if stored.until is not None
+    ]
+    condition = Expression("and", BOOL, tuple(windows)) if windows else None
+    outputs = tuple(output.ref for output in resolved.outputs)
+    forward = PipelineSpec(len(sides[LEFT].schema), (replace(resolved.spec, condition=condition),), outputs)
+    return StreamJoin(
+        name or f"join-{hashlib.sha256(made_by.encode()).hexdigest()[:16]}",
+        made_by,
+        uuid.uuid4().hex,
+        sides,
+        _keys(resolved, settings),
+        (forward.to_json(), _mirrored(forward, len(sides[RIGHT].schema)).to_json()),
+        arrow_schema(StructType([output.field for output in resolved.outputs])),
+        slots,
+        settings,
+        tasks_sharing,
+    )
+
+
+def _event_time(side: StoredSide) -> int:
+    assert side.event_time is not None, "both sides have one, or none"
+    return side.event_time
+
+
+def _before(time: ColumnRef, until: ColumnRef, side: StoredSide) -> Expression:
+    """Return the test that a row of one side happened while one of the other was kept."""
+    kind = KeyType("timestamp" if side.rows.types[_event_time(side)].tz else "timestamp_ntz")
+    column = partial(Expression, "column", kind)
+    return Expression(
+        "<=",
+        BOOL,
+        (column(source=time.source, column=time.column), column(source=until.source, column=until.column)),
+    )
 
 
 def _keys(resolved: ResolvedJoin, settings: Settings) -> tuple[Partitioning, Partitioning] | None:
@@ -200,4 +242,12 @@ def _mirrored(spec: PipelineSpec, probe_columns: int) -> PipelineSpec:
         for pair in join.ranges
     )
     outputs = tuple(replace(output, source=1 - output.source) for output in spec.outputs)
-    return PipelineSpec(probe_columns, (replace(join, keys=keys, ranges=ranges),), outputs)
+    condition = None if join.condition is None else _exchanged(join.condition)
+    return PipelineSpec(probe_columns, (replace(join, keys=keys, ranges=ranges, condition=condition),), outputs)
+
+
+def _exchanged(node: Expression) -> Expression:
+    """Return the same expression of two sides that have taken each other's place."""
+    if node.op == "column":
+        return replace(node, source=1 - node.source)
+    return replace(node, args=tuple(map(_exchanged, node.args)))

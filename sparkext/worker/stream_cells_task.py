@@ -81,7 +81,8 @@ class StreamCellsTask:
         homes = frozen((np.arange(LINES, dtype=np.int64) * count // LINES).astype(np.int32))
         order = slot_order(found, homes, count, None)
         taken = pa.array(order.rows)
-        in_order = rows.take(taken).append_column("line", pa.array(found.take(order.rows).astype(np.uint16)))
+        stored = self.join.sides[self.side].stored(rows.take(taken))
+        in_order = stored.append_column("line", pa.array(found.take(order.rows).astype(np.uint16)))
         hashes = hashes.take(order.rows)
         for fragment in range(count):
             at, stop = int(order.starts[fragment]), int(order.starts[fragment + 1])
@@ -110,10 +111,9 @@ class _Lines:
 
     def __init__(self, join: StreamJoin, side: int, batch: MicroBatch) -> None:
         self._keys = None if join.keys is None else join.keys[side]
-        self._schema = pa.schema(list(join.sides[side].schema)[:-1])
-        stored = join.sides[side]
-        self._event_time = stored.event_time
-        self._oldest = None if stored.event_time is None else batch.watermark()
+        self._schema = join.sides[side].rows
+        self._event_time = join.sides[side].event_time
+        self._watermark = 0 if self._event_time is None else batch.watermark()
         self._seen = Occurrences()
         self._salt = np.int64((batch.number * _SALT + task_id().partition) % (1 << 62))
 
@@ -137,7 +137,7 @@ class _Lines:
     def _is_late(self, times: pa.Array) -> Any:
         """Return which rows come late: before the watermark, or at no time at all."""
         microseconds = times.cast(pa.timestamp("us", times.type.tz)).view(pa.int64()).fill_null(-(1 << 63))
-        return np.asarray(microseconds) < np.int64(self._oldest or 0)
+        return np.asarray(microseconds) < np.int64(self._watermark)
 
 
 def _gathered(batches: Iterable[pa.RecordBatch], limit: int) -> Iterator[pa.RecordBatch]:

@@ -108,7 +108,7 @@ class _Slot:
         self._join, self._state, self._arrived = join, state, arrived
         self._number = task_id().partition
         self._specs = [PipelineSpec.from_json(spec) for spec in join.specs]
-        self._oldest = batch.watermark() if join.sides[LEFT].until is not None else -(1 << 63)
+        self._oldest = batch.watermark() if join.sides[LEFT].event_time is not None else -(1 << 63)
         self._threads = owned_cores()
         self._used: list[tuple[RunRows, IndexRecipe]] = []
         probe = process_probe()
@@ -167,9 +167,7 @@ class _Slot:
 
     def _next_cut(self, came: list[int]) -> Cut:
         settings = self._join.settings
-        return next_cut(
-            self._state.cut, *came, self._join.slots, settings.streams_unit_max_bytes, settings.debug_slots
-        )
+        return next_cut(self._state.cut, *came, self._join.slots, settings.streams_unit_max_bytes, settings.debug_slots)
 
     def _run(self, side: int, run: Run, lines: range) -> RunRows:
         """Return the rows of some batches before this one."""

@@ -1,0 +1,91 @@
+"""For how long the rows of a stream are kept: what users say of it, and the columns that tell when rows happened."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from sparkext.spark.arrow import arrow_schema
+from sparkext.state.join_state import StoredSide
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+    from pyspark.sql.types import StructField
+
+_WATERMARK = "spark.watermarkDelayMs"
+"""Spark's mark of a column with a watermark, in its metadata."""
+
+_UNITS = {
+    "microsecond": 1,
+    "millisecond": 1_000,
+    "second": 1_000_000,
+    "minute": 60_000_000,
+    "hour": 3_600_000_000,
+    "day": 86_400_000_000,
+    "week": 604_800_000_000,
+}
+_PART = re.compile(r"(\d+)\s*([a-z]+)")
+_NAMES = ("left", "right")
+
+
+def stored_sides(
+    left: DataFrame, right: DataFrame, retain: Any, problems: list[str]
+) -> tuple[StoredSide, StoredSide] | None:
+    """Return how the rows of both sides are kept, or None if `problems` got longer."""
+    told = len(problems)
+    retained = _retained(retain, problems)
+    times: list[int | None] = [None, None]
+    if retained != (None, None) and len(problems) == told:
+        times = [_event_time(frame, side, problems) for frame, side in zip((left, right), _NAMES, strict=True)]
+        if times[0] is not None and times[1] is not None:
+            kinds = [frame.schema.fields[time].dataType for frame, time in ((left, times[0]), (right, times[1]))]
+            if kinds[0] != kinds[1]:
+                problems.append(
+                    f"the watermark of the left side is on a {kinds[0].simpleString()}, that of the right side on a"
+                    f" {kinds[1].simpleString()}: retain compares them, cast one of them"
+                )
+    if len(problems) > told:
+        return None
+    one, other = (
+        StoredSide(arrow_schema(frame.schema), time, kept)
+        for frame, time, kept in zip((left, right), times, retained, strict=True)
+    )
+    return one, other
+
+
+def _retained(retain: Any, problems: list[str]) -> tuple[int | None, int | None]:
+    """Return for how many microseconds rows of each side are kept, None for ever."""
+    given = retain if isinstance(retain, tuple) else (retain, retain)
+    if len(given) != 2:
+        problems.append(f"retain={retain!r}: expected a time, or one for each of the two sides")
+        return None, None
+    left, right = (None if time is None else _microseconds(time, problems) for time in given)
+    return left, right
+
+
+def _microseconds(time: Any, problems: list[str]) -> int | None:
+    text = time.lower().strip().removeprefix("interval") if isinstance(time, str) else ""
+    parts = [(int(number), unit.removesuffix("s")) for number, unit in _PART.findall(text)]
+    if not parts or _PART.sub("", text).strip() or not all(unit in _UNITS for _, unit in parts):
+        problems.append(
+            f"retain={time!r}: expected a time such as '1 hour' or '90 seconds', in {', '.join(_UNITS)}s: months and"
+            " years have no fixed length, and a number of rows means nothing where streams have no order"
+        )
+        return None
+    return sum(number * _UNITS[unit] for number, unit in parts)
+
+
+def _event_time(frame: DataFrame, side: str, problems: list[str]) -> int | None:
+    """Return the column of a side that has the watermark."""
+    found = [number for number, field in enumerate(frame.schema.fields) if _has_watermark(field)]
+    if len(found) == 1:
+        return found[0]
+    has = "no watermark" if not found else f"{len(found)} of them"
+    problems.append(
+        f"retain needs one column with a watermark on the {side} side, which has {has}: see DataFrame.withWatermark"
+    )
+    return None
+
+
+def _has_watermark(field: StructField) -> bool:
+    return _WATERMARK in (field.metadata or {})

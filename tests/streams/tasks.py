@@ -1,0 +1,129 @@
+"""Runs the tasks of a stream join as Spark would, batch by batch, without a Spark: in any order, again, and in part."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from pyspark import TaskContext
+
+from sparkext.worker.micro_batch import CHECKPOINT, RUN
+from sparkext.worker.stream_cells_task import StreamCellsTask
+from sparkext.worker.stream_join import StreamJoin
+from sparkext.worker.stream_join_task import StreamJoinTask
+
+Rows = list[tuple[Any, ...]]
+
+
+@contextmanager
+def task(partition: int, properties: dict[str, str]) -> Iterator[None]:
+    """Let what runs inside be a task of Spark's with these local properties."""
+    context = TaskContext()
+    context._partitionId = partition
+    context._stageId = context._attemptNumber = 0
+    context._cpus = 1
+    context._localProperties = properties
+    TaskContext._setTaskContext(context)
+    try:
+        yield
+    finally:
+        TaskContext._setTaskContext(None)
+
+
+@dataclass
+class Query:
+    """A query with one join, and its checkpoint. `watermark` is that of the next batch, in µs."""
+
+    join: StreamJoin
+    checkpoint: Path
+    draw: random.Random
+    batch: int = 0
+    run: int = 0
+    watermark: int = 0
+    emitted: Counter[tuple[Any, ...]] = field(default_factory=Counter)
+
+    def __post_init__(self) -> None:
+        (self.checkpoint / "offsets").mkdir(parents=True, exist_ok=True)
+
+    def restart(self, **changed: Any) -> None:
+        """Stop, and begin another run, with some fields of the join changed."""
+        self.run += 1
+        self.join = StreamJoin(**{**vars(self.join), "token": f"run {self.run}", **changed})
+
+    def properties(self) -> dict[str, str]:
+        return {
+            CHECKPOINT: f"file:{self.checkpoint}",
+            RUN: str(self.run),
+            "streaming.sql.batchId": str(self.batch),
+        }
+
+    def process(self, left: Sequence[Rows], right: Sequence[Rows]) -> Counter[tuple[Any, ...]]:
+        """Run a batch and commit it; `left` and `right` are the rows of each partition of a source."""
+        found = self.attempt(left, right)
+        self.commit()
+        self.emitted += found
+        return found
+
+    def commit(self) -> None:
+        offsets = self.checkpoint / "offsets" / str(self.batch)
+        offsets.write_text(f'v1\n{{"batchWatermarkMs":{self.watermark // 1000}}}\n', encoding="utf-8")
+        self.batch += 1
+
+    def attempt(
+        self, left: Sequence[Rows], right: Sequence[Rows], only: Sequence[int] | None = None
+    ) -> Counter[tuple[Any, ...]]:
+        """Run a batch without committing it, or only some of its slots."""
+        cells: dict[int, list[pa.RecordBatch]] = defaultdict(list)
+        keys = tuple(range(self.join.slots))
+        for side, partitions in enumerate((left, right)):
+            task_of_side = StreamCellsTask(self.join, side, keys)
+            for number, rows in enumerate(partitions):
+                # Rows in any order, and a task that runs again for some slots: all of them find the same.
+                attempts = [self._sent(task_of_side, side, number, rows) for _ in range(2)]
+                for slot in keys:
+                    cells[slot] += self.draw.choice(attempts).get(slot, [])
+        found: Counter[tuple[Any, ...]] = Counter()
+        for slot in self.draw.sample(keys, len(keys)) if only is None else only:
+            self.draw.shuffle(cells[slot])
+            found += self._joined(slot, cells[slot])
+        return found
+
+    def _sent(self, send: StreamCellsTask, side: int, number: int, rows: Rows) -> dict[int, list[pa.RecordBatch]]:
+        schema = self.join.sides[side].rows
+        rows = self.draw.sample(rows, len(rows))
+        batches, at = [], 0
+        while at < len(rows):
+            size = self.draw.choice([1, 7, 1_000])
+            batches.append(batch_of(rows[at : at + size], schema))
+            at += size
+        with task(2 * number + side, self.properties()):
+            sent: dict[int, list[pa.RecordBatch]] = defaultdict(list)
+            for batch in send(batches):
+                sent[batch.column(0)[0].as_py()].append(batch)
+            return sent
+
+    def _joined(self, slot: int, cells: list[pa.RecordBatch]) -> Counter[tuple[Any, ...]]:
+        with task(slot, self.properties()):
+            if self.draw.random() < 0.2:  # an attempt that ends early
+                next(iter(StreamJoinTask(self.join)(cells)), None)
+            return Counter(row for batch in StreamJoinTask(self.join)(cells) for row in rows_of(batch))
+
+
+def batch_of(rows: Rows, schema: pa.Schema) -> pa.RecordBatch:
+    columns = [pa.array([row[number] for row in rows], kind) for number, kind in enumerate(schema.types)]
+    return pa.RecordBatch.from_arrays(columns, names=[f"c{number}" for number in range(len(columns))])
+
+
+def rows_of(batch: pa.RecordBatch) -> list[tuple[Any, ...]]:
+    return [tuple(map(plain, row)) for row in zip(*(column.to_pylist() for column in batch.columns), strict=True)]
+
+
+def plain(value: Any) -> Any:
+    """Return a value, nested ones as text, so that rows can be counted."""
+    return repr(value) if isinstance(value, (list, dict)) else value

@@ -1,0 +1,292 @@
+"""Every pair comes out once, however rows are cut into batches, however both sides are cut, and whatever runs again."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Callable, Iterable
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql.types import ArrayType, StringType, StructType, TimestampNTZType
+
+from sparkext.config import DEBUG_HASH_MASK, DEBUG_SLOTS, MORSEL_MAX_ROWS, STREAMS_UNIT_MAX_BYTES, read_settings
+from sparkext.errors import StateError
+from sparkext.plans.fragments import Cut
+from sparkext.plans.runs import FAN_OUT
+from sparkext.plans.spec import PROBE, ColumnRef
+from sparkext.spark.arrow import arrow_schema
+from sparkext.state.join_state import RETAINED_BATCHES, StoredSide
+from sparkext.streams.join import planned_join
+from sparkext.transforms.columns import OutputField
+from sparkext.transforms.join_condition import read_condition
+from sparkext.transforms.resolved_join import resolve_join
+from sparkext.worker.micro_batch import MicroBatch
+from sparkext.worker.stream_join import StreamJoin
+from tests.streams.tasks import Query, Rows, plain, task
+
+TIME = TimestampNTZType()
+LEFT = StructType().add("id", "long").add("k", "integer").add("price", "double").add("at", TIME)
+LEFT = LEFT.add("tags", ArrayType(StringType()))
+RIGHT = StructType().add("rid", "long").add("d", "integer").add("low", "double").add("high", "double").add("time", TIME)
+RIGHT = RIGHT.add("more", StructType().add("x", "integer"))
+
+Test = Callable[[Any, Any], bool]
+
+
+def in_range(left: Any, right: Any) -> bool:
+    return None not in (left[2], right[2], right[3]) and right[2] <= left[2] < right[3]
+
+
+def equal(left: Any, right: Any) -> bool:
+    return left[1] is not None and left[1] == right[1]
+
+
+CONDITIONS: dict[str, tuple[Any, Test]] = {
+    "cross": (None, lambda left, right: True),
+    "key": ([("k", "d")], equal),
+    "null-safe key": ([("k", "<=>", "d")], lambda left, right: left[1] == right[1]),
+    "range": ([("price", ">=", "low"), ("price", "<", "high")], in_range),
+    "key and range": (
+        [("k", "d"), ("price", ">=", "low"), ("price", "<", "high")],
+        lambda left, right: equal(left, right) and in_range(left, right),
+    ),
+}
+START = datetime(2026, 1, 1)
+
+
+def joined(
+    on: str, slots: int = 3, retained: tuple[int | None, int | None] | None = None, **options: Any
+) -> StreamJoin:
+    named, problems = CONDITIONS[on][0], list[str]()
+    resolved = resolve_join(
+        [OutputField(field, ColumnRef(PROBE, number)) for number, field in enumerate(LEFT.fields)],
+        RIGHT.fields,
+        read_condition(named, "inner", "cross" if named is None else "inner", problems),
+        "inner",
+        source=1,
+        algorithm="auto",
+        case_sensitive=False,
+        problems=problems,
+    )
+    assert resolved is not None, problems
+    if retained is None:
+        sides = StoredSide(arrow_schema(LEFT)), StoredSide(arrow_schema(RIGHT))
+    else:
+        sides = StoredSide(arrow_schema(LEFT), 3, retained[0]), StoredSide(arrow_schema(RIGHT), 4, retained[1])
+    settings = read_settings(lambda key: None, {key.replace("_", "."): value for key, value in options.items()})
+    return planned_join(resolved, sides, slots, settings, 1, f"a join on {on}")
+
+
+def left_rows(draw: random.Random, count: int, seconds: float = 0) -> Rows:
+    return [
+        (
+            draw.randrange(3 if draw.random() < 0.5 else 1 << 40),  # many rows are alike
+            draw.choice([None, 0, *range(8)]),
+            draw.choice([None, *range(20)]),
+            None if draw.random() < 0.02 else START + timedelta(seconds=seconds + draw.randrange(10)),
+            draw.choice([None, [], ["x"], ["x", None]]),
+        )
+        for _ in range(count)
+    ]
+
+
+def right_rows(draw: random.Random, count: int, seconds: float = 0) -> Rows:
+    rows: Rows = []
+    for _ in range(count):
+        low = draw.choice([None, *range(20)])
+        high = None if low is None or draw.random() < 0.1 else low + draw.randrange(4)
+        time = START + timedelta(seconds=seconds + draw.randrange(10))
+        rows.append((draw.randrange(5), draw.choice([None, *range(8)]), low, high, time, draw.choice([None, {"x": 1}])))
+    return rows
+
+
+def pairs(left: Rows, right: Rows, test: Test) -> Counter[tuple[Any, ...]]:
+    return Counter(tuple(map(plain, (*one, *other))) for one in left for other in right if test(one, other))
+
+
+def together(parts: Iterable[Rows]) -> Rows:
+    return [row for part in parts for row in part]
+
+
+def parted(draw: random.Random, rows: Rows) -> list[Rows]:
+    """Deal rows out to partitions of a source."""
+    dealt: list[Rows] = [[] for _ in range(draw.randrange(1, 4))]
+    for row in rows:
+        draw.choice(dealt).append(row)
+    return dealt
+
+
+@pytest.mark.parametrize("way", ["planned", "random"])
+@pytest.mark.parametrize("on", CONDITIONS)
+def test_batches_of_any_size(on: str, way: str, tmp_path: Path) -> None:
+    """Slots come and go between runs, batches run twice, and stop half-way before they run again."""
+    draw = random.Random(f"{on} {way}")
+    query = Query(joined(on, **{DEBUG_SLOTS.name: way}), tmp_path, draw)
+    left, right = list[Any](), list[Any]()
+    for number in range(2 * FAN_OUT + 3):
+        sizes = draw.choices([0, 1, 20, 60], k=2)
+        new = parted(draw, left_rows(draw, sizes[0])), parted(draw, right_rows(draw, sizes[1]))
+        if draw.random() < 0.2:
+            query.restart(slots=draw.randrange(1, 6) if on in ("cross", "range") or number == 0 else query.join.slots)
+        if draw.random() < 0.2:
+            query.attempt(*new, only=range(draw.randrange(query.join.slots)))
+            query.restart()
+        query.process(*new)
+        left += [row for part in new[0] for row in part]
+        right += [row for part in new[1] for row in part]
+    expected = pairs(left, right, CONDITIONS[on][1])
+    assert query.emitted == expected and expected.total() > 100, (query.emitted - expected, expected - query.emitted)
+
+
+@pytest.mark.parametrize(
+    "options", [{DEBUG_HASH_MASK.name: 0}, {MORSEL_MAX_ROWS.name: 1, "spark.sparkext.morsel.minRows": 1}]
+)
+def test_hostile_modes(options: dict[str, Any], tmp_path: Path) -> None:
+    draw = random.Random(3)
+    query = Query(joined("key and range", **options), tmp_path, draw)
+    new = [(left_rows(draw, 30), right_rows(draw, 30)) for _ in range(3)]
+    for left, right in new:
+        query.process([left], [right])
+    expected = pairs(*map(together, zip(*new, strict=True)), CONDITIONS["key and range"][1])
+    assert query.emitted == expected
+
+
+def test_units_are_as_many_as_memory_asks_for(tmp_path: Path) -> None:
+    draw = random.Random(4)
+    query = Query(joined("range", slots=2, **{STREAMS_UNIT_MAX_BYTES.name: 20_000}), tmp_path, draw)
+    left, right, cuts = list[Any](), list[Any](), list[Cut]()
+    for _ in range(10):
+        new = left_rows(draw, 200), right_rows(draw, 100)
+        query.process([new[0]], [new[1]])
+        left += new[0]
+        right += new[1]
+        with task(0, query.properties()):
+            cuts.append(query.join.state(MicroBatch.of_this_task()).cut)
+    assert query.emitted == pairs(left, right, in_range)
+    units = [cut.left * cut.right for cut in cuts]
+    assert units == sorted(units) and units[-1] > 8 and cuts[-1].left > 1 < cuts[-1].right
+
+
+@pytest.mark.parametrize("retained", [(30, 30), (5, 40), (None, 20), (20, None), (0, 0)])
+def test_rows_match_while_they_are_kept(retained: tuple[int | None, int | None], tmp_path: Path) -> None:
+    """What matches follows from the times of both rows, and not from when what is over is dropped."""
+    draw = random.Random(5)
+    kept = [None if seconds is None else seconds * 1_000_000 for seconds in retained]
+    query = Query(joined("range", retained=(kept[0], kept[1])), tmp_path, draw)
+    left, right = list[Any](), list[Any]()
+    for number in range(3 * FAN_OUT):
+        new = left_rows(draw, draw.choice([0, 30]), number * 10), right_rows(draw, draw.choice([0, 30]), number * 10)
+        query.watermark = (
+            int((START + timedelta(seconds=number * 10) - datetime(1970, 1, 1)).total_seconds()) * 1_000_000
+        )
+        query.process(parted(draw, new[0]), parted(draw, new[1]))
+        left += new[0]
+        right += new[1]
+
+    def test(one: Any, other: Any) -> bool:
+        if not in_range(one, other) or one[3] is None:
+            return False
+        apart = (other[4] - one[3]).total_seconds()
+        return (retained[0] is None or apart <= retained[0]) and (retained[1] is None or -apart <= retained[1])
+
+    expected = pairs(left, right, test)
+    assert query.emitted == expected and expected.total() > 0
+    for side, name in enumerate(("left", "right")):
+        whole = sum(path.stat().st_size for path in (tmp_path / "sparkext").glob(f"*/{name}/0-{FAN_OUT - 1}/*.segment"))
+        parts = sum(path.stat().st_size for path in (tmp_path / "sparkext").glob(f"*/{name}/?-?/*.segment"))
+        assert 0 < whole < parts
+        assert retained[side] is None or retained[side] > 5 or whole < parts / 4, "rows that are over are left out"
+
+
+def test_late_rows_are_left_out(tmp_path: Path) -> None:
+    draw = random.Random(6)
+    query = Query(joined("cross", retained=(10**12, 10**12)), tmp_path, draw)
+    row = (1, 1, 1.0, START, None)
+    other = (1, 1, 1.0, 2.0, START, None)
+    micros = int((START - datetime(1970, 1, 1)).total_seconds()) * 1_000_000
+    query.watermark = micros
+    assert query.process([[row]], [[other]]).total() == 1
+    query.watermark = micros + 1000
+    assert query.process([[row]], []).total() == 1, "a row at the watermark is not late"
+    assert query.process([[row]], [[other]]).total() == 0
+    assert query.process([[(*row[:3], START + timedelta(milliseconds=1), None)]], []).total() == 1
+
+
+def test_what_is_merged_is_swept(tmp_path: Path) -> None:
+    draw = random.Random(7)
+    query = Query(joined("key", slots=1), tmp_path, draw)
+    left, right = list[Any](), list[Any]()
+    for _ in range(RETAINED_BATCHES + 2 * FAN_OUT):
+        new = left_rows(draw, 1), right_rows(draw, 1)
+        query.process([new[0]], [new[1]])
+        left += new[0]
+        right += new[1]
+    assert query.emitted == pairs(left, right, equal)
+    runs = {path.name for path in (tmp_path / "sparkext").glob("*/left/*")}
+    assert not {f"{number}-{number}" for number in range(FAN_OUT)} & runs and f"0-{FAN_OUT - 1}" in runs
+    assert f"{query.batch - 1}-{query.batch - 1}" in runs
+
+
+def test_a_query_is_set_back(tmp_path: Path) -> None:
+    """Its batches are others from then on: what was merged of the old ones does not count."""
+    draw = random.Random(8)
+    query = Query(joined("cross"), tmp_path, draw)
+    new = [(left_rows(draw, 3), right_rows(draw, 3)) for _ in range(3 * FAN_OUT)]
+    for left, right in new[: FAN_OUT + 1]:
+        query.process([left], [right])
+    query.batch = FAN_OUT - 2
+    query.restart()
+    query.emitted.clear()
+    for left, right in new[FAN_OUT + 1 :]:
+        query.process([left], [right])
+    kept = [*new[: FAN_OUT - 2], *new[FAN_OUT + 1 :]]
+    before = pairs(*map(together, zip(*new[: FAN_OUT - 2], strict=True)), CONDITIONS["cross"][1])
+    assert query.emitted + before == pairs(*map(together, zip(*kept, strict=True)), CONDITIONS["cross"][1])
+
+
+@pytest.mark.parametrize("harm", ["lost", "cut off", "damaged", "version"])
+def test_state_that_cannot_be_read(harm: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    draw = random.Random(9)
+    query = Query(joined("key", slots=1), tmp_path, draw)
+    for _ in range(3):
+        query.process([left_rows(draw, 20)], [right_rows(draw, 20)])
+    [segment] = (tmp_path / "sparkext").glob("*/right/1-1/0.segment")
+    content = bytearray(segment.read_bytes())
+    query.restart()
+    (tmp_path / "another node").mkdir()
+    monkeypatch.setenv("SPARK_LOCAL_DIRS", str(tmp_path / "another node"))  # which keeps no index of it
+    if harm == "lost":
+        segment.unlink()
+    elif harm == "cut off":
+        segment.write_bytes(content[:-100])
+    elif harm == "damaged":
+        content[200] ^= 1
+        segment.write_bytes(content)
+    else:
+        segment.write_bytes(bytes(content).replace(b'"state": 1', b'"state": 9'))
+    with pytest.raises(StateError, match=r"right/1-1/0\.segment"):
+        for _ in range(2):
+            query.process([left_rows(draw, 20)], [])
+
+
+def test_another_join_has_the_same_state(tmp_path: Path) -> None:
+    draw = random.Random(10)
+    query = Query(joined("key"), tmp_path, draw)
+    query.process([left_rows(draw, 5)], [right_rows(draw, 5)])
+    query.join = StreamJoin(**{**vars(query.join), "token": "another in the same query"})
+    with pytest.raises(StateError, match=r"two joins of a query have their state in .*name=…"):
+        query.attempt([left_rows(draw, 5)], [])
+    query.restart(made_by="a join on something else")
+    with pytest.raises(StateError, match="that of another join"):
+        query.attempt([left_rows(draw, 5)], [])
+
+
+def test_a_task_of_no_query() -> None:
+    with task(0, {}), pytest.raises(StateError, match="belongs to none"):
+        MicroBatch.of_this_task()
+    properties = {"spark.sparkext.checkpoint": "s3a://b/c", "spark.sparkext.run": "1", "streaming.sql.batchId": "0"}
+    with task(0, properties), pytest.raises(StateError, match="s3a://b/c.*local one"):
+        MicroBatch.of_this_task()
