@@ -101,9 +101,9 @@ def next_cut(cut: Cut, left: int, right: int, slots: int, memory: int, way: str)
     if left / cut.left + right / cut.right > memory:
         least = least_units(left, right, memory)
         return least if least.left * least.right > slots else _for_slots(left, right, slots, memory)
-    if cut.left * cut.right > slots:
-        return cut
     best = _for_slots(left, right, slots, memory)
+    if cut.left * cut.right < slots:
+        return best
     # What another cut saves on as many rows as have come, against what it takes to index them anew.
     saved = copied(cut, left, right) - copied(best, left, right)
     return best if saved > moved(cut, best, left, right) else cut

@@ -25,7 +25,7 @@ import pyarrow.compute as pc
 
 from sparkext.errors import StateError
 from sparkext.plans.fragments import LEFT, Cut, Cuts
-from sparkext.plans.runs import Run, merged_before, runs_with
+from sparkext.plans.runs import Run, merged_before, runs_before, runs_with
 from sparkext.rows.fingerprints import row_hashes
 from sparkext.state.segments import SegmentInfo, checksum_of, newest, read_told, rows_of_segment, write_segment
 from sparkext.storage.last_used import LastUsed
@@ -140,6 +140,19 @@ class JoinState:
             Source(path, self._told(path)["info"], there.start >= lines.start and there.stop <= lines.stop)
             for path, there in found
         ]
+
+    def kept(self, side: int, slot: int, slots: int) -> list[SegmentInfo]:
+        """Return what is told of the segments of a side that are a slot's share, as they were when the batch began."""
+        found = list[SegmentInfo]()
+        new = merged_before(self.batch)
+        for run in runs_before(self.batch):
+            parts = [run]
+            while not {*parts}.isdisjoint(new):
+                parts = [part for one in parts for part in (one.parts if one in new else (one,))]
+            for part in parts:
+                fragments = range(self.cuts.at(part.last).fragments(side))
+                found += [self._told(self._path(side, part, one))["info"] for one in fragments if one % slots == slot]
+        return found
 
     def store(self, side: int, fragment: int, stored: StoredSide, rows: pa.Table, info: SegmentInfo) -> None:
         """Write what has come of a fragment in this batch."""

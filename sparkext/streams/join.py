@@ -32,7 +32,7 @@ from sparkext.transforms.join_condition import JoinCondition, read_condition
 from sparkext.transforms.resolved_join import ResolvedJoin, resolve_join
 from sparkext.worker.micro_batch import CHECKPOINT, RUN
 from sparkext.worker.stream_cells_task import COLUMNS, DDL, StreamCellsTask
-from sparkext.worker.stream_join import StreamJoin
+from sparkext.worker.stream_join import PROGRESS, PROGRESS_FIELDS, StreamJoin
 from sparkext.worker.stream_join_task import StreamJoinTask
 
 if TYPE_CHECKING:
@@ -156,7 +156,8 @@ def _frame(
     settings: Settings,
     name: str | None,
 ) -> DataFrame:
-    from pyspark.sql.types import StructType
+    from pyspark.sql import functions as F
+    from pyspark.sql.types import LongType, StructField, StructType
 
     slots = max(1, min(int(session.conf.get("spark.sql.shuffle.partitions") or "1"), parallelism(session)))
     made_by = f"{resolved.spec.label} of {left.schema.simpleString()} and {right.schema.simpleString()}"
@@ -164,8 +165,19 @@ def _frame(
     tell_checkpoints(session, CHECKPOINT, RUN)
     keys = slot_keys(slots)
     cells = [map_in_arrow(frame, StreamCellsTask(join, side, keys), DDL) for side, frame in enumerate((left, right))]
-    schema = StructType([output.field for output in resolved.outputs])
-    return cells[LEFT].unionAll(cells[RIGHT]).repartition(slots, COLUMNS[0]).mapInArrow(StreamJoinTask(join), schema)
+    fields = [output.field for output in resolved.outputs]
+    progress = StructType([StructField(field, LongType()) for field in PROGRESS_FIELDS])
+    emitted = StructType([*fields, StructField(PROGRESS, progress)])
+    names = [output.field.name for output in resolved.outputs]
+    slot_rows = cells[LEFT].unionAll(cells[RIGHT]).repartition(slots, COLUMNS[0])
+    joined = slot_rows.mapInArrow(StreamJoinTask(join), emitted).toDF(*_placed(len(names)), PROGRESS)
+    told = [F.sum(f"{PROGRESS}.{field}").alias(field) for field in PROGRESS_FIELDS]
+    rows = joined.observe(f"{PROGRESS}.{join.name}", *told).where(F.col(PROGRESS).isNull()).drop(PROGRESS)
+    return rows.select(*(F.col(place).alias(name) for place, name in zip(_placed(len(names)), names, strict=True)))
+
+
+def _placed(columns: int) -> list[str]:
+    return [f"c{number}" for number in range(columns)]
 
 
 def planned_join(

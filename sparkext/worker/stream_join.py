@@ -15,6 +15,12 @@ from sparkext.worker.micro_batch import MicroBatch
 FOLDER = "sparkext"
 """Of a checkpoint, where the state lies."""
 
+PROGRESS = "sparkext"
+"""The last column of what tasks emit: null, but in the one row in which a task tells what its batch was."""
+
+PROGRESS_FIELDS = ("left_rows", "right_rows", "matches", "state_rows", "state_bytes", "segments", "units")
+"""Rows that have come of each side, pairs that have come out; what is kept behind the batch; units of the matrix."""
+
 
 @dataclass(frozen=True)
 class StreamJoin:

@@ -29,6 +29,7 @@ from sparkext.plans.fragments import LEFT, RIGHT, Cut
 from sparkext.plans.mfm import next_cut
 from sparkext.plans.runs import Run, runs_before
 from sparkext.plans.spec import PipelineSpec
+from sparkext.rows.blank import blank_row
 from sparkext.rows.collected import CollectedRows
 from sparkext.rows.compression import decompressed
 from sparkext.state.join_state import JoinState, Source, is_over
@@ -39,9 +40,10 @@ from sparkext.worker.join_pipeline import join_pipeline
 from sparkext.worker.micro_batch import MicroBatch
 from sparkext.worker.pipeline import Resources
 from sparkext.worker.sources.row_batches import RowBatches
-from sparkext.worker.stream_join import StreamJoin
+from sparkext.worker.stream_join import PROGRESS, PROGRESS_FIELDS, StreamJoin
 from sparkext.worker.task_start import check_version, entered, owned_cores, settle, task_id
 
+_PROGRESS = pa.struct([(name, pa.int64()) for name in PROGRESS_FIELDS])
 _OTHER = {LEFT: RIGHT, RIGHT: LEFT}
 _NO_LIMIT = 1 << 62
 
@@ -64,11 +66,19 @@ class StreamJoinTask:
             state.claim(self.join.token)
             arrived = _Arrived(self.join, decompressed(batches))
             slot = _Slot(self.join, state, arrived, batch, tasks)
+            matches = 0
             try:
-                yield from slot.joined()
+                for pairs in slot.joined():
+                    matches += pairs.num_rows
+                    yield self._emitted(pairs, pa.nulls(pairs.num_rows, _PROGRESS))
                 slot.store()
+                progress = {**slot.progress(), "matches": matches}
+                yield self._emitted(blank_row(self.join.output_schema), pa.array([progress], _PROGRESS))
             finally:
                 freed.release_unless_ample()
+
+    def _emitted(self, rows: pa.RecordBatch, progress: pa.Array) -> pa.RecordBatch:
+        return pa.RecordBatch.from_arrays([*rows.columns, progress], names=[*rows.schema.names, PROGRESS])
 
 
 class _Arrived:
@@ -156,6 +166,20 @@ class _Slot:
             self._state.merge(side, stored, self._number, slots, self._oldest)
             if self._number == 0:
                 self._state.sweep(side)
+
+    def progress(self) -> dict[str, int]:
+        """Return what is told of the batch, this slot's share of it."""
+        cut, slots = self._state.cut, self._join.slots
+        rows, infos = [0, 0], list[SegmentInfo]()
+        for side in (LEFT, RIGHT):
+            written = [one for one in range(cut.fragments(side)) if cut.writer(side, one, slots) == self._number]
+            new = [self._arrived.info(side, fragment) for fragment in written]
+            rows[side] = sum(info.rows for info in new)
+            infos += [info for info in self._state.kept(side, self._number, slots) if not is_over(info, self._oldest)]
+            infos += new
+        kept, units = total(infos), len(range(self._number, len(cut.units), slots))
+        told = {"left_rows": rows[LEFT], "right_rows": rows[RIGHT], "units": units, "segments": len(infos)}
+        return {**told, "state_rows": kept.rows, "state_bytes": kept.bytes}
 
     def _came(self) -> list[int]:
         """Return how many bytes of each side have come. Who writes the first fragment of one has that of the other."""

@@ -47,6 +47,7 @@ class Query:
     run: int = 0
     watermark: int = 0
     emitted: Counter[tuple[Any, ...]] = field(default_factory=Counter)
+    progress: Counter[str] = field(default_factory=Counter)
 
     def __post_init__(self) -> None:
         (self.checkpoint / "offsets").mkdir(parents=True, exist_ok=True)
@@ -65,6 +66,7 @@ class Query:
 
     def process(self, left: Sequence[Rows], right: Sequence[Rows]) -> Counter[tuple[Any, ...]]:
         """Run a batch and commit it; `left` and `right` are the rows of each partition of a source."""
+        self.progress.clear()
         found = self.attempt(left, right)
         self.commit()
         self.emitted += found
@@ -112,7 +114,14 @@ class Query:
         with task(slot, self.properties()):
             if self.draw.random() < 0.2:  # an attempt that ends early
                 next(iter(StreamJoinTask(self.join)(cells)), None)
-            return Counter(row for batch in StreamJoinTask(self.join)(cells) for row in rows_of(batch))
+            found: Counter[tuple[Any, ...]] = Counter()
+            for batch in StreamJoinTask(self.join)(cells):
+                *columns, progress = batch.columns
+                if progress.null_count:
+                    found.update(rows_of(pa.RecordBatch.from_arrays(columns, names=batch.schema.names[:-1])))
+                else:
+                    self.progress.update(progress[0].as_py())
+            return found
 
 
 def batch_of(rows: Rows, schema: pa.Schema) -> pa.RecordBatch:

@@ -125,11 +125,12 @@ def test_batches_of_any_size(on: str, way: str, tmp_path: Path) -> None:
     """Slots come and go between runs, batches run twice, and stop half-way before they run again."""
     draw = random.Random(f"{on} {way}")
     query = Query(joined(on, **{DEBUG_SLOTS.name: way}), tmp_path, draw)
-    left, right = list[Any](), list[Any]()
+    left, right, began = list[Any](), list[Any](), 0
     for number in range(2 * FAN_OUT + 3):
         sizes = draw.choices([0, 1, 20, 60], k=2)
         new = parted(draw, left_rows(draw, sizes[0])), parted(draw, right_rows(draw, sizes[1]))
         if draw.random() < 0.2:
+            began = query.batch
             query.restart(slots=draw.randrange(1, 6) if on in ("cross", "range") or number == 0 else query.join.slots)
         if draw.random() < 0.2:
             query.attempt(*new, only=range(draw.randrange(query.join.slots)))
@@ -139,6 +140,10 @@ def test_batches_of_any_size(on: str, way: str, tmp_path: Path) -> None:
         right += [row for part in new[1] for row in part]
     expected = pairs(left, right, CONDITIONS[on][1])
     assert query.emitted == expected and expected.total() > 100, (query.emitted - expected, expected - query.emitted)
+    rows = [len([row for row in side if on != "key" or row[1] is not None]) for side in (left, right)]
+    if "key and" not in on:
+        assert query.progress["state_rows"] == sum(rows) and query.progress["state_bytes"] > 0
+    assert query.progress["units"] == query.join.slots or way == "random" or query.batch == began + 1
 
 
 @pytest.mark.parametrize(
@@ -288,5 +293,5 @@ def test_a_task_of_no_query() -> None:
     with task(0, {}), pytest.raises(StateError, match="belongs to none"):
         MicroBatch.of_this_task()
     properties = {"spark.sparkext.checkpoint": "s3a://b/c", "spark.sparkext.run": "1", "streaming.sql.batchId": "0"}
-    with task(0, properties), pytest.raises(StateError, match="s3a://b/c.*local one"):
+    with task(0, properties), pytest.raises(StateError, match=r"s3a://b/c.*local one"):
         MicroBatch.of_this_task()
