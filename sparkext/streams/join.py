@@ -172,7 +172,9 @@ def _frame(
     slot_rows = cells[LEFT].unionAll(cells[RIGHT]).repartition(slots, COLUMNS[0])
     joined = slot_rows.mapInArrow(StreamJoinTask(join), emitted).toDF(*_placed(len(names)), PROGRESS)
     told = [F.sum(f"{PROGRESS}.{field}").alias(field) for field in PROGRESS_FIELDS]
-    rows = joined.observe(f"{PROGRESS}.{join.name}", *told).where(F.col(PROGRESS).isNull()).drop(PROGRESS)
+    # Spark refuses two metrics of one name, but says less than who claims the state of one.
+    metrics = f"{PROGRESS}.{join.name}" if name is not None else f"{PROGRESS}.{join.name}.{join.token[:8]}"
+    rows = joined.observe(metrics, *told).where(F.col(PROGRESS).isNull()).drop(PROGRESS)
     return rows.select(*(F.col(place).alias(name) for place, name in zip(_placed(len(names)), names, strict=True)))
 
 

@@ -1,0 +1,17 @@
+"""A session for streams, without the extension."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from pyspark.sql import SparkSession
+
+from tests.sessions import SETTINGS, shared_session
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    settings = {**SETTINGS, "spark.sql.shuffle.partitions": "2", "spark.sql.streaming.pollingDelay": "5ms"}
+    with shared_session("streams", tmp_path_factory.mktemp("warehouse"), lambda builder: builder, settings) as session:
+        yield session

@@ -1,0 +1,265 @@
+"""`stream_join` in queries of Spark: what all batches emit together is what a join of all rows is."""
+
+from __future__ import annotations
+
+import os
+import random
+import re
+import shutil
+from collections import Counter
+from collections.abc import Callable, Iterator
+from datetime import datetime, timedelta
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark.errors import AnalysisException, StreamingQueryException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from sparkext import SparkExtError
+from sparkext.streams import stream_join
+
+POINTS = "id long, k int, price double, at timestamp"
+SPANS = "rid long, d int, low double, high double, time timestamp"
+START = datetime(2026, 1, 1)
+ON = [("price", ">=", "low"), ("price", "<", "high")]
+MATCH = "price >= low and price < high"
+
+
+class Feed:
+    """Files of rows, each one batch of a stream."""
+
+    def __init__(self, spark: SparkSession, folder: Path, schema: str) -> None:
+        self.spark, self.folder, self.schema = spark, folder, schema
+        self._numbers = count()
+        folder.mkdir()
+
+    def add(self, rows: list[tuple[Any, ...]]) -> None:
+        made = self.folder.with_name(f"{self.folder.name} {next(self._numbers)}")
+        self.spark.createDataFrame(rows, self.schema).coalesce(1).write.parquet(str(made))
+        [file] = made.glob("*.parquet")
+        file.rename(self.folder / f"{made.name}.parquet")
+        shutil.rmtree(made)
+
+    def stream(self) -> DataFrame:
+        return self.spark.readStream.schema(self.schema).option("maxFilesPerTrigger", 1).parquet(str(self.folder))
+
+    def table(self) -> DataFrame:
+        return self.spark.read.schema(self.schema).parquet(str(self.folder))
+
+
+@pytest.fixture
+def feeds(spark: SparkSession, tmp_path: Path) -> tuple[Feed, Feed]:
+    return Feed(spark, tmp_path / "points", POINTS), Feed(spark, tmp_path / "spans", SPANS)
+
+
+def points(draw: random.Random, rows: int, seconds: int = 0) -> list[tuple[Any, ...]]:
+    return [
+        (
+            n,
+            draw.choice([None, *range(9)]),
+            float(draw.randrange(100)),
+            START + timedelta(seconds=seconds + draw.randrange(9)),
+        )
+        for n in range(rows)
+    ]
+
+
+def spans(draw: random.Random, rows: int, seconds: int = 0) -> list[tuple[Any, ...]]:
+    made = []
+    for n in range(rows):
+        low = float(draw.randrange(100))
+        time = START + timedelta(seconds=seconds + draw.randrange(9))
+        made.append((n, draw.choice([None, *range(9)]), low, low + draw.randrange(5), time))
+    return made
+
+
+def rows_of(frame: DataFrame) -> Counter[str]:
+    return Counter(map(repr, map(tuple, frame.collect())))
+
+
+def run(out: DataFrame, checkpoint: Path, batches: Callable[[DataFrame, int], None] | None = None) -> Any:
+    """Process all that there is, and return the query, stopped."""
+    writer = out.writeStream.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True)
+    query = writer.foreachBatch(batches or (lambda frame, batch: frame.count())).start()
+    query.awaitTermination()
+    return query
+
+
+class Sink:
+    """Keeps what each batch has emitted last."""
+
+    def __init__(self) -> None:
+        self.batches: dict[int, Counter[str]] = {}
+
+    def __call__(self, frame: DataFrame, batch: int) -> None:
+        self.batches[batch] = rows_of(frame)
+
+    def rows(self) -> Counter[str]:
+        return sum(self.batches.values(), Counter())
+
+
+@pytest.mark.parametrize("on", ["range", "key", "cross"])
+def test_like_a_join_of_tables(spark: SparkSession, feeds: tuple[Feed, Feed], on: str, tmp_path: Path) -> None:
+    """From run to run of the query the number of slots changes."""
+    draw, sink, (left, right) = random.Random(on), Sink(), feeds
+    named: dict[str, Any] = {"range": {"on": ON}, "key": {"on": [("k", "d")]}, "cross": {"how": "cross"}}
+    test = {"range": MATCH, "key": "k = d", "cross": "true"}[on]
+    for slots, sizes in (("2", [(30, 20), (0, 40), (50, 0)]), ("2" if on == "key" else "3", [(30, 30), (1, 1)])):
+        for one, other in sizes:
+            left.add(points(draw, one))
+            right.add(spans(draw, other))
+        spark.conf.set("spark.sql.shuffle.partitions", slots)
+        run(stream_join(left.stream(), right.stream(), **named[on]), tmp_path / "cp", sink)
+    spark.conf.set("spark.sql.shuffle.partitions", "2")
+    expected = left.table().join(right.table(), F.expr(test))
+    assert len(sink.batches) == 5 and sink.rows() == rows_of(expected)
+    out = stream_join(left.stream(), right.stream(), **named[on])
+    assert out.isStreaming and out.schema == left.stream().join(right.stream(), F.expr("k = d")).schema
+
+
+def test_progress(feeds: tuple[Feed, Feed], tmp_path: Path) -> None:
+    draw, (left, right) = random.Random(1), feeds
+    for _ in range(2):
+        left.add(points(draw, 30))
+        right.add(spans(draw, 20))
+    query = run(stream_join(left.stream(), right.stream(), on=ON, name="hits"), tmp_path / "cp")
+    told = [progress.observedMetrics["sparkext.hits"].asDict() for progress in query.recentProgress]
+    matches = left.table().join(right.table(), F.expr(MATCH)).count()
+    assert [one["left_rows"] for one in told] == [30, 30] and [one["right_rows"] for one in told] == [20, 20]
+    assert sum(one["matches"] for one in told) == matches
+    assert [one["state_rows"] for one in told] == [50, 100] and [one["units"] for one in told] == [2, 2]
+    assert told[0]["segments"] == 3 and told[0]["state_bytes"] > 0
+    assert (tmp_path / "cp" / "sparkext" / "hits" / "left" / "1-1").is_dir()
+
+
+def test_operators_behind_it(spark: SparkSession, feeds: tuple[Feed, Feed], tmp_path: Path) -> None:
+    """Another join, and an aggregate that Spark keeps in its own state."""
+    draw, (left, right) = random.Random(2), feeds
+    third = Feed(spark, tmp_path / "third", "x int, y int")
+    for _ in range(3):
+        left.add(points(draw, 20))
+        right.add(spans(draw, 20))
+        third.add([(draw.randrange(9), n) for n in range(5)])
+    hits = stream_join(left.stream(), right.stream(), on=ON)
+    out = stream_join(hits, third.stream(), on=[("k", "x")]).groupBy("k").agg(F.count("*"), F.sum("y"))
+    found: dict[str, Counter[str]] = {}
+    writer = out.writeStream.outputMode("complete").option("checkpointLocation", str(tmp_path / "cp"))
+    query = writer.foreachBatch(lambda frame, batch: found.update(last=rows_of(frame))).start()
+    query.processAllAvailable()
+    query.stop()
+    joined = left.table().join(right.table(), F.expr(MATCH)).join(third.table(), F.expr("k = x"))
+    assert found["last"] == rows_of(joined.groupBy("k").agg(F.count("*"), F.sum("y")))
+
+
+def test_a_window_as_in_sparks_own_join(feeds: tuple[Feed, Feed], tmp_path: Path) -> None:
+    """With late rows: both leave the same ones out."""
+    draw, (left, right) = random.Random(3), feeds
+    for number in range(8):
+        left.add([*points(draw, 15, number * 20), *points(draw, 5, number * 20 - 50)])
+        right.add([*spans(draw, 15, number * 20), *spans(draw, 5, number * 20 - 50)])
+    one, other = left.stream().withWatermark("at", "10 seconds"), right.stream().withWatermark("time", "10 seconds")
+    own, sinks = "k = d and at <= time + interval 15 seconds and time <= at + interval 25 seconds", (Sink(), Sink())
+    run(stream_join(one, other, on=[("k", "d")], retain=("25 seconds", "15 seconds")), tmp_path / "ours", sinks[0])
+    run(one.join(other, F.expr(own)), tmp_path / "spark's", sinks[1])
+    assert sinks[0].rows() == sinks[1].rows()
+    assert sinks[0].rows() < rows_of(left.table().join(right.table(), F.expr(own))), "some came late"
+
+
+def test_a_batch_that_fails_runs_again(spark: SparkSession, feeds: tuple[Feed, Feed], tmp_path: Path) -> None:
+    """Its worker dies, the sink fails before it has taken the rows, or behind; then the query begins anew."""
+    draw, sink, (left, right) = random.Random(4), Sink(), feeds
+    mark, schema = tmp_path / "mark", left.stream().schema
+
+    def dying(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            if batch.num_rows == 17 and not mark.exists():
+                mark.touch()
+                os._exit(1)
+            yield batch
+
+    def failing(frame: DataFrame, batch: int) -> None:
+        if batch == 2 and len(list(tmp_path.glob("failed *"))) < 2:
+            if (tmp_path / "failed 0").exists():
+                sink(frame, batch)
+            (tmp_path / f"failed {len(list(tmp_path.glob('failed *')))}").touch()
+            raise RuntimeError("no room")
+        sink(frame, batch)
+
+    for rows in (20, 17, 30, 9):
+        left.add(points(draw, rows))
+        right.add(spans(draw, rows))
+    failures = []
+    for _ in range(4):
+        try:
+            run(stream_join(left.stream().mapInArrow(dying, schema), right.stream(), on=ON), tmp_path / "cp", failing)
+            break
+        except StreamingQueryException as error:
+            failures.append(str(error))
+    assert len(failures) == 3 and mark.exists(), failures
+    assert sink.rows() == rows_of(left.table().join(right.table(), F.expr(MATCH))) and len(sink.batches) == 4
+
+
+def test_the_same_result_twice_in_a_query(feeds: tuple[Feed, Feed], tmp_path: Path) -> None:
+    draw, sink, (left, right) = random.Random(5), Sink(), feeds
+    for _ in range(2):
+        left.add(points(draw, 20))
+        right.add(spans(draw, 20))
+    hits = stream_join(left.stream(), right.stream(), on=ON)
+    run(hits.where("k > 3").unionAll(hits.where("k <= 3")), tmp_path / "cp", sink)
+    assert sink.rows() == rows_of(left.table().join(right.table(), F.expr(MATCH)).where("k is not null"))
+
+
+def test_joins_that_are_alike(feeds: tuple[Feed, Feed], tmp_path: Path) -> None:
+    """They would have the same state: each needs a name."""
+    draw, sink, (left, right) = random.Random(6), Sink(), feeds
+    left.add(points(draw, 20))
+    right.add(spans(draw, 20))
+
+    def out(name: str | None) -> DataFrame:
+        few, many = (left.stream().where(test) for test in ("k > 3", "k <= 3"))
+        return stream_join(few, right.stream(), on=ON).unionAll(stream_join(many, right.stream(), on=ON, name=name))
+
+    with pytest.raises(StreamingQueryException, match=r"give one of them a name of\s+its own \(name=…\)"):
+        run(out(None), tmp_path / "cp")
+    run(out("the others"), tmp_path / "another", sink)
+    assert sink.rows() == rows_of(left.table().join(right.table(), F.expr(MATCH)).where("k is not null"))
+
+
+def test_what_cannot_be_joined(spark: SparkSession, feeds: tuple[Feed, Feed]) -> None:
+    left, right = feeds
+    left.add([])
+    right.add([])
+
+    def problems(*sides: Any, **options: Any) -> str:
+        with pytest.raises(SparkExtError) as caught:
+            stream_join(*sides, **options)
+        return str(caught.value)
+
+    one, other = left.stream(), right.stream()
+    assert "the right side is no stream: a stream is joined with a table by pipelined_join" in problems(
+        one, right.table(), on=ON
+    )
+    assert "no Spark DataFrame, but list" in problems([], other, on=ON)
+    assert "different sessions" in problems(
+        one, other.sparkSession.newSession().readStream.format("rate").load(), on=ON
+    )
+    assert "how='left': two streams are joined as 'inner' or 'cross'" in problems(one, other, on=ON, how="left")
+    assert "left column 'prices' does not exist; did you mean 'price'?" in problems(one, other, on=[("prices", "low")])
+    told = problems(one, other, on=ON, retain="1 month", name="a/b")
+    assert "months and years have no fixed length" in told and "name='a/b': expected letters" in told
+    assert "retain needs one column with a watermark on the left side, which has no watermark" in problems(
+        one, other, on=ON, retain="1 hour"
+    )
+    assert re.search(r"more than one column named 'id'", problems(one, left.stream(), on=[("price", "<", "price")]))
+
+
+def test_a_batch_that_is_no_stream(feeds: tuple[Feed, Feed]) -> None:
+    left, right = feeds
+    left.add([])
+    right.add([])
+    with pytest.raises(AnalysisException, match="writeStream"):
+        stream_join(left.stream(), right.stream(), on=ON).collect()
