@@ -23,11 +23,13 @@ ROOMS = (
     "rows",
     "parquet",
     "build_sides",
+    "state",
     "exchange",
     "reports",
     "spark",
     "worker",
     "transforms",
+    "streams",
     "cli",
 )
 """Each imports only from those before it."""

@@ -60,7 +60,7 @@ class Partitioning:
         """
         if self.key_columns:
             return int(hashes.sum())  # and overflows
-        return int(row_hashes(rows.columns, rows.num_rows).sum()) + rows.num_rows
+        return int(row_hashes(rows.columns, rows.num_rows).sum() + rows.num_rows)
 
     def order(self, lines: Int32Array, task: int) -> SlotOrder:
         """Order rows by slots. Those that match nothing stay together with those of this task, by its number.

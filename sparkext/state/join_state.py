@@ -154,33 +154,32 @@ class JoinState:
                 found += [self._told(self._path(side, part, one))["info"] for one in fragments if one % slots == slot]
         return found
 
-    def store(self, side: int, fragment: int, stored: StoredSide, rows: pa.Table, info: SegmentInfo) -> None:
-        """Write what has come of a fragment in this batch."""
-        self._write(side, fragment, stored, rows, {"info": info})
+    def store(self, side: int, fragment: int, stored: StoredSide, rows: pa.Table, info: SegmentInfo) -> SegmentInfo:
+        """Write what has come of a fragment in this batch; return `info` with the bytes that it takes."""
+        return self._write(side, fragment, stored, rows, {"info": info})
 
     def store_head(
         self, stored: StoredSide, rows: pa.Table, info: SegmentInfo, came: list[int], following: Cut
-    ) -> None:
+    ) -> SegmentInfo:
         """Write what has come of the first fragment of the left side, and how the next batch finds the sides.
 
         `came` is as the method of that name; the cut `following` is that of the next batch.
         """
-        cuts = self.cuts.followed(self.batch + 1, following)
-        self._write(
-            LEFT, 0, stored, rows, {"info": info, "made_by": self._made_by, "cuts": cuts.to_data(), "came": came}
-        )
+        cuts = self.cuts.followed(self.batch + 1, following).to_data()
+        told = {"info": info, "made_by": self._made_by, "cuts": cuts, "came": came}
+        return self._write(LEFT, 0, stored, rows, told)
 
-    def _write(self, side: int, fragment: int, stored: StoredSide, rows: pa.Table, told: dict[str, Any]) -> None:
+    def _write(self, side: int, fragment: int, stored: StoredSide, rows: pa.Table, told: dict[str, Any]) -> SegmentInfo:
         for run in runs_with(self.batch):  # which a query that was set back has left
             with suppress(FileNotFoundError):
                 shutil.rmtree(self._path(side, run, 0).parent)
         path = self._path(side, Run(self.batch, self.batch), fragment)
-        write_segment(path, stored.schema, rows.to_batches(), told)
+        return write_segment(path, stored.schema, rows.to_batches(), told)
 
     def merge(self, side: int, stored: StoredSide, slot: int, slots: int, oldest: int) -> None:
         """Write those runs of a side that are there from this batch on, for fragments that are this slot's share.
 
-        Rows that match nothing from time `oldest` (µs) on are left out.
+        Rows that match nothing after time `oldest` (µs) are left out.
         """
         for run in merged_before(self.batch):
             cut = self.cuts.at(run.last)
@@ -267,13 +266,13 @@ class _Kept:
         if self._stored.until is None:
             return batch
         until = _microseconds(batch.column(self._stored.until))
-        fresh = until >= self._oldest
+        fresh = until > self._oldest
         return batch if fresh.all() else batch.filter(pa.array(fresh))
 
 
 def is_over(info: SegmentInfo, oldest: int) -> bool:
-    """Return whether no row matches anything from a time on, or there is none."""
-    return not info.rows or (info.until is not None and info.until < oldest)
+    """Return whether no row matches anything after a time, or there is none."""
+    return not info.rows or (info.until is not None and info.until <= oldest)
 
 
 def of_lines(batch: pa.RecordBatch, column: int, lines: range) -> pa.RecordBatch:

@@ -7,7 +7,7 @@ It is renamed to its name when it is whole, and a task that runs again writes it
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import reduce
 from pathlib import Path
 from typing import Any
@@ -58,10 +58,12 @@ def newest(times: pa.Array | pa.ChunkedArray) -> int | None:
     return None if not found.is_valid else int(found.cast(pa.timestamp("us", found.type.tz)).value)
 
 
-def write_segment(path: Path, schema: pa.Schema, batches: Iterable[pa.RecordBatch], told: dict[str, Any]) -> None:
-    """Write rows, and take the place of what lies there. `read_told` reads `told` back.
+def write_segment(
+    path: Path, schema: pa.Schema, batches: Iterable[pa.RecordBatch], told: dict[str, Any]
+) -> SegmentInfo:
+    """Write rows, and take the place of what lies there; return what is told of them.
 
-    Its `info` may be a function, which is called when all batches have been.
+    `read_told` reads `told` back. Its `info` may be a function, which is called when all batches have been.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     with atomic_file(path) as stream:
@@ -73,8 +75,10 @@ def write_segment(path: Path, schema: pa.Schema, batches: Iterable[pa.RecordBatc
                     rows.write_batch(batch)
 
         at, size = writer.block(write)
-        info = told["info"]() if callable(told["info"]) else told["info"]
-        writer.finish({**told, "state": STATE_VERSION, "rows": [at, size], "info": {**asdict(info), "bytes": size}})
+        found: SegmentInfo = told["info"]() if callable(told["info"]) else told["info"]
+        info = replace(found, bytes=size)
+        writer.finish({**told, "state": STATE_VERSION, "rows": [at, size], "info": asdict(info)})
+    return info
 
 
 def read_told(path: Path) -> dict[str, Any]:

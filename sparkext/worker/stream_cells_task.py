@@ -38,11 +38,15 @@ from sparkext.worker.task_start import check_version, entered, settle, task_id
 
 COLUMNS = ("slot", "side", "fragment", "checksum", "cell")
 """Of rows with cells: a number that Spark brings to the slot's partition, what the cell is of, the sum of the
-fingerprints of its rows, and the cell."""
+fingerprints of its rows, and the cell. Every task also sends each slot a row without a fragment, which has the number
+of the slot as its checksum: a task cannot tell by its own number which slot it is where Spark coalesces partitions."""
+
+NO_FRAGMENT = -1
 
 DDL = "slot int, side int, fragment int, checksum bigint, cell binary"
 
 _LINE_BITS = LINES.bit_length() - 1
+_NO_CELL = pa.py_buffer(b"")
 _SALT = 0x9E3779B97F4A7C15
 
 
@@ -68,6 +72,8 @@ class StreamCellsTask:
             lines = _Lines(self.join, self.side, batch)
             probe = process_probe()
             try:
+                for slot in range(self.join.slots):
+                    yield self._row(slot, NO_FRAGMENT, slot, _NO_CELL)
                 limit = bytes_to_gather(cut.fragments(self.side), lambda: probe.headroom(tasks))
                 for rows in _gathered(decompressed(batches), limit):
                     yield from self._cells(rows, lines, cut)
@@ -135,9 +141,9 @@ class _Lines:
         return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
 
     def _is_late(self, times: pa.Array) -> Any:
-        """Return which rows come late: before the watermark, or at no time at all."""
+        """Return which rows come late, as Spark has it: not after the watermark, or at no time at all."""
         microseconds = times.cast(pa.timestamp("us", times.type.tz)).view(pa.int64()).fill_null(-(1 << 63))
-        return np.asarray(microseconds) < np.int64(self._watermark)
+        return np.asarray(microseconds) <= np.int64(self._watermark)
 
 
 def _gathered(batches: Iterable[pa.RecordBatch], limit: int) -> Iterator[pa.RecordBatch]:

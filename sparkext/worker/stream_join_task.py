@@ -10,8 +10,8 @@ the new rows of both with each other, so every pair is met once: in the batch th
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -40,8 +40,9 @@ from sparkext.worker.join_pipeline import join_pipeline
 from sparkext.worker.micro_batch import MicroBatch
 from sparkext.worker.pipeline import Resources
 from sparkext.worker.sources.row_batches import RowBatches
+from sparkext.worker.stream_cells_task import NO_FRAGMENT
 from sparkext.worker.stream_join import PROGRESS, PROGRESS_FIELDS, StreamJoin
-from sparkext.worker.task_start import check_version, entered, owned_cores, settle, task_id
+from sparkext.worker.task_start import check_version, entered, owned_cores, settle
 
 _PROGRESS = pa.struct([(name, pa.int64()) for name in PROGRESS_FIELDS])
 _OTHER = {LEFT: RIGHT, RIGHT: LEFT}
@@ -65,15 +66,17 @@ class StreamJoinTask:
             state = self.join.state(batch)
             state.claim(self.join.token)
             arrived = _Arrived(self.join, decompressed(batches))
-            slot = _Slot(self.join, state, arrived, batch, tasks)
-            matches = 0
+            matches, told = 0, Counter[str]()
             try:
-                for pairs in slot.joined():
-                    matches += pairs.num_rows
-                    yield self._emitted(pairs, pa.nulls(pairs.num_rows, _PROGRESS))
-                slot.store()
-                progress = {**slot.progress(), "matches": matches}
-                yield self._emitted(blank_row(self.join.output_schema), pa.array([progress], _PROGRESS))
+                for slot in arrived.slots:
+                    one = _Slot(self.join, state, arrived, slot, batch, tasks)
+                    for pairs in one.joined():
+                        matches += pairs.num_rows
+                        yield self._emitted(pairs, pa.nulls(pairs.num_rows, _PROGRESS))
+                    told.update(one.stored())
+                if told:
+                    progress = pa.array([{**told, "matches": matches}], _PROGRESS)
+                    yield self._emitted(blank_row(self.join.output_schema), progress)
             finally:
                 freed.release_unless_ample()
 
@@ -82,17 +85,25 @@ class StreamJoinTask:
 
 
 class _Arrived:
-    """What a batch has brought to a slot: the rows of each fragment, and what is told of them."""
+    """What a batch has brought to a slot: the rows of each fragment, and what is told of them.
+
+    `slots` has the number of the slot. If no task has sent anything, not even that, no slot has got anything, and any
+    stands for all of them.
+    """
 
     def __init__(self, join: StreamJoin, batches: Iterable[pa.RecordBatch]) -> None:
         self._join = join
         self._rows: dict[tuple[int, int], pa.Table] = {}
         self._checksums: dict[tuple[int, int], int] = defaultdict(int)
+        self.slots: Sequence[int] = range(join.slots)
         collected: dict[tuple[int, int], CollectedRows] = {}
         for batch in batches:
             _, sides, fragments, checksums, cells = batch.columns
             for number in range(batch.num_rows):
                 place = sides[number].as_py(), fragments[number].as_py()
+                if place[1] == NO_FRAGMENT:
+                    self.slots = [checksums[number].as_py()]
+                    continue
                 self._checksums[place] += checksums[number].as_py()
                 if place not in collected:
                     collected[place] = CollectedRows(lambda rows, size: None, share_of_headroom, local_folder())
@@ -114,9 +125,11 @@ class _Arrived:
 class _Slot:
     """One task: its units, one after the other."""
 
-    def __init__(self, join: StreamJoin, state: JoinState, arrived: _Arrived, batch: MicroBatch, tasks: Tasks) -> None:
+    def __init__(
+        self, join: StreamJoin, state: JoinState, arrived: _Arrived, number: int, batch: MicroBatch, tasks: Tasks
+    ) -> None:
         self._join, self._state, self._arrived = join, state, arrived
-        self._number = task_id().partition
+        self._number = number
         self._specs = [PipelineSpec.from_json(spec) for spec in join.specs]
         self._oldest = batch.watermark() if join.sides[LEFT].event_time is not None else -(1 << 63)
         self._threads = owned_cores()
@@ -151,35 +164,39 @@ class _Slot:
         if self._used:
             make_room(*zip(*self._used, strict=True))
 
-    def store(self) -> None:
-        """Write what has come of the fragments that are this slot's to write, and merge runs."""
-        cut, slots = self._state.cut, self._join.slots
+    def stored(self) -> dict[str, int]:
+        """Write what has come of the fragments that are this slot's to write, and merge runs.
+
+        Return what is told of the batch, this slot's share of it.
+        """
+        state, cut, slots = self._state, self._state.cut, self._join.slots
+        rows, kept = [0, 0], list[SegmentInfo]()
         for side, stored in enumerate(self._join.sides):
+            kept += [info for info in state.kept(side, self._number, slots) if not is_over(info, self._oldest)]
             for fragment in range(cut.fragments(side)):
                 if cut.writer(side, fragment, slots) == self._number:
-                    rows, info = self._arrived.rows(side, fragment), self._arrived.info(side, fragment)
-                    if (side, fragment) == (LEFT, 0):
-                        came = self._came()
-                        self._state.store_head(stored, rows, info, came, self._next_cut(came))
-                    else:
-                        self._state.store(side, fragment, stored, rows, info)
-            self._state.merge(side, stored, self._number, slots, self._oldest)
+                    kept.append(self._store(side, fragment))
+                    rows[side] += kept[-1].rows
+            state.merge(side, stored, self._number, slots, self._oldest)
             if self._number == 0:
-                self._state.sweep(side)
+                state.sweep(side)
+        units, together = len(range(self._number, len(cut.units), slots)), total(kept)
+        return {
+            "left_rows": rows[LEFT],
+            "right_rows": rows[RIGHT],
+            "state_rows": together.rows,
+            "state_bytes": together.bytes,
+            "segments": len(kept),
+            "units": units,
+        }
 
-    def progress(self) -> dict[str, int]:
-        """Return what is told of the batch, this slot's share of it."""
-        cut, slots = self._state.cut, self._join.slots
-        rows, infos = [0, 0], list[SegmentInfo]()
-        for side in (LEFT, RIGHT):
-            written = [one for one in range(cut.fragments(side)) if cut.writer(side, one, slots) == self._number]
-            new = [self._arrived.info(side, fragment) for fragment in written]
-            rows[side] = sum(info.rows for info in new)
-            infos += [info for info in self._state.kept(side, self._number, slots) if not is_over(info, self._oldest)]
-            infos += new
-        kept, units = total(infos), len(range(self._number, len(cut.units), slots))
-        told = {"left_rows": rows[LEFT], "right_rows": rows[RIGHT], "units": units, "segments": len(infos)}
-        return {**told, "state_rows": kept.rows, "state_bytes": kept.bytes}
+    def _store(self, side: int, fragment: int) -> SegmentInfo:
+        stored, place = self._join.sides[side], (side, fragment)
+        rows, info = self._arrived.rows(*place), self._arrived.info(*place)
+        if place != (LEFT, 0):
+            return self._state.store(*place, stored, rows, info)
+        came = self._came()
+        return self._state.store_head(stored, rows, info, came, self._next_cut(came))
 
     def _came(self) -> list[int]:
         """Return how many bytes of each side have come. Who writes the first fragment of one has that of the other."""
@@ -190,8 +207,9 @@ class _Slot:
         ]
 
     def _next_cut(self, came: list[int]) -> Cut:
-        settings = self._join.settings
-        return next_cut(self._state.cut, *came, self._join.slots, settings.streams_unit_max_bytes, settings.debug_slots)
+        settings, (left, right) = self._join.settings, came
+        memory, way = settings.streams_unit_max_bytes, settings.debug_slots
+        return next_cut(self._state.cut, left, right, self._join.slots, memory, way)
 
     def _run(self, side: int, run: Run, lines: range) -> RunRows:
         """Return the rows of some batches before this one."""

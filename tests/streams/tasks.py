@@ -111,7 +111,7 @@ class Query:
             return sent
 
     def _joined(self, slot: int, cells: list[pa.RecordBatch]) -> Counter[tuple[Any, ...]]:
-        with task(slot, self.properties()):
+        with task(self.draw.randrange(9), self.properties()):  # where Spark coalesces partitions
             if self.draw.random() < 0.2:  # an attempt that ends early
                 next(iter(StreamJoinTask(self.join)(cells)), None)
             found: Counter[tuple[Any, ...]] = Counter()

@@ -206,17 +206,28 @@ def test_rows_match_while_they_are_kept(retained: tuple[int | None, int | None],
         assert retained[side] is None or retained[side] > 5 or whole < parts / 4, "rows that are over are left out"
 
 
+def test_a_batch_without_partitions(tmp_path: Path) -> None:
+    """Spark has none where neither stream has news, but another of the same query."""
+    draw = random.Random(11)
+    query = Query(joined("range"), tmp_path, draw)
+    left, right = left_rows(draw, 50), right_rows(draw, 50)
+    query.process([left[:25]], [right[:25]])
+    query.process([], [])
+    query.process([left[25:]], [right[25:]])
+    assert query.emitted == pairs(left, right, in_range)
+
+
 def test_late_rows_are_left_out(tmp_path: Path) -> None:
     draw = random.Random(6)
     query = Query(joined("cross", retained=(10**12, 10**12)), tmp_path, draw)
     row = (1, 1, 1.0, START, None)
     other = (1, 1, 1.0, 2.0, START, None)
     micros = int((START - datetime(1970, 1, 1)).total_seconds()) * 1_000_000
-    query.watermark = micros
+    query.watermark = micros - 1000
     assert query.process([[row]], [[other]]).total() == 1
-    query.watermark = micros + 1000
-    assert query.process([[row]], []).total() == 1, "a row at the watermark is not late"
-    assert query.process([[row]], [[other]]).total() == 0
+    query.watermark = micros
+    assert query.process([[row]], []).total() == 1, "as it was before the batch"
+    assert query.process([[row]], [[other]]).total() == 0, "Spark takes what happened at the watermark for late"
     assert query.process([[(*row[:3], START + timedelta(milliseconds=1), None)]], []).total() == 1
 
 
