@@ -156,16 +156,20 @@ def test_operators_behind_it(spark: SparkSession, feeds: tuple[Feed, Feed], tmp_
 
 
 def test_a_window_as_in_sparks_own_join(feeds: tuple[Feed, Feed], tmp_path: Path) -> None:
-    """With late rows: both leave the same ones out."""
+    """With late rows: both leave the same ones out.
+
+    No key is null: Spark drops such rows before it looks at their times for the watermark.
+    """
     draw, (left, right) = random.Random(3), feeds
     for number in range(8):
-        left.add([*points(draw, 15, number * 20), *points(draw, 5, number * 20 - 50)])
-        right.add([*spans(draw, 15, number * 20), *spans(draw, 5, number * 20 - 50)])
+        for feed, rows in ((left, points), (right, spans)):
+            made = [*rows(draw, 15, number * 20), *rows(draw, 5, number * 20 - 50)]
+            feed.add([row for row in made if row[1] is not None])
     one, other = left.stream().withWatermark("at", "10 seconds"), right.stream().withWatermark("time", "10 seconds")
     own, sinks = "k = d and at <= time + interval 15 seconds and time <= at + interval 25 seconds", (Sink(), Sink())
     run(stream_join(one, other, on=[("k", "d")], retain=("25 seconds", "15 seconds")), tmp_path / "ours", sinks[0])
     run(one.join(other, F.expr(own)), tmp_path / "spark's", sinks[1])
-    assert sinks[0].rows() == sinks[1].rows()
+    assert sinks[0].rows() == sinks[1].rows()  # and Spark may run one batch more, without rows
     assert sinks[0].rows() < rows_of(left.table().join(right.table(), F.expr(own))), "some came late"
 
 

@@ -18,7 +18,8 @@ from sparkext.plans.fragments import Cut
 from sparkext.plans.runs import FAN_OUT
 from sparkext.plans.spec import PROBE, ColumnRef
 from sparkext.spark.arrow import arrow_schema
-from sparkext.state.join_state import RETAINED_BATCHES, StoredSide
+from sparkext.state import join_state
+from sparkext.state.join_state import StoredSide
 from sparkext.streams.join import planned_join
 from sparkext.transforms.columns import OutputField
 from sparkext.transforms.join_condition import read_condition
@@ -231,11 +232,12 @@ def test_late_rows_are_left_out(tmp_path: Path) -> None:
     assert query.process([[(*row[:3], START + timedelta(milliseconds=1), None)]], []).total() == 1
 
 
-def test_what_is_merged_is_swept(tmp_path: Path) -> None:
+def test_what_is_merged_is_swept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(join_state, "RETAINED_BATCHES", FAN_OUT)
     draw = random.Random(7)
     query = Query(joined("key", slots=1), tmp_path, draw)
     left, right = list[Any](), list[Any]()
-    for _ in range(RETAINED_BATCHES + 2 * FAN_OUT):
+    for _ in range(3 * FAN_OUT):
         new = left_rows(draw, 1), right_rows(draw, 1)
         query.process([new[0]], [new[1]])
         left += new[0]
