@@ -48,6 +48,7 @@ SUITES = (
     "buckets",
     "exchange",
     "skew",
+    "streams",
 )
 RESULTS = Path(__file__).parent / "results"
 _CHILD = "SPARKEXT_BENCH_CHILD"

@@ -55,7 +55,18 @@ HEADLINES = {
 QUERIES = ("tpch.queries", "tpcds.queries", "comet.tpch")
 """Cases of whole queries: a table for each query, whose part is its name."""
 
-_GENERATED = ("micro", "groups", "ordered", "hard", "scaling", "memory", "survival", "controller.follow", "skew")
+_GENERATED = (
+    "micro",
+    "groups",
+    "ordered",
+    "hard",
+    "scaling",
+    "memory",
+    "survival",
+    "controller.follow",
+    "skew",
+    "streams",
+)
 _GENERATED_AMONG_OTHERS = ("many-to-many", "comet.graph", "comet.skew", "comet.strings", "exchange.growth")
 
 
