@@ -60,6 +60,7 @@ SMALL = (
     "tests/transforms/test_equivalence.py::test_every_alias_means_what_spark_means",
     "tests/transforms/test_equivalence.py::test_payload_of_every_type",
     "tests/transforms/test_ranges.py::test_every_shape[a point in an interval]",
+    "tests/streams/test_stream_join.py::test_progress",
 )
 
 SMALL_LAKES = (

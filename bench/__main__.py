@@ -49,6 +49,7 @@ SUITES = (
     "exchange",
     "skew",
     "streams",
+    "matrix",
 )
 RESULTS = Path(__file__).parent / "results"
 _CHILD = "SPARKEXT_BENCH_CHILD"

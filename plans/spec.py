@@ -185,8 +185,8 @@ class JoinSpec:
             if isinstance(test, Expression):
                 yield from ((node.source, node.column) for node in test.columns())
         if isinstance(self.theta, PythonPredicate):
-            yield from ((place.source, place.column) for place in self.theta.left)
-            yield from ((number, place.column) for place in self.theta.right)
+            yield from ((place.source, place.column) for place in self.theta.probe)
+            yield from ((number, place.column) for place in self.theta.build)
 
     @property
     def compared(self) -> tuple[tuple[int, str], ...]:

@@ -13,6 +13,7 @@ ROOMS = {
     "exchange": "partitioned joins",
     "lakes": "Delta Lake and Iceberg",
     "transforms": "transforms",
+    "streams": "joins of streams",
     "parquet": "scans",
     "build_sides": "build sides",
     "memory": "memory",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -18,6 +18,7 @@ from sparkext.plans.join_names import join_kind
 from sparkext.plans.key_types import KeyType
 from sparkext.plans.routing import RoutingTable
 from sparkext.plans.spec import PROBE, ColumnRef, KeyPair, PipelineSpec, RangePair
+from sparkext.plans.theta import PythonPredicate, Theta
 from sparkext.rows.types import arrow_key_type
 from sparkext.spark.arrow import arrow_schema
 from sparkext.spark.frames import is_dataframe, map_in_arrow
@@ -30,6 +31,7 @@ from sparkext.transforms.arguments import check_travel, read_or_default, refuse
 from sparkext.transforms.columns import OutputField
 from sparkext.transforms.join_condition import JoinCondition, read_condition
 from sparkext.transforms.resolved_join import ResolvedJoin, resolve_join
+from sparkext.transforms.resolved_theta import resolve_theta
 from sparkext.worker.micro_batch import CHECKPOINT, RUN
 from sparkext.worker.stream_cells_task import COLUMNS, DDL, StreamCellsTask
 from sparkext.worker.stream_join import PROGRESS, PROGRESS_FIELDS, StreamJoin
@@ -38,7 +40,7 @@ from sparkext.worker.stream_join_task import StreamJoinTask
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    On = str | Sequence[str] | Sequence[tuple[str, str] | tuple[str, str, str]] | None
+    On = str | Sequence[str] | Sequence[tuple[str, str] | tuple[str, str, str]] | Callable[[Any, Any], bool] | None
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
 _MIRRORED = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
@@ -66,7 +68,8 @@ def stream_join(
     left, right:
         Streaming DataFrames of one session.
     on:
-        As in `pipelined_join`: names, or tuples of names with an operator.
+        As in `pipelined_join`: names, or tuples of names with an operator. Or a Python function of a left and a right
+        row, as in `theta_join`: every pair is tried then.
     how:
         `inner`, or `cross` without `on`.
     retain:
@@ -91,7 +94,7 @@ def stream_join(
     if name is not None and (not isinstance(name, str) or not _NAME.fullmatch(name)):
         problems.append(f"name={name!r}: expected letters, digits, dots, dashes and underscores, up to 100 of them")
     told = len(problems)
-    condition = read_condition(on, kind, how, problems)
+    condition = on if callable(on) else read_condition(on, kind, how, problems)
     if session is None or len(problems) > told:
         refuse(problems, misconfigured)
     assert session is not None
@@ -129,22 +132,17 @@ def _session(left: Any, right: Any, problems: list[str]) -> SparkSession | None:
 def _resolved(
     left: DataFrame,
     right: DataFrame,
-    condition: JoinCondition,
+    condition: JoinCondition | Callable[[Any, Any], bool],
     settings: Settings,
     session: SparkSession,
     problems: list[str],
 ) -> ResolvedJoin | None:
     outputs = [OutputField(field, ColumnRef(PROBE, number)) for number, field in enumerate(left.schema.fields)]
-    return resolve_join(
-        outputs,
-        right.schema.fields,
-        condition,
-        "inner",
-        source=1,
-        algorithm=settings.algorithm,
-        case_sensitive=session.conf.get("spark.sql.caseSensitive", "false") == "true",
-        problems=problems,
-    )
+    case_sensitive = session.conf.get("spark.sql.caseSensitive", "false") == "true"
+    fields = right.schema.fields
+    if not isinstance(condition, JoinCondition):
+        return resolve_theta(outputs, fields, condition, "inner", 1, case_sensitive, problems)
+    return resolve_join(outputs, fields, condition, "inner", 1, settings.algorithm, case_sensitive, problems)
 
 
 def _frame(
@@ -257,7 +255,17 @@ def _mirrored(spec: PipelineSpec, probe_columns: int) -> PipelineSpec:
     )
     outputs = tuple(replace(output, source=1 - output.source) for output in spec.outputs)
     condition = None if join.condition is None else _exchanged(join.condition)
-    return PipelineSpec(probe_columns, (replace(join, keys=keys, ranges=ranges, condition=condition),), outputs)
+    mirrored = replace(join, keys=keys, ranges=ranges, condition=condition, theta=_theta_exchanged(join.theta))
+    return PipelineSpec(probe_columns, (mirrored,), outputs)
+
+
+def _theta_exchanged(theta: Theta | None) -> Theta | None:
+    if not isinstance(theta, PythonPredicate):
+        return None if theta is None else _exchanged(theta)
+    left, right = (
+        tuple(replace(column, source=1 - column.source) for column in side) for side in (theta.left, theta.right)
+    )
+    return replace(theta, left=left, right=right, exchanged=not theta.exchanged)
 
 
 def _exchanged(node: Expression) -> Expression:

@@ -94,10 +94,6 @@ def _apply(frame: DataFrame, other: Any, arguments: AsOfArguments, overrides: di
     session = frame.sparkSession
     problems: list[str] = []
     settings, misconfigured = read_or_default(lambda key: session.conf.get(key, None), overrides)
-    if frame.isStreaming:
-        problems.append(
-            "the left side is a streaming DataFrame: an as-of join needs all rows of its right side at once"
-        )
     check_travel(frame.schema, "left", problems)
     build = build_side(session, other, problems)
     if build is not None:
@@ -119,7 +115,7 @@ def _apply(frame: DataFrame, other: Any, arguments: AsOfArguments, overrides: di
     resolved = resolved_over(Lineage.starting_at(frame))
     refuse(problems, misconfigured)
     assert resolved is not None and build is not None, "or there is a problem"
-    if plans_joins(session) and planned.plans_as_of(resolved, session.conf.get):
+    if not frame.isStreaming and plans_joins(session) and planned.plans_as_of(resolved, session.conf.get):
         return planned.join_as_of(frame, build, resolved, overrides)
     lineage = lineage_of(frame)
     resolved = resolved_over(lineage)

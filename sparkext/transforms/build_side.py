@@ -136,7 +136,7 @@ def _from_spark(session: SparkSession, other: DataFrame, problems: list[str]) ->
         problems.append("one side belongs to a Spark Connect session and the other to a classic one")
         return None
     if other.isStreaming:
-        problems.append("other is a streaming DataFrame: a build side must be finite. Use Spark's own join for streams")
+        problems.append("other is a streaming DataFrame: a build side must be finite. See sparkext.streams.stream_join")
         return None
 
     def collect(positions: tuple[int, ...], settings: Settings) -> pa.Table:

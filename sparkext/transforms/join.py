@@ -46,7 +46,9 @@ def pipelined_join(
     follow each other directly become one pipeline: one crossing into Python and one back, whatever their number.
 
     `other` is the build side. It is run, or converted, when the transform is applied; its rows are published once
-    per node, and indexed there by the first worker that needs the index. The probe side stays lazy.
+    per node, and indexed there by the first worker that needs the index. The probe side stays lazy, and may be a
+    stream, each batch of which is joined with the same index: with other rows than those that there were when the query
+    began only from its next start on.
 
     In a session with the extension (see `configure`), unless `spark.sparkext.mode` is off, this is `df.join` with the
     hint: both sides stay lazy, Catalyst prunes columns and pushes filters, and what the extension does not plan is
@@ -112,14 +114,15 @@ def _apply(frame: DataFrame, other: Any, on: Any, how: Any, overrides: dict[str,
     condition = read_condition(on, kind, how, problems)
     understood = len(problems) == told
     if frame.isStreaming:
-        problems.append("the left side is a streaming DataFrame: use Spark's own join for streams")
+        _check_stream(kind, overrides, problems)
     check_travel(frame.schema, "left", problems)
     build = build_side(session, other, problems)
     # Catalyst finds the chain by itself, and has no full outer join: that one runs as it does without the extension.
-    is_planned = is_planned and bool(condition.names) and kind != "full"
+    is_planned = is_planned and bool(condition.names) and kind != "full" and not frame.isStreaming
     if understood and overrides.get(PARTITIONED.name) == "always" and not (is_planned and condition.pairs):
         check_partitionable(session, condition, problems)
-    by_slot = not is_planned and settings.partitioned == "always" and is_partitionable(session, condition)
+    may_partition = is_partitionable(session, condition) and not frame.isStreaming
+    by_slot = not is_planned and settings.partitioned == "always" and may_partition
     case_sensitive = session.conf.get("spark.sql.caseSensitive", "false") == "true"
     if build is not None and kind not in ("semi", "anti"):
         check_travel(build.schema, "right", problems)
@@ -151,11 +154,22 @@ def _apply(frame: DataFrame, other: Any, on: Any, how: Any, overrides: dict[str,
         try:
             return _whole(frame, build, lineage, join, settings)
         except BuildSideTooLargeError:
-            if settings.partitioned == "never" or not is_partitionable(session, condition):
+            if settings.partitioned == "never" or not may_partition:
                 raise
         join = resolved(anew)
         assert join is not None, "it was resolved before"
     return anew.by_slot(*shuffled_by_slot(frame, build.frame(), join, settings)).then(join, None, settings)
+
+
+def _check_stream(kind: str | None, overrides: dict[str, object], problems: list[str]) -> None:
+    """Add to `problems` why a stream cannot be joined this way: what has to be known of all of it."""
+    if kind in BUILD_PRESERVING:
+        problems.append(
+            f"the left side is a stream, and a {kind} join emits rows of other that match none of it: use an inner,"
+            " left, semi or anti join"
+        )
+    if overrides.get(PARTITIONED.name) == "always":
+        problems.append("partitioned=True is not for streams: leave it out, and other lies whole on each node")
 
 
 def _whole(

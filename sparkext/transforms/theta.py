@@ -76,8 +76,6 @@ def _apply(frame: DataFrame, other: Any, predicate: Any, how: Any, overrides: di
     session = frame.sparkSession
     problems: list[str] = []
     settings, misconfigured = read_or_default(lambda key: session.conf.get(key, None), overrides)
-    if frame.isStreaming:
-        problems.append("the left side is a streaming DataFrame: a build side does not change while a stream runs")
     check_travel(frame.schema, "left", problems)
     build = build_side(session, other, problems)
     lineage = lineage_of(frame)

@@ -107,13 +107,14 @@ def _called(code: Any, variable: Any) -> Any:
 
 
 def functions_of_predicate(
-    predicate: Callable[..., Any], left: Fields, right: Fields
+    predicate: Callable[..., Any], left: Fields, right: Fields, exchanged: bool = False
 ) -> tuple[Callable[..., Any], Callable[..., Any]]:
-    """Return `load` and `holds`: array k of a side is field k of its record."""
-    source = (
-        f"def load(p, i):\n    return Left({_elements(left, 'p', 'i')})\n"
-        f"def holds(p, _, b, j):\n    return np.uint8(predicate(p, Right({_elements(right, 'b', 'j')})))\n"
-    )
+    """Return `load` and `holds`: array k of a side is field k of its record. `exchanged` as in `PythonPredicate`."""
+    if exchanged:
+        record, pair = f"Right({_elements(right, 'p', 'i')})", f"Left({_elements(left, 'b', 'j')}), p"
+    else:
+        record, pair = f"Left({_elements(left, 'p', 'i')})", f"p, Right({_elements(right, 'b', 'j')})"
+    source = f"def load(p, i):\n    return {record}\ndef holds(p, _, b, j):\n    return np.uint8(predicate({pair}))\n"
     scope: dict[str, Any] = {
         "np": np,
         "Left": _record("left", left),

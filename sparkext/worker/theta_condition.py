@@ -130,7 +130,7 @@ class _PythonCondition:
     def __init__(self, predicate: PythonPredicate, build: BuildSide) -> None:
         self._predicate = predicate
         columns = [
-            _values(build.columns[c.column].take(None, missing=False), parse_key_type(c.key)) for c in predicate.right
+            _values(build.columns[c.column].take(None, missing=False), parse_key_type(c.key)) for c in predicate.build
         ]
         self._build_rows, self._build_arrays = _without_nulls(columns, build.rows)
         self._rows = build.rows
@@ -138,11 +138,12 @@ class _PythonCondition:
 
     def _functions(self) -> Functions:
         function = pickle.loads(base64.b64decode(self._predicate.pickled))
-        return functions_of_predicate(function, *map(record_fields, (self._predicate.left, self._predicate.right)))
+        left, right = map(record_fields, (self._predicate.left, self._predicate.right))
+        return functions_of_predicate(function, left, right, self._predicate.exchanged)
 
     def loop(self, rows: RowSet) -> NestedLoop:
         columns = [
-            _values(rows.gather(ColumnRef(c.source, c.column)), parse_key_type(c.key)) for c in self._predicate.left
+            _values(rows.gather(ColumnRef(c.source, c.column)), parse_key_type(c.key)) for c in self._predicate.probe
         ]
         probe_rows, probe = _without_nulls(columns, rows.length)
         return NestedLoop(self._test, probe, self._build_arrays, rows.length, self._rows, probe_rows, self._build_rows)

@@ -52,6 +52,7 @@ SUM = call("+", "int32", INT, literal("int32"), checked=True)
 LESS = told("<", SUM, INT)
 PREDICATE = {
     "pickled": "Z29uZQ==",
+    "exchanged": False,
     "left": [{"name": "x", "source": 0, "column": 3, "key": "date"}],
     "right": [{"name": name, "source": 1, "column": number, "key": "int8"} for number, name in enumerate("yz")],
 }

@@ -24,6 +24,7 @@ from sparkext.streams.join import planned_join
 from sparkext.transforms.columns import OutputField
 from sparkext.transforms.join_condition import read_condition
 from sparkext.transforms.resolved_join import resolve_join
+from sparkext.transforms.resolved_theta import resolve_theta
 from sparkext.worker.micro_batch import MicroBatch
 from sparkext.worker.stream_join import StreamJoin
 from tests.streams.tasks import Query, Rows, plain, task
@@ -50,6 +51,12 @@ CONDITIONS: dict[str, tuple[Any, Test]] = {
     "key": ([("k", "d")], equal),
     "null-safe key": ([("k", "<=>", "d")], lambda left, right: left[1] == right[1]),
     "range": ([("price", ">=", "low"), ("price", "<", "high")], in_range),
+    "function": (
+        lambda left, right: left.price - right.low > right.d and left.k != 3,
+        lambda left, right: (
+            None not in (left[1], left[2], right[1], right[2]) and left[2] - right[2] > right[1] and left[1] != 3
+        ),
+    ),
     "key and range": (
         [("k", "d"), ("price", ">=", "low"), ("price", "<", "high")],
         lambda left, right: equal(left, right) and in_range(left, right),
@@ -62,16 +69,12 @@ def joined(
     on: str, slots: int = 3, retained: tuple[int | None, int | None] | None = None, **options: Any
 ) -> StreamJoin:
     named, problems = CONDITIONS[on][0], list[str]()
-    resolved = resolve_join(
-        [OutputField(field, ColumnRef(PROBE, number)) for number, field in enumerate(LEFT.fields)],
-        RIGHT.fields,
-        read_condition(named, "inner", "cross" if named is None else "inner", problems),
-        "inner",
-        source=1,
-        algorithm="auto",
-        case_sensitive=False,
-        problems=problems,
-    )
+    outputs = [OutputField(field, ColumnRef(PROBE, number)) for number, field in enumerate(LEFT.fields)]
+    if callable(named):
+        resolved = resolve_theta(outputs, RIGHT.fields, named, "inner", 1, False, problems)
+    else:
+        condition = read_condition(named, "inner", "cross" if named is None else "inner", problems)
+        resolved = resolve_join(outputs, RIGHT.fields, condition, "inner", 1, "auto", False, problems)
     assert resolved is not None, problems
     if retained is None:
         sides = StoredSide(arrow_schema(LEFT)), StoredSide(arrow_schema(RIGHT))
@@ -132,7 +135,7 @@ def test_batches_of_any_size(on: str, way: str, tmp_path: Path) -> None:
         new = parted(draw, left_rows(draw, sizes[0])), parted(draw, right_rows(draw, sizes[1]))
         if draw.random() < 0.2:
             began = query.batch
-            query.restart(slots=draw.randrange(1, 6) if on in ("cross", "range") or number == 0 else query.join.slots)
+            query.restart(slots=draw.randrange(1, 6) if "key" not in on or number == 0 else query.join.slots)
         if draw.random() < 0.2:
             query.attempt(*new, only=range(draw.randrange(query.join.slots)))
             query.restart()

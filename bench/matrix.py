@@ -1,0 +1,173 @@
+"""Into how many units a growing join of streams is cut, and what moves when it is cut anew: four planners simulated."""
+
+from __future__ import annotations
+
+import heapq
+import math
+import statistics
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, Protocol
+
+import numpy as np
+
+from bench.harness import Bench, Case
+from bench.text_table import text_table
+from sparkext.plans.fragments import Cut
+from sparkext.plans.mfm import least_units, moved
+
+NOTES = """\
+Simulated, as in the paper (Wang, Fang and Zhang): 6 M rows are loaded, of both sides alike unless told otherwise, and a
+unit holds 800,000 of both together. MFM: the least units that hold what is there, of all γ, whenever a unit is full.
+Fragments: of at most half a unit's memory each; new ones are added, and old ones never cut. Dynamic (Elseidy et al.):
+twice as many rows and columns whenever a unit is full. Readj: hash buckets of keys by Zipf's law, dealt out to units,
+and moved, the largest first, whenever one is full; no bucket is ever divided.
+Moved: rows that units are sent beside those that come in, in millions. Planning: the slowest plan, in milliseconds.
+Bound: 4·R·S/V², the units of a cut without rounding."""
+
+_MEMORY = 800_000
+_TOTAL = 6_000_000
+_STEP = 10_000
+_SHOWN = (2_000_000, 4_000_000, 5_000_000, 6_000_000)
+_KEYS = 100_000
+_RATIOS = (1, 2, 4)
+
+
+def cases() -> list[Case]:
+    """Planners over one simulator."""
+    return [Case("matrix.planners", "units and moved rows of four planners", _run_planners, scaled=False, threads=1)]
+
+
+class Planner(Protocol):
+    """Decides how many units there are, and tells what moves."""
+
+    units: int
+    moved: float
+
+    def load(self, left: float, right: float) -> None:
+        """Go on with sides that are so large now."""
+        ...
+
+
+@dataclass
+class Matrix:
+    """A matrix that `cut_anew` cuts when a unit holds too much."""
+
+    cut_anew: Callable[[Cut, float, float], Cut]
+    cut: Cut = field(default_factory=partial(Cut, 1, 1))
+    moved: float = 0.0
+
+    @property
+    def units(self) -> int:
+        return self.cut.left * self.cut.right
+
+    def load(self, left: float, right: float) -> None:
+        if left / self.cut.left + right / self.cut.right > _MEMORY:
+            new = self.cut_anew(self.cut, left, right)
+            self.moved += moved(self.cut, new, left, right)
+            self.cut = new
+
+
+@dataclass
+class Fragments:
+    """Fragments of at most half the memory: units of a new one are sent all of the other side, and it begins empty."""
+
+    moved: float = 0.0
+    left: int = 1
+    right: int = 1
+
+    @property
+    def units(self) -> int:
+        return self.left * self.right
+
+    def load(self, left: float, right: float) -> None:
+        wanted = [max(1, math.ceil(side / (_MEMORY / 2))) for side in (left, right)]
+        self.moved += max(0, wanted[0] - self.left) * right + max(0, wanted[1] - self.right) * left
+        self.left, self.right = wanted
+
+
+@dataclass
+class Buckets:
+    """Keys of both sides in buckets, which units hold whole: every bucket moves to where there is room for it."""
+
+    zipf: float
+    units: int = 1
+    moved: float = 0.0
+    homes: Any = None
+    shares: Any = field(init=False)
+
+    def __post_init__(self) -> None:
+        weights = 1 / np.arange(1, _KEYS + 1) ** self.zipf
+        self.shares = weights / weights.sum()
+        self.homes = np.zeros(_KEYS, dtype=np.int64)
+
+    def load(self, left: float, right: float) -> None:
+        sizes = self.shares * (left + right)
+        held = np.bincount(self.homes, weights=sizes, minlength=self.units)
+        if held.max() <= max(_MEMORY, sizes[0]):
+            return
+        self.units = max(self.units + 1, math.ceil(sizes.sum() / _MEMORY))
+        lightest = [(0.0, unit) for unit in range(self.units)]
+        homes = np.empty_like(self.homes)
+        for key in range(_KEYS):  # the largest first
+            load, unit = lightest[0]
+            homes[key] = unit
+            heapq.heapreplace(lightest, (load + sizes[key], unit))
+        self.moved += float(sizes[homes != self.homes].sum())
+        self.homes = homes
+
+
+def _least(cut: Cut, left: float, right: float) -> Cut:
+    return least_units(left, right, _MEMORY)
+
+
+def _twice(cut: Cut, left: float, right: float) -> Cut:
+    return Cut(cut.left * 2, cut.right * 2)
+
+
+PLANNERS: dict[str, Callable[[], Planner]] = {
+    "MFM": partial(Matrix, _least),
+    "fragments": Fragments,
+    "Dynamic": partial(Matrix, _twice),
+    "Readj, z = 1": partial(Buckets, 1.0),
+}
+
+
+def simulated(planner: Planner, ratio: float) -> Iterator[tuple[int, int, float, float]]:
+    """Load all rows, the left side `ratio` times as many; yield rows, units, moved rows, seconds of the plan."""
+    for total in range(_STEP, _TOTAL + 1, _STEP):
+        left = total * ratio / (1 + ratio)
+        started = time.perf_counter()
+        planner.load(left, total - left)
+        yield total, planner.units, planner.moved, time.perf_counter() - started
+
+
+def _run_planners(bench: Bench) -> None:
+    rows = []
+    for ratio in _RATIOS:
+        bounds = [4 * total**2 * ratio / (1 + ratio) ** 2 / _MEMORY**2 for total in _SHOWN]
+        rows.append((f"R = {ratio} S", "bound", *(f"{bound:.1f}" for bound in bounds), "", ""))
+        for name, planner in PLANNERS.items():
+            steps = list(simulated(planner(), ratio))
+            units = {total: found for total, found, _, _ in steps}
+            sent, slowest = steps[-1][2], max(seconds for *_, seconds in steps) * 1000
+            bench.record(planner=name, ratio=ratio, units=units, moved=sent, planning_ms=slowest)
+            shown = [str(units[total]) for total in _SHOWN]
+            rows.append(("", name, *shown, f"{sent / 1e6:.1f}", f"{slowest:.2f}"))
+    header = ("", "units at", *(f"{total / 1e6:g} M rows" for total in _SHOWN), "moved, M", "planning, ms")
+    print(text_table(header, rows, left=2))
+    print(f"A plan of 1,000 units: {_thousand_units():.2f} ms, the median of 21.")
+    print(NOTES)
+
+
+def _thousand_units() -> float:
+    side = math.sqrt(1000) * _MEMORY / 2
+    seconds = []
+    for _ in range(21):
+        started = time.perf_counter()
+        cut = least_units(side, side, _MEMORY)
+        moved(Cut(cut.left - 1, cut.right), cut, side, side)
+        seconds.append(time.perf_counter() - started)
+    return statistics.median(seconds) * 1000
