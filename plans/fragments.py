@@ -15,7 +15,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 LINES = 1 << 16
-LEFT, RIGHT = 0, 1
+LEFT, RIGHT, MATCHED = range(3)
+"""The two sides, and what is known of rows of the left one: that goes with these."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +54,7 @@ class Cut:
             return [fragment % slots]
         units = (
             range(fragment * self.right, (fragment + 1) * self.right)
-            if side == LEFT
+            if side != RIGHT
             else range(fragment, self.left * self.right, self.right)
         )
         return sorted({unit % slots for unit in units})
@@ -64,7 +65,7 @@ class Cut:
             return fragment % slots
         unit = (
             fragment * self.right + fragment % self.right
-            if side == LEFT
+            if side != RIGHT
             else fragment % self.left * self.right + fragment
         )
         return unit % slots
@@ -94,9 +95,14 @@ class Cuts:
         return cls(tuple((first, Cut(left, right, bool(keyed))) for first, left, right, keyed in data))
 
 
-def first_cut(slots: int, keyed: bool) -> Cut:
-    """Return the cut to begin with: as many units as slots, and two sides of which nothing is known alike."""
+def first_cut(slots: int, keyed: bool, whole_right: bool = False) -> Cut:
+    """Return the cut to begin with: as many units as slots, and two sides of which nothing is known alike.
+
+    `whole_right`: only one unit may have a row of the left side.
+    """
     if keyed:
         return Cut(slots, slots, keyed=True)
+    if whole_right:
+        return Cut(slots, 1)
     left = max(number for number in range(1, slots + 1) if number * number <= slots and slots % number == 0)
     return Cut(left, slots // left)

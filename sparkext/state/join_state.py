@@ -35,15 +35,17 @@ RETAINED_BATCHES = 100
 
 _REMEMBERED = 4_096
 _told: LastUsed[tuple[str, Path], dict[str, Any]] = LastUsed(_REMEMBERED)
-_SIDES = ("left", "right")
+_SIDES = ("left", "right", "matched")
 
 
 _LINE = pa.field("line", pa.uint16())
+_ROW = pa.field("row", pa.int64())
 
 
 @dataclass(frozen=True)
 class StoredSide:
-    """The rows of one side, and how they are stored: with their line, and before it up to when they match others.
+    """The rows of one side, and how they are stored: with the time until which they match others, if that ends, their
+    line, and a number, if they are `numbered`.
 
     `event_time` is the column that tells when a row happened, None if that does not matter. `retained`: for so many
     microseconds rows of the other side match it, and then it is dropped; None for ever.
@@ -52,13 +54,19 @@ class StoredSide:
     rows: pa.Schema
     event_time: int | None = None
     retained: int | None = None
+    numbered: bool = False
+
+    @property
+    def sent(self) -> pa.Schema:
+        """The columns as they come in cells."""
+        if self.retained is None or self.event_time is None:
+            return self.rows.append(_LINE)
+        return self.rows.append(pa.field("until", self.rows.types[self.event_time])).append(_LINE)
 
     @property
     def schema(self) -> pa.Schema:
         """The columns as they are stored."""
-        if self.until is None:
-            return self.rows.append(_LINE)
-        return self.rows.append(pa.field("until", self.rows.types[self.event_time])).append(_LINE)
+        return self.sent.append(_ROW) if self.numbered else self.sent
 
     @property
     def until(self) -> int | None:
@@ -69,6 +77,11 @@ class StoredSide:
     def line(self) -> int:
         """The column of the line."""
         return len(self.rows) + (self.until is not None)
+
+    @property
+    def number(self) -> int:
+        """The column of the number."""
+        return self.line + 1
 
     def stored(self, rows: pa.RecordBatch) -> pa.RecordBatch:
         """Return rows with the time until which they match, if that ends, but without a line."""
@@ -85,6 +98,27 @@ class StoredSide:
     def checksum(self, rows: pa.RecordBatch) -> int:
         """Return the sum of the fingerprints of rows. How they were cut is not part of what they are."""
         return checksum_of(row_hashes(rows.columns[: len(self.rows)], rows.num_rows))
+
+
+@dataclass(frozen=True)
+class MatchedRows(StoredSide):
+    """Numbers of rows of the left side that have matched, and the times until which they may: these are `rows`."""
+
+    @classmethod
+    def of(cls, left: StoredSide) -> MatchedRows:
+        """Return how those of a side are stored."""
+        assert left.event_time is not None, "rows are decided when their time is over"
+        return cls(pa.schema([_ROW, pa.field("until", left.rows.types[left.event_time])]))
+
+    @property
+    def until(self) -> int | None:
+        """The second column."""
+        return 1
+
+    @property
+    def line(self) -> int:
+        """The column behind them."""
+        return 2
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ from sparkext.plans.spec import PROBE, ColumnRef, KeyPair, PipelineSpec, RangePa
 from sparkext.plans.theta import PythonPredicate, Theta
 from sparkext.rows.types import arrow_key_type
 from sparkext.spark.arrow import arrow_schema
-from sparkext.spark.frames import is_dataframe, map_in_arrow
+from sparkext.spark.frames import is_dataframe, map_in_arrow, quoted
 from sparkext.spark.session_settings import is_connect, parallelism, tasks_per_executor
 from sparkext.spark.slot_keys import slot_keys
 from sparkext.spark.stream_queries import tell_checkpoints
@@ -33,7 +33,7 @@ from sparkext.transforms.join_condition import JoinCondition, read_condition
 from sparkext.transforms.resolved_join import ResolvedJoin, resolve_join
 from sparkext.transforms.resolved_theta import resolve_theta
 from sparkext.worker.micro_batch import CHECKPOINT, RUN
-from sparkext.worker.stream_cells_task import COLUMNS, DDL, StreamCellsTask
+from sparkext.worker.stream_cells_task import COLUMNS, DDL, SlotNumbersTask, StreamCellsTask
 from sparkext.worker.stream_join import PROGRESS, PROGRESS_FIELDS, StreamJoin
 from sparkext.worker.stream_join_task import StreamJoinTask
 
@@ -71,7 +71,9 @@ def stream_join(
         As in `pipelined_join`: names, or tuples of names with an operator. Or a Python function of a left and a right
         row, as in `theta_join`: every pair is tried then.
     how:
-        `inner`, or `cross` without `on`.
+        `inner`, or `cross` without `on`; `semi`: rows of the left side, when they first match; `left`: pairs, and rows
+        of the left side that match nothing, when their time is over. The last two need to know for how long rows of
+        the left side match (`retain`).
     retain:
         For how long after it has happened a row matches rows of the other side: a time such as `1 hour`, or one for
         each side, of which one may be None. Both sides need a watermark then: by its column it is told when a row
@@ -89,8 +91,10 @@ def stream_join(
     session = _session(left, right, problems)
     settings, misconfigured = read_or_default(lambda key: None if session is None else session.conf.get(key, None), {})
     kind = join_kind(how) if isinstance(how, str) else None
-    if kind != "inner":
-        problems.append(f"how={how!r}: two streams are joined as 'inner' or 'cross'")
+    if kind not in ("inner", "left", "semi"):
+        problems.append(f"how={how!r}: two streams are joined as 'inner', 'cross', 'left' or 'semi'")
+    elif kind != "inner" and callable(on):
+        problems.append(f"how={how!r}: streams that a function joins are joined as 'inner'")
     if name is not None and (not isinstance(name, str) or not _NAME.fullmatch(name)):
         problems.append(f"name={name!r}: expected letters, digits, dots, dashes and underscores, up to 100 of them")
     told = len(problems)
@@ -100,8 +104,8 @@ def stream_join(
     assert session is not None
     for side, frame in (("left", left), ("right", right)):
         check_travel(frame.schema, side, problems)
-    resolved = _resolved(left, right, condition, settings, session, problems)
-    sides = stored_sides(left, right, retain, problems)
+    resolved = _resolved(left, right, condition, kind or "inner", settings, session, problems)
+    sides = stored_sides(left, right, retain, kind or "inner", problems)
     refuse(problems, misconfigured)
     assert resolved is not None and sides is not None, "or there is a problem"
     return _frame(session, left, right, resolved, sides, settings, name)
@@ -133,6 +137,7 @@ def _resolved(
     left: DataFrame,
     right: DataFrame,
     condition: JoinCondition | Callable[[Any, Any], bool],
+    kind: str,
     settings: Settings,
     session: SparkSession,
     problems: list[str],
@@ -142,7 +147,16 @@ def _resolved(
     fields = right.schema.fields
     if not isinstance(condition, JoinCondition):
         return resolve_theta(outputs, fields, condition, "inner", 1, case_sensitive, problems)
-    return resolve_join(outputs, fields, condition, "inner", 1, settings.algorithm, case_sensitive, problems)
+    found = resolve_join(outputs, fields, condition, kind, 1, settings.algorithm, case_sensitive, problems)
+    return None if found is None else with_all_columns(found)
+
+
+def with_all_columns(resolved: ResolvedJoin) -> ResolvedJoin:
+    """Return a join that numbers the columns of its right side as they are there, and not as a semi join needs them."""
+    place, spec = resolved.published, resolved.spec
+    keys = tuple(replace(key, build=place[key.build]) for key in spec.keys)
+    ranges = tuple(replace(pair, build=place[pair.build]) for pair in spec.ranges)
+    return replace(resolved, spec=replace(spec, keys=keys, ranges=ranges))
 
 
 def _frame(
@@ -167,13 +181,24 @@ def _frame(
     progress = StructType([StructField(field, LongType()) for field in PROGRESS_FIELDS])
     emitted = StructType([*fields, StructField(PROGRESS, progress)])
     names = [output.field.name for output in resolved.outputs]
-    slot_rows = cells[LEFT].unionAll(cells[RIGHT]).repartition(slots, COLUMNS[0])
+    both = cells[LEFT].unionAll(cells[RIGHT])
+    if join.how == "left":
+        time = left.columns[_event_time(sides[LEFT])]
+        both = both.unionAll(map_in_arrow(_ticks(left, time), SlotNumbersTask(join, keys), DDL))
+    slot_rows = both.repartition(slots, COLUMNS[0])
     joined = slot_rows.mapInArrow(StreamJoinTask(join), emitted).toDF(*_placed(len(names)), PROGRESS)
     told = [F.sum(f"{PROGRESS}.{field}").alias(field) for field in PROGRESS_FIELDS]
     # Spark refuses two metrics of one name, but says less than who claims the state of one.
     metrics = f"{PROGRESS}.{join.name}" if name is not None else f"{PROGRESS}.{join.name}.{join.token[:8]}"
     rows = joined.observe(metrics, *told).where(F.col(PROGRESS).isNull()).drop(PROGRESS)
     return rows.select(*(F.col(place).alias(name) for place, name in zip(_placed(len(names)), names, strict=True)))
+
+
+def _ticks(frame: DataFrame, time: str) -> DataFrame:
+    """Return no rows, of an operator with state: for such a one Spark runs a batch when the watermark has moved."""
+    from pyspark.sql import functions as F
+
+    return frame.select(F.col(quoted(time)).alias("time")).where(F.rand() < -1).dropDuplicates(["time"])
 
 
 def _placed(columns: int) -> list[str]:
@@ -198,8 +223,12 @@ def planned_join(
         if stored.until is not None
     ]
     condition = Expression("and", BOOL, tuple(windows)) if windows else None
+    how = resolved.spec.how
     outputs = tuple(output.ref for output in resolved.outputs)
-    forward = PipelineSpec(len(sides[LEFT].schema), (replace(resolved.spec, condition=condition),), outputs)
+    hidden = () if how == "inner" else (sides[LEFT].until, sides[LEFT].line, sides[LEFT].number)
+    found = (*outputs, *(ColumnRef(PROBE, place) for place in hidden if place is not None))
+    pairs = replace(resolved.spec, how="inner", condition=condition)
+    forward = PipelineSpec(len(sides[LEFT].schema), (pairs,), found)
     return StreamJoin(
         name or f"join-{hashlib.sha256(made_by.encode()).hexdigest()[:16]}",
         made_by,
@@ -211,6 +240,8 @@ def planned_join(
         slots,
         settings,
         tasks_sharing,
+        how,
+        tuple(ref.column if ref.source == PROBE else None for ref in outputs),
     )
 
 
@@ -239,8 +270,9 @@ def _keys(resolved: ResolvedJoin, settings: Settings) -> tuple[Partitioning, Par
     null_safe = tuple(key.null_safe for key in keys)
     table = RoutingTable(LINES, 1)
     columns = (tuple(key.probe.column for key in keys), tuple(key.build for key in keys))
+    keeps_left = resolved.spec.how == "left"
     return (
-        Partitioning(columns[LEFT], types, null_safe, table, False, settings.debug_hash_mask),
+        Partitioning(columns[LEFT], types, null_safe, table, keeps_left, settings.debug_hash_mask),
         Partitioning(columns[RIGHT], types, null_safe, table, False, settings.debug_hash_mask),
     )
 

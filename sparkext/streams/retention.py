@@ -29,11 +29,15 @@ _NAMES = ("left", "right")
 
 
 def stored_sides(
-    left: DataFrame, right: DataFrame, retain: Any, problems: list[str]
+    left: DataFrame, right: DataFrame, retain: Any, kind: str, problems: list[str]
 ) -> tuple[StoredSide, StoredSide] | None:
     """Return how the rows of both sides are kept, or None if `problems` got longer."""
     told = len(problems)
     retained = _retained(retain, problems)
+    if kind != "inner" and retained[0] is None and len(problems) == told:
+        problems.append(
+            f"a {kind} join of streams needs retain: for how long a row of the left side may still find a match"
+        )
     times: list[int | None] = [None, None]
     if retained != (None, None) and len(problems) == told:
         times = [_event_time(frame, side, problems) for frame, side in zip((left, right), _NAMES, strict=True)]
@@ -46,11 +50,11 @@ def stored_sides(
                 )
     if len(problems) > told:
         return None
-    one, other = (
-        StoredSide(arrow_schema(frame.schema), time, kept)
-        for frame, time, kept in zip((left, right), times, retained, strict=True)
+    numbered = kind != "inner"
+    return (
+        StoredSide(arrow_schema(left.schema), times[0], retained[0], numbered),
+        StoredSide(arrow_schema(right.schema), times[1], retained[1]),
     )
-    return one, other
 
 
 def _retained(retain: Any, problems: list[str]) -> tuple[int | None, int | None]:

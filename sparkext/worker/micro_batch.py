@@ -49,18 +49,21 @@ class MicroBatch:
     def watermark(self) -> int:
         """Return the watermark that rows of this batch are held against, in µs since 1970: that of the batch before.
 
-        Spark writes it before a batch runs. Rows that come late for it have come late for what was dropped by it.
+        Rows that come late for it have come late for what was dropped by it.
         """
-        if self.number == 0:
-            return 0
-        offsets = self.checkpoint / "offsets" / str(self.number - 1)
+        return 0 if self.number == 0 else self._watermark(self.number - 1)
+
+    def next_watermark(self) -> int:
+        """Return the one that rows of the next batch are held against: Spark knows it before this one runs."""
+        return self._watermark(self.number)
+
+    def _watermark(self, batch: int) -> int:
+        offsets = self.checkpoint / "offsets" / str(batch)
         try:
             lines = offsets.read_text(encoding="utf-8").splitlines()
             return int(json.loads(lines[1])["batchWatermarkMs"]) * 1000
         except (OSError, LookupError, ValueError) as error:
-            raise StateError(
-                f"the watermark of batch {self.number - 1} cannot be read from {offsets}: {error}"
-            ) from error
+            raise StateError(f"the watermark of batch {batch} cannot be read from {offsets}: {error}") from error
 
 
 def local_path(location: str) -> Path:

@@ -25,7 +25,7 @@ from sparkext.kernels.occurrences import Occurrences
 from sparkext.kernels.partition import NO_LINE, Int32Array, slot_order
 from sparkext.memory import freed
 from sparkext.memory.probes import process_probe
-from sparkext.plans.fragments import LINES, Cut
+from sparkext.plans.fragments import LEFT, LINES, Cut
 from sparkext.rows.compression import decompressed
 from sparkext.rows.contiguous import contiguous
 from sparkext.rows.fingerprints import row_hashes
@@ -72,8 +72,7 @@ class StreamCellsTask:
             lines = _Lines(self.join, self.side, batch)
             probe = process_probe()
             try:
-                for slot in range(self.join.slots):
-                    yield self._row(slot, NO_FRAGMENT, slot, _NO_CELL)
+                yield from _slot_numbers(self.slot_keys)
                 limit = bytes_to_gather(cut.fragments(self.side), lambda: probe.headroom(tasks))
                 for rows in _gathered(decompressed(batches), limit):
                     yield from self._cells(rows, lines, cut)
@@ -97,19 +96,41 @@ class StreamCellsTask:
                     cell, checksum = cell_of(piece), checksum_of(hashes[at : at + piece.num_rows])
                     at += piece.num_rows
                     for slot in cut.slots(self.side, fragment, self.join.slots):
-                        yield self._row(slot, fragment, checksum, cell)
+                        yield _row(self.slot_keys[slot], self.side, fragment, checksum, cell)
 
-    def _row(self, slot: int, fragment: int, checksum: int, cell: pa.Buffer) -> pa.RecordBatch:
-        """Return a row whose cell lies where it was made."""
-        ends = pa.array([0, cell.size], pa.int32()).buffers()[1]
-        columns = [
-            pa.array([self.slot_keys[slot]], pa.int32()),
-            pa.array([self.side], pa.int32()),
-            pa.array([fragment], pa.int32()),
-            pa.array([checksum], pa.uint64()).view(pa.int64()),
-            pa.BinaryArray.from_buffers(pa.binary(), 1, [None, ends, cell]),
-        ]
-        return pa.RecordBatch.from_arrays(columns, names=list(COLUMNS))
+
+@dataclass(frozen=True)
+class SlotNumbersTask:
+    """Sends each slot its number, and nothing else. `slot_keys` are as in `StreamCellsTask`."""
+
+    join: StreamJoin
+    slot_keys: tuple[int, ...]
+    made_by: str = __version__
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Send one partition."""
+        check_version(self.made_by)
+        for _ in batches:
+            pass
+        yield from _slot_numbers(self.slot_keys)
+
+
+def _slot_numbers(slot_keys: tuple[int, ...]) -> Iterator[pa.RecordBatch]:
+    for slot, key in enumerate(slot_keys):
+        yield _row(key, LEFT, NO_FRAGMENT, slot, _NO_CELL)
+
+
+def _row(key: int, side: int, fragment: int, checksum: int, cell: pa.Buffer) -> pa.RecordBatch:
+    """Return a row whose cell lies where it was made."""
+    ends = pa.array([0, cell.size], pa.int32()).buffers()[1]
+    columns = [
+        pa.array([key], pa.int32()),
+        pa.array([side], pa.int32()),
+        pa.array([fragment], pa.int32()),
+        pa.array([checksum], pa.uint64()).view(pa.int64()),
+        pa.BinaryArray.from_buffers(pa.binary(), 1, [None, ends, cell]),
+    ]
+    return pa.RecordBatch.from_arrays(columns, names=list(COLUMNS))
 
 
 class _Lines:
@@ -126,14 +147,20 @@ class _Lines:
     def of(self, rows: pa.RecordBatch) -> tuple[Int64Array, Int32Array]:
         """Return the fingerprints of rows and their lines; rows without a line are not sent."""
         hashes = row_hashes(rows.columns, rows.num_rows)
-        if self._keys is not None:
-            lines = self._keys.lines(rows)[1]
+        if self._keys is None:
+            lines = self._drawn(hashes)
         else:
-            drawn = hash_words(frozen(hashes ^ hash_words(frozen(self._seen.number(hashes) + self._salt))))
-            lines = (drawn.view(np.uint64) >> np.uint64(64 - _LINE_BITS)).astype(np.int32)
+            lines = self._keys.lines(rows)[1]
+            if self._keys.keeps_unmatchable:
+                lines = np.where(lines == NO_LINE, self._drawn(hashes), lines)
         if self._event_time is not None:
             lines = np.where(self._is_late(rows.column(self._event_time)), np.int32(NO_LINE), lines)
         return hashes, frozen(lines)
+
+    def _drawn(self, hashes: Int64Array) -> Int32Array:
+        drawn = hash_words(frozen(hashes ^ hash_words(frozen(self._seen.number(hashes) + self._salt))))
+        lines: Int32Array = (drawn.view(np.uint64) >> np.uint64(64 - _LINE_BITS)).astype(np.int32)
+        return lines
 
     def conformed(self, rows: pa.RecordBatch) -> pa.RecordBatch:
         """Return rows with the types that they are stored with."""

@@ -8,8 +8,8 @@ import pyarrow as pa
 
 from sparkext.config import Settings
 from sparkext.exchange.partitioning import Partitioning
-from sparkext.plans.fragments import first_cut
-from sparkext.state.join_state import JoinState, StoredSide
+from sparkext.plans.fragments import LEFT, first_cut
+from sparkext.state.join_state import JoinState, MatchedRows, StoredSide
 from sparkext.worker.micro_batch import MicroBatch
 
 FOLDER = "sparkext"
@@ -17,6 +17,9 @@ FOLDER = "sparkext"
 
 PROGRESS = "sparkext"
 """The last column of what tasks emit: null, but in the one row in which a task tells what its batch was."""
+
+HIDDEN = ("until", "line", "row")
+"""Up to when a row matches others, its line and its number."""
 
 PROGRESS_FIELDS = ("left_rows", "right_rows", "matches", "state_rows", "state_bytes", "segments", "units")
 """Rows that have come of each side, pairs that have come out; what is kept behind the batch; units of the matrix."""
@@ -30,6 +33,8 @@ class StreamJoin:
     `sides` are the rows of both, `keys` how their lines follow from the columns that have to be equal, if there are
     any. `specs` say how rows of the left side look those of the right one up, and the other way round; they number the
     columns of a side as `sides` do. `slots` are the tasks of a batch that join.
+    `how`: `inner`, `left` or `semi`. Behind what `specs` emit of the latter two are `HIDDEN` columns of the left row.
+    `blank` says of each column of the result which one of the left side it is, None if it is of the right side.
     """
 
     name: str
@@ -42,6 +47,18 @@ class StreamJoin:
     slots: int
     settings: Settings
     tasks_sharing: int | None
+    how: str = "inner"
+    blank: tuple[int | None, ...] = ()
+
+    @property
+    def decides(self) -> bool:
+        """Whether it has to be known which rows of the left side have matched."""
+        return self.how != "inner"
+
+    @property
+    def matched(self) -> MatchedRows:
+        """How it is stored which rows have matched."""
+        return MatchedRows.of(self.sides[LEFT])
 
     def state(self, batch: MicroBatch) -> JoinState:
         """Return the state before a batch.
@@ -51,5 +68,5 @@ class StreamJoin:
         StateError
             It is lost, damaged or another join's.
         """
-        first = first_cut(self.slots, keyed=self.keys is not None)
+        first = first_cut(self.slots, keyed=self.keys is not None, whole_right=self.decides)
         return JoinState(batch.checkpoint / FOLDER / self.name, batch.number, batch.run, first, self.made_by)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
 from tests.sessions import SETTINGS, shared_session
+from tests.streams.feeds import POINTS, SPANS, Feed
 
 
 @pytest.fixture(scope="session")
@@ -15,3 +17,8 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     settings = {**SETTINGS, "spark.sql.shuffle.partitions": "2", "spark.sql.streaming.pollingDelay": "5ms"}
     with shared_session("streams", tmp_path_factory.mktemp("warehouse"), lambda builder: builder, settings) as session:
         yield session
+
+
+@pytest.fixture
+def feeds(spark: SparkSession, tmp_path: Path) -> tuple[Feed, Feed]:
+    return Feed(spark, tmp_path / "points", POINTS), Feed(spark, tmp_path / "spans", SPANS)

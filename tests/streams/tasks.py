@@ -14,7 +14,7 @@ import pyarrow as pa
 from pyspark import TaskContext
 
 from sparkext.worker.micro_batch import CHECKPOINT, RUN
-from sparkext.worker.stream_cells_task import StreamCellsTask
+from sparkext.worker.stream_cells_task import SlotNumbersTask, StreamCellsTask
 from sparkext.worker.stream_join import StreamJoin
 from sparkext.worker.stream_join_task import StreamJoinTask
 
@@ -38,7 +38,7 @@ def task(partition: int, properties: dict[str, str]) -> Iterator[None]:
 
 @dataclass
 class Query:
-    """A query with one join, and its checkpoint. `watermark` is that of the next batch, in µs."""
+    """A query with one join, and its checkpoint. `watermark`, in µs, is what Spark knows before the next batch."""
 
     join: StreamJoin
     checkpoint: Path
@@ -73,16 +73,19 @@ class Query:
         return found
 
     def commit(self) -> None:
-        offsets = self.checkpoint / "offsets" / str(self.batch)
-        offsets.write_text(f'v1\n{{"batchWatermarkMs":{self.watermark // 1000}}}\n', encoding="utf-8")
         self.batch += 1
 
     def attempt(
         self, left: Sequence[Rows], right: Sequence[Rows], only: Sequence[int] | None = None
     ) -> Counter[tuple[Any, ...]]:
         """Run a batch without committing it, or only some of its slots."""
+        offsets = self.checkpoint / "offsets" / str(self.batch)
+        offsets.write_text(f'v1\n{{"batchWatermarkMs":{self.watermark // 1000}}}\n', encoding="utf-8")
         cells: dict[int, list[pa.RecordBatch]] = defaultdict(list)
         keys = tuple(range(self.join.slots))
+        if self.join.how == "left":
+            for row in SlotNumbersTask(self.join, keys)([]):
+                cells[row.column(0)[0].as_py()].append(row)
         for side, partitions in enumerate((left, right)):
             task_of_side = StreamCellsTask(self.join, side, keys)
             for number, rows in enumerate(partitions):

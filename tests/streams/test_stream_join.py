@@ -5,11 +5,8 @@ from __future__ import annotations
 import os
 import random
 import re
-import shutil
 from collections import Counter
-from collections.abc import Callable, Iterator
-from datetime import datetime, timedelta
-from itertools import count
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,85 +18,7 @@ from pyspark.sql import functions as F
 
 from sparkext import SparkExtError
 from sparkext.streams import stream_join
-
-POINTS = "id long, k int, price double, at timestamp"
-SPANS = "rid long, d int, low double, high double, time timestamp"
-START = datetime(2026, 1, 1)
-ON = [("price", ">=", "low"), ("price", "<", "high")]
-MATCH = "price >= low and price < high"
-
-
-class Feed:
-    """Files of rows, each one batch of a stream."""
-
-    def __init__(self, spark: SparkSession, folder: Path, schema: str) -> None:
-        self.spark, self.folder, self.schema = spark, folder, schema
-        self._numbers = count()
-        folder.mkdir()
-
-    def add(self, rows: list[tuple[Any, ...]]) -> None:
-        made = self.folder.with_name(f"{self.folder.name} {next(self._numbers)}")
-        self.spark.createDataFrame(rows, self.schema).coalesce(1).write.parquet(str(made))
-        [file] = made.glob("*.parquet")
-        file.rename(self.folder / f"{made.name}.parquet")
-        shutil.rmtree(made)
-
-    def stream(self) -> DataFrame:
-        return self.spark.readStream.schema(self.schema).option("maxFilesPerTrigger", 1).parquet(str(self.folder))
-
-    def table(self) -> DataFrame:
-        return self.spark.read.schema(self.schema).parquet(str(self.folder))
-
-
-@pytest.fixture
-def feeds(spark: SparkSession, tmp_path: Path) -> tuple[Feed, Feed]:
-    return Feed(spark, tmp_path / "points", POINTS), Feed(spark, tmp_path / "spans", SPANS)
-
-
-def points(draw: random.Random, rows: int, seconds: int = 0) -> list[tuple[Any, ...]]:
-    return [
-        (
-            n,
-            draw.choice([None, *range(9)]),
-            float(draw.randrange(100)),
-            START + timedelta(seconds=seconds + draw.randrange(9)),
-        )
-        for n in range(rows)
-    ]
-
-
-def spans(draw: random.Random, rows: int, seconds: int = 0) -> list[tuple[Any, ...]]:
-    made = []
-    for n in range(rows):
-        low = float(draw.randrange(100))
-        time = START + timedelta(seconds=seconds + draw.randrange(9))
-        made.append((n, draw.choice([None, *range(9)]), low, low + draw.randrange(5), time))
-    return made
-
-
-def rows_of(frame: DataFrame) -> Counter[str]:
-    return Counter(map(repr, map(tuple, frame.collect())))
-
-
-def run(out: DataFrame, checkpoint: Path, batches: Callable[[DataFrame, int], None] | None = None) -> Any:
-    """Process all that there is, and return the query, stopped."""
-    writer = out.writeStream.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True)
-    query = writer.foreachBatch(batches or (lambda frame, batch: frame.count())).start()
-    query.awaitTermination()
-    return query
-
-
-class Sink:
-    """Keeps what each batch has emitted last."""
-
-    def __init__(self) -> None:
-        self.batches: dict[int, Counter[str]] = {}
-
-    def __call__(self, frame: DataFrame, batch: int) -> None:
-        self.batches[batch] = rows_of(frame)
-
-    def rows(self) -> Counter[str]:
-        return sum(self.batches.values(), Counter())
+from tests.streams.feeds import MATCH, ON, Feed, Sink, points, rows_of, run, spans
 
 
 @pytest.mark.parametrize("on", ["range", "key", "cross"])
@@ -155,7 +74,8 @@ def test_operators_behind_it(spark: SparkSession, feeds: tuple[Feed, Feed], tmp_
     assert found["last"] == rows_of(joined.groupBy("k").agg(F.count("*"), F.sum("y")))
 
 
-def test_a_window_as_in_sparks_own_join(feeds: tuple[Feed, Feed], tmp_path: Path) -> None:
+@pytest.mark.parametrize("how", ["inner", "left", "semi"])
+def test_a_window_as_in_sparks_own_join(feeds: tuple[Feed, Feed], how: str, tmp_path: Path) -> None:
     """With late rows: both leave the same ones out.
 
     No key is null: Spark drops such rows before it looks at their times for the watermark.
@@ -167,10 +87,15 @@ def test_a_window_as_in_sparks_own_join(feeds: tuple[Feed, Feed], tmp_path: Path
             feed.add([row for row in made if row[1] is not None])
     one, other = left.stream().withWatermark("at", "10 seconds"), right.stream().withWatermark("time", "10 seconds")
     own, sinks = "k = d and at <= time + interval 15 seconds and time <= at + interval 25 seconds", (Sink(), Sink())
-    run(stream_join(one, other, on=[("k", "d")], retain=("25 seconds", "15 seconds")), tmp_path / "ours", sinks[0])
-    run(one.join(other, F.expr(own)), tmp_path / "spark's", sinks[1])
+    out = stream_join(one, other, on=[("k", "d")], how=how, retain=("25 seconds", "15 seconds"))
+    theirs = one.join(other, F.expr(own), how)
+    assert out.schema == theirs.schema or how == "semi"  # where Spark's columns keep their watermark
+    run(out, tmp_path / "ours", sinks[0])
+    run(theirs, tmp_path / "spark's", sinks[1])
     assert sinks[0].rows() == sinks[1].rows()  # and Spark may run one batch more, without rows
-    assert sinks[0].rows() < rows_of(left.table().join(right.table(), F.expr(own))), "some came late"
+    assert sinks[0].rows().total() < left.table().join(right.table(), F.expr(own), how).count(), "some came late"
+    if how == "left":
+        assert len(sinks[0].batches) == 9, "in a batch without rows the watermark has passed the last ones"
 
 
 def test_a_batch_that_fails_runs_again(spark: SparkSession, feeds: tuple[Feed, Feed], tmp_path: Path) -> None:
@@ -251,7 +176,11 @@ def test_what_cannot_be_joined(spark: SparkSession, feeds: tuple[Feed, Feed]) ->
     assert "different sessions" in problems(
         one, other.sparkSession.newSession().readStream.format("rate").load(), on=ON
     )
-    assert "how='left': two streams are joined as 'inner' or 'cross'" in problems(one, other, on=ON, how="left")
+    assert "how='right': two streams are joined as 'inner', 'cross', 'left' or 'semi'" in problems(
+        one, other, on=ON, how="right"
+    )
+    assert "a left join of streams needs retain" in problems(one, other, on=ON, how="left")
+    assert "joined as 'inner'" in problems(one, other, on=lambda a, b: a.k == b.d, how="semi", retain="1 hour")
     assert "left column 'prices' does not exist; did you mean 'price'?" in problems(one, other, on=[("prices", "low")])
     told = problems(one, other, on=ON, retain="1 month", name="a/b")
     assert "months and years have no fixed length" in told and "name='a/b': expected letters" in told

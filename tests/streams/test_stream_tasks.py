@@ -20,7 +20,7 @@ from sparkext.plans.spec import PROBE, ColumnRef
 from sparkext.spark.arrow import arrow_schema
 from sparkext.state import join_state
 from sparkext.state.join_state import StoredSide
-from sparkext.streams.join import planned_join
+from sparkext.streams.join import planned_join, with_all_columns
 from sparkext.transforms.columns import OutputField
 from sparkext.transforms.join_condition import read_condition
 from sparkext.transforms.resolved_join import resolve_join
@@ -66,20 +66,26 @@ START = datetime(2026, 1, 1)
 
 
 def joined(
-    on: str, slots: int = 3, retained: tuple[int | None, int | None] | None = None, **options: Any
+    on: str,
+    slots: int = 3,
+    retained: tuple[int | None, int | None] | None = None,
+    how: str = "inner",
+    **options: Any,
 ) -> StreamJoin:
     named, problems = CONDITIONS[on][0], list[str]()
     outputs = [OutputField(field, ColumnRef(PROBE, number)) for number, field in enumerate(LEFT.fields)]
     if callable(named):
         resolved = resolve_theta(outputs, RIGHT.fields, named, "inner", 1, False, problems)
     else:
-        condition = read_condition(named, "inner", "cross" if named is None else "inner", problems)
-        resolved = resolve_join(outputs, RIGHT.fields, condition, "inner", 1, "auto", False, problems)
+        condition = read_condition(named, how, "cross" if named is None else how, problems)
+        resolved = resolve_join(outputs, RIGHT.fields, condition, how, 1, "auto", False, problems)
+        resolved = None if resolved is None else with_all_columns(resolved)
     assert resolved is not None, problems
     if retained is None:
         sides = StoredSide(arrow_schema(LEFT)), StoredSide(arrow_schema(RIGHT))
     else:
-        sides = StoredSide(arrow_schema(LEFT), 3, retained[0]), StoredSide(arrow_schema(RIGHT), 4, retained[1])
+        left = StoredSide(arrow_schema(LEFT), 3, retained[0], numbered=how != "inner")
+        sides = left, StoredSide(arrow_schema(RIGHT), 4, retained[1])
     settings = read_settings(lambda key: None, {key.replace("_", "."): value for key, value in options.items()})
     return planned_join(resolved, sides, slots, settings, 1, f"a join on {on}")
 
@@ -219,6 +225,45 @@ def test_a_batch_without_partitions(tmp_path: Path) -> None:
     query.process([], [])
     query.process([left[25:]], [right[25:]])
     assert query.emitted == pairs(left, right, in_range)
+
+
+@pytest.mark.parametrize("how", ["left", "semi"])
+@pytest.mark.parametrize("on", ["range", "key", "null-safe key", "key and range"])
+def test_left_rows_are_decided_once(how: str, on: str, tmp_path: Path) -> None:
+    """As soon as it is known, and whatever runs again: batches, and queries with more slots."""
+    draw = random.Random(f"{how} {on}")
+    retained = (25, 10)
+    query = Query(joined(on, how=how, retained=(25_000_000, 10_000_000)), tmp_path, draw)
+    left, right, watermark = list[Any](), list[Any](), START
+    for number in range(2 * FAN_OUT + 4):
+        few = draw.choice([0, 1, 12])
+        new = left_rows(draw, draw.choice([0, 12]), number * 10), right_rows(draw, few, number * 10)
+        watermark = START + timedelta(seconds=10 * number)
+        query.watermark = int((watermark - datetime(1970, 1, 1)).total_seconds()) * 1_000_000
+        parts = parted(draw, new[0]), parted(draw, new[1])
+        if draw.random() < 0.3:
+            query.attempt(*parts, only=range(draw.randrange(query.join.slots)))
+            query.restart()
+        query.process(*parts)
+        left += new[0]
+        right += new[1]
+
+    def test(one: Any, other: Any) -> bool:
+        apart = (other[4] - one[3]).total_seconds()
+        return CONDITIONS[on][1](one, other) and -retained[1] <= apart <= retained[0]
+
+    known = [row for row in left if row[3] is not None]
+    matches = {number: [other for other in right if test(row, other)] for number, row in enumerate(known)}
+    expected = Counter[tuple[Any, ...]]()
+    for number, row in enumerate(known):
+        if how == "semi":
+            expected.update([tuple(map(plain, row))] if matches[number] else [])
+        else:
+            over = not matches[number] and row[3] + timedelta(seconds=25) <= watermark
+            nothing = [(None,) * len(RIGHT)] if over else []
+            expected.update(tuple(map(plain, (*row, *other))) for other in [*matches[number], *nothing])
+    assert query.emitted == expected, (query.emitted - expected, expected - query.emitted)
+    assert 0 < len([found for found in matches.values() if found]) < len(known)
 
 
 def test_late_rows_are_left_out(tmp_path: Path) -> None:

@@ -1,0 +1,119 @@
+"""Which rows of the left side have matched, and what comes out of those that have, or never will.
+
+A row of a semi join comes out when it first matches, one of a left join without a match when its time is over: when the
+watermark has passed the time until which rows of the right side may match it. Only one unit has the row, and all that
+may match it. That a row has matched is stored beside the rows, by its number, and dropped with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pyarrow as pa
+
+from sparkext.plans.fragments import LEFT, MATCHED
+from sparkext.plans.spec import PROBE, ColumnRef, JoinSpec, KeyPair, PipelineSpec, RangePair
+from sparkext.rows.fingerprints import row_hashes
+from sparkext.state.join_state import is_over
+from sparkext.state.run_rows import RunRows
+from sparkext.state.segments import SegmentInfo, checksum_of
+from sparkext.worker.run_lookup import RunLookup
+from sparkext.worker.stream_join import HIDDEN, StreamJoin
+
+_NUMBER = len(HIDDEN) - 1
+
+
+class DecidedRows:
+    """What a batch decides of the left rows of one unit, those of `lines`."""
+
+    def __init__(self, join: StreamJoin, lookup: RunLookup, lines: range, left: list[RunRows]) -> None:
+        """Begin; `left` has the rows that are there, those of this batch among them."""
+        self._join, self._lookup, self._left = join, lookup, left
+        self._side = join.sides[LEFT]
+        self._known = lookup.before(MATCHED, join.matched, lines)
+        self._kind = "timestamp" if join.matched.rows.types[1].tz else "timestamp_ntz"
+        self._hidden = pa.schema([self._side.schema.field(name) for name in HIDDEN])
+        self._pairs: list[pa.RecordBatch] = []
+
+    def take(self, pairs: pa.RecordBatch) -> pa.RecordBatch | None:
+        """Look at pairs that were found, and return what of them comes out at once, if anything does."""
+        width, is_semi = len(self._join.output_schema), self._join.how == "semi"
+        places = np.unique(np.asarray(pairs.columns[-1]), return_index=True)[1]
+        rows = pairs if is_semi else pairs.select(range(width, width + len(HIDDEN)))
+        self._pairs.append(rows.take(pa.array(places)))
+        return None if is_semi else pairs.select(range(width))
+
+    def settled(self) -> tuple[pa.Table, pa.RecordBatch | None]:
+        """Return which rows have matched for the first time, as they are stored, and what comes out of that."""
+        schema = self._pairs[0].schema if self._pairs else self._hidden
+        pairs = pa.Table.from_batches(self._pairs, schema)
+        numbers = np.asarray(pairs.column(schema.names[-1]), dtype=np.int64)
+        rows = pairs.take(pa.array(np.unique(numbers, return_index=True)[1]))
+        new = self._without_known(rows.select(range(rows.num_columns - len(HIDDEN), rows.num_columns)))
+        stored = pa.Table.from_arrays([new.column(_NUMBER), *new.columns[:_NUMBER]], schema=self._join.matched.schema)
+        if self._join.how != "semi" or not new.num_rows:
+            return stored, None
+        first = np.isin(np.asarray(rows.columns[-1]), np.asarray(new.column(_NUMBER)))
+        out = rows.filter(pa.array(first)).select(range(len(self._join.output_schema)))
+        return stored, _batch(out, self._join.output_schema)
+
+    def info(self, stored: pa.Table) -> SegmentInfo:
+        """Describe what `settled` returned."""
+        columns = [_array(column) for column in stored.columns]
+        return self._join.matched.info(stored, checksum_of(row_hashes(columns, stored.num_rows)))
+
+    def over(self, new: pa.Table, low: int, high: int) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of a left join that have never matched, and whose time has ended after `low`, up to `high`.
+
+        `new` are those that have matched for the first time; times are in µs.
+        """
+        if self._join.how != "left" or high <= low:
+            return
+        ended = [batch for rows in self._left if not is_over(rows.info, low) for batch in self._ended(rows, low, high)]
+        if not ended:
+            return
+        rows = pa.Table.from_batches(ended)
+        hidden = rows.select([self._side.schema.get_field_index(name) for name in HIDDEN])
+        unmatched = np.asarray(self._without_known(hidden).column(_NUMBER), dtype=np.int64)
+        unmatched = np.setdiff1d(unmatched, np.asarray(new.column(0), dtype=np.int64))
+        kept = rows.filter(pa.array(np.isin(np.asarray(rows.column(self._side.number)), unmatched)))
+        if kept.num_rows:
+            schema = self._join.output_schema
+            columns = [
+                pa.nulls(kept.num_rows, field.type) if place is None else kept.column(place)
+                for place, field in zip(self._join.blank, schema, strict=True)
+            ]
+            yield _batch(pa.Table.from_arrays(columns, schema=schema), schema)
+
+    def _ended(self, rows: RunRows, low: int, high: int) -> Iterator[pa.RecordBatch]:
+        """Yield rows by the time when they end."""
+        time = self._side.schema.types[self._side.schema.get_field_index("until")]
+        bounds = pa.table(
+            {"low": pa.array([low], pa.int64()).cast(time), "high": pa.array([high], pa.int64()).cast(time)}
+        )
+        until = self._side.schema.get_field_index("until")
+        ranges = tuple(
+            RangePair(ColumnRef(PROBE, number), op, until, self._kind) for number, op in enumerate(("<", ">="))
+        )
+        outputs = tuple(ColumnRef(1, number) for number in range(len(self._side.schema)))
+        spec = PipelineSpec(2, (JoinSpec("inner", (), "auto", "over", ranges=ranges),), outputs)
+        yield from self._lookup.found(spec, self._side.schema, bounds, rows)
+
+    def _without_known(self, rows: pa.Table) -> pa.Table:
+        """Leave out rows that have matched in batches before; they are `HIDDEN` columns."""
+        keys = (KeyPair(ColumnRef(PROBE, _NUMBER), 0, "int64", False),)
+        outputs = tuple(ColumnRef(PROBE, number) for number in range(len(HIDDEN)))
+        spec = PipelineSpec(len(HIDDEN), (JoinSpec("anti", keys, "auto", "unmatched"),), outputs)
+        for known in self._known:
+            if rows.num_rows and known.info.rows:
+                rows = pa.Table.from_batches(self._lookup.found(spec, self._hidden, rows, known), self._hidden)
+        return rows
+
+
+def _array(column: pa.ChunkedArray) -> pa.Array:
+    return column.combine_chunks() if column.num_chunks != 1 else column.chunk(0)
+
+
+def _batch(table: pa.Table, schema: pa.Schema) -> pa.RecordBatch:
+    return pa.RecordBatch.from_arrays([_array(column) for column in table.columns], schema=schema)

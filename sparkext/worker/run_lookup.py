@@ -1,0 +1,73 @@
+"""Looks new rows up in what came before: runs of batches as build sides, each indexed once a node."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pyarrow as pa
+
+from sparkext.build_sides.index_recipe import IndexRecipe, index_recipe
+from sparkext.build_sides.kept_rows import make_room
+from sparkext.config import Settings
+from sparkext.kernels.threads import may_begin
+from sparkext.memory import freed
+from sparkext.memory.probes import Tasks, process_probe
+from sparkext.plans.runs import Run, runs_before
+from sparkext.plans.spec import PipelineSpec
+from sparkext.state.join_state import JoinState, StoredSide
+from sparkext.state.run_rows import RunRows
+from sparkext.state.segments import SegmentInfo, total
+from sparkext.worker.join_pipeline import join_pipeline
+from sparkext.worker.pipeline import Resources
+from sparkext.worker.sources.row_batches import RowBatches
+from sparkext.worker.task_start import owned_cores
+
+_NO_LIMIT = 1 << 62
+
+
+class RunLookup:
+    """Finds rows of a state for one task."""
+
+    def __init__(self, state: JoinState, settings: Settings, tasks: Tasks) -> None:
+        """Bind it to the memory that the task may use."""
+        self.state = state
+        self._settings = settings
+        self._threads = owned_cores()
+        self._used: list[tuple[RunRows, IndexRecipe]] = []
+        probe = process_probe()
+        self._resources = Resources(
+            lambda: probe.headroom(tasks),
+            lambda limit: tasks(limit, probe.binding_group),
+            freed.reclaim,
+            may_begin(self._threads),
+        )
+
+    def before(self, side: int, stored: StoredSide, lines: range) -> list[RunRows]:
+        """Return the rows of these lines that came before this batch, by runs."""
+        found = []
+        for run in runs_before(self.state.batch):
+            sources = tuple(self.state.sources(side, run, lines))
+            info = total(source.info for source in sources)
+            found.append(self._rows(side, run, stored, lines, sources, info))
+        return found
+
+    def now(self, side: int, stored: StoredSide, lines: range, rows: pa.Table, info: SegmentInfo) -> RunRows:
+        """Return the rows that this batch has brought: the next finds their index."""
+        return self._rows(side, Run(self.state.batch, self.state.batch), stored, lines, rows, info)
+
+    def found(self, spec: PipelineSpec, schema: pa.Schema, probe: pa.Table, rows: RunRows) -> Iterator[pa.RecordBatch]:
+        """Yield what a join of one build side makes of probe rows."""
+        recipe = index_recipe(spec, 0, self._settings.debug_hash_mask)
+        self._used.append((rows, recipe))
+        source = RowBatches(probe.to_batches(), spec, self._settings.morsel_max_rows)
+        pipeline = join_pipeline(spec, [rows.open(recipe)], schema, self._settings, self._resources)
+        yield from pipeline.run(source)
+
+    def make_room(self) -> None:
+        """Keep what this node keeps within its limit."""
+        if self._used:
+            make_room(*zip(*self._used, strict=True))
+
+    def _rows(self, side: int, run: Run, stored: StoredSide, lines: range, rows: object, info: SegmentInfo) -> RunRows:
+        limits = (_NO_LIMIT, self._settings.index_cache_max_bytes)
+        return RunRows(self.state.folder, side, run, lines, stored, rows, info, *limits, self._threads)
