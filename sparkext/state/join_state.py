@@ -83,6 +83,11 @@ class StoredSide:
         """The column of the number."""
         return self.line + 1
 
+    @property
+    def hidden(self) -> tuple[int, ...]:
+        """The columns that no user knows of."""
+        return tuple(range(len(self.rows), len(self.schema)))
+
     def stored(self, rows: pa.RecordBatch) -> pa.RecordBatch:
         """Return rows with the time until which they match, if that ends, but without a line."""
         if self.retained is None or self.event_time is None:

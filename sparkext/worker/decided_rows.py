@@ -19,9 +19,10 @@ from sparkext.state.join_state import is_over
 from sparkext.state.run_rows import RunRows
 from sparkext.state.segments import SegmentInfo, checksum_of
 from sparkext.worker.run_lookup import RunLookup
-from sparkext.worker.stream_join import HIDDEN, StreamJoin
+from sparkext.worker.stream_join import StreamJoin
 
-_NUMBER = len(HIDDEN) - 1
+_NUMBER = 2
+"""Of hidden columns: when a row's time ends, its line, its number."""
 
 
 class DecidedRows:
@@ -33,14 +34,14 @@ class DecidedRows:
         self._side = join.sides[LEFT]
         self._known = lookup.before(MATCHED, join.matched, lines)
         self._kind = "timestamp" if join.matched.rows.types[1].tz else "timestamp_ntz"
-        self._hidden = pa.schema([self._side.schema.field(name) for name in HIDDEN])
+        self._hidden = pa.schema([self._side.schema.field(place) for place in self._side.hidden])
         self._pairs: list[pa.RecordBatch] = []
 
     def take(self, pairs: pa.RecordBatch) -> pa.RecordBatch | None:
         """Look at pairs that were found, and return what of them comes out at once, if anything does."""
         width, is_semi = len(self._join.output_schema), self._join.how == "semi"
         places = np.unique(np.asarray(pairs.columns[-1]), return_index=True)[1]
-        rows = pairs if is_semi else pairs.select(range(width, width + len(HIDDEN)))
+        rows = pairs if is_semi else pairs.select(range(width, width + len(self._hidden)))
         self._pairs.append(rows.take(pa.array(places)))
         return None if is_semi else pairs.select(range(width))
 
@@ -48,9 +49,9 @@ class DecidedRows:
         """Return which rows have matched for the first time, as they are stored, and what comes out of that."""
         schema = self._pairs[0].schema if self._pairs else self._hidden
         pairs = pa.Table.from_batches(self._pairs, schema)
-        numbers = np.asarray(pairs.column(schema.names[-1]), dtype=np.int64)
+        numbers = np.asarray(pairs.columns[-1], dtype=np.int64)
         rows = pairs.take(pa.array(np.unique(numbers, return_index=True)[1]))
-        new = self._without_known(rows.select(range(rows.num_columns - len(HIDDEN), rows.num_columns)))
+        new = self._without_known(rows.select(range(rows.num_columns - len(self._hidden), rows.num_columns)))
         stored = pa.Table.from_arrays([new.column(_NUMBER), *new.columns[:_NUMBER]], schema=self._join.matched.schema)
         if self._join.how != "semi" or not new.num_rows:
             return stored, None
@@ -74,8 +75,7 @@ class DecidedRows:
         if not ended:
             return
         rows = pa.Table.from_batches(ended)
-        hidden = rows.select([self._side.schema.get_field_index(name) for name in HIDDEN])
-        unmatched = np.asarray(self._without_known(hidden).column(_NUMBER), dtype=np.int64)
+        unmatched = np.asarray(self._without_known(rows.select(self._side.hidden)).column(_NUMBER), dtype=np.int64)
         unmatched = np.setdiff1d(unmatched, np.asarray(new.column(0), dtype=np.int64))
         kept = rows.filter(pa.array(np.isin(np.asarray(rows.column(self._side.number)), unmatched)))
         if kept.num_rows:
@@ -88,11 +88,9 @@ class DecidedRows:
 
     def _ended(self, rows: RunRows, low: int, high: int) -> Iterator[pa.RecordBatch]:
         """Yield rows by the time when they end."""
-        time = self._side.schema.types[self._side.schema.get_field_index("until")]
-        bounds = pa.table(
-            {"low": pa.array([low], pa.int64()).cast(time), "high": pa.array([high], pa.int64()).cast(time)}
-        )
-        until = self._side.schema.get_field_index("until")
+        until = self._side.hidden[0]
+        times = pa.array([low, high], pa.int64()).cast(self._side.schema.types[until])
+        bounds = pa.Table.from_arrays([times[:1], times[1:]], names=["low", "high"])
         ranges = tuple(
             RangePair(ColumnRef(PROBE, number), op, until, self._kind) for number, op in enumerate(("<", ">="))
         )
@@ -101,10 +99,10 @@ class DecidedRows:
         yield from self._lookup.found(spec, self._side.schema, bounds, rows)
 
     def _without_known(self, rows: pa.Table) -> pa.Table:
-        """Leave out rows that have matched in batches before; they are `HIDDEN` columns."""
+        """Leave out rows that have matched in batches before; they are hidden columns."""
         keys = (KeyPair(ColumnRef(PROBE, _NUMBER), 0, "int64", False),)
-        outputs = tuple(ColumnRef(PROBE, number) for number in range(len(HIDDEN)))
-        spec = PipelineSpec(len(HIDDEN), (JoinSpec("anti", keys, "auto", "unmatched"),), outputs)
+        outputs = tuple(ColumnRef(PROBE, number) for number in range(len(self._hidden)))
+        spec = PipelineSpec(len(self._hidden), (JoinSpec("anti", keys, "auto", "unmatched"),), outputs)
         for known in self._known:
             if rows.num_rows and known.info.rows:
                 rows = pa.Table.from_batches(self._lookup.found(spec, self._hidden, rows, known), self._hidden)

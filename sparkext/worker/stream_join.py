@@ -15,11 +15,8 @@ from sparkext.worker.micro_batch import MicroBatch
 FOLDER = "sparkext"
 """Of a checkpoint, where the state lies."""
 
-PROGRESS = "sparkext"
+PROGRESS = "__sparkext"
 """The last column of what tasks emit: null, but in the one row in which a task tells what its batch was."""
-
-HIDDEN = ("until", "line", "row")
-"""Up to when a row matches others, its line and its number."""
 
 PROGRESS_FIELDS = ("left_rows", "right_rows", "matches", "state_rows", "state_bytes", "segments", "units")
 """Rows that have come of each side, pairs that have come out; what is kept behind the batch; units of the matrix."""
@@ -33,7 +30,7 @@ class StreamJoin:
     `sides` are the rows of both, `keys` how their lines follow from the columns that have to be equal, if there are
     any. `specs` say how rows of the left side look those of the right one up, and the other way round; they number the
     columns of a side as `sides` do. `slots` are the tasks of a batch that join.
-    `how`: `inner`, `left` or `semi`. Behind what `specs` emit of the latter two are `HIDDEN` columns of the left row.
+    `how`: `inner`, `left` or `semi`. Behind what `specs` emit of the latter two are the hidden columns of the left row.
     `blank` says of each column of the result which one of the left side it is, None if it is of the right side.
     """
 

@@ -29,7 +29,7 @@ from sparkext.worker.arrived_rows import ArrivedRows
 from sparkext.worker.decided_rows import DecidedRows
 from sparkext.worker.micro_batch import MicroBatch
 from sparkext.worker.run_lookup import RunLookup
-from sparkext.worker.stream_join import HIDDEN, PROGRESS, PROGRESS_FIELDS, StreamJoin
+from sparkext.worker.stream_join import PROGRESS, PROGRESS_FIELDS, StreamJoin
 from sparkext.worker.task_start import check_version, entered, settle
 
 _PROGRESS = pa.struct([(name, pa.int64()) for name in PROGRESS_FIELDS])
@@ -83,7 +83,8 @@ class _Slot:
         self._batch = batch
         self._specs = [PipelineSpec.from_json(spec) for spec in join.specs]
         self._oldest = batch.watermark() if join.sides[LEFT].event_time is not None else _FOR_EVER
-        hidden = [join.sides[LEFT].schema.field(name) for name in HIDDEN] if join.decides else []
+        left = join.sides[LEFT]
+        hidden = [left.schema.field(place) for place in left.hidden] if join.decides else []
         self._found = pa.schema([*join.output_schema, *hidden])
         self._matched: dict[int, tuple[pa.Table, SegmentInfo]] = {}
 

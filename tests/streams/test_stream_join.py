@@ -179,6 +179,8 @@ def test_what_cannot_be_joined(spark: SparkSession, feeds: tuple[Feed, Feed]) ->
     assert "how='right': two streams are joined as 'inner', 'cross', 'left' or 'semi'" in problems(
         one, other, on=ON, how="right"
     )
+    on = [("price", "<", "low"), ("k", "<", "low"), ("id", "<", "high")]
+    assert "on compares 3 columns of the left side" in problems(one, other, on=on)
     assert "a left join of streams needs retain" in problems(one, other, on=ON, how="left")
     assert "joined as 'inner'" in problems(one, other, on=lambda a, b: a.k == b.d, how="semi", retain="1 hour")
     assert "left column 'prices' does not exist; did you mean 'price'?" in problems(one, other, on=[("prices", "low")])

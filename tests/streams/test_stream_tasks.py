@@ -20,7 +20,7 @@ from sparkext.plans.spec import PROBE, ColumnRef
 from sparkext.spark.arrow import arrow_schema
 from sparkext.state import join_state
 from sparkext.state.join_state import StoredSide
-from sparkext.streams.join import planned_join, with_all_columns
+from sparkext.streams.planned import planned_join, with_all_columns
 from sparkext.transforms.columns import OutputField
 from sparkext.transforms.join_condition import read_condition
 from sparkext.transforms.resolved_join import resolve_join
@@ -30,10 +30,10 @@ from sparkext.worker.stream_join import StreamJoin
 from tests.streams.tasks import Query, Rows, plain, task
 
 TIME = TimestampNTZType()
-LEFT = StructType().add("id", "long").add("k", "integer").add("price", "double").add("at", TIME)
-LEFT = LEFT.add("tags", ArrayType(StringType()))
+LEFT = StructType().add("row", "long").add("k", "integer").add("price", "double").add("at", TIME)
+LEFT = LEFT.add("until", ArrayType(StringType()))
 RIGHT = StructType().add("rid", "long").add("d", "integer").add("low", "double").add("high", "double").add("time", TIME)
-RIGHT = RIGHT.add("more", StructType().add("x", "integer"))
+RIGHT = RIGHT.add("line", StructType().add("x", "integer"))
 
 Test = Callable[[Any, Any], bool]
 

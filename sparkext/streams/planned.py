@@ -1,0 +1,135 @@
+"""A join of two streams as its tasks know it: rows of either side look up those of the other."""
+
+from __future__ import annotations
+
+import hashlib
+import uuid
+from dataclasses import replace
+from functools import partial
+
+from sparkext.config import Settings
+from sparkext.exchange.partitioning import Partitioning
+from sparkext.plans.expression import BOOL, Expression
+from sparkext.plans.fragments import LEFT, LINES, RIGHT
+from sparkext.plans.key_types import KeyType
+from sparkext.plans.routing import RoutingTable
+from sparkext.plans.spec import PROBE, ColumnRef, KeyPair, PipelineSpec, RangePair
+from sparkext.plans.theta import PythonPredicate, Theta
+from sparkext.rows.types import arrow_key_type
+from sparkext.spark.arrow import arrow_schema
+from sparkext.state.join_state import StoredSide
+from sparkext.transforms.resolved_join import ResolvedJoin
+from sparkext.worker.stream_join import StreamJoin
+
+_MIRRORED = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
+
+
+def planned_join(
+    resolved: ResolvedJoin,
+    sides: tuple[StoredSide, StoredSide],
+    slots: int,
+    settings: Settings,
+    tasks_sharing: int | None,
+    made_by: str,
+    name: str | None = None,
+) -> StreamJoin:
+    """Return the join of two sides as its tasks know it. `made_by` tells what it is, see `StreamJoin`."""
+    from pyspark.sql.types import StructType
+
+    windows = [
+        _before(ColumnRef(1 - side, event_time(sides[1 - side])), ColumnRef(side, stored.until), stored)
+        for side, stored in enumerate(sides)
+        if stored.until is not None
+    ]
+    condition = Expression("and", BOOL, tuple(windows)) if windows else None
+    how = resolved.spec.how
+    outputs = tuple(output.ref for output in resolved.outputs)
+    hidden = () if how == "inner" else sides[LEFT].hidden
+    found = (*outputs, *(ColumnRef(PROBE, place) for place in hidden))
+    pairs = replace(resolved.spec, how="inner", condition=condition)
+    forward = PipelineSpec(len(sides[LEFT].schema), (pairs,), found)
+    return StreamJoin(
+        name or f"join-{hashlib.sha256(made_by.encode()).hexdigest()[:16]}",
+        made_by,
+        uuid.uuid4().hex,
+        sides,
+        _keys(resolved, settings),
+        (forward.to_json(), _mirrored(forward, len(sides[RIGHT].schema)).to_json()),
+        arrow_schema(StructType([output.field for output in resolved.outputs])),
+        slots,
+        settings,
+        tasks_sharing,
+        how,
+        tuple(ref.column if ref.source == PROBE else None for ref in outputs),
+    )
+
+
+def event_time(side: StoredSide) -> int:
+    """Return the column that tells when a row of a side happened."""
+    assert side.event_time is not None, "both sides have one, or none"
+    return side.event_time
+
+
+def _before(time: ColumnRef, until: ColumnRef, side: StoredSide) -> Expression:
+    """Return the test that a row of one side happened while one of the other was kept."""
+    kind = KeyType("timestamp" if side.rows.types[event_time(side)].tz else "timestamp_ntz")
+    column = partial(Expression, "column", kind)
+    return Expression(
+        "<=",
+        BOOL,
+        (column(source=time.source, column=time.column), column(source=until.source, column=until.column)),
+    )
+
+
+def _keys(resolved: ResolvedJoin, settings: Settings) -> tuple[Partitioning, Partitioning] | None:
+    """Return how the lines of both sides follow from their keys, None if there are none."""
+    keys = resolved.spec.keys
+    if not keys:
+        return None
+    types = tuple(arrow_key_type(key_type) for key_type in resolved.key_types)
+    null_safe = tuple(key.null_safe for key in keys)
+    table = RoutingTable(LINES, 1)
+    columns = (tuple(key.probe.column for key in keys), tuple(key.build for key in keys))
+    keeps_left = resolved.spec.how == "left"
+    return (
+        Partitioning(columns[LEFT], types, null_safe, table, keeps_left, settings.debug_hash_mask),
+        Partitioning(columns[RIGHT], types, null_safe, table, False, settings.debug_hash_mask),
+    )
+
+
+def _mirrored(spec: PipelineSpec, probe_columns: int) -> PipelineSpec:
+    """Return the same inner join with its sides exchanged."""
+    [join] = spec.joins
+    keys = tuple(KeyPair(ColumnRef(PROBE, key.build), key.probe.column, key.type, key.null_safe) for key in join.keys)
+    ranges = tuple(
+        RangePair(ColumnRef(PROBE, pair.build), _MIRRORED[pair.op], pair.probe.column, pair.type)
+        for pair in join.ranges
+    )
+    outputs = tuple(replace(output, source=1 - output.source) for output in spec.outputs)
+    condition = None if join.condition is None else _exchanged(join.condition)
+    mirrored = replace(join, keys=keys, ranges=ranges, condition=condition, theta=_theta_exchanged(join.theta))
+    return PipelineSpec(probe_columns, (mirrored,), outputs)
+
+
+def _theta_exchanged(theta: Theta | None) -> Theta | None:
+    if not isinstance(theta, PythonPredicate):
+        return None if theta is None else _exchanged(theta)
+    left, right = (
+        tuple(replace(column, source=1 - column.source) for column in side) for side in (theta.left, theta.right)
+    )
+    return replace(theta, left=left, right=right, exchanged=not theta.exchanged)
+
+
+def _exchanged(node: Expression) -> Expression:
+    """Return the same expression of two sides that have taken each other's place."""
+    if node.op == "column":
+        return replace(node, source=1 - node.source)
+    return replace(node, args=tuple(map(_exchanged, node.args)))
+
+
+def with_all_columns(resolved: ResolvedJoin) -> ResolvedJoin:
+    """Return a join that numbers the columns of its right side as they are there, and not as a semi join needs them."""
+    place, spec = resolved.published, resolved.spec
+    keys = tuple(replace(key, build=place[key.build]) for key in spec.keys)
+    ranges = tuple(replace(pair, build=place[pair.build]) for pair in spec.ranges)
+    return replace(resolved, spec=replace(spec, keys=keys, ranges=ranges))
