@@ -66,6 +66,7 @@ _GENERATED = (
     "controller.follow",
     "skew",
     "streams",
+    "matrix",
 )
 _GENERATED_AMONG_OTHERS = ("many-to-many", "comet.graph", "comet.skew", "comet.strings", "exchange.growth")
 

@@ -44,6 +44,7 @@ def test_defaults() -> None:
         python="",
         build_side_max_bytes=4 * 1024**3,
         partitioned="auto",
+        streams_unit_max_bytes=4 * 1024**3,
         scan_fused=True,
         index_cache_max_bytes=16 * 1024**3,
         morsel_max_rows=131_072,

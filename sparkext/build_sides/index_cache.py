@@ -34,6 +34,12 @@ def _last_used(entry: Path) -> int:
     return entry.stat().st_mtime_ns
 
 
+def forget(digest: str) -> None:
+    """Remove all indexes of these rows, and their locks: nobody will ask for them again."""
+    for path in local_folder().glob(f"{digest}.*{INDEX_SUFFIX}*"):
+        path.unlink(missing_ok=True)
+
+
 def evict(kept: Collection[Path], max_bytes: int) -> None:
     """Remove entries, least recently used first, until all take at most `max_bytes`; those `kept` stay."""
     folder = local_folder()

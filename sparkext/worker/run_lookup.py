@@ -6,13 +6,14 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 
+from sparkext.build_sides.index_cache import forget
 from sparkext.build_sides.index_recipe import IndexRecipe, index_recipe
 from sparkext.build_sides.kept_rows import make_room
 from sparkext.config import Settings
 from sparkext.kernels.threads import may_begin
 from sparkext.memory import freed
 from sparkext.memory.probes import Tasks, process_probe
-from sparkext.plans.runs import Run, runs_before
+from sparkext.plans.runs import Run, merged_before, runs_before
 from sparkext.plans.spec import PipelineSpec
 from sparkext.state.join_state import JoinState, StoredSide
 from sparkext.state.run_rows import RunRows
@@ -43,13 +44,14 @@ class RunLookup:
         )
 
     def before(self, side: int, stored: StoredSide, lines: range) -> list[RunRows]:
-        """Return the rows of these lines that came before this batch, by runs."""
-        found = []
-        for run in runs_before(self.state.batch):
-            sources = tuple(self.state.sources(side, run, lines))
-            info = total(source.info for source in sources)
-            found.append(self._rows(side, run, stored, lines, sources, info))
-        return found
+        """Return the rows of these lines that came before this batch, by runs.
+
+        Indexes of what has been merged since are let go: a stream makes one after the other.
+        """
+        for run in merged_before(self.state.batch):
+            for part in run.parts:
+                forget(self._stored(side, part, stored, lines).digest())
+        return [self._stored(side, run, stored, lines) for run in runs_before(self.state.batch)]
 
     def now(self, side: int, stored: StoredSide, lines: range, rows: pa.Table, info: SegmentInfo) -> RunRows:
         """Return the rows that this batch has brought: the next finds their index."""
@@ -67,6 +69,10 @@ class RunLookup:
         """Keep what this node keeps within its limit."""
         if self._used:
             make_room(*zip(*self._used, strict=True))
+
+    def _stored(self, side: int, run: Run, stored: StoredSide, lines: range) -> RunRows:
+        sources = tuple(self.state.sources(side, run, lines))
+        return self._rows(side, run, stored, lines, sources, total(source.info for source in sources))
 
     def _rows(self, side: int, run: Run, stored: StoredSide, lines: range, rows: object, info: SegmentInfo) -> RunRows:
         limits = (_NO_LIMIT, self._settings.index_cache_max_bytes)

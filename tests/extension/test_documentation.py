@@ -17,7 +17,9 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 ROOT = Path(__file__).parents[2]
-_BLOCK = re.compile(r"^(?:<!-- (not run: .+|output) -->\n)?```(python|sql|text)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_BLOCK = re.compile(
+    r"^(?:<!-- (not run: [^\n]+|output) -->\n)?```(python|sql|text)\n(.*?)^```$", re.MULTILINE | re.DOTALL
+)
 _TABLES = {
     "lineitem": "id AS l_orderkey; id % 3 AS l_suppkey; id % 5 AS l_partkey; id * 2 AS l_quantity; id % 2 AS l_tax",
     "orders": "id AS o_orderkey; date_add(date'1995-01-01', cast(id AS int)) AS o_orderdate",

@@ -429,8 +429,9 @@ def test_four_problems_of_one_call(spark: SparkSession, left: DataFrame, right: 
 
 def test_types_and_streams_and_names_at_once(spark: SparkSession, right: DataFrame) -> None:
     stream = spark.readStream.format("rate").load().selectExpr("value as k", "make_interval(1) as odd")
-    found = problems(stream, right.withColumn("odd", F.expr("make_interval(2)")), [("k", "t"), ("x", "y")], "nohow")
-    wanted = ["nohow", "streaming", "left column 'odd'", "right column 'odd'", "'x'", "'y'", "no common type"]
+    other = right.withColumn("odd", F.expr("make_interval(2)"))
+    found = problems(stream, other, [("k", "t"), ("x", "y")], "full")
+    wanted = ["is a stream, and a full join", "left column 'odd'", "right column 'odd'", "'x'", "'y'", "no common type"]
     assert [part for part in wanted if not any(part in text for text in found)] == []
     assert len(found) == len(wanted)
 
