@@ -69,8 +69,8 @@ SMALL_LAKES = (
 )
 """What the gate runs of the suite on tables of Delta Lake and Iceberg; `make lakes` runs all of it."""
 
-# Spark 3.5 has no variants, and its cache fails for structs without fields.
-NOT_IN_3_5 = ("test_payload_of_every_type", "test_a_null_struct_whose_fields_cannot_be_null")
+# Spark 3.5 has no variants, its cache fails for structs without fields, and streams are joined from 4.0 on.
+NOT_IN_3_5 = ("test_payload_of_every_type", "test_a_null_struct_whose_fields_cannot_be_null", "test_progress")
 
 PYTHONS = ("3.10", "3.11", "3.12", "3.13")
 """Those that a release is installed in."""
