@@ -116,6 +116,9 @@ def _session(left: Any, right: Any, problems: list[str]) -> SparkSession | None:
         problems.append("the two sides are of different sessions")
         return None
     session: SparkSession = left.sparkSession
+    if session.version.startswith("3."):
+        problems.append(f"streams are joined from Spark 4.0 on, this is {session.version}")
+        return None
     if is_connect(session):
         problems.append("streams cannot be joined through Spark Connect: tasks are not told where the checkpoint lies")
         return None
