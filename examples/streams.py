@@ -60,7 +60,7 @@ def keep_delivering(first: int, last: int) -> None:
         time.sleep(0.5)
 
 
-def hits(read: object) -> tuple[DataFrame, DataFrame]:
+def both_sides(read: object) -> tuple[DataFrame, DataFrame]:
     """Read both sides, as streams or as tables."""
     orders, quotes = (
         read.schema(schema).parquet(f"{folder}/{side}/*.parquet")  # type: ignore[attr-defined]
@@ -81,7 +81,7 @@ def add(batch: DataFrame, number: int) -> None:
 
 def run_while(first: int, last: int) -> None:
     """Run the query until all that comes meanwhile is joined, and say what each batch did."""
-    joined = stream_join(*hits(spark.readStream.option("maxFilesPerTrigger", 3)), on=IN_RANGE, name="hits")
+    joined = stream_join(*both_sides(spark.readStream.option("maxFilesPerTrigger", 3)), on=IN_RANGE, name="hits")
     deliveries = threading.Thread(target=keep_delivering, args=(first, last))
     deliveries.start()
     query = joined.writeStream.option("checkpointLocation", str(folder / "checkpoint")).foreachBatch(add).start()
@@ -103,7 +103,7 @@ run_while(1, 8)
 print("stopped, and started again")
 run_while(8, 12)
 
-orders, quotes = hits(spark.read)
+orders, quotes = both_sides(spark.read)
 expected = orders.transform(pipelined_join(quotes, on=IN_RANGE)).agg(F.count("*"), F.sum(F.expr("order * 31 + quote")))
 print(f"{found[0]:,} hits in all; a join of all rows gives the same: {tuple(found) == tuple(expected.first() or ())}")
 spark.stop()

@@ -53,13 +53,8 @@ def copied(cut: Cut, left: float, right: float) -> float:
 def moved(old: Cut, new: Cut, left: float, right: float) -> float:
     """Return what units of a new cut are sent of sides that are so large, beside what those of the old one have."""
     rows, columns = _matched(old.left, new.left), _matched(old.right, new.right)
-    sent = 0.0
-    for i in range(new.left):
-        for j in range(new.right):
-            keeps = i in rows and j in columns
-            sent += left * (1 / new.left - (rows[i] if keeps else 0.0))
-            sent += right * (1 / new.right - (columns[j] if keeps else 0.0))
-    return sent
+    kept = left * sum(rows.values()) * len(columns) + right * sum(columns.values()) * len(rows)
+    return copied(new, left, right) - kept
 
 
 def _matched(old: int, new: int) -> dict[int, float]:

@@ -34,10 +34,11 @@ def _last_used(entry: Path) -> int:
     return entry.stat().st_mtime_ns
 
 
-def forget(digest: str) -> None:
-    """Remove all indexes of these rows, and their locks: nobody will ask for them again."""
-    for path in local_folder().glob(f"{digest}.*{INDEX_SUFFIX}*"):
-        path.unlink(missing_ok=True)
+def forget(digests: Collection[str]) -> None:
+    """Remove all indexes of rows of these names, and their locks: nobody will ask for them again."""
+    for path in local_folder().iterdir() if digests else ():
+        if INDEX_SUFFIX in path.name and path.name.partition(".")[0] in digests:
+            path.unlink(missing_ok=True)
 
 
 def evict(kept: Collection[Path], max_bytes: int) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -13,7 +11,7 @@ from sparkext.plans.join_order import reducers
 from sparkext.plans.key_types import parse_key_type
 from sparkext.plans.spec import JoinSpec, PipelineSpec
 from sparkext.rows.types import arrow_key_type
-from sparkext.storage.container import FORMAT_VERSION
+from sparkext.storage.container import FORMAT_VERSION, digest_of
 
 
 @dataclass(frozen=True)
@@ -63,7 +61,7 @@ class IndexRecipe:
             self.rows_matter,
             self.gathered,
         ]
-        return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]
+        return digest_of(parts)[:16]
 
 
 def index_recipe(spec: PipelineSpec, number: int, hash_mask: int) -> IndexRecipe:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -14,7 +12,7 @@ from sparkext.build_sides.kept_rows import KeptRows
 from sparkext.parquet.scan import ParquetScan
 from sparkext.plans.scan import Split
 from sparkext.rows.collected import CollectedRows
-from sparkext.storage.container import FORMAT_VERSION
+from sparkext.storage.container import FORMAT_VERSION, digest_of
 
 
 @dataclass(frozen=True)
@@ -45,4 +43,4 @@ def scan_digest(scan: ParquetScan, splits: tuple[Split, ...]) -> str:
     identities = scan.identities(split.path for split in splits)
     files = [(*vars(split).values(), identities[split.path]) for split in splits]
     parts = [__version__, FORMAT_VERSION, repr(scan.spec), repr(scan.calendars), str(scan.schema), files]
-    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:32]
+    return digest_of(parts)

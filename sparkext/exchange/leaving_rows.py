@@ -14,7 +14,7 @@ import pyarrow as pa
 from sparkext.exchange.cells import CELL_BYTES, cell_of
 from sparkext.exchange.partitioning import Partitioning
 from sparkext.memory.freed import FreeMemory, headroom_for
-from sparkext.rows.morsels import within_bytes
+from sparkext.rows.morsels import combined, within_bytes
 
 _LEAST_BYTES = 32 << 20
 _MOST_BYTES = 512 << 20
@@ -29,18 +29,24 @@ def leaving_cells(
     batches: Iterable[pa.RecordBatch], partitioning: Partitioning, task: int, free: FreeMemory
 ) -> Iterator[list[tuple[int, pa.Buffer]]]:
     """Yield cells with the numbers of their slots, many at a time. `task` is as in `Partitioning.order`."""
+    for rows in gathered(batches, partitioning.table.slots, free):
+        yield _cells(rows, partitioning, task)
+
+
+def gathered(batches: Iterable[pa.RecordBatch], slots: int, free: FreeMemory) -> Iterator[pa.RecordBatch]:
+    """Put batches together until they make cells of some size for each slot."""
     waiting: list[pa.RecordBatch] = []
     size = limit = 0
     for batch in batches:
         if waiting and size + gathered_bytes(batch) > limit:
-            yield _cells(waiting, partitioning, task)
+            yield combined(waiting)
             waiting, size = [], 0
         if batch.num_rows:
-            limit = limit if waiting else bytes_to_gather(partitioning.table.slots, free)
+            limit = limit if waiting else bytes_to_gather(slots, free)
             waiting.append(batch)
             size += gathered_bytes(batch)
     if waiting:
-        yield _cells(waiting, partitioning, task)
+        yield combined(waiting)
 
 
 def bytes_to_gather(slots: int, free: FreeMemory) -> int:
@@ -55,8 +61,7 @@ def gathered_bytes(batch: pa.RecordBatch) -> int:
     return int(batch.nbytes + batch.num_rows * _KEY_BYTES)
 
 
-def _cells(batches: list[pa.RecordBatch], partitioning: Partitioning, task: int) -> list[tuple[int, pa.Buffer]]:
-    rows = batches[0] if len(batches) == 1 else pa.concat_batches(batches)
+def _cells(rows: pa.RecordBatch, partitioning: Partitioning, task: int) -> list[tuple[int, pa.Buffer]]:
     order = partitioning.order(partitioning.lines(rows)[1], task)
     in_order = rows.take(pa.array(order.rows))
     return [

@@ -24,7 +24,7 @@ from sparkext.memory.freed import release
 from sparkext.plans.spec import MARKS
 from sparkext.rows.collected import CollectedRows
 from sparkext.rows.contiguous import contiguous
-from sparkext.rows.types import conform
+from sparkext.rows.types import conformed
 from sparkext.storage.local_folder import local_folder
 
 _OWNED_AT_ONCE = 1 << 16
@@ -154,8 +154,7 @@ class Slot:
         folder = local_folder()
         with CollectedRows(lambda rows, size: None, share_of_headroom, folder) as collected:
             for place, batch in enumerate(self._rows_of(number)):
-                arrays = [conform(column, field.type) for column, field in zip(batch.columns, schema, strict=True)]
-                collected.add((place, 0), pa.RecordBatch.from_arrays(arrays, schema=schema))
+                collected.add((place, 0), conformed(batch, schema))
             table = collected.table(schema)
             columns = on_disk(table, folder) if collected.spilled else [contiguous(column) for column in table.columns]
         rows = table.num_rows

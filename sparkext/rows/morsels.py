@@ -24,17 +24,17 @@ def morsels(batches: Iterable[pa.RecordBatch], max_rows: int) -> Iterator[pa.Rec
         for start in range(0, batch.num_rows, max_rows):
             piece = batch.slice(start, max_rows)
             if waiting and (rows + piece.num_rows > max_rows or size + piece.nbytes > MAX_MORSEL_BYTES):
-                yield _combine(waiting)
+                yield combined(waiting)
                 waiting, rows, size = [], 0, 0
             waiting.append(piece)
             rows += piece.num_rows
             size += piece.nbytes
             if rows >= target:
-                yield _combine(waiting)
+                yield combined(waiting)
                 waiting, rows, size = [], 0, 0
                 target = min(target * BATCH_GROWTH, max_rows)
     if waiting:
-        yield _combine(waiting)
+        yield combined(waiting)
 
 
 def within_bytes(batch: pa.RecordBatch, limit: int) -> Iterator[pa.RecordBatch]:
@@ -61,5 +61,6 @@ def ranges_within(size: Callable[[int, int], int], start: int, stop: int, limit:
     yield from ranges_within(size, half, stop, limit)
 
 
-def _combine(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
+def combined(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
+    """Return the rows of all batches, of which there is one at least, as one."""
     return batches[0] if len(batches) == 1 else pa.concat_batches(batches)

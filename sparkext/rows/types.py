@@ -58,6 +58,12 @@ def conform(array: pa.Array, target: pa.DataType) -> pa.Array:
     return array if pa.types.is_nested(target) else array.cast(target)
 
 
+def conformed(rows: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """Return rows whose columns are spelled as in a schema, see `conform`."""
+    arrays = [conform(column, field.type) for column, field in zip(rows.columns, schema, strict=True)]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
 def _spelled_alike(arrow_type: pa.DataType) -> pa.DataType:
     """Map all types that differ in spelling only to one of them."""
     if pa.types.is_struct(arrow_type):

@@ -27,7 +27,15 @@ from sparkext.errors import StateError
 from sparkext.plans.fragments import LEFT, Cut, Cuts
 from sparkext.plans.runs import Run, merged_before, runs_before, runs_with
 from sparkext.rows.fingerprints import row_hashes
-from sparkext.state.segments import SegmentInfo, checksum_of, newest, read_told, rows_of_segment, write_segment
+from sparkext.state.segments import (
+    SegmentInfo,
+    checksum_of,
+    microseconds,
+    newest,
+    read_told,
+    rows_of_segment,
+    write_segment,
+)
 from sparkext.storage.last_used import LastUsed
 
 RETAINED_BATCHES = 100
@@ -36,8 +44,6 @@ RETAINED_BATCHES = 100
 _REMEMBERED = 4_096
 _told: LastUsed[tuple[str, Path], dict[str, Any]] = LastUsed(_REMEMBERED)
 _SIDES = ("left", "right", "matched")
-
-
 _LINE = pa.field("line", pa.uint16())
 _ROW = pa.field("row", pa.int64())
 
@@ -182,20 +188,17 @@ class JoinState:
 
     def kept(self, side: int, slot: int, slots: int) -> list[SegmentInfo]:
         """Return what is told of the segments of a side that are a slot's share, as they were when the batch began."""
-        found = list[SegmentInfo]()
-        new = merged_before(self.batch)
-        for run in runs_before(self.batch):
-            parts = [run]
-            while not {*parts}.isdisjoint(new):
-                parts = [part for one in parts for part in (one.parts if one in new else (one,))]
-            for part in parts:
-                fragments = range(self.cuts.at(part.last).fragments(side))
-                found += [self._told(self._path(side, part, one))["info"] for one in fragments if one % slots == slot]
-        return found
+        last = self.batch - 1
+        runs = [*runs_before(last), Run(last, last)] if self.batch else []
+        return [
+            self._told(self._path(side, run, fragment))["info"]
+            for run in runs
+            for fragment in range(slot, self.cuts.at(run.last).fragments(side), slots)
+        ]
 
     def store(self, side: int, fragment: int, stored: StoredSide, rows: pa.Table, info: SegmentInfo) -> SegmentInfo:
         """Write what has come of a fragment in this batch; return `info` with the bytes that it takes."""
-        return self._write(side, fragment, stored, rows, {"info": info})
+        return self._write(side, fragment, stored, rows, info)
 
     def store_head(
         self, stored: StoredSide, rows: pa.Table, info: SegmentInfo, came: list[int], following: Cut
@@ -205,15 +208,16 @@ class JoinState:
         `came` is as the method of that name; the cut `following` is that of the next batch.
         """
         cuts = self.cuts.followed(self.batch + 1, following).to_data()
-        told = {"info": info, "made_by": self._made_by, "cuts": cuts, "came": came}
-        return self._write(LEFT, 0, stored, rows, told)
+        return self._write(LEFT, 0, stored, rows, info, made_by=self._made_by, cuts=cuts, came=came)
 
-    def _write(self, side: int, fragment: int, stored: StoredSide, rows: pa.Table, told: dict[str, Any]) -> SegmentInfo:
+    def _write(
+        self, side: int, fragment: int, stored: StoredSide, rows: pa.Table, info: SegmentInfo, **told: Any
+    ) -> SegmentInfo:
         for run in runs_with(self.batch):  # which a query that was set back has left
             with suppress(FileNotFoundError):
                 shutil.rmtree(self._path(side, run, 0).parent)
         path = self._path(side, Run(self.batch, self.batch), fragment)
-        return write_segment(path, stored.schema, rows.to_batches(), told)
+        return write_segment(path, stored.schema, rows.to_batches(), lambda: info, **told)
 
     def merge(self, side: int, stored: StoredSide, slot: int, slots: int, oldest: int) -> None:
         """Write those runs of a side that are there from this batch on, for fragments that are this slot's share.
@@ -228,7 +232,7 @@ class JoinState:
                 lines = cut.lines(side, fragment)
                 sources = [source for part in run.parts for source in self.sources(side, part, lines)]
                 kept = _Kept(stored, sources, lines, oldest)
-                write_segment(self._path(side, run, fragment), stored.schema, kept.batches(), {"info": kept.info})
+                write_segment(self._path(side, run, fragment), stored.schema, kept.batches(), kept.info)
 
     def sweep(self, side: int) -> None:
         """Remove what has been merged so long ago that no query comes back to it."""
@@ -304,8 +308,7 @@ class _Kept:
     def _fresh(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         if self._stored.until is None:
             return batch
-        until = _microseconds(batch.column(self._stored.until))
-        fresh = until > self._oldest
+        fresh = microseconds(batch.column(self._stored.until), missing=(1 << 63) - 1) > self._oldest
         return batch if fresh.all() else batch.filter(pa.array(fresh))
 
 
@@ -319,8 +322,3 @@ def of_lines(batch: pa.RecordBatch, column: int, lines: range) -> pa.RecordBatch
     found = np.asarray(batch.column(column))
     inside = (found >= lines.start) & (found < lines.stop)
     return batch if inside.all() else batch.filter(pa.array(inside))
-
-
-def _microseconds(times: pa.Array) -> Any:
-    """Return timestamps as int64; those that are null are kept for ever."""
-    return np.asarray(times.cast(pa.timestamp("us", times.type.tz)).view(pa.int64()).fill_null((1 << 63) - 1))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +14,7 @@ from sparkext.plans.runs import Run
 from sparkext.rows.collected import CollectedRows
 from sparkext.state.join_state import Source, StoredSide, of_lines
 from sparkext.state.segments import SegmentInfo, rows_of_segment
-from sparkext.storage.container import FORMAT_VERSION
+from sparkext.storage.container import FORMAT_VERSION, digest_of
 
 
 @dataclass(frozen=True)
@@ -48,7 +46,7 @@ class RunRows(KeptRows):
             [self.lines.start, self.lines.stop],
             [self.info.rows, self.info.checksum],
         ]
-        return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:32]
+        return digest_of(parts)
 
     def rows_read(self) -> int:
         """Return how many rows there are in the segments."""

@@ -6,7 +6,7 @@ It is renamed to its name when it is whole, and a task that runs again writes it
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass, replace
 from functools import reduce
 from pathlib import Path
@@ -52,6 +52,12 @@ def checksum_of(hashes: Int64Array) -> int:
     return int(hashes.view(np.uint64).sum(dtype=np.uint64))
 
 
+def microseconds(times: pa.Array, missing: int) -> Int64Array:
+    """Return timestamps as int64[n], in microseconds, and `missing` where there is none."""
+    whole = times.cast(pa.timestamp("us", times.type.tz)).view(pa.int64()).fill_null(missing)
+    return np.asarray(whole, dtype=np.int64)
+
+
 def newest(times: pa.Array | pa.ChunkedArray) -> int | None:
     """Return the latest of these timestamps, in microseconds; None if there is none."""
     found = pc.max(times)
@@ -59,11 +65,11 @@ def newest(times: pa.Array | pa.ChunkedArray) -> int | None:
 
 
 def write_segment(
-    path: Path, schema: pa.Schema, batches: Iterable[pa.RecordBatch], told: dict[str, Any]
+    path: Path, schema: pa.Schema, batches: Iterable[pa.RecordBatch], info: Callable[[], SegmentInfo], **told: Any
 ) -> SegmentInfo:
     """Write rows, and take the place of what lies there; return what is told of them.
 
-    `read_told` reads `told` back. Its `info` may be a function, which is called when all batches have been.
+    `info` describes them, and is asked when all batches have been written. `read_told` reads it and `told` back.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     with atomic_file(path) as stream:
@@ -75,10 +81,9 @@ def write_segment(
                     rows.write_batch(batch)
 
         at, size = writer.block(write)
-        found: SegmentInfo = told["info"]() if callable(told["info"]) else told["info"]
-        info = replace(found, bytes=size)
-        writer.finish({**told, "state": STATE_VERSION, "rows": [at, size], "info": asdict(info)})
-    return info
+        written = replace(info(), bytes=size)
+        writer.finish({**told, "state": STATE_VERSION, "rows": [at, size], "info": asdict(written)})
+    return written
 
 
 def read_told(path: Path) -> dict[str, Any]:

@@ -176,7 +176,7 @@ def _frame(
     both = cells[LEFT].unionAll(cells[RIGHT])
     if join.how == "left":
         time = left.columns[event_time(sides[LEFT])]
-        both = both.unionAll(map_in_arrow(_ticks(left, time), SlotNumbersTask(join, keys), DDL))
+        both = both.unionAll(map_in_arrow(_ticks(left, time), SlotNumbersTask(keys), DDL))
     slot_rows = both.repartition(slots, COLUMNS[0])
     joined = slot_rows.mapInArrow(StreamJoinTask(join), emitted).toDF(*_placed(len(names)), PROGRESS)
     told = [F.sum(f"{PROGRESS}.{field}").alias(field) for field in PROGRESS_FIELDS]

@@ -11,6 +11,7 @@ import pyarrow as pa
 from sparkext.build_sides.rows_on_disk import share_of_headroom
 from sparkext.exchange.cells import rows_of
 from sparkext.rows.collected import CollectedRows
+from sparkext.rows.contiguous import contiguous
 from sparkext.rows.fingerprints import row_hashes
 from sparkext.state.segments import SegmentInfo
 from sparkext.storage.local_folder import local_folder
@@ -71,8 +72,7 @@ def _numbered(table: pa.Table, batch: int) -> pa.Table:
 
     A task that runs again numbers the same rows alike, in whichever order they come, as far as they can be told apart.
     """
-    rows = table.combine_chunks()
-    columns = [column.chunk(0) if column.num_chunks else pa.array([], column.type) for column in rows.columns]
-    order = np.argsort(row_hashes(columns, rows.num_rows), kind="stable")
-    numbers = np.arange(rows.num_rows, dtype=np.int64) + (batch << _BATCH_BITS)
-    return rows.take(pa.array(order)).append_column("row", pa.array(numbers))
+    hashes = row_hashes([contiguous(column) for column in table.columns], table.num_rows)
+    order = np.argsort(hashes, kind="stable")
+    numbers = np.arange(table.num_rows, dtype=np.int64) + (batch << _BATCH_BITS)
+    return table.take(pa.array(order)).append_column("row", pa.array(numbers))

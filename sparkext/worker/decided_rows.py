@@ -14,10 +14,10 @@ import pyarrow as pa
 
 from sparkext.plans.fragments import LEFT, MATCHED
 from sparkext.plans.spec import PROBE, ColumnRef, JoinSpec, KeyPair, PipelineSpec, RangePair
-from sparkext.rows.fingerprints import row_hashes
+from sparkext.rows.contiguous import contiguous
 from sparkext.state.join_state import is_over
 from sparkext.state.run_rows import RunRows
-from sparkext.state.segments import SegmentInfo, checksum_of
+from sparkext.state.segments import SegmentInfo
 from sparkext.worker.run_lookup import RunLookup
 from sparkext.worker.stream_join import StreamJoin
 
@@ -61,8 +61,8 @@ class DecidedRows:
 
     def info(self, stored: pa.Table) -> SegmentInfo:
         """Describe what `settled` returned."""
-        columns = [_array(column) for column in stored.columns]
-        return self._join.matched.info(stored, checksum_of(row_hashes(columns, stored.num_rows)))
+        matched = self._join.matched
+        return matched.info(stored, matched.checksum(_batch(stored, matched.schema)))
 
     def over(self, new: pa.Table, low: int, high: int) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a left join that have never matched, and whose time has ended after `low`, up to `high`.
@@ -109,9 +109,5 @@ class DecidedRows:
         return rows
 
 
-def _array(column: pa.ChunkedArray) -> pa.Array:
-    return column.combine_chunks() if column.num_chunks != 1 else column.chunk(0)
-
-
 def _batch(table: pa.Table, schema: pa.Schema) -> pa.RecordBatch:
-    return pa.RecordBatch.from_arrays([_array(column) for column in table.columns], schema=schema)
+    return pa.RecordBatch.from_arrays([contiguous(column) for column in table.columns], schema=schema)

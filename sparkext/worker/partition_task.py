@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from sparkext import __version__
 from sparkext.config import Settings
-from sparkext.exchange.cells import COLUMNS
+from sparkext.exchange.cells import COLUMNS, cell_column
 from sparkext.exchange.leaving_rows import leaving_cells
 from sparkext.exchange.partitioning import Partitioning
 from sparkext.memory import freed
@@ -49,11 +49,5 @@ class PartitionTask:
                 freed.release_unless_ample()
 
     def _row(self, slot: int, cell: pa.Buffer) -> pa.RecordBatch:
-        """Return a row whose cell lies where it was made."""
-        ends = pa.array([0, cell.size], pa.int32()).buffers()[1]
-        columns = [
-            pa.array([self.slot_keys[slot]], pa.int32()),
-            pa.array([self.is_build]),
-            pa.BinaryArray.from_buffers(pa.binary(), 1, [None, ends, cell]),
-        ]
+        columns = [pa.array([self.slot_keys[slot]], pa.int32()), pa.array([self.is_build]), cell_column(cell)]
         return pa.RecordBatch.from_arrays(columns, names=list(COLUMNS))

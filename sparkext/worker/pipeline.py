@@ -23,7 +23,9 @@ from sparkext.config import Settings
 from sparkext.errors import ConditionError, SchemaMismatchError
 from sparkext.kernels.gather import VarBytesOverflowError
 from sparkext.kernels.nested_loop import PairArithmeticError
-from sparkext.kernels.threads import pool
+from sparkext.kernels.threads import may_begin, pool
+from sparkext.memory import freed
+from sparkext.memory.probes import Tasks, process_probe
 from sparkext.plans.delivery import (
     DELIVERIES,
     Way,
@@ -38,6 +40,7 @@ from sparkext.plans.output_size import BudgetLimits, OutputSizeController
 from sparkext.reports.metrics import TaskMetrics
 from sparkext.rows.row_set import RowSet
 from sparkext.worker.nodes import Operator, Sink, Source
+from sparkext.worker.task_start import owned_cores
 
 _LEAST_PART_ROWS = 4_096  # of which a thread makes more than it costs to ask it
 
@@ -54,6 +57,17 @@ class Resources:
     tasks: Callable[[str], int] = lambda limit: 1
     reclaim: Callable[[], bool] = lambda: False
     cores: int = 1
+
+    @classmethod
+    def of_this_task(cls, tasks: Tasks) -> Resources:
+        """Return what a task of Spark's may use; `tasks` counts those that share its memory."""
+        probe = process_probe()
+        return cls(
+            lambda: probe.headroom(tasks),
+            lambda limit: tasks(limit, probe.binding_group),
+            freed.reclaim,
+            may_begin(owned_cores()),
+        )
 
 
 class Pipeline:

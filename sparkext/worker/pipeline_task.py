@@ -17,9 +17,8 @@ from sparkext.build_sides.kept_rows import make_room
 from sparkext.build_sides.sources import BuildSource
 from sparkext.config import Settings
 from sparkext.exchange.slot import CellRows, FileRows, Slot, SlotRows, SlotSchemas
-from sparkext.kernels.threads import may_begin
 from sparkext.memory import address_space, freed
-from sparkext.memory.probes import Tasks, process_probe
+from sparkext.memory.probes import Tasks
 from sparkext.parquet.scan import ParquetScan
 from sparkext.plans.scan import Split
 from sparkext.plans.spec import PROBE, PipelineSpec
@@ -36,7 +35,7 @@ from sparkext.worker.sinks.leaving_rows import Leaving
 from sparkext.worker.sources.made_rows import MadeRows
 from sparkext.worker.sources.row_batches import RowBatches
 from sparkext.worker.sources.scanned_splits import ScannedSplits
-from sparkext.worker.task_start import check_version, entered, owned_cores, settle, task_id
+from sparkext.worker.task_start import check_version, entered, settle, task_id
 
 
 @dataclass(frozen=True)
@@ -89,13 +88,7 @@ class PipelineTask:
             keys = {column for source, column in spec.joins[0].references(1) if source == PROBE}
             batches = slot.probe_batches(keys)
         builds = [sides[number] for number in range(len(spec.joins))]
-        probe = process_probe()
-        resources = Resources(
-            lambda: probe.headroom(tasks),
-            lambda limit: tasks(limit, probe.binding_group),
-            freed.reclaim,
-            may_begin(owned_cores()),
-        )
+        resources = Resources.of_this_task(tasks)
         metrics = TaskMetrics(task_id())
         try:
             own = self._source(batches, spec, builds, sides.get(SOURCE))

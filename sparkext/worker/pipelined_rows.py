@@ -10,8 +10,6 @@ groups is complete when all of them have ended.
 
 from __future__ import annotations
 
-import hashlib
-import json
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -44,6 +42,7 @@ from sparkext.rows.arrow_evaluator import ExpressionError, columns, holds, told_
 from sparkext.rows.collected import CollectedRows
 from sparkext.rows.row_set import RowSet
 from sparkext.rows.types import conform
+from sparkext.storage.container import digest_of
 from sparkext.worker.join_pipeline import operators_of, sink_of
 from sparkext.worker.nodes import Operator, Sink
 from sparkext.worker.operators.early_drop import Dropped, DroppingJoin
@@ -141,7 +140,7 @@ class PipelinedRows(KeptRows):
             str(self.schema),
             [(str(replace(drop.join, label="")), drop.source.digest()) for drop in self.dropping],
         ]
-        return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:32]
+        return digest_of(parts)
 
     def collect(self, rows: CollectedRows) -> tuple[pa.Table, Sequence[str]]:
         """Run the pipeline over all parts."""

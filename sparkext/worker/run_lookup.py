@@ -10,12 +10,10 @@ from sparkext.build_sides.index_cache import forget
 from sparkext.build_sides.index_recipe import IndexRecipe, index_recipe
 from sparkext.build_sides.kept_rows import make_room
 from sparkext.config import Settings
-from sparkext.kernels.threads import may_begin
-from sparkext.memory import freed
-from sparkext.memory.probes import Tasks, process_probe
+from sparkext.memory.probes import Tasks
 from sparkext.plans.runs import Run, merged_before, runs_before
 from sparkext.plans.spec import PipelineSpec
-from sparkext.state.join_state import JoinState, StoredSide
+from sparkext.state.join_state import JoinState, Source, StoredSide
 from sparkext.state.run_rows import RunRows
 from sparkext.state.segments import SegmentInfo, total
 from sparkext.worker.join_pipeline import join_pipeline
@@ -35,23 +33,20 @@ class RunLookup:
         self._settings = settings
         self._threads = owned_cores()
         self._used: list[tuple[RunRows, IndexRecipe]] = []
-        probe = process_probe()
-        self._resources = Resources(
-            lambda: probe.headroom(tasks),
-            lambda limit: tasks(limit, probe.binding_group),
-            freed.reclaim,
-            may_begin(self._threads),
-        )
+        self._resources = Resources.of_this_task(tasks)
+        self._before: dict[tuple[int, range], list[RunRows]] = {}
 
     def before(self, side: int, stored: StoredSide, lines: range) -> list[RunRows]:
         """Return the rows of these lines that came before this batch, by runs.
 
         Indexes of what has been merged since are let go: a stream makes one after the other.
         """
-        for run in merged_before(self.state.batch):
-            for part in run.parts:
-                forget(self._stored(side, part, stored, lines).digest())
-        return [self._stored(side, run, stored, lines) for run in runs_before(self.state.batch)]
+        if (side, lines) not in self._before:
+            parts = [part for run in merged_before(self.state.batch) for part in run.parts]
+            forget({self._stored(side, part, stored, lines).digest() for part in parts})
+            runs = runs_before(self.state.batch)
+            self._before[side, lines] = [self._stored(side, run, stored, lines) for run in runs]
+        return self._before[side, lines]
 
     def now(self, side: int, stored: StoredSide, lines: range, rows: pa.Table, info: SegmentInfo) -> RunRows:
         """Return the rows that this batch has brought: the next finds their index."""
@@ -74,6 +69,14 @@ class RunLookup:
         sources = tuple(self.state.sources(side, run, lines))
         return self._rows(side, run, stored, lines, sources, total(source.info for source in sources))
 
-    def _rows(self, side: int, run: Run, stored: StoredSide, lines: range, rows: object, info: SegmentInfo) -> RunRows:
+    def _rows(
+        self,
+        side: int,
+        run: Run,
+        stored: StoredSide,
+        lines: range,
+        rows: tuple[Source, ...] | pa.Table,
+        info: SegmentInfo,
+    ) -> RunRows:
         limits = (_NO_LIMIT, self._settings.index_cache_max_bytes)
         return RunRows(self.state.folder, side, run, lines, stored, rows, info, *limits, self._threads)

@@ -16,8 +16,8 @@ import numpy as np
 import pyarrow as pa
 
 from sparkext import __version__
-from sparkext.exchange.cells import CELL_BYTES, cell_of
-from sparkext.exchange.leaving_rows import bytes_to_gather, gathered_bytes
+from sparkext.exchange.cells import CELL_BYTES, cell_column, cell_of
+from sparkext.exchange.leaving_rows import gathered
 from sparkext.kernels.buffers import Int64Array
 from sparkext.kernels.hashing import hash_words
 from sparkext.kernels.jit import frozen
@@ -27,11 +27,10 @@ from sparkext.memory import freed
 from sparkext.memory.probes import process_probe
 from sparkext.plans.fragments import LEFT, LINES, Cut
 from sparkext.rows.compression import decompressed
-from sparkext.rows.contiguous import contiguous
 from sparkext.rows.fingerprints import row_hashes
 from sparkext.rows.morsels import within_bytes
-from sparkext.rows.types import conform
-from sparkext.state.segments import checksum_of
+from sparkext.rows.types import conformed
+from sparkext.state.segments import checksum_of, microseconds
 from sparkext.worker.micro_batch import MicroBatch
 from sparkext.worker.stream_join import StreamJoin
 from sparkext.worker.task_start import check_version, entered, settle, task_id
@@ -73,14 +72,14 @@ class StreamCellsTask:
             probe = process_probe()
             try:
                 yield from _slot_numbers(self.slot_keys)
-                limit = bytes_to_gather(cut.fragments(self.side), lambda: probe.headroom(tasks))
-                for rows in _gathered(decompressed(batches), limit):
+                fragments = cut.fragments(self.side)
+                for rows in gathered(decompressed(batches), fragments, lambda: probe.headroom(tasks)):
                     yield from self._cells(rows, lines, cut)
             finally:
                 freed.release_unless_ample()
 
     def _cells(self, rows: pa.RecordBatch, lines: _Lines, cut: Cut) -> Iterator[pa.RecordBatch]:
-        rows = lines.conformed(rows)
+        rows = conformed(rows, self.join.sides[self.side].rows)
         hashes, found = lines.of(rows)
         count = cut.fragments(self.side)
         homes = frozen((np.arange(LINES, dtype=np.int64) * count // LINES).astype(np.int32))
@@ -91,11 +90,12 @@ class StreamCellsTask:
         hashes = hashes.take(order.rows)
         for fragment in range(count):
             at, stop = int(order.starts[fragment]), int(order.starts[fragment + 1])
+            slots = cut.slots(self.side, fragment, self.join.slots)
             for piece in within_bytes(in_order.slice(at, stop - at), CELL_BYTES):
                 if piece.num_rows:
                     cell, checksum = cell_of(piece), checksum_of(hashes[at : at + piece.num_rows])
                     at += piece.num_rows
-                    for slot in cut.slots(self.side, fragment, self.join.slots):
+                    for slot in slots:
                         yield _row(self.slot_keys[slot], self.side, fragment, checksum, cell)
 
 
@@ -103,7 +103,6 @@ class StreamCellsTask:
 class SlotNumbersTask:
     """Sends each slot its number, and nothing else. `slot_keys` are as in `StreamCellsTask`."""
 
-    join: StreamJoin
     slot_keys: tuple[int, ...]
     made_by: str = __version__
 
@@ -121,14 +120,12 @@ def _slot_numbers(slot_keys: tuple[int, ...]) -> Iterator[pa.RecordBatch]:
 
 
 def _row(key: int, side: int, fragment: int, checksum: int, cell: pa.Buffer) -> pa.RecordBatch:
-    """Return a row whose cell lies where it was made."""
-    ends = pa.array([0, cell.size], pa.int32()).buffers()[1]
     columns = [
         pa.array([key], pa.int32()),
         pa.array([side], pa.int32()),
         pa.array([fragment], pa.int32()),
         pa.array([checksum], pa.uint64()).view(pa.int64()),
-        pa.BinaryArray.from_buffers(pa.binary(), 1, [None, ends, cell]),
+        cell_column(cell),
     ]
     return pa.RecordBatch.from_arrays(columns, names=list(COLUMNS))
 
@@ -138,7 +135,6 @@ class _Lines:
 
     def __init__(self, join: StreamJoin, side: int, batch: MicroBatch) -> None:
         self._keys = None if join.keys is None else join.keys[side]
-        self._schema = join.sides[side].rows
         self._event_time = join.sides[side].event_time
         self._watermark = 0 if self._event_time is None else batch.watermark()
         self._seen = Occurrences()
@@ -162,32 +158,6 @@ class _Lines:
         lines: Int32Array = (drawn.view(np.uint64) >> np.uint64(64 - _LINE_BITS)).astype(np.int32)
         return lines
 
-    def conformed(self, rows: pa.RecordBatch) -> pa.RecordBatch:
-        """Return rows with the types that they are stored with."""
-        arrays = [conform(column, field.type) for column, field in zip(rows.columns, self._schema, strict=True)]
-        return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
-
     def _is_late(self, times: pa.Array) -> Any:
         """Return which rows come late, as Spark has it: not after the watermark, or at no time at all."""
-        microseconds = times.cast(pa.timestamp("us", times.type.tz)).view(pa.int64()).fill_null(-(1 << 63))
-        return np.asarray(microseconds) <= np.int64(self._watermark)
-
-
-def _gathered(batches: Iterable[pa.RecordBatch], limit: int) -> Iterator[pa.RecordBatch]:
-    """Put batches together until they have so many bytes."""
-    waiting: list[pa.RecordBatch] = []
-    size = 0
-    for batch in batches:
-        if waiting and size + gathered_bytes(batch) > limit:
-            yield _together(waiting)
-            waiting, size = [], 0
-        if batch.num_rows:
-            waiting.append(batch)
-            size += gathered_bytes(batch)
-    if waiting:
-        yield _together(waiting)
-
-
-def _together(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
-    table = pa.Table.from_batches(batches)
-    return pa.RecordBatch.from_arrays([contiguous(column) for column in table.columns], names=table.column_names)
+        return microseconds(times, missing=-(1 << 63)) <= self._watermark

@@ -105,7 +105,7 @@ class _Slot:
             if not new.num_rows:
                 continue
             lines, place = cut.lines(other, fragments[other]), (other, fragments[other])
-            builds = self._lookup.before(other, sides[other], lines)
+            builds = [*self._lookup.before(other, sides[other], lines)]
             if side == LEFT:
                 rows, info = self._arrived.rows(*place), self._arrived.info(*place)
                 builds.append(self._lookup.now(other, sides[other], lines, rows, info))

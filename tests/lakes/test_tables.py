@@ -201,7 +201,7 @@ def test_old_files_deleted_while_queries_run(lake: Lake, spark: SparkSession, di
             df = joined(dims, lambda: spark.table(table)).groupBy("state").count()
             try:
                 found[tuple(sorted(map(tuple, df.collect())))] += 1
-            except (PySparkException, Py4JJavaError) as error:  # as PySpark gives out Spark's own for a file
+            except (PySparkException, Py4JJavaError) as error:  # as PySpark emits Spark's own for a file
                 assert re.search(r"No such file|NOT_EXIST|does not exist|FileReadError", str(error)), error
                 found["a file that is gone"] += 1
 

@@ -96,7 +96,7 @@ def joined(
     else:
         left = StoredSide(arrow_schema(LEFT), 3, retained[0], numbered=how != "inner")
         sides = left, StoredSide(arrow_schema(RIGHT), 4, retained[1])
-    settings = read_settings(lambda key: None, {key.replace("_", "."): value for key, value in options.items()})
+    settings = read_settings(lambda key: None, options)
     return planned_join(resolved, sides, slots, settings, 1, f"a join on {on}")
 
 
