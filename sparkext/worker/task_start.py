@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import gc
+import math
 import os
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import lru_cache
 
@@ -35,15 +37,40 @@ def check_version(made_by: str) -> None:
         )
 
 
-@lru_cache(maxsize=1)
+class _Collections:
+    """How long the last full collection of garbage took, as Spark has one made after every task."""
+
+    def __init__(self) -> None:
+        self.seconds = math.inf
+        self._started = 0.0
+        gc.callbacks.append(self._observe)
+
+    def _observe(self, phase: str, info: Mapping[str, int]) -> None:
+        if phase == "start":
+            self._started = time.perf_counter()
+        elif info["generation"] == _FULL:
+            self.seconds = time.perf_counter() - self._started
+
+
+_FULL = 2
+_SLOW_SECONDS = 0.005
+
+_collections = lru_cache(maxsize=1)(_Collections)
+
+
 def settle() -> None:
     """Take what this process has loaded for what it is, no garbage: Spark has it all looked at after every task.
 
-    Without the extension's daemon, which has done so before it forked, that takes 60 ms with numba loaded. And reserve
-    no address space from then on, where it is short.
+    With numba and a few kernels loaded that takes 60 to 180 ms, half of what short tasks cost. The extension's daemon
+    has done the same before it forked, but tasks load more; so it is done again before a task if the collection after
+    the last one was slow. What is alive between two tasks is modules, kernels and caches, which are freed as ever
+    unless they are in cycles. And no address space is reserved from then on, where it is short.
     """
-    gc.freeze()
-    address_space.spare()
+    collections = _collections()
+    if collections.seconds > _SLOW_SECONDS:
+        gc.freeze()
+        collections.seconds = 0.0
+        address_space.spare()
 
 
 @contextmanager
