@@ -51,16 +51,18 @@ SUITE_TOOLS = (
 )
 """What whole suites need beside that."""
 
-LARGE = (
-    "tests/transforms/test_equivalence.py",
-    "tests/transforms/test_edges.py",
-    "tests/transforms/test_local_build_sides.py::test_all_kinds_of_join",
-)
 SMALL = (
     "tests/transforms/test_equivalence.py::test_every_alias_means_what_spark_means",
     "tests/transforms/test_equivalence.py::test_payload_of_every_type",
     "tests/transforms/test_ranges.py::test_every_shape[a point in an interval]",
     "tests/streams/test_stream_join.py::test_progress",
+)
+LARGE = (
+    *SMALL,
+    "tests/transforms/test_equivalence.py::test_join_nullable_with_not_null_keys",
+    "tests/transforms/test_equivalence.py::test_composite_keys",
+    "tests/transforms/test_edges.py",
+    "tests/transforms/test_local_build_sides.py::test_all_kinds_of_join",
 )
 
 SMALL_LAKES = (
@@ -101,7 +103,7 @@ def versions(session: nox.Session, spark: str, suites: Sequence[str]) -> None:
 def suites(session: nox.Session, spark: str) -> None:
     """Whole suites on every Spark that there is a jar for."""
     _install(session, spark, *SUITE_TOOLS)
-    options = ["-q", "-n", "2", "--dist", "loadgroup", "--no-loadscope-reorder"]
+    options = ["-q", "--whole", "-n", "2", "--dist", "loadgroup", "--no-loadscope-reorder"]
     rooms = [*RECORD, *(f"tests/{room}" for room in ROOMS if room != "lakes")]  # which are a session of their own
     session.run("pytest", *options, *(session.posargs or rooms), env={"SPARK_HOME": None})
 
@@ -114,7 +116,7 @@ def suites(session: nox.Session, spark: str) -> None:
 def lakes(session: nox.Session, spark: str) -> None:
     """Tables of Delta Lake and of Iceberg, with the jar, on the Sparks that these have releases for."""
     _install(session, spark)
-    session.run("pytest", "-q", *(session.posargs or [*RECORD, "tests/lakes"]), env={"SPARK_HOME": None})
+    session.run("pytest", "-q", *(session.posargs or [*RECORD, "--whole", "tests/lakes"]), env={"SPARK_HOME": None})
 
 
 @nox.session(name="bench-lakes", default=False, python="3.11")

@@ -5,7 +5,10 @@ from __future__ import annotations
 import os
 import sys
 
+import pytest
+
 from tests.class_archive import archive_options
+from tests.combinations import each_value_once
 
 # Workers must run the interpreter of the tests, whatever `python3` means on this machine.
 os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
@@ -26,3 +29,14 @@ os.environ["SPARK_SUBMIT_OPTS"] = " ".join(
         *archive_options(),
     ]
 )
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--whole", action="store_true", help="run every combination of parameters: tests/combinations.py")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if not config.getoption("whole"):
+        kept = each_value_once(items)
+        config.hook.pytest_deselected(items=[item for item in items if item not in kept])
+        items[:] = [item for item in items if item in kept]

@@ -27,6 +27,7 @@ from sparkext.errors import StateError
 from sparkext.plans.fragments import LEFT, Cut, Cuts
 from sparkext.plans.runs import Run, merged_before, runs_before, runs_with
 from sparkext.rows.fingerprints import row_hashes
+from sparkext.state.nearest_order import NearestOrder
 from sparkext.state.segments import (
     SegmentInfo,
     checksum_of,
@@ -54,13 +55,15 @@ class StoredSide:
     line, and a number, if they are `numbered`.
 
     `event_time` is the column that tells when a row happened, None if that does not matter. `retained`: for so many
-    microseconds rows of the other side match it, and then it is dropped; None for ever.
+    microseconds rows of the other side match it, and then it is dropped; None for ever. `order`: only the nearest of
+    them matches, by this order.
     """
 
     rows: pa.Schema
     event_time: int | None = None
     retained: int | None = None
     numbered: bool = False
+    order: NearestOrder | None = None
 
     @property
     def sent(self) -> pa.Schema:
@@ -292,18 +295,24 @@ class _Kept:
         self._info = SegmentInfo()
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        for source in self._sources:
-            if is_over(source.info, self._oldest):
-                continue
-            is_all = source.whole and self._stored.until is None
-            self._info += source.info if is_all else SegmentInfo()
-            for batch in rows_of_segment(source.path):
-                kept = batch if is_all else self._fresh(of_lines(batch, self._stored.line, self._lines))
-                self._info += SegmentInfo() if is_all else self._stored.info(kept, self._stored.checksum(kept))
-                yield kept
+        order = self._stored.order
+        sources = [source for source in self._sources if not is_over(source.info, self._oldest)]
+        whole = [source for source in sources if source.whole and self._stored.until is None and order is None]
+        for source in whole:
+            self._info += source.info
+            yield from rows_of_segment(source.path)
+        chosen = self._chosen([source for source in sources if source not in whole])
+        for batch in chosen if order is None else order.needed(chosen, self._oldest):
+            self._info += self._stored.info(batch, self._stored.checksum(batch))
+            yield batch
 
     def info(self) -> SegmentInfo:
         return self._info
+
+    def _chosen(self, sources: list[Source]) -> Iterator[pa.RecordBatch]:
+        for source in sources:
+            for batch in rows_of_segment(source.path):
+                yield self._fresh(of_lines(batch, self._stored.line, self._lines))
 
     def _fresh(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         if self._stored.until is None:

@@ -54,9 +54,14 @@ class RunRows(KeptRows):
 
     def collect(self, rows: CollectedRows) -> tuple[pa.Table, Sequence[str]]:
         """Read all rows."""
+        order = self.stored.order
+        found = self._found(rows)
+        return (found if order is None else order.ordered(found)), ()
+
+    def _found(self, rows: CollectedRows) -> pa.Table:
         if isinstance(self.rows, pa.Table):
-            return self.rows, ()
+            return self.rows
         for number, source in enumerate(self.rows):
             for place, batch in enumerate(rows_of_segment(source.path)):
                 rows.add((number, place), batch if source.whole else of_lines(batch, self.stored.line, self.lines))
-        return rows.table(self.stored.schema), ()
+        return rows.table(self.stored.schema)

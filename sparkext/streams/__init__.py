@@ -6,6 +6,7 @@ hits = stream_join(orders, quotes, on=[("price", ">=", "low"), ("price", "<", "h
 
 from __future__ import annotations
 
+from sparkext.streams.asof import stream_asof_join
 from sparkext.streams.join import stream_join
 
-__all__ = ["stream_join"]
+__all__ = ["stream_asof_join", "stream_join"]

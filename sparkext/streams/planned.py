@@ -49,7 +49,8 @@ def planned_join(
     pairs = replace(resolved.spec, how="inner", condition=condition)
     forward = PipelineSpec(len(sides[LEFT].schema), (pairs,), found)
     return StreamJoin(
-        name or f"join-{hashlib.sha256(made_by.encode()).hexdigest()[:16]}",
+        name or _name(made_by),
+        name is not None,
         made_by,
         uuid.uuid4().hex,
         sides,
@@ -59,9 +60,45 @@ def planned_join(
         slots,
         settings,
         tasks_sharing,
+        outputs,
         how,
-        tuple(ref.column if ref.source == PROBE else None for ref in outputs),
     )
+
+
+def planned_as_of(
+    resolved: ResolvedJoin,
+    sides: tuple[StoredSide, StoredSide],
+    slots: int,
+    settings: Settings,
+    tasks_sharing: int | None,
+    made_by: str,
+    name: str | None = None,
+) -> StreamJoin:
+    """Return an as-of join of two sides as its tasks know it; `made_by` as in `planned_join`."""
+    from pyspark.sql.types import StructType
+
+    found = [ColumnRef(PROBE + 1, number) for number in range(len(sides[RIGHT].rows))]
+    place = len(sides[LEFT].schema)
+    candidates = PipelineSpec(place + 1, (replace(resolved.spec, how="inner"),), (*found, ColumnRef(PROBE, place)))
+    return StreamJoin(
+        name or _name(made_by),
+        name is not None,
+        made_by,
+        uuid.uuid4().hex,
+        sides,
+        _keys(resolved, settings),
+        (candidates.to_json(),),
+        arrow_schema(StructType([output.field for output in resolved.outputs])),
+        slots,
+        settings,
+        tasks_sharing,
+        tuple(output.ref for output in resolved.outputs),
+        resolved.spec.how,
+    )
+
+
+def _name(made_by: str) -> str:
+    return f"join-{hashlib.sha256(made_by.encode()).hexdigest()[:16]}"
 
 
 def event_time(side: StoredSide) -> int:

@@ -1,4 +1,4 @@
-"""For how long the rows of a stream are kept: what users say of it, and the columns that tell when rows happened."""
+"""For how long the rows of a stream are kept, and what users say of it."""
 
 from __future__ import annotations
 
@@ -7,13 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 from sparkext.spark.arrow import arrow_schema
 from sparkext.state.join_state import StoredSide
+from sparkext.streams.watermarks import event_times
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
-    from pyspark.sql.types import StructField
-
-_WATERMARK = "spark.watermarkDelayMs"
-"""Spark's mark of a column with a watermark, in its metadata."""
 
 _UNITS = {
     "microsecond": 1,
@@ -25,35 +22,30 @@ _UNITS = {
     "week": 604_800_000_000,
 }
 _PART = re.compile(r"(\d+)\s*([a-z]+)")
-_NAMES = ("left", "right")
 
 
 def stored_sides(
-    left: DataFrame, right: DataFrame, retain: Any, kind: str, problems: list[str]
+    left: DataFrame, right: DataFrame, retain: Any, kind: str, tells_time: bool, problems: list[str]
 ) -> tuple[StoredSide, StoredSide] | None:
-    """Return how the rows of both sides are kept, or None if `problems` got longer."""
+    """Return how the rows of both sides are kept, or None if `problems` got longer.
+
+    `tells_time`: the result has to tell when its rows happened.
+    """
     told = len(problems)
     retained = _retained(retain, problems)
     if kind != "inner" and retained[0] is None and len(problems) == told:
         problems.append(
             f"a {kind} join of streams needs retain: for how long a row of the left side may still find a match"
         )
-    times: list[int | None] = [None, None]
-    if retained != (None, None) and len(problems) == told:
-        times = [_event_time(frame, side, problems) for frame, side in zip((left, right), _NAMES, strict=True)]
-        if times[0] is not None and times[1] is not None:
-            kinds = [frame.schema.fields[time].dataType for frame, time in ((left, times[0]), (right, times[1]))]
-            if kinds[0] != kinds[1]:
-                problems.append(
-                    f"the watermark of the left side is on a {kinds[0].simpleString()}, that of the right side on a"
-                    f" {kinds[1].simpleString()}: retain compares them, cast one of them"
-                )
+    times = None
+    if len(problems) == told and (tells_time or retained != (None, None)):
+        times = event_times(left, right, "event_time" if retained == (None, None) else "retain", problems)
     if len(problems) > told:
         return None
     numbered = kind != "inner"
     return (
-        StoredSide(arrow_schema(left.schema), times[0], retained[0], numbered),
-        StoredSide(arrow_schema(right.schema), times[1], retained[1]),
+        StoredSide(arrow_schema(left.schema), None if times is None else times[0], retained[0], numbered),
+        StoredSide(arrow_schema(right.schema), None if times is None else times[1], retained[1]),
     )
 
 
@@ -77,19 +69,3 @@ def _microseconds(time: Any, problems: list[str]) -> int | None:
         )
         return None
     return sum(number * _UNITS[unit] for number, unit in parts)
-
-
-def _event_time(frame: DataFrame, side: str, problems: list[str]) -> int | None:
-    """Return the column of a side that has the watermark."""
-    found = [number for number, field in enumerate(frame.schema.fields) if _has_watermark(field)]
-    if len(found) == 1:
-        return found[0]
-    has = "no watermark" if not found else f"{len(found)} of them"
-    problems.append(
-        f"retain needs one column with a watermark on the {side} side, which has {has}: see DataFrame.withWatermark"
-    )
-    return None
-
-
-def _has_watermark(field: StructField) -> bool:
-    return _WATERMARK in (field.metadata or {})

@@ -13,11 +13,11 @@ import numpy as np
 import pyarrow as pa
 
 from sparkext.plans.fragments import LEFT, MATCHED
-from sparkext.plans.spec import PROBE, ColumnRef, JoinSpec, KeyPair, PipelineSpec, RangePair
+from sparkext.plans.spec import PROBE, ColumnRef, JoinSpec, KeyPair, PipelineSpec
 from sparkext.rows.contiguous import contiguous
-from sparkext.state.join_state import is_over
 from sparkext.state.run_rows import RunRows
 from sparkext.state.segments import SegmentInfo
+from sparkext.worker.ended_rows import ended_rows
 from sparkext.worker.run_lookup import RunLookup
 from sparkext.worker.stream_join import StreamJoin
 
@@ -33,7 +33,6 @@ class DecidedRows:
         self._join, self._lookup, self._left = join, lookup, left
         self._side = join.sides[LEFT]
         self._known = lookup.before(MATCHED, join.matched, lines)
-        self._kind = "timestamp" if join.matched.rows.types[1].tz else "timestamp_ntz"
         self._hidden = pa.schema([self._side.schema.field(place) for place in self._side.hidden])
         self._pairs: list[pa.RecordBatch] = []
 
@@ -69,9 +68,9 @@ class DecidedRows:
 
         `new` are those that have matched for the first time; times are in µs.
         """
-        if self._join.how != "left" or high <= low:
+        if self._join.how != "left":
             return
-        ended = [batch for rows in self._left if not is_over(rows.info, low) for batch in self._ended(rows, low, high)]
+        ended = [*ended_rows(self._lookup, self._side, self._left, low, high)]
         if not ended:
             return
         rows = pa.Table.from_batches(ended)
@@ -81,22 +80,10 @@ class DecidedRows:
         if kept.num_rows:
             schema = self._join.output_schema
             columns = [
-                pa.nulls(kept.num_rows, field.type) if place is None else kept.column(place)
-                for place, field in zip(self._join.blank, schema, strict=True)
+                kept.column(ref.column) if ref.source == PROBE else pa.nulls(kept.num_rows, field.type)
+                for ref, field in zip(self._join.outputs, schema, strict=True)
             ]
             yield _batch(pa.Table.from_arrays(columns, schema=schema), schema)
-
-    def _ended(self, rows: RunRows, low: int, high: int) -> Iterator[pa.RecordBatch]:
-        """Yield rows by the time when they end."""
-        until = self._side.hidden[0]
-        times = pa.array([low, high], pa.int64()).cast(self._side.schema.types[until])
-        bounds = pa.Table.from_arrays([times[:1], times[1:]], names=["low", "high"])
-        ranges = tuple(
-            RangePair(ColumnRef(PROBE, number), op, until, self._kind) for number, op in enumerate(("<", ">="))
-        )
-        outputs = tuple(ColumnRef(1, number) for number in range(len(self._side.schema)))
-        spec = PipelineSpec(2, (JoinSpec("inner", (), "auto", "over", ranges=ranges),), outputs)
-        yield from self._lookup.found(spec, self._side.schema, bounds, rows)
 
     def _without_known(self, rows: pa.Table) -> pa.Table:
         """Leave out rows that have matched in batches before; they are hidden columns."""

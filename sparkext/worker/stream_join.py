@@ -8,7 +8,8 @@ import pyarrow as pa
 
 from sparkext.config import Settings
 from sparkext.exchange.partitioning import Partitioning
-from sparkext.plans.fragments import LEFT, first_cut
+from sparkext.plans.fragments import LEFT, RIGHT, first_cut
+from sparkext.plans.spec import ColumnRef
 from sparkext.state.join_state import JoinState, MatchedRows, StoredSide
 from sparkext.worker.micro_batch import MicroBatch
 
@@ -26,31 +27,54 @@ PROGRESS_FIELDS = ("left_rows", "right_rows", "matches", "state_rows", "state_by
 class StreamJoin:
     """What joins two streams.
 
-    `name` is that of its state, `made_by` tells what it is, and `token` this very join from others that are the same.
+    `name` is that of its state (`is_named`: the user's), `made_by` tells what it is, and `token` this very join from
+    others that are the same.
     `sides` are the rows of both, `keys` how their lines follow from the columns that have to be equal, if there are
     any. `specs` say how rows of the left side look those of the right one up, and the other way round; they number the
     columns of a side as `sides` do. `slots` are the tasks of a batch that join.
+    `outputs` says of each column of the result which one of which side it is.
     `how`: `inner`, `left` or `semi`. Behind what `specs` emit of the latter two are the hidden columns of the left row.
-    `blank` says of each column of the result which one of the left side it is, None if it is of the right side.
+    An as-of join has one of `specs`: what rows of the left side find, their places last; and the right side an order.
     """
 
     name: str
+    is_named: bool
     made_by: str
     token: str
     sides: tuple[StoredSide, StoredSide]
     keys: tuple[Partitioning, Partitioning] | None
-    specs: tuple[str, str]
+    specs: tuple[str, ...]
     output_schema: pa.Schema
     slots: int
     settings: Settings
     tasks_sharing: int | None
+    outputs: tuple[ColumnRef, ...]
     how: str = "inner"
-    blank: tuple[int | None, ...] = ()
+
+    @property
+    def metrics(self) -> str:
+        """What its observed metrics are called. Spark refuses two of a name, but says less than who claims a state."""
+        return f"sparkext.{self.name}" if self.is_named else f"sparkext.{self.name}.{self.token[:8]}"
+
+    @property
+    def is_as_of(self) -> bool:
+        """Whether only the nearest row of the right side matches."""
+        return self.sides[RIGHT].order is not None
 
     @property
     def decides(self) -> bool:
         """Whether it has to be known which rows of the left side have matched."""
-        return self.how != "inner"
+        return self.how != "inner" and not self.is_as_of
+
+    @property
+    def waits(self) -> bool:
+        """Whether rows come out when their time is over."""
+        return self.how == "left" or self.is_as_of
+
+    @property
+    def keeps_right_whole(self) -> bool:
+        """Whether one unit has to have all that a row of the left side may match."""
+        return self.how != "inner" or self.is_as_of
 
     @property
     def matched(self) -> MatchedRows:
@@ -65,5 +89,5 @@ class StreamJoin:
         StateError
             It is lost, damaged or another join's.
         """
-        first = first_cut(self.slots, keyed=self.keys is not None, whole_right=self.decides)
+        first = first_cut(self.slots, keyed=self.keys is not None, whole_right=self.keeps_right_whole)
         return JoinState(batch.checkpoint / FOLDER / self.name, batch.number, batch.run, first, self.made_by)

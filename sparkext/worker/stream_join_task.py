@@ -24,10 +24,12 @@ from sparkext.plans.spec import PipelineSpec
 from sparkext.rows.blank import blank_row
 from sparkext.rows.compression import decompressed
 from sparkext.state.join_state import JoinState, is_over
+from sparkext.state.run_rows import RunRows
 from sparkext.state.segments import SegmentInfo, total
 from sparkext.worker.arrived_rows import ArrivedRows
 from sparkext.worker.decided_rows import DecidedRows
 from sparkext.worker.micro_batch import MicroBatch
+from sparkext.worker.nearest_rows import NearestRows
 from sparkext.worker.run_lookup import RunLookup
 from sparkext.worker.stream_join import PROGRESS, PROGRESS_FIELDS, StreamJoin
 from sparkext.worker.task_start import check_version, entered, settle
@@ -92,7 +94,9 @@ class _Slot:
         """Yield what the batch makes come out."""
         for unit, fragments in enumerate(self._state.cut.units):
             if unit % self._join.slots == self._number:
-                if self._join.decides:
+                if self._join.is_as_of:
+                    yield from self._nearest(fragments)
+                elif self._join.decides:
                     yield from self._decided(fragments)
                 else:
                     yield from self._pairs(fragments)
@@ -113,13 +117,23 @@ class _Slot:
                 if not is_over(build.info, self._oldest):
                     yield from self._lookup.found(self._specs[side], self._found, new, build)
 
+    def _nearest(self, fragments: tuple[int, int]) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of a unit's left side whose time has ended, each with the nearest of the right side."""
+        left, right = (self._all(side, fragment) for side, fragment in enumerate(fragments))
+        nearest = NearestRows(self._join, self._lookup, left, right)
+        yield from nearest.ended(self._oldest, self._batch.next_watermark())
+
+    def _all(self, side: int, fragment: int) -> list[RunRows]:
+        """Return all rows of a fragment, those that this batch has brought among them."""
+        stored, lines = self._join.sides[side], self._state.cut.lines(side, fragment)
+        rows, info = self._arrived.rows(side, fragment), self._arrived.info(side, fragment)
+        return [*self._lookup.before(side, stored, lines), self._lookup.now(side, stored, lines, rows, info)]
+
     def _decided(self, fragments: tuple[int, int]) -> Iterator[pa.RecordBatch]:
         """Yield the pairs that a unit finds, and the rows of its left side of which it is known by now."""
-        fragment, side = fragments[LEFT], self._join.sides[LEFT]
+        fragment = fragments[LEFT]
         lines = self._state.cut.lines(LEFT, fragment)
-        rows, info = self._arrived.rows(LEFT, fragment), self._arrived.info(LEFT, fragment)
-        left = [*self._lookup.before(LEFT, side, lines), self._lookup.now(LEFT, side, lines, rows, info)]
-        decided = DecidedRows(self._join, self._lookup, lines, left)
+        decided = DecidedRows(self._join, self._lookup, lines, self._all(LEFT, fragment))
         for pairs in self._pairs(fragments):
             out = decided.take(pairs)
             if out is not None:
@@ -181,7 +195,7 @@ class _Slot:
         ]
 
     def _next_cut(self, came: list[int]) -> Cut:
-        if self._join.decides:
+        if self._join.keeps_right_whole:
             return self._state.cut
         settings, (left, right) = self._join.settings, came
         memory, way = settings.streams_unit_max_bytes, settings.debug_slots

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
 
 POINTS = "id long, k int, price double, at timestamp"
 SPANS = "rid long, d int, low double, high double, time timestamp"
@@ -73,6 +74,11 @@ def run(out: DataFrame, checkpoint: Path, batches: Callable[[DataFrame, int], No
     query = writer.foreachBatch(batches or (lambda frame, batch: frame.count())).start()
     query.awaitTermination()
     return query
+
+
+def bare(schema: StructType) -> list[tuple[Any, ...]]:
+    """Return what a schema is without its metadata, where watermarks are."""
+    return [(field.name, field.dataType, field.nullable) for field in schema.fields]
 
 
 class Sink:

@@ -83,7 +83,7 @@ class Query:
         offsets.write_text(f'v1\n{{"batchWatermarkMs":{self.watermark // 1000}}}\n', encoding="utf-8")
         cells: dict[int, list[pa.RecordBatch]] = defaultdict(list)
         keys = tuple(range(self.join.slots))
-        if self.join.how == "left":
+        if self.join.waits:
             for row in SlotNumbersTask(keys)([]):
                 cells[row.column(0)[0].as_py()].append(row)
         for side, partitions in enumerate((left, right)):

@@ -1,0 +1,48 @@
+"""What all joins of streams ask of their sides and their name."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from sparkext.spark.frames import is_dataframe
+from sparkext.spark.session_settings import is_connect
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
+
+
+def session_of(left: Any, right: Any, transform: str, problems: list[str]) -> SparkSession | None:
+    """Return the session of both sides, or None if there is none in which they can be joined.
+
+    `transform` is the one that joins a stream with a table alike.
+    """
+    for side, frame in (("left", left), ("right", right)):
+        if not is_dataframe(frame):
+            problems.append(f"the {side} side is no Spark DataFrame, but {type(frame).__name__}")
+        elif not frame.isStreaming:
+            problems.append(
+                f"the {side} side is no stream: a stream is joined with a table by {transform}, whose left side is"
+                " the stream"
+            )
+    if problems:
+        return None
+    if left.sparkSession is not right.sparkSession:
+        problems.append("the two sides are of different sessions")
+        return None
+    session: SparkSession = left.sparkSession
+    if session.version.startswith("3."):
+        problems.append(f"streams are joined from Spark 4.0 on, this is {session.version}")
+        return None
+    if is_connect(session):
+        problems.append("streams cannot be joined through Spark Connect: tasks are not told where the checkpoint lies")
+        return None
+    return session
+
+
+def check_name(name: Any, problems: list[str]) -> None:
+    """Refuse a name that is no name of a folder."""
+    if name is not None and (not isinstance(name, str) or not _NAME.fullmatch(name)):
+        problems.append(f"name={name!r}: expected letters, digits, dots, dashes and underscores, up to 100 of them")

@@ -1,0 +1,138 @@
+"""`stream_asof_join`: joins each row of a stream with the nearest one in time of another stream."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from sparkext.plans.spec import PROBE, ColumnRef
+from sparkext.rows.types import spark_key_type
+from sparkext.spark.arrow import arrow_schema
+from sparkext.spark.session_settings import tasks_per_executor
+from sparkext.state.join_state import StoredSide
+from sparkext.state.nearest_order import NearestOrder
+from sparkext.streams.arguments import check_name, session_of
+from sparkext.streams.frame import described, joined_frame, named, slots_of
+from sparkext.streams.planned import planned_as_of
+from sparkext.streams.watermarks import event_times, unmarked
+from sparkext.transforms.arguments import check_travel, read_or_default, refuse
+from sparkext.transforms.columns import OutputField, resolve_column
+from sparkext.transforms.resolved_as_of import AsOfArguments, resolve_as_of
+from sparkext.transforms.resolved_join import ResolvedJoin
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+    from pyspark.sql.types import StructField, StructType
+
+
+def stream_asof_join(
+    left: DataFrame,
+    right: DataFrame,
+    *,
+    on: str | tuple[str, str],
+    by: str | Sequence[str | tuple[str, str]] | None = None,
+    direction: str = "backward",
+    tolerance: datetime.timedelta | None = None,
+    allow_exact_matches: bool = True,
+    how: str = "left",
+    ties: str | None = None,
+    name: str | None = None,
+) -> DataFrame:
+    """Join each row of a stream with the one row of another stream that is nearest in time.
+
+        priced = stream_asof_join(trades, quotes, on=("traded", "quoted"), by="symbol", tolerance=timedelta(minutes=5))
+
+    A row comes out once, when the watermark has passed all that may be the nearest: so quotes that come late, but not
+    too late for the watermark, count as if they had come in time. The result does not depend on how rows came.
+
+    Parameters
+    ----------
+    left, right:
+        Streaming DataFrames of one session, with a watermark on the columns of `on`.
+    on, by, direction, tolerance, allow_exact_matches, how:
+        As in `asof_join`. `forward` and `nearest` need a tolerance: a row waits for it. Without one, the last row of
+        each key is kept for as long as the query runs.
+    ties:
+        A column of the right side that orders rows of one time: of those, backward takes the last and forward the
+        first. By default some row of them is taken, always the same one.
+    name:
+        As in `stream_join`.
+
+    Raises
+    ------
+    InvalidJoinError
+        Lists every problem of the call.
+    """
+    problems: list[str] = []
+    session = session_of(left, right, "asof_join", problems)
+    settings, misconfigured = read_or_default(lambda key: None if session is None else session.conf.get(key, None), {})
+    check_name(name, problems)
+    if session is None:
+        refuse(problems, misconfigured)
+    assert session is not None
+    for side, frame in (("left", left), ("right", right)):
+        check_travel(frame.schema, side, problems)
+    case_sensitive = session.conf.get("spark.sql.caseSensitive", "false") == "true"
+    outputs = [OutputField(field, ColumnRef(PROBE, number)) for number, field in enumerate(left.schema.fields)]
+    arguments = AsOfArguments(on, by, direction, tolerance, allow_exact_matches, how)
+    fields = right.schema.fields
+    resolved = resolve_as_of(outputs, fields, arguments, 1, settings.algorithm, case_sensitive, problems)
+    if direction in ("forward", "nearest") and tolerance is None:
+        problems.append(f"direction={direction!r} needs a tolerance: else a row would wait for ever")
+    column = _ties(ties, fields, case_sensitive, problems)
+    times = event_times(left, right, "an as-of join of streams", problems)
+    if resolved is not None and times is not None:
+        _check_times(resolved, times, problems)
+    refuse(problems, misconfigured)
+    assert resolved is not None, "or there is a problem"
+    sides = sides_of(left.schema, right.schema, resolved, column)
+    made_by = f"{resolved.spec.label} of {described(left, right, sides)}, ties by {ties}"
+    join = planned_as_of(resolved, sides, slots_of(session), settings, tasks_per_executor(session), made_by, name)
+    # Rows come out when the watermark passes them, if they wait for nothing after it: none is late for it.
+    marked = resolved.outputs[_as_of(resolved)[0]] if direction == "backward" else None
+    results = [output if output is marked else unmarked(output) for output in resolved.outputs]
+    return joined_frame(left, right, join, [output.field for output in results]).select(*named(results))
+
+
+def _ties(ties: Any, fields: Sequence[StructField], case_sensitive: bool, problems: list[str]) -> int | None:
+    """Return the column that orders rows of one time."""
+    if ties is None:
+        return None
+    if not isinstance(ties, str):
+        problems.append(f"ties={ties!r}: expected the name of a column of the right side")
+        return None
+    found = resolve_column(ties, fields, "right", case_sensitive, problems)
+    if found is not None and spark_key_type(fields[found]) is None:
+        problems.append(f"ties={ties!r}: rows cannot be ordered by a {fields[found].dataType.simpleString()}")
+    return found
+
+
+def _as_of(resolved: ResolvedJoin) -> tuple[int, int]:
+    """Return the columns that are near to each other, of both sides."""
+    assert resolved.spec.as_of is not None, "as it is an as-of join"
+    return resolved.spec.as_of.probe.column, resolved.spec.as_of.build
+
+
+def _check_times(resolved: ResolvedJoin, times: tuple[int, int], problems: list[str]) -> None:
+    near = _as_of(resolved)
+    for side, time, column in zip(("left", "right"), times, near, strict=True):
+        if time != column:
+            problems.append(f"on has to be the column with the watermark, which is another one on the {side} side")
+
+
+def sides_of(
+    left: StructType, right: StructType, resolved: ResolvedJoin, ties: int | None
+) -> tuple[StoredSide, StoredSide]:
+    """Return how rows are kept: those of the left side until they come out, of the right one while they may be near."""
+    as_of, rows = resolved.spec.as_of, arrow_schema(right)
+    assert as_of is not None, "as it is an as-of join"
+    tolerance = None if as_of.tolerance is None else int(as_of.tolerance)
+    waits = 0 if as_of.direction == "backward" or tolerance is None else tolerance
+    kept = None if tolerance is None else tolerance + (waits if as_of.direction == "nearest" else 0)
+    keys = tuple(key.build for key in resolved.spec.keys)
+    order = NearestOrder(len(rows), as_of.build, ties, keys, last_only=as_of.direction == "backward")
+    return (
+        StoredSide(arrow_schema(left), as_of.probe.column, waits),
+        StoredSide(rows, as_of.build, kept, order=order),
+    )

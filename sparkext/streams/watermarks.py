@@ -1,0 +1,118 @@
+"""Columns that tell when a row happened: Spark marks them in their metadata when a stream gets a watermark.
+
+Behind a join a mark says more than it did: that no row comes out that is late for it. That is not so where a row
+matches others long after it has happened, so a join takes the marks off, and sets one where it holds.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from sparkext.plans.fragments import LEFT
+from sparkext.state.join_state import StoredSide
+from sparkext.streams.frame import place
+from sparkext.streams.planned import event_time
+from sparkext.transforms.columns import OutputField, check_names
+from sparkext.transforms.resolved_join import ResolvedJoin
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+    from pyspark.sql.types import StructField
+
+MARK = "spark.watermarkDelayMs"
+
+
+def event_times(left: DataFrame, right: DataFrame, asker: str, problems: list[str]) -> tuple[int, int] | None:
+    """Return the columns that have a watermark, None if `problems` got longer. `asker` is what needs it."""
+    sides = ((left, "left"), (right, "right"))
+    times = [_event_time(frame, side, asker, problems) for frame, side in sides]
+    if times[0] is None or times[1] is None:
+        return None
+    kinds = [frame.schema.fields[time].dataType for frame, time in ((left, times[0]), (right, times[1]))]
+    if kinds[0] != kinds[1]:
+        problems.append(
+            f"the watermark of the left side is on a {kinds[0].simpleString()}, that of the right side on a"
+            f" {kinds[1].simpleString()}: {asker} compares them, cast one of them"
+        )
+        return None
+    return times[0], times[1]
+
+
+def _event_time(frame: DataFrame, side: str, asker: str, problems: list[str]) -> int | None:
+    """Return the column of a side that has the watermark."""
+    found = [number for number, field in enumerate(frame.schema.fields) if is_marked(field)]
+    if len(found) == 1:
+        return found[0]
+    has = "no watermark" if not found else f"{len(found)} of them"
+    problems.append(
+        f"{asker} needs one column with a watermark on the {side} side, which has {has}: see DataFrame.withWatermark"
+    )
+    return None
+
+
+def is_marked(field: StructField) -> bool:
+    """Return whether a column has a watermark."""
+    return MARK in (field.metadata or {})
+
+
+def unmarked(output: OutputField) -> OutputField:
+    """Return a column of a result without a watermark."""
+    from pyspark.sql.types import StructField
+
+    field = output.field
+    metadata = {key: value for key, value in (field.metadata or {}).items() if key != MARK}
+    return replace(output, field=StructField(field.name, field.dataType, field.nullable, metadata))
+
+
+@dataclass(frozen=True)
+class TimeColumn:
+    """The later of two times, those of a pair: it came with a row that was not late, so it is not late itself.
+
+    `left` and `right` are places in the result. A row without a match, where a join keeps those, counts as of the time
+    when its own was over, `lasts` µs after it. `delay` is that of the watermark, in ms.
+    """
+
+    name: str
+    left: int
+    right: int
+    lasts: int | None
+    delay: int
+
+    def column(self) -> Column:
+        """Return the column."""
+        from pyspark.sql import functions as F
+
+        left, right = (F.col(place(number)) for number in (self.left, self.right))
+        time = F.greatest(left, right) if self.left != self.right else left
+        if self.lasts is not None:
+            over = left + F.expr(f"make_dt_interval(0, 0, 0, {self.lasts / 1e6:.6f}bd)")
+            time = F.when(right.isNull(), over).otherwise(time)
+        return time.alias(self.name, metadata={MARK: self.delay})
+
+
+def time_column(
+    name: str, resolved: ResolvedJoin, sides: tuple[StoredSide, StoredSide], case_sensitive: bool, problems: list[str]
+) -> TimeColumn | None:
+    """Return the column that tells when rows of a join happened, None if `problems` got longer."""
+    from pyspark.sql.types import StructField
+
+    outputs, told = resolved.outputs, len(problems)
+    places = {(output.ref.source, output.ref.column): number for number, output in enumerate(outputs)}
+    left, right = (places.get((side, event_time(stored))) for side, stored in enumerate(sides))
+    assert left is not None, "all columns of the left side are in the result"
+    lasts = sides[LEFT].retained if resolved.spec.how == "left" else None
+    check_names(
+        [*outputs, replace(outputs[left], field=StructField(name, outputs[left].field.dataType))],
+        case_sensitive,
+        problems,
+    )
+    if right is None and lasts is not None:
+        problems.append(
+            f"event_time={name!r}: the two columns with a watermark are one in the result, which does not tell then"
+            " whether a row has a match: write on=[(left, right), …] to have both"
+        )
+    if len(problems) > told:
+        return None
+    marked = (left, left if right is None else right)
+    return TimeColumn(name, *marked, lasts, max(outputs[number].field.metadata.get(MARK, 0) for number in marked))

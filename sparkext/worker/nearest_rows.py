@@ -1,0 +1,88 @@
+"""What an as-of join of two streams finds: for each row of the left side whose time has ended, the nearest one.
+
+Each run of the right side gives one candidate a row, as an as-of join with a table does. Of these the nearest is taken;
+rows of one time are told apart by the order that runs have them in, too (`sparkext.state.nearest_order`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pyarrow as pa
+
+from sparkext.kernels.buffers import Int64Array
+from sparkext.plans.fragments import LEFT, RIGHT
+from sparkext.plans.spec import PROBE, PipelineSpec
+from sparkext.rows.contiguous import contiguous
+from sparkext.state.join_state import is_over
+from sparkext.state.run_rows import RunRows
+from sparkext.state.segments import microseconds
+from sparkext.worker.ended_rows import ended_rows
+from sparkext.worker.run_lookup import RunLookup
+from sparkext.worker.stream_join import StreamJoin
+
+_MISSING = -(1 << 63)
+
+
+class NearestRows:
+    """Finds, for rows of one unit, what is nearest to them. `left` and `right` have all that there is of both sides."""
+
+    def __init__(self, join: StreamJoin, lookup: RunLookup, left: list[RunRows], right: list[RunRows]) -> None:
+        """Bind them."""
+        self._join, self._lookup, self._left, self._right = join, lookup, left, right
+        self._spec = PipelineSpec.from_json(join.specs[0])
+        [step] = self._spec.joins
+        order = join.sides[RIGHT].order
+        assert step.as_of is not None and order is not None, "as it is an as-of join"
+        self._as_of = step.as_of
+        self._order = order
+        self._found = join.sides[RIGHT].rows.append(pa.field("place", pa.int64()))
+
+    def ended(self, low: int, high: int) -> Iterator[pa.RecordBatch]:
+        """Yield the result for rows whose time ends after `low` and up to `high`, both in µs."""
+        rows = self._join.settings.morsel_max_rows
+        for batch in ended_rows(self._lookup, self._join.sides[LEFT], self._left, low, high):
+            for at in range(0, batch.num_rows, rows):
+                joined = self._joined(batch.slice(at, rows), low)
+                if joined.num_rows:
+                    yield joined
+
+    def _joined(self, left: pa.RecordBatch, low: int) -> pa.RecordBatch:
+        """Return rows with the nearest of all runs. What is over at `low` is near to none of them."""
+        probe = pa.Table.from_batches([left.append_column("place", pa.array(np.arange(left.num_rows)))])
+        candidates = pa.Table.from_batches(
+            [
+                batch
+                for run in self._right
+                if not is_over(run.info, low)
+                for batch in self._lookup.found(self._spec, self._found, probe, run)
+            ],
+            self._found,
+        )
+        nearest = self._nearest(left, candidates)
+        if self._join.how == "inner":
+            kept = np.flatnonzero(nearest >= 0)
+            left, nearest = left.take(pa.array(kept)), nearest[kept]
+        taken = pa.array(nearest, mask=nearest < 0)
+        columns = [
+            left.column(ref.column) if ref.source == PROBE else contiguous(candidates.column(ref.column)).take(taken)
+            for ref in self._join.outputs
+        ]
+        return pa.RecordBatch.from_arrays(columns, schema=self._join.output_schema)
+
+    def _nearest(self, left: pa.RecordBatch, candidates: pa.Table) -> Int64Array:
+        """Return which candidate is nearest to each row, -1 if there is none: int64[rows]."""
+        nearest = np.full(left.num_rows, -1, np.int64)
+        places = np.asarray(candidates.column(len(self._found) - 1), dtype=np.int64)
+        theirs = microseconds(contiguous(candidates.column(self._as_of.build)), _MISSING)
+        own = microseconds(left.column(self._as_of.probe.column), _MISSING)[places]
+        ranks = np.empty(len(places), np.int64)
+        ranks[self._order.order(candidates)] = np.arange(len(places))
+        # Of rows of one time the last one backwards, the first one forwards; at equal distances the one before.
+        backward = self._as_of.direction == "backward"
+        before = theirs <= own if self._as_of.direction == "nearest" else np.full(len(own), backward)
+        order = np.lexsort((np.where(before, -ranks, ranks), np.logical_not(before), np.abs(own - theirs), places))
+        found, first = np.unique(places[order], return_index=True)
+        nearest[found] = order[first]
+        return nearest

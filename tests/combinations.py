@@ -1,0 +1,32 @@
+"""Which combinations of a test's parameters run: with Spark a query costs a third of a second, and there are thousands.
+
+By default each value of each parameter is in one test at least, together with values that a hash deals out. `--whole`
+runs all of them, as `make suites` does.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections import defaultdict
+from collections.abc import Iterable
+
+import pytest
+
+
+def each_value_once(items: Iterable[pytest.Item]) -> set[pytest.Item]:
+    """Return tests in which every value of every parameter is."""
+    cases: dict[str, list[tuple[pytest.Item, set[tuple[int, str]]]]] = defaultdict(list)
+    kept = set[pytest.Item]()
+    for item in items:
+        values = getattr(getattr(item, "callspec", None), "_idlist", ())
+        if len(values) > 1 and "spark" in getattr(item, "fixturenames", ()):
+            cases[item.nodeid.partition("[")[0]].append((item, set(enumerate(values))))
+        else:
+            kept.add(item)
+    for combinations in cases.values():
+        seen = set[tuple[int, str]]()
+        for item, values in sorted(combinations, key=lambda case: zlib.crc32(case[0].nodeid.encode())):
+            if not values <= seen:
+                seen |= values
+                kept.add(item)
+    return kept
