@@ -48,6 +48,7 @@ SUITES = (
     "buckets",
     "exchange",
     "skew",
+    "nexmark",
     "streams",
     "matrix",
 )

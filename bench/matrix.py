@@ -14,7 +14,9 @@ from typing import Any, Protocol
 import numpy as np
 
 from bench.harness import Bench, Case
+from bench.streams import RANGES, checked, expected_of, fed, our_ranges, streaming_session
 from bench.text_table import text_table
+from sparkext.config import STREAMS_UNIT_MAX_BYTES
 from sparkext.plans.fragments import Cut
 from sparkext.plans.mfm import least_units, moved
 
@@ -32,12 +34,18 @@ _TOTAL = 6_000_000
 _STEP = 10_000
 _SHOWN = (2_000_000, 4_000_000, 5_000_000, 6_000_000)
 _KEYS = 100_000
+_BATCH = 200_000
+_BYTES_A_ROW = 22
+"""Of points and intervals on average, with their lines."""
 _RATIOS = (1, 2, 4)
 
 
 def cases() -> list[Case]:
     """Planners over one simulator."""
-    return [Case("matrix.planners", "units and moved rows of four planners", _run_planners, scaled=False, threads=1)]
+    return [
+        Case("matrix.planners", "units and moved rows of four planners", _run_planners, scaled=False, threads=1),
+        Case("matrix.streams", "the units of a join of streams that grows", _run_streams, scaled=False, named=True),
+    ]
 
 
 class Planner(Protocol):
@@ -160,6 +168,30 @@ def _run_planners(bench: Bench) -> None:
     print(text_table(header, rows, left=2))
     print(f"A plan of 1,000 units: {_thousand_units():.2f} ms, the median of 21.")
     print(NOTES)
+
+
+def _run_streams(bench: Bench) -> None:
+    """Load points, by Zipf's law, and intervals into a join of streams whose units hold as much as simulated ones."""
+    batches = _TOTAL // _BATCH - 8  # eight more are the state that it begins with
+    memory = bench.sized(_MEMORY) * _BYTES_A_ROW
+    rows = []
+    with (
+        streaming_session(bench, **{STREAMS_UNIT_MAX_BYTES.name: memory}) as spark,
+        fed(bench, 8 * _BATCH, _BATCH, batches, zipf=1.0) as feed,
+    ):
+        played = checked(spark, "sparkext", feed, our_ranges, expected_of(spark, feed, RANGES))
+        [name] = played.report.joins
+        loaded, most = 0, float(bench.sized(_MEMORY))
+        for batch in played.report.of(name):
+            simulated_units = least_units(max(loaded / 2, 1), max(loaded / 2, 1), most)
+            if loaded * _MEMORY / most in _SHOWN or loaded == 0:
+                bound = loaded**2 / most**2
+                least = simulated_units.left * simulated_units.right
+                rows.append((f"{loaded:,}", f"{bound:.1f}", str(least), str(batch.units)))
+                bench.record(planner="run", rows=loaded, units=batch.units, least=least)
+            loaded += batch.left_rows + batch.right_rows
+    print(text_table(("rows of state", "bound", "MFM, least", "units, run"), rows))
+    print(f"{played.answer[0]:,} pairs, compared with a join of all rows. {STREAMS_UNIT_MAX_BYTES.name} = {memory:,}")
 
 
 def _thousand_units() -> float:

@@ -65,6 +65,7 @@ _GENERATED = (
     "survival",
     "controller.follow",
     "skew",
+    "nexmark",
     "streams",
     "matrix",
 )

@@ -8,6 +8,7 @@ import statistics
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
@@ -20,6 +21,7 @@ from bench.fit import power_law
 from bench.harness import Bench, Case, WrongAnswerError, step
 from bench.spark_session import spark_session
 from bench.text_table import text_table
+from sparkext.reports.stream_report import StreamReport, stream_report
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -136,6 +138,7 @@ class Played:
     milliseconds: list[float] = field(default_factory=list)
     rows: list[int] = field(default_factory=list)
     answer: tuple[int, ...] = (0, 0, 0)
+    report: StreamReport = field(default_factory=partial(StreamReport, ()))
 
     @property
     def throughput(self) -> float:
@@ -164,6 +167,7 @@ def play(spark: SparkSession, out: DataFrame, skipped: int = _LOADS + _SKIPPED) 
             if progress.numInputRows:
                 played.milliseconds.append(progress.durationMs["triggerExecution"])
                 played.rows.append(progress.numInputRows)
+        played.report = stream_report(query.recentProgress)
         query.stop()
     return played
 
@@ -183,7 +187,7 @@ def checked(spark: SparkSession, name: str, feed: Feed, join: Join, expected: Se
     return played
 
 
-def _expected(spark: SparkSession, feed: Feed, on: list[Any]) -> tuple[int, ...]:
+def expected_of(spark: SparkSession, feed: Feed, on: list[Any]) -> tuple[int, ...]:
     """Return the answer of a join of tables."""
     from pyspark.sql import functions as F
 
@@ -195,23 +199,25 @@ def _expected(spark: SparkSession, feed: Feed, on: list[Any]) -> tuple[int, ...]
     return tuple(value or 0 for value in found)
 
 
-_RANGES: list[Any] = [("x", ">=", "low"), ("x", "<", "high")]
+RANGES: list[Any] = [("x", ">=", "low"), ("x", "<", "high")]
 _KEYS: list[Any] = [("x", "low")]
 
 
 @contextmanager
-def _session(bench: Bench) -> Iterator[SparkSession]:
+def streaming_session(bench: Bench, **more: Any) -> Iterator[SparkSession]:
+    """Start a session; `more` are settings of its own."""
     settings = {
         "spark.sql.shuffle.partitions": str(bench.threads),
         "spark.sql.streaming.stateStore.providerClass": _ROCKS_DB,
         "spark.sql.streaming.numRecentProgressUpdates": "1000",
+        **{key: str(value) for key, value in more.items()},
     }
     with spark_session(bench.threads, **settings) as spark:
         yield spark
 
 
 @contextmanager
-def _fed(bench: Bench, state: int, rows: int, batches: int, zipf: float = 0.0) -> Iterator[Feed]:
+def fed(bench: Bench, state: int, rows: int, batches: int, zipf: float = 0.0) -> Iterator[Feed]:
     with TemporaryDirectory() as folder:
         sizes = bench.sized(state), bench.sized(rows), 4 if bench.tiny else batches
         with step(f"writing {sizes[0]:,} rows of state and {sizes[2]} batches of {sizes[1]:,}"):
@@ -220,7 +226,7 @@ def _fed(bench: Bench, state: int, rows: int, batches: int, zipf: float = 0.0) -
 
 
 def _run_ranges(bench: Bench) -> None:
-    _throughput(bench, our_ranges, sparks_ranges, _RANGES, (1_000_000, 100_000, 6), (10_000_000, 400_000, 10))
+    _throughput(bench, our_ranges, sparks_ranges, RANGES, (1_000_000, 100_000, 6), (10_000_000, 400_000, 10))
 
 
 def _run_keys(bench: Bench) -> None:
@@ -237,10 +243,10 @@ def _throughput(
 ) -> None:
     """Both where Spark ends in minutes, and ours with much more state."""
     rows = []
-    with _session(bench) as spark:
+    with streaming_session(bench) as spark:
         for sizes, joins in ((both, {"sparkext": ours, "spark": sparks}), (alone, {"sparkext": ours})):
-            with _fed(bench, *sizes) as feed:
-                expected = _expected(spark, feed, on)
+            with fed(bench, *sizes) as feed:
+                expected = expected_of(spark, feed, on)
                 for name, join in joins.items():
                     played = checked(spark, name, feed, join, expected)
                     rows.append(_told(bench, name, feed, played))
@@ -264,14 +270,14 @@ def _told(bench: Bench, name: str, feed: Feed, played: Played) -> tuple[str, ...
 
 def _run_latency(bench: Bench) -> None:
     rows = []
-    with _session(bench) as spark:
+    with streaming_session(bench) as spark:
         for name, join, sizes in (
             ("sparkext", our_ranges, (1_000_000, 10_000, 110)),
             ("spark, keys, empty batches", sparks_keys, (2_000, 2, 110)),
         ):
-            with _fed(bench, *sizes) as feed:
-                on = _RANGES if join is our_ranges else _KEYS
-                played = checked(spark, name, feed, join, _expected(spark, feed, on))
+            with fed(bench, *sizes) as feed:
+                on = RANGES if join is our_ranges else _KEYS
+                played = checked(spark, name, feed, join, expected_of(spark, feed, on))
                 _told(bench, name, feed, played)
                 rows.append((name, *(f"{played.percentile(share):,.0f}" for share in (0.5, 0.9, 0.99))))
     print(text_table(("", "p50, ms", "p90", "p99"), rows))
@@ -280,10 +286,10 @@ def _run_latency(bench: Bench) -> None:
 
 def _run_growth(bench: Bench) -> None:
     rows, medians = [], []
-    with _session(bench) as spark:
+    with streaming_session(bench) as spark:
         for times in _GROWTH:
-            with _fed(bench, 1_250_000 * times, 10_000, 20) as feed:
-                played = checked(spark, "sparkext", feed, our_ranges, _expected(spark, feed, _RANGES))
+            with fed(bench, 1_250_000 * times, 10_000, 20) as feed:
+                played = checked(spark, "sparkext", feed, our_ranges, expected_of(spark, feed, RANGES))
                 rows.append(_told(bench, "sparkext", feed, played))
                 medians.append(statistics.median(played.milliseconds))
     print(text_table(("", "rows of state", "rows a batch", "rows a second", "batch, ms"), rows))
@@ -295,10 +301,10 @@ def _run_growth(bench: Bench) -> None:
 
 def _run_skew(bench: Bench) -> None:
     rows = []
-    with _session(bench) as spark:
+    with streaming_session(bench) as spark:
         for zipf in _EXPONENTS:
-            with _fed(bench, 2_000_000, 200_000, 10, zipf) as feed:
-                played = checked(spark, f"z = {zipf}", feed, our_ranges, _expected(spark, feed, _RANGES))
+            with fed(bench, 2_000_000, 200_000, 10, zipf) as feed:
+                played = checked(spark, f"z = {zipf}", feed, our_ranges, expected_of(spark, feed, RANGES))
                 rows.append((f"z = {zipf}", *_told(bench, "sparkext", feed, played)[1:], f"{played.answer[0]:,}"))
     print(text_table(("", "rows of state", "rows a batch", "rows a second", "batch, ms", "pairs"), rows))
     print(NOTES)

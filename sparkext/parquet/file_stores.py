@@ -109,7 +109,7 @@ class Bucket:
 
     def identity(self, path: str) -> Identity:
         """Return the object's ETag, which every store gives to what was written, its size and time."""
-        opened = _file_system(self).open_input_file(self._key(path))
+        opened = file_system(self).open_input_file(self._key(path))
         said = {str(name): value.decode() for name, value in opened.metadata().items()}
         if "ETag" not in said:
             raise OSError("the store returns no ETag to identify it by")
@@ -124,7 +124,7 @@ class Bucket:
             known = _OPENED.get((self, path))
         if known is not None and known[0] == identity:
             return known[1]
-        return _file_system(self).open_input_file(self._key(path))
+        return file_system(self).open_input_file(self._key(path))
 
     def _key(self, path: str) -> str:
         found = _REMOTE.fullmatch(path)
@@ -191,7 +191,8 @@ def identity_of(path: str, buckets: Sequence[Bucket]) -> Identity:
 
 
 @lru_cache
-def _file_system(bucket: Bucket) -> Any:
+def file_system(bucket: Bucket) -> Any:
+    """Return the Arrow file system of a bucket."""
     import pyarrow as pa
     from pyarrow import fs
 

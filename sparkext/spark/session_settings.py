@@ -71,6 +71,9 @@ def encrypts_files(session: SparkSession) -> bool:
     return (session.conf.get("spark.io.encryption.enabled", None) or "false").lower() == "true"
 
 
+_S3A = "fs.s3a."
+
+
 def hadoop_settings(session: SparkSession) -> Callable[[str], str | None]:
     """Return what gives values of Hadoop's settings; through Connect those that came with Spark's own."""
     if is_connect(session):
@@ -85,3 +88,11 @@ def hadoop_settings(session: SparkSession) -> Callable[[str], str | None]:
         return None if found is None else str(text(found)).strip()
 
     return setting
+
+
+def s3a_settings(session: SparkSession) -> dict[str, str]:
+    """Return the settings of Spark's S3A connector in a classic session, under their whole names."""
+    hadoop = cast(Any, session)._jsparkSession.sessionState().newHadoopConf()
+    setting = hadoop_settings(session)
+    found = {name: setting(name) for name in (f"{_S3A}{key}" for key in hadoop.getPropsWithPrefix(_S3A))}
+    return {key: value for key, value in found.items() if value}

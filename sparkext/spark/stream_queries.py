@@ -8,6 +8,14 @@ from weakref import WeakSet
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+
+def is_query(value: object) -> bool:
+    """Return whether `value` is a streaming query of a classic session."""
+    from pyspark.sql.streaming.query import StreamingQuery
+
+    return isinstance(value, StreamingQuery)
+
+
 _told: WeakSet[Any] = WeakSet()
 
 

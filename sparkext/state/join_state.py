@@ -12,11 +12,8 @@ batch (`plans.runs`) and from how the sides were cut (`plans.fragments`), which 
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterator
-from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -28,6 +25,7 @@ from sparkext.plans.fragments import LEFT, Cut, Cuts
 from sparkext.plans.runs import Run, merged_before, runs_before, runs_with
 from sparkext.rows.fingerprints import row_hashes
 from sparkext.state.nearest_order import NearestOrder
+from sparkext.state.places import Place
 from sparkext.state.segments import (
     SegmentInfo,
     checksum_of,
@@ -43,7 +41,10 @@ RETAINED_BATCHES = 100
 """Batches that a query may be set back by: Spark keeps as many (`spark.sql.streaming.minBatchesToRetain`)."""
 
 _REMEMBERED = 4_096
-_told: LastUsed[tuple[str, Path], dict[str, Any]] = LastUsed(_REMEMBERED)
+_told: LastUsed[tuple[str, Place], dict[str, Any]] = LastUsed(_REMEMBERED)
+_begun: LastUsed[tuple[str, Place, int], None] = LastUsed(_REMEMBERED)
+"""Runs of queries in which this process has written to a side, and removed what another had left of later batches."""
+
 _SIDES = ("left", "right", "matched")
 _LINE = pa.field("line", pa.uint16())
 _ROW = pa.field("row", pa.int64())
@@ -139,7 +140,7 @@ class MatchedRows(StoredSide):
 class Source:
     """A segment, and what is told of it. `whole`: all of its rows are of the lines that were asked for."""
 
-    path: Path
+    place: Place
     info: SegmentInfo
     whole: bool
 
@@ -147,7 +148,7 @@ class Source:
 class JoinState:
     """The state before one batch of a run of a query."""
 
-    def __init__(self, folder: Path, batch: int, run: str, first: Cut, made_by: str) -> None:
+    def __init__(self, folder: Place, batch: int, run: str, first: Cut, made_by: str) -> None:
         """Read how the sides are cut; `first` is how they are from the start, `made_by` names what the join is.
 
         Raises
@@ -181,12 +182,12 @@ class JoinState:
     def sources(self, side: int, run: Run, lines: range) -> list[Source]:
         """Return the segments that have rows of these lines, from the batches of a run."""
         cut = self.cuts.at(run.last)
-        found = [(self._path(side, run, number), cut.lines(side, number)) for number in cut.having(side, lines)]
-        if run.parts and not all(self._exists(path) for path, _ in found):
+        found = [(self._place(side, run, number), cut.lines(side, number)) for number in cut.having(side, lines)]
+        if run.parts and not all(self._exists(place) for place, _ in found):
             return [source for part in run.parts for source in self.sources(side, part, lines)]
         return [
-            Source(path, self._told(path)["info"], there.start >= lines.start and there.stop <= lines.stop)
-            for path, there in found
+            Source(place, self._told(place)["info"], there.start >= lines.start and there.stop <= lines.stop)
+            for place, there in found
         ]
 
     def kept(self, side: int, slot: int, slots: int) -> list[SegmentInfo]:
@@ -194,7 +195,7 @@ class JoinState:
         last = self.batch - 1
         runs = [*runs_before(last), Run(last, last)] if self.batch else []
         return [
-            self._told(self._path(side, run, fragment))["info"]
+            self._told(self._place(side, run, fragment))["info"]
             for run in runs
             for fragment in range(slot, self.cuts.at(run.last).fragments(side), slots)
         ]
@@ -216,11 +217,13 @@ class JoinState:
     def _write(
         self, side: int, fragment: int, stored: StoredSide, rows: pa.Table, info: SegmentInfo, **told: Any
     ) -> SegmentInfo:
+        begins = (self._run, self.folder, side) not in _begun
         for run in runs_with(self.batch):  # which a query that was set back has left
-            with suppress(FileNotFoundError):
-                shutil.rmtree(self._path(side, run, 0).parent)
-        path = self._path(side, Run(self.batch, self.batch), fragment)
-        return write_segment(path, stored.schema, rows.to_batches(), lambda: info, **told)
+            if begins or run.first == self.batch:
+                self._folder(side, run).clear()
+        _begun[self._run, self.folder, side] = None
+        place = self._place(side, Run(self.batch, self.batch), fragment)
+        return write_segment(place, stored.schema, rows.to_batches(), lambda: info, **told)
 
     def merge(self, side: int, stored: StoredSide, slot: int, slots: int, oldest: int) -> None:
         """Write those runs of a side that are there from this batch on, for fragments that are this slot's share.
@@ -235,15 +238,15 @@ class JoinState:
                 lines = cut.lines(side, fragment)
                 sources = [source for part in run.parts for source in self.sources(side, part, lines)]
                 kept = _Kept(stored, sources, lines, oldest)
-                write_segment(self._path(side, run, fragment), stored.schema, kept.batches(), kept.info)
+                write_segment(self._place(side, run, fragment), stored.schema, kept.batches(), kept.info)
 
     def sweep(self, side: int) -> None:
         """Remove what has been merged so long ago that no query comes back to it."""
         for run in merged_before(self.batch - RETAINED_BATCHES):
             fragments = range(self.cuts.at(run.last).fragments(side))
-            if all(self._exists(self._path(side, run, number)) for number in fragments):
+            if all(self._exists(self._place(side, run, number)) for number in fragments):
                 for part in run.parts:
-                    shutil.rmtree(self._path(side, part, 0).parent, ignore_errors=True)
+                    self._folder(side, part).clear()
 
     def claim(self, token: str) -> None:
         """Make sure that no other join of this run of the query has the same state.
@@ -254,36 +257,32 @@ class JoinState:
             Another has.
         """
         claims = self.folder / "claims"
-        claims.mkdir(parents=True, exist_ok=True)
-        claim = claims / self._run
-        with suppress(FileExistsError), claim.open("x", encoding="utf-8") as stream:
-            stream.write(token)
-            for old in claims.iterdir():
-                if old != claim:
-                    old.unlink(missing_ok=True)
-            return
-        written = claim.read_text(encoding="utf-8")
-        if written not in ("", token):
+        if (claims / self._run).claim(token) == token:
+            claims.clear(but=self._run)
+        else:
             raise StateError(
                 f"two joins of a query have their state in {self.folder}, as they are alike: give one of them a name of"
                 " its own (name=…)"
             )
 
     def _head(self) -> dict[str, Any]:
-        return self._told(self._path(LEFT, Run(self.batch - 1, self.batch - 1), 0))
+        return self._told(self._place(LEFT, Run(self.batch - 1, self.batch - 1), 0))
 
-    def _path(self, side: int, run: Run, fragment: int) -> Path:
-        return self.folder / _SIDES[side] / str(run) / f"{fragment}.segment"
+    def _folder(self, side: int, run: Run) -> Place:
+        return self.folder / _SIDES[side] / str(run)
 
-    def _told(self, path: Path) -> dict[str, Any]:
+    def _place(self, side: int, run: Run, fragment: int) -> Place:
+        return self._folder(side, run) / f"{fragment}.segment"
+
+    def _told(self, place: Place) -> dict[str, Any]:
         """Read what is told of a segment, once in a run of a query: a batch that has ended is not written again."""
-        found = _told.get((self._run, path))
+        found = _told.get((self._run, place))
         if found is None:
-            found = _told[self._run, path] = read_told(path)
+            found = _told[self._run, place] = read_told(place)
         return found
 
-    def _exists(self, path: Path) -> bool:
-        return (self._run, path) in _told or path.exists()
+    def _exists(self, place: Place) -> bool:
+        return (self._run, place) in _told or place.exists()
 
 
 class _Kept:
@@ -300,7 +299,7 @@ class _Kept:
         whole = [source for source in sources if source.whole and self._stored.until is None and order is None]
         for source in whole:
             self._info += source.info
-            yield from rows_of_segment(source.path)
+            yield from rows_of_segment(source.place)
         chosen = self._chosen([source for source in sources if source not in whole])
         for batch in chosen if order is None else order.needed(chosen, self._oldest):
             self._info += self._stored.info(batch, self._stored.checksum(batch))
@@ -311,7 +310,7 @@ class _Kept:
 
     def _chosen(self, sources: list[Source]) -> Iterator[pa.RecordBatch]:
         for source in sources:
-            for batch in rows_of_segment(source.path):
+            for batch in rows_of_segment(source.place):
                 yield self._fresh(of_lines(batch, self._stored.line, self._lines))
 
     def _fresh(self, batch: pa.RecordBatch) -> pa.RecordBatch:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import pyarrow as pa
 
@@ -13,6 +12,7 @@ from sparkext.build_sides.kept_rows import KeptRows
 from sparkext.plans.runs import Run
 from sparkext.rows.collected import CollectedRows
 from sparkext.state.join_state import Source, StoredSide, of_lines
+from sparkext.state.places import Place
 from sparkext.state.segments import SegmentInfo, rows_of_segment
 from sparkext.storage.container import FORMAT_VERSION, digest_of
 
@@ -24,7 +24,7 @@ class RunRows(KeptRows):
     `folder` is that of the join's state; the other fields are as in `KeptRows`.
     """
 
-    folder: Path
+    folder: Place
     side: int
     run: Run
     lines: range
@@ -62,6 +62,6 @@ class RunRows(KeptRows):
         if isinstance(self.rows, pa.Table):
             return self.rows
         for number, source in enumerate(self.rows):
-            for place, batch in enumerate(rows_of_segment(source.path)):
+            for place, batch in enumerate(rows_of_segment(source.place)):
                 rows.add((number, place), batch if source.whole else of_lines(batch, self.stored.line, self.lines))
         return rows.table(self.stored.schema)

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass, replace
 from functools import reduce
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,7 +17,8 @@ import pyarrow.compute as pc
 
 from sparkext.errors import BuildFileError, StateError
 from sparkext.kernels.buffers import Int64Array
-from sparkext.storage.container import ContainerWriter, atomic_file, map_checked, map_file, read_footer
+from sparkext.state.places import Place
+from sparkext.storage.container import ContainerWriter, read_footer
 
 STATE_VERSION = 1
 _OPTIONS = pa.ipc.IpcWriteOptions(compression="lz4")
@@ -65,14 +65,13 @@ def newest(times: pa.Array | pa.ChunkedArray) -> int | None:
 
 
 def write_segment(
-    path: Path, schema: pa.Schema, batches: Iterable[pa.RecordBatch], info: Callable[[], SegmentInfo], **told: Any
+    place: Place, schema: pa.Schema, batches: Iterable[pa.RecordBatch], info: Callable[[], SegmentInfo], **told: Any
 ) -> SegmentInfo:
     """Write rows, and take the place of what lies there; return what is told of them.
 
     `info` describes them, and is asked when all batches have been written. `read_told` reads it and `told` back.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with atomic_file(path) as stream:
+    with place.writing() as stream:
         writer = ContainerWriter(stream)
 
         def write(block: Any) -> None:
@@ -86,7 +85,7 @@ def write_segment(
     return written
 
 
-def read_told(path: Path) -> dict[str, Any]:
+def read_told(place: Place) -> dict[str, Any]:
     """Return what was told of a segment, `info` as `SegmentInfo`.
 
     Raises
@@ -95,15 +94,17 @@ def read_told(path: Path) -> dict[str, Any]:
         It is lost or damaged, or of another version.
     """
     try:
-        footer = read_footer(map_file(path), str(path))
+        footer = place.footer()
     except (OSError, BuildFileError) as error:
-        raise _lost(path, error) from error
+        raise _lost(place, error) from error
     if footer.get("state") != STATE_VERSION:
-        raise StateError(f"{path} is of version {footer.get('state')} of the state, this package reads {STATE_VERSION}")
+        raise StateError(
+            f"{place} is of version {footer.get('state')} of the state, this package reads {STATE_VERSION}"
+        )
     return {**footer, "info": SegmentInfo(**footer["info"])}
 
 
-def rows_of_segment(path: Path) -> Iterator[pa.RecordBatch]:
+def rows_of_segment(place: Place) -> Iterator[pa.RecordBatch]:
     """Yield the rows of a segment.
 
     Raises
@@ -112,10 +113,10 @@ def rows_of_segment(path: Path) -> Iterator[pa.RecordBatch]:
         As `read_told` does.
     """
     try:
-        buffer = map_checked(path)
-        at, size = read_footer(buffer, str(path))["rows"]
+        buffer = place.content()
+        at, size = read_footer(buffer, str(place))["rows"]
     except (OSError, BuildFileError) as error:
-        raise _lost(path, error) from error
+        raise _lost(place, error) from error
     with pa.ipc.open_stream(buffer.slice(at, size)) as reader:
         yield from reader
 
@@ -125,8 +126,8 @@ def total(infos: Iterable[SegmentInfo]) -> SegmentInfo:
     return reduce(SegmentInfo.__add__, infos, SegmentInfo())
 
 
-def _lost(path: Path, error: Exception) -> StateError:
+def _lost(place: Place, error: Exception) -> StateError:
     problem = "it is not there" if isinstance(error, FileNotFoundError) else str(error)
     return StateError(
-        f"state of a stream join cannot be read from {path}: {problem}. Restore the checkpoint, or begin with another"
+        f"state of a stream join cannot be read from {place}: {problem}. Restore the checkpoint, or begin with another"
     )

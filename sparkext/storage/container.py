@@ -131,20 +131,39 @@ def read_footer(buffer: pa.Buffer, origin: str) -> dict[str, Any]:
     BuildFileError
         The file is truncated, damaged, of another version, or no container at all.
     """
-    if buffer.size < len(_MAGIC) + _TRAILER.size:
-        raise BuildFileError(f"{origin}: {buffer.size} bytes are too few for a sparkext file: it is truncated")
-    length, checksum, magic = _TRAILER.unpack(buffer[buffer.size - _TRAILER.size :].to_pybytes())
-    if magic != _MAGIC or buffer[: len(_MAGIC)].to_pybytes() != _MAGIC:
+    footer, _ = read_trailer(buffer, buffer.size, origin)
+    assert footer is not None, "as all of the file is there"
+    if buffer[: len(_MAGIC)].to_pybytes() != _MAGIC:
         raise BuildFileError(f"{origin}: not a sparkext file, or one that was cut off while it was written")
-    if length > buffer.size - _TRAILER.size - len(_MAGIC):
+    return footer
+
+
+def read_trailer(tail: pa.Buffer, size: int, origin: str) -> tuple[dict[str, Any] | None, int]:
+    """Return the footer of a container of `size` bytes, if it lies in its last bytes `tail`, and how many of these it
+    takes.
+
+    Raises
+    ------
+    BuildFileError
+        As `read_footer` does, but for how the file begins.
+    """
+    if size < len(_MAGIC) + _TRAILER.size:
+        raise BuildFileError(f"{origin}: {size} bytes are too few for a sparkext file: it is truncated")
+    length, checksum, magic = _TRAILER.unpack(tail[tail.size - _TRAILER.size :].to_pybytes())
+    if magic != _MAGIC:
+        raise BuildFileError(f"{origin}: not a sparkext file, or one that was cut off while it was written")
+    if length > size - _TRAILER.size - len(_MAGIC):
         raise BuildFileError(f"{origin}: the footer claims {length} bytes, more than the file holds: it is damaged")
-    encoded = buffer[buffer.size - _TRAILER.size - length : buffer.size - _TRAILER.size].to_pybytes()
+    taken = length + _TRAILER.size
+    if taken > tail.size:
+        return None, taken
+    encoded = tail[tail.size - taken : tail.size - _TRAILER.size].to_pybytes()
     if zlib.crc32(encoded) != checksum:
         raise BuildFileError(f"{origin}: the checksum of the footer is wrong: the file is damaged")
     footer: dict[str, Any] = json.loads(encoded)
     if footer["version"] != FORMAT_VERSION:
         raise BuildFileError(f"{origin}: format version {footer['version']}, this package reads {FORMAT_VERSION}")
-    return footer
+    return footer, taken
 
 
 def checked(buffer: pa.Buffer, origin: str) -> pa.Buffer:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from sparkext.plans.spec import PROBE, ColumnRef
 from sparkext.rows.types import spark_key_type
 from sparkext.spark.arrow import arrow_schema
-from sparkext.spark.session_settings import tasks_per_executor
+from sparkext.spark.session_settings import s3a_settings, tasks_per_executor
 from sparkext.state.join_state import StoredSide
 from sparkext.state.nearest_order import NearestOrder
 from sparkext.streams.arguments import check_name, session_of
@@ -88,7 +88,8 @@ def stream_asof_join(
     assert resolved is not None, "or there is a problem"
     sides = sides_of(left.schema, right.schema, resolved, column)
     made_by = f"{resolved.spec.label} of {described(left, right, sides)}, ties by {ties}"
-    join = planned_as_of(resolved, sides, slots_of(session), settings, tasks_per_executor(session), made_by, name)
+    slots, tasks = slots_of(session), tasks_per_executor(session)
+    join = planned_as_of(resolved, sides, slots, settings, tasks, s3a_settings(session), made_by, name)
     # Rows come out when the watermark passes them, if they wait for nothing after it: none is late for it.
     marked = resolved.outputs[_as_of(resolved)[0]] if direction == "backward" else None
     results = [output if output is marked else unmarked(output) for output in resolved.outputs]

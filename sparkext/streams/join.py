@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from sparkext.config import Settings
 from sparkext.plans.join_names import join_kind
 from sparkext.plans.spec import MOST_COMPARED, PROBE, ColumnRef
-from sparkext.spark.session_settings import tasks_per_executor
+from sparkext.spark.session_settings import s3a_settings, tasks_per_executor
 from sparkext.streams.arguments import check_name, session_of
 from sparkext.streams.frame import described, joined_frame, named, slots_of
 from sparkext.streams.planned import planned_join, with_all_columns
@@ -102,7 +102,7 @@ def stream_join(
     assert resolved is not None and sides is not None, "or there is a problem"
     made_by = f"{resolved.spec.label} of {described(left, right, sides)}"
     tasks = tasks_per_executor(session)
-    join = planned_join(resolved, sides, slots_of(session), settings, tasks, made_by, name)
+    join = planned_join(resolved, sides, slots_of(session), settings, tasks, s3a_settings(session), made_by, name)
     outputs = [unmarked(output) for output in resolved.outputs]
     joined = joined_frame(left, right, join, [output.field for output in outputs])
     return joined.select(*named(outputs), *([] if time is None else [time.column()]))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import uuid
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 
@@ -30,6 +31,7 @@ def planned_join(
     slots: int,
     settings: Settings,
     tasks_sharing: int | None,
+    s3a: Mapping[str, str],
     made_by: str,
     name: str | None = None,
 ) -> StreamJoin:
@@ -61,6 +63,7 @@ def planned_join(
         settings,
         tasks_sharing,
         outputs,
+        s3a,
         how,
     )
 
@@ -71,6 +74,7 @@ def planned_as_of(
     slots: int,
     settings: Settings,
     tasks_sharing: int | None,
+    s3a: Mapping[str, str],
     made_by: str,
     name: str | None = None,
 ) -> StreamJoin:
@@ -93,6 +97,7 @@ def planned_as_of(
         settings,
         tasks_sharing,
         tuple(output.ref for output in resolved.outputs),
+        s3a,
         resolved.spec.how,
     )
 

@@ -2,26 +2,38 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast, overload
 
 from sparkext.errors import ReportUnavailableError
 from sparkext.reports.metrics import TaskMetrics, last_run
 from sparkext.reports.model import Report, summarise
+from sparkext.reports.stream_report import StreamReport, stream_report
 from sparkext.spark.extension import has_extension, planned_runs
 from sparkext.spark.frames import is_dataframe
 from sparkext.spark.session_settings import is_connect
+from sparkext.spark.stream_queries import is_query
 from sparkext.transforms.lineage import remembered
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+    from pyspark.sql.streaming.query import StreamingQuery
 
 
-def report(frame: DataFrame) -> Report:
+@overload
+def report(frame: DataFrame) -> Report: ...
+
+
+@overload
+def report(frame: StreamingQuery) -> StreamReport: ...
+
+
+def report(frame: DataFrame | StreamingQuery) -> Report | StreamReport:
     """Return what happened when `frame`, returned by `pipelined_join` or planned by the session extension, last ran.
 
     Where the plan has several pipelines, this is the topmost. Call it after an action on `frame` or on anything derived
     from it. Through Spark Connect this runs a small job that reads the metrics from the nodes. In classic sessions
     tasks that a limit cuts short tell nothing: Spark stops listening to them first.
+    Of a streaming query, running or ended, it returns what its joins of streams did in its last batches.
 
     Raises
     ------
@@ -29,6 +41,15 @@ def report(frame: DataFrame) -> Report:
         `frame` was not returned by `pipelined_join` and has no pipelined join in its plan, has not run yet, or fell
         back to Spark's own joins while it ran.
     """
+    if is_query(frame):
+        told = stream_report(cast("StreamingQuery", frame).recentProgress)
+        if not told.batches:
+            raise ReportUnavailableError("this query has no join of streams, or has not ended a batch yet")
+        return told
+    return _of_frame(cast("DataFrame", frame))
+
+
+def _of_frame(frame: DataFrame) -> Report:
     lineage = remembered(frame)
     if lineage is not None and lineage.reporter is not None:
         labels = [join.label for join in lineage.spec.joins]

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
-from urllib.parse import unquote, urlparse
 
 from sparkext.errors import StateError
+from sparkext.state.places import Place, place_of
 
 CHECKPOINT = "spark.sparkext.checkpoint"
 RUN = "spark.sparkext.run"
@@ -20,18 +20,18 @@ _BATCH = "streaming.sql.batchId"  # Spark's own
 class MicroBatch:
     """A batch of a streaming query."""
 
-    checkpoint: Path
+    checkpoint: Place
     number: int
     run: str
 
     @classmethod
-    def of_this_task(cls) -> MicroBatch:
-        """Return the batch that this task is of.
+    def of_this_task(cls, s3a: Mapping[str, str]) -> MicroBatch:
+        """Return the batch that this task is of; `s3a` as in `place_of`.
 
         Raises
         ------
         StateError
-            It is of none, or the checkpoint is where no file can be mapped.
+            It is of none, or the checkpoint is where workers do not reach it.
         """
         from pyspark import TaskContext
 
@@ -44,7 +44,7 @@ class MicroBatch:
                 "a stream join runs in a streaming query that was started by writeStream in the session that made the"
                 " join: this task belongs to none"
             )
-        return cls(local_path(checkpoint), int(number), run)
+        return cls(place_of(checkpoint, s3a), int(number), run)
 
     def watermark(self) -> int:
         """Return the watermark that rows of this batch are held against, in µs since 1970: that of the batch before.
@@ -60,24 +60,7 @@ class MicroBatch:
     def _watermark(self, batch: int) -> int:
         offsets = self.checkpoint / "offsets" / str(batch)
         try:
-            lines = offsets.read_text(encoding="utf-8").splitlines()
+            lines = offsets.text().splitlines()
             return int(json.loads(lines[1])["batchWatermarkMs"]) * 1000
         except (OSError, LookupError, ValueError) as error:
             raise StateError(f"the watermark of batch {batch} cannot be read from {offsets}: {error}") from error
-
-
-def local_path(location: str) -> Path:
-    """Return the folder that a checkpoint's location names.
-
-    Raises
-    ------
-    StateError
-        It is in a store whose files cannot be mapped.
-    """
-    parsed = urlparse(location)
-    if parsed.scheme not in ("", "file"):
-        raise StateError(
-            f"the checkpoint lies in {location}: the state of a stream join can only be kept in a folder that all nodes"
-            " see as a local one (file:/…)"
-        )
-    return Path(unquote(parsed.path))

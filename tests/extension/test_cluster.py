@@ -7,36 +7,23 @@ import re
 import socket
 import subprocess
 import sys
-import time
 import xml.etree.ElementTree as ElementTree
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from collections.abc import Iterator
 from pathlib import Path
 
-import pyspark
 import pytest
 
 import sparkext
 from sparkext.spark.extension import EXTENSION
 from sparkext.spark.jar import jar_path
+from tests.cluster import PYSPARK, Cluster, environment, running
 from tests.extension.extension_checks import ENCRYPTED, QUICK_START
 
 HERE = Path(__file__).parent
-PYSPARK = Path(pyspark.__file__).parent
-PACKAGE = Path(sparkext.__file__).parent.parent
 WORKERS = 2
 CASES = 21  # so that a case that is not collected any more is noticed
 
 pytestmark = [pytest.mark.timeout(540), pytest.mark.xdist_group("cluster")]
-
-
-@dataclass(frozen=True)
-class Cluster:
-    """Where its master listens, and per worker the folder of its executors' files."""
-
-    master: str
-    local_folders: Sequence[str]
 
 
 @pytest.fixture(scope="module")
@@ -47,27 +34,6 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     """
     with running(tmp_path_factory.mktemp("cluster"), WORKERS, 1) as found:
         yield found
-
-
-@contextmanager
-def running(folder: Path, workers: int, executors: int, **settings: str) -> Iterator[Cluster]:
-    """Run a master and workers that have a core for each of some executors, which talk to each other in secret."""
-    local_folders = []
-    told = {**ENCRYPTED, **{key.replace("_", "."): value for key, value in settings.items()}}
-    java = " ".join([QUICK_START, *(f"-D{key}={value}" for key, value in told.items())])
-    with ExitStack() as processes:
-        log = folder / "master.log"
-        processes.enter_context(daemon("master.Master", "127.0.0.1", folder / "master", log, java))
-        (address,) = awaited(log, r"Starting Spark master at (\S+)", 1)
-        for number in range(workers):
-            host, place = f"127.0.0.{number + 2}", folder / f"worker{number}"
-            size = ["--cores", str(executors), "--memory", f"{600 * executors}m"]
-            options = [*size, "--work-dir", str(place / "work"), address]
-            log_of_worker = folder / f"worker{number}.log"
-            processes.enter_context(daemon("worker.Worker", host, place, log_of_worker, java, *options))
-            local_folders.append(str(place))
-        awaited(log, r"(Registering worker)", workers)
-        yield Cluster(address, local_folders)
 
 
 def test_the_cases_pass_on_a_cluster(cluster: Cluster, tmp_path: Path) -> None:
@@ -140,53 +106,3 @@ def test_doctor_as_a_job(cluster: Cluster, tmp_path: Path) -> None:
     assert f"({cluster.master})" in found["session"], ran.stdout
     assert f"sparkext {sparkext.__version__}" in found["worker imports"]
     assert found["a join"].endswith(", planned by the extension")
-
-
-@contextmanager
-def daemon(name: str, host: str, place: Path, log: Path, java: str, *options: str) -> Iterator[None]:
-    """Run a process of the cluster; a worker takes its executors along when it ends."""
-    command = [str(PYSPARK / "bin" / "spark-class"), f"org.apache.spark.deploy.{name}"]
-    command += ["--host", host, "--port", "0", "--webui-port", "0", *options]
-    with log.open("wb") as output:
-        process = subprocess.Popen(
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=output,
-            env=environment(place, SPARK_DAEMON_JAVA_OPTS=java),
-            umask=0,
-        )
-    try:
-        yield
-    finally:
-        process.terminate()
-        try:
-            process.wait(10)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
-
-
-def environment(place: Path, **others: str) -> dict[str, str]:
-    """This process's environment for one whose files go to `place`, and which finds sparkext from any folder."""
-    place.mkdir(exist_ok=True)
-    kept = "SPARK_SUBMIT_OPTS"  # how the driver of a test starts quickly
-    inherited = {key: value for key, value in os.environ.items() if key == kept or not key.startswith("SPARK_")}
-    path = os.pathsep.join(filter(None, [str(PACKAGE), os.environ.get("PYTHONPATH")]))
-    return inherited | {
-        "PYTHONPATH": path,
-        "SPARK_HOME": str(PYSPARK),
-        "SPARK_LOCAL_DIRS": str(place),
-        "SPARK_LOCAL_IP": "127.0.0.1",
-        "SPARK_DAEMON_MEMORY": "256m",
-        **others,
-    }
-
-
-def awaited(log: Path, pattern: str, times: int) -> list[str]:
-    """Wait until a log says something so many times; return what it said."""
-    deadline = time.monotonic() + 90
-    while len(found := re.findall(pattern, log.read_text())) < times:
-        assert time.monotonic() < deadline, f"{pattern} is not in {log.name}:\n{log.read_text()}"
-        time.sleep(0.1)
-    return found

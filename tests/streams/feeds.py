@@ -68,7 +68,7 @@ def rows_of(frame: DataFrame) -> Counter[str]:
     return Counter(map(repr, map(tuple, frame.collect())))
 
 
-def run(out: DataFrame, checkpoint: Path, batches: Callable[[DataFrame, int], None] | None = None) -> Any:
+def run(out: DataFrame, checkpoint: Path | str, batches: Callable[[DataFrame, int], None] | None = None) -> Any:
     """Process all that there is, and return the query, stopped."""
     writer = out.writeStream.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True)
     query = writer.foreachBatch(batches or (lambda frame, batch: frame.count())).start()

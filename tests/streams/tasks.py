@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 from pyspark import TaskContext
 
-from sparkext.worker.micro_batch import CHECKPOINT, RUN
+from sparkext.worker.micro_batch import CHECKPOINT, RUN, MicroBatch
 from sparkext.worker.stream_cells_task import SlotNumbersTask, StreamCellsTask
 from sparkext.worker.stream_join import StreamJoin
 from sparkext.worker.stream_join_task import StreamJoinTask
@@ -41,16 +41,14 @@ class Query:
     """A query with one join, and its checkpoint. `watermark`, in µs, is what Spark knows before the next batch."""
 
     join: StreamJoin
-    checkpoint: Path
+    checkpoint: Path | str
     draw: random.Random
     batch: int = 0
     run: int = 0
     watermark: int = 0
+    _before: int = 0
     emitted: Counter[tuple[Any, ...]] = field(default_factory=Counter)
     progress: Counter[str] = field(default_factory=Counter)
-
-    def __post_init__(self) -> None:
-        (self.checkpoint / "offsets").mkdir(parents=True, exist_ok=True)
 
     def restart(self, **changed: Any) -> None:
         """Stop, and begin another run, with some fields of the join changed."""
@@ -59,7 +57,7 @@ class Query:
 
     def properties(self) -> dict[str, str]:
         return {
-            CHECKPOINT: f"file:{self.checkpoint}",
+            CHECKPOINT: str(self.checkpoint) if isinstance(self.checkpoint, str) else f"file:{self.checkpoint}",
             RUN: str(self.run),
             "streaming.sql.batchId": str(self.batch),
         }
@@ -74,13 +72,17 @@ class Query:
 
     def commit(self) -> None:
         self.batch += 1
+        self._before = self.watermark
 
     def attempt(
         self, left: Sequence[Rows], right: Sequence[Rows], only: Sequence[int] | None = None
     ) -> Counter[tuple[Any, ...]]:
         """Run a batch without committing it, or only some of its slots."""
-        offsets = self.checkpoint / "offsets" / str(self.batch)
-        offsets.write_text(f'v1\n{{"batchWatermarkMs":{self.watermark // 1000}}}\n', encoding="utf-8")
+        with task(0, self.properties()):
+            offsets = MicroBatch.of_this_task(self.join.s3a).checkpoint / "offsets"
+        offsets.clear()
+        for batch, watermark in ((self.batch - 1, self._before), (self.batch, self.watermark)):
+            (offsets / str(batch)).claim(f'v1\n{{"batchWatermarkMs":{watermark // 1000}}}\n')
         cells: dict[int, list[pa.RecordBatch]] = defaultdict(list)
         keys = tuple(range(self.join.slots))
         if self.join.waits:

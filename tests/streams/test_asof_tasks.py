@@ -17,6 +17,7 @@ from sparkext.errors import StateError
 from sparkext.plans import runs
 from sparkext.plans.spec import PROBE, ColumnRef
 from sparkext.state import nearest_order
+from sparkext.state.places import LocalPlace
 from sparkext.state.segments import read_told
 from sparkext.streams.asof import sides_of
 from sparkext.streams.planned import planned_as_of
@@ -58,7 +59,7 @@ def joined(
     resolved = resolve_as_of(outputs, QUOTES.fields, arguments, 1, "auto", False, problems)
     assert resolved is not None, problems
     sides = sides_of(TRADES, QUOTES, resolved, 0 if ties else None)
-    return planned_as_of(resolved, sides, slots, read_settings(lambda key: None, options), 1, "an as-of join")
+    return planned_as_of(resolved, sides, slots, read_settings(lambda key: None, options), 1, {}, "an as-of join")
 
 
 class Feed:
@@ -204,7 +205,7 @@ def test_what_is_kept_is_the_last_of_each_key(tmp_path: Path) -> None:
         query.process([new[0]], [new[1]])
     assert query.emitted == expected(feed, by=True, direction="backward", tolerance=None, exact=True)
     merged = (tmp_path / "sparkext").glob(f"*/right/0-{FAN_OUT**3 - 1}/*.segment")
-    kept = sum(read_told(path)["info"].rows for path in merged)
+    kept = sum(read_told(LocalPlace(path))["info"].rows for path in merged)
     after = [quote for quote in feed.quotes if quote[1] is not None and quote[2] > START + timedelta(seconds=70)]
     assert 0 < kept <= 2 + len(after) < len(feed.quotes) / 4, (kept, len(after))
 

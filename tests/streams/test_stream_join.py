@@ -16,7 +16,8 @@ from pyspark.errors import AnalysisException, StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from sparkext import SparkExtError
+from sparkext import SparkExtError, report
+from sparkext.errors import ReportUnavailableError
 from sparkext.streams import stream_join
 from tests.streams.feeds import MATCH, ON, Feed, Sink, bare, points, rows_of, run, spans
 
@@ -36,6 +37,8 @@ def test_like_a_join_of_tables(spark: SparkSession, feeds: tuple[Feed, Feed], on
     spark.conf.set("spark.sql.shuffle.partitions", "2")
     expected = left.table().join(right.table(), F.expr(test))
     assert len(sink.batches) == 5 and sink.rows() == rows_of(expected)
+    with pytest.raises(ReportUnavailableError, match="no join of streams"):
+        report(run(left.stream(), tmp_path / "alone"))
     out = stream_join(left.stream(), right.stream(), **named[on])
     assert out.isStreaming and out.schema == left.stream().join(right.stream(), F.expr("k = d")).schema
 
@@ -53,6 +56,11 @@ def test_progress(feeds: tuple[Feed, Feed], tmp_path: Path) -> None:
     assert [one["state_rows"] for one in told] == [50, 100] and [one["units"] for one in told] == [2, 2]
     assert told[0]["segments"] == 3 and told[0]["state_bytes"] > 0
     assert (tmp_path / "cp" / "sparkext" / "hits" / "left" / "1-1").is_dir()
+    told_of = report(query)
+    assert [batch.matches for batch in told_of.of("hits")] == [one["matches"] for one in told]
+    assert re.search(rf"^hits +60 +40 +{matches} +100 rows, \S+ \w+ +\d+ +2$", str(told_of), re.MULTILINE), told_of
+    page = told_of._repr_html_()
+    assert "hits: seconds a batch" in page and "batch 1</text>" in page
 
 
 def test_operators_behind_it(spark: SparkSession, feeds: tuple[Feed, Feed], tmp_path: Path) -> None:

@@ -1,0 +1,51 @@
+"""The joins of a streaming query as HTML, for notebooks: a table, and the time and the state of each batch, drawn."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from html import escape
+from typing import TYPE_CHECKING
+
+from sparkext.reports.svg import COLORS, LEFT, RIGHT, decimal_step, drawing, grid_line, text
+from sparkext.wording import short
+
+if TYPE_CHECKING:
+    from sparkext.reports.stream_report import StreamReport
+
+_TOP, _HEIGHT, _GAP = 34, 96, 44
+
+
+def laid_out(report: StreamReport) -> str:
+    """The report as one element of a page."""
+    charts = "".join(_drawn(report, name) for name in report.joins)
+    table = f'<pre style="font:12px ui-monospace,monospace;background:none;margin:0 0 10px">{escape(str(report))}</pre>'
+    return f'<div style="max-width:1200px">{table}{charts}</div>'
+
+
+def _drawn(report: StreamReport, name: str) -> str:
+    """The time of each batch above, the rows of state behind it below; nothing for a single batch."""
+    batches = [batch for batch in report.batches if name in batch.joins]
+    if len(batches) < 2:
+        return ""
+    state = [float(batch.joins[name].state_rows) for batch in batches]
+    panels = ((f"{name}: seconds a batch", [batch.seconds for batch in batches]), ("rows of state", state))
+    parts, top = [], _TOP
+    for number, (title, values) in enumerate(panels):
+        parts += _panel(title, values, top, COLORS[number])
+        top += _HEIGHT + _GAP
+    ends = (batches[0].number, "start", LEFT), (batches[-1].number, "end", RIGHT)
+    parts += [text(at, top - _GAP + 16, f"batch {batch}", anchor) for batch, anchor, at in ends]
+    return drawing(top - _GAP + 24, f"Batches of {name}", parts)
+
+
+def _panel(title: str, values: Sequence[float], top: float, color: str) -> list[str]:
+    most = max(values) or 1.0
+    step, bottom = decimal_step(most), top + _HEIGHT
+    parts = [text(LEFT - 70, top - 12, title, weight=600)]
+    for number in range(int(most / step) + 1):
+        parts += grid_line(bottom - _HEIGHT * number * step / most, short(number * step))
+    wide = (RIGHT - LEFT) / (len(values) - 1)
+    points = " ".join(
+        f"{LEFT + wide * at:.1f},{bottom - _HEIGHT * value / most:.1f}" for at, value in enumerate(values)
+    )
+    return [*parts, f'<polyline points="{points}" fill="none" stroke="{color}" stroke-width="1.8"/>']

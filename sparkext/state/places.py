@@ -1,0 +1,226 @@
+"""Where a checkpoint lies, as workers see it: in a folder that all nodes have, or in a bucket that they reach.
+
+A place is named by its parts, `place / "sparkext" / "hits"`. What is written there is there whole or not at all; what
+is read is checked. From a bucket a file comes through a local one, so that memory holds no more of it than is used.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryFile
+from typing import IO, Any, Protocol
+from urllib.parse import unquote, urlparse
+
+import pyarrow as pa
+
+from sparkext.errors import StateError
+from sparkext.parquet.file_stores import Bucket, file_system
+from sparkext.parquet.s3_settings import bucket_of
+from sparkext.storage.container import atomic_file, checked, map_checked, map_file, read_footer, read_trailer
+from sparkext.storage.local_folder import local_folder
+
+_TAIL = 1 << 16
+"""Bytes at the end of a file that are asked for at once: footers are shorter, most of them."""
+
+_PIECE = 8 << 20
+
+
+class Place(Protocol):
+    """A file or a folder, or where one may come to be. Reading raises FileNotFoundError if nothing is there."""
+
+    def __hash__(self) -> int: ...
+
+    def __truediv__(self, name: str) -> Place: ...
+
+    def exists(self) -> bool:
+        """Return whether a file is there."""
+        ...
+
+    def text(self) -> str:
+        """Return what a file of text says."""
+        ...
+
+    def claim(self, text: str) -> str:
+        """Write a file of text if none is there; return what the one that is there says then."""
+        ...
+
+    def clear(self, but: str = "") -> None:
+        """Remove what is in this folder, but for one file, and, if none is named, the folder."""
+        ...
+
+    def footer(self) -> dict[str, Any]:
+        """Return the footer of a container."""
+        ...
+
+    def content(self) -> pa.Buffer:
+        """Return a container, all of it."""
+        ...
+
+    def writing(self) -> Any:
+        """Return a context in which a container is written, to a binary stream. It takes the place of what is there."""
+        ...
+
+
+@dataclass(frozen=True)
+class LocalPlace:
+    """A path that every node sees."""
+
+    path: Path
+
+    def __truediv__(self, name: str) -> LocalPlace:
+        return LocalPlace(self.path / name)
+
+    def __str__(self) -> str:
+        return str(self.path)
+
+    def exists(self) -> bool:
+        """As in `Place`."""
+        return self.path.exists()
+
+    def text(self) -> str:
+        """As in `Place`."""
+        return self.path.read_text(encoding="utf-8")
+
+    def claim(self, text: str) -> str:
+        """As in `Place`. Who reads it while it is written may find it empty."""
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        with suppress(FileExistsError), self.path.open("x", encoding="utf-8") as stream:
+            stream.write(text)
+            return text
+        return self.text() or text
+
+    def clear(self, but: str = "") -> None:
+        """As in `Place`."""
+        if not but:
+            shutil.rmtree(self.path, ignore_errors=True)
+            return
+        for found in self.path.iterdir():
+            if found.name != but:
+                found.unlink(missing_ok=True)
+
+    def footer(self) -> dict[str, Any]:
+        """As in `Place`."""
+        return read_footer(map_file(self.path), str(self))
+
+    def content(self) -> pa.Buffer:
+        """As in `Place`."""
+        return map_checked(self.path)
+
+    @contextmanager
+    def writing(self) -> Iterator[IO[bytes]]:
+        """As in `Place`."""
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        with atomic_file(self.path) as stream:
+            yield stream
+
+
+@dataclass(frozen=True)
+class BucketPlace:
+    """A key in a bucket of an S3-compatible store; `key` is without a slash at its ends."""
+
+    bucket: Bucket
+    key: str
+
+    def __truediv__(self, name: str) -> BucketPlace:
+        return BucketPlace(self.bucket, f"{self.key}/{name}" if self.key else name)
+
+    def __str__(self) -> str:
+        return f"s3a://{self._path}"
+
+    @property
+    def _path(self) -> str:
+        return f"{self.bucket.name}/{self.key}"
+
+    @property
+    def _store(self) -> Any:
+        return file_system(self.bucket)
+
+    def exists(self) -> bool:
+        """As in `Place`."""
+        from pyarrow import fs
+
+        return bool(self._store.get_file_info(self._path).type == fs.FileType.File)
+
+    def text(self) -> str:
+        """As in `Place`."""
+        with self._store.open_input_file(self._path) as stream:
+            return str(stream.read().decode())
+
+    def claim(self, text: str) -> str:
+        """As in `Place`. Of two that claim it at a time, the last one has it, and the other finds out when it asks."""
+        with suppress(FileNotFoundError):
+            return self.text()
+        self._put(pa.py_buffer(text.encode()))
+        return self.text()
+
+    def clear(self, but: str = "") -> None:
+        """As in `Place`."""
+        from pyarrow import fs
+
+        found = self._store.get_file_info(fs.FileSelector(self._path, recursive=True, allow_not_found=True))
+        for info in found:
+            if info.type == fs.FileType.File and info.base_name != but:
+                self._store.delete_file(info.path)
+
+    def footer(self) -> dict[str, Any]:
+        """As in `Place`."""
+        with self._store.open_input_file(self._path) as stream:
+            size = stream.size()
+            wanted = _TAIL
+            while True:
+                tail = stream.read_at(min(size, wanted), max(0, size - wanted))
+                footer, wanted = read_trailer(pa.py_buffer(tail), size, str(self))
+                if footer is not None:
+                    return footer
+
+    def content(self) -> pa.Buffer:
+        """As in `Place`."""
+        with self._store.open_input_stream(self._path) as stream, TemporaryFile(dir=local_folder()) as local:
+            while piece := stream.read(_PIECE):
+                local.write(piece)
+            local.flush()
+            if not local.tell():
+                return checked(pa.py_buffer(b""), str(self))
+            return checked(map_file(Path(f"/proc/self/fd/{local.fileno()}")), str(self))
+
+    @contextmanager
+    def writing(self) -> Iterator[IO[bytes]]:
+        """As in `Place`."""
+        with TemporaryFile(dir=local_folder()) as local:
+            yield local
+            local.flush()
+            self._put(map_file(Path(f"/proc/self/fd/{local.fileno()}")))
+
+    def _put(self, content: pa.Buffer) -> None:
+        """Store an object by one call: a stream that is closed early would leave half of it."""
+        stream = self._store.open_output_stream(self._path)
+        stream.write(content)
+        stream.close()
+
+
+def place_of(location: str, s3a: Mapping[str, str]) -> Place:
+    """Return the place that a checkpoint's location names; `s3a` are the settings of Spark's connector.
+
+    Raises
+    ------
+    StateError
+        It is in a store that workers do not reach.
+    """
+    parsed = urlparse(location)
+    if parsed.scheme in ("", "file"):
+        return LocalPlace(Path(unquote(parsed.path)))
+    if parsed.scheme == "s3a":
+        bucket = bucket_of(parsed.netloc, s3a.get)
+        if isinstance(bucket, Bucket):
+            return BucketPlace(bucket, location.partition("://")[2].partition("/")[2].strip("/"))
+        reason = bucket
+    else:
+        reason = f"workers do not reach {parsed.scheme}://"
+    raise StateError(
+        f"the checkpoint lies in {location}: {reason}. The state of a stream join can be kept in a folder that all"
+        " nodes see as a local one (file:/…), or in a bucket that Spark reaches by its S3A connector (s3a://…)"
+    )

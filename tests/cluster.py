@@ -1,0 +1,99 @@
+"""A standalone cluster on this machine: a master and workers, each a process of its own."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyspark
+
+import sparkext
+from tests.extension.extension_checks import ENCRYPTED, QUICK_START
+
+PYSPARK = Path(pyspark.__file__).parent
+PACKAGE = Path(sparkext.__file__).parent.parent
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """Where its master listens, and per worker the folder of its executors' files."""
+
+    master: str
+    local_folders: Sequence[str]
+
+
+@contextmanager
+def running(folder: Path, workers: int, executors: int, **settings: str) -> Iterator[Cluster]:
+    """Run a master and workers that have a core for each of some executors, which talk to each other in secret."""
+    local_folders = []
+    told = {**ENCRYPTED, **{key.replace("_", "."): value for key, value in settings.items()}}
+    java = " ".join([QUICK_START, *(f"-D{key}={value}" for key, value in told.items())])
+    with ExitStack() as processes:
+        log = folder / "master.log"
+        processes.enter_context(daemon("master.Master", "127.0.0.1", folder / "master", log, java))
+        (address,) = awaited(log, r"Starting Spark master at (\S+)", 1)
+        for number in range(workers):
+            host, place = f"127.0.0.{number + 2}", folder / f"worker{number}"
+            size = ["--cores", str(executors), "--memory", f"{600 * executors}m"]
+            options = [*size, "--work-dir", str(place / "work"), address]
+            log_of_worker = folder / f"worker{number}.log"
+            processes.enter_context(daemon("worker.Worker", host, place, log_of_worker, java, *options))
+            local_folders.append(str(place))
+        awaited(log, r"(Registering worker)", workers)
+        yield Cluster(address, local_folders)
+
+
+@contextmanager
+def daemon(name: str, host: str, place: Path, log: Path, java: str, *options: str) -> Iterator[None]:
+    """Run a process of the cluster; a worker takes its executors along when it ends."""
+    command = [str(PYSPARK / "bin" / "spark-class"), f"org.apache.spark.deploy.{name}"]
+    command += ["--host", host, "--port", "0", "--webui-port", "0", *options]
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            env=environment(place, SPARK_DAEMON_JAVA_OPTS=java),
+            umask=0,
+        )
+    try:
+        yield
+    finally:
+        process.terminate()
+        try:
+            process.wait(10)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def environment(place: Path, **others: str) -> dict[str, str]:
+    """This process's environment for one whose files go to `place`, and which finds sparkext from any folder."""
+    place.mkdir(exist_ok=True)
+    kept = "SPARK_SUBMIT_OPTS"  # how the driver of a test starts quickly
+    inherited = {key: value for key, value in os.environ.items() if key == kept or not key.startswith("SPARK_")}
+    path = os.pathsep.join(filter(None, [str(PACKAGE), os.environ.get("PYTHONPATH")]))
+    return inherited | {
+        "PYTHONPATH": path,
+        "SPARK_HOME": str(PYSPARK),
+        "SPARK_LOCAL_DIRS": str(place),
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "SPARK_DAEMON_MEMORY": "256m",
+        **others,
+    }
+
+
+def awaited(log: Path, pattern: str, times: int) -> list[str]:
+    """Wait until a log says something so many times; return what it said."""
+    deadline = time.monotonic() + 90
+    while len(found := re.findall(pattern, log.read_text())) < times:
+        assert time.monotonic() < deadline, f"{pattern} is not in {log.name}:\n{log.read_text()}"
+        time.sleep(0.1)
+    return found

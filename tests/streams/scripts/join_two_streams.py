@@ -1,0 +1,91 @@
+"""A driver that may be killed at any time: joins two streams of files on a cluster, whose executors die once a phase.
+
+Files go to a sink that takes each batch once. It says that all is well when a run has come to the end of its input, and
+all that the sink has is what a join of all rows is.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+
+import psutil
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+from sparkext.streams import stream_join
+from tests.streams.feeds import MATCH, ON, POINTS, SPANS, rows_of
+
+SETTINGS = {
+    "spark.ui.enabled": "false",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.executor.memory": "512m",
+    "spark.executor.cores": "1",
+    "spark.sql.shuffle.partitions": "3",
+    "spark.task.maxFailures": "8",
+    "spark.speculation": "true",
+    "spark.speculation.interval": "100ms",
+    "spark.speculation.minTaskRuntime": "300ms",
+    "spark.speculation.quantile": "0.3",
+}
+
+
+def passing(marks: Path, phase: str, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Pass rows on; once in a phase, kill the executor behind the first of them, and once be slow."""
+    for batch in batches:
+        yield batch
+        context = TaskContext.get()
+        assert context is not None
+        if claimed(marks / f"{phase} killed"):
+            os.kill(executor(), signal.SIGKILL)
+        if context.attemptNumber() == 0 and claimed(marks / f"{phase} slow"):
+            time.sleep(5)
+
+
+def claimed(mark: Path) -> bool:
+    try:
+        mark.touch(exist_ok=False)
+    except FileExistsError:
+        return False
+    return True
+
+
+def executor() -> int:
+    """Return the process of the JVM that runs this task."""
+    return next(parent.pid for parent in psutil.Process().parents() if parent.name() == "java")
+
+
+def main(master: str, place: str, secret: str) -> None:
+    folder = Path(place)
+    builder = SparkSession.builder.master(master)
+    for key, value in {**SETTINGS, **dict(pair.split("=") for pair in secret.split(","))}.items():
+        builder = builder.config(key, value)
+    spark = builder.getOrCreate()
+    spark.sparkContext.setLogLevel("ERROR")
+    streams = [
+        spark.readStream.schema(schema).option("maxFilesPerTrigger", 1).parquet(str(folder / side))
+        for side, schema in (("left", POINTS), ("right", SPANS))
+    ]
+    sent = streams[0].mapInArrow(partial(passing, folder / "marks", "sending"), streams[0].schema)
+    joined = stream_join(sent, streams[1], on=ON)
+    out = joined.mapInArrow(partial(passing, folder / "marks", "joining"), joined.schema)
+    writer = out.writeStream.option("checkpointLocation", str(folder / "checkpoint")).trigger(availableNow=True)
+    writer.start(str(folder / "sink"), format="parquet").awaitTermination()
+    left, right = (
+        spark.read.schema(schema).parquet(str(folder / side)) for side, schema in (("left", POINTS), ("right", SPANS))
+    )
+    expected = left.join(right, F.expr(MATCH))
+    assert rows_of(spark.read.parquet(str(folder / "sink"))) == rows_of(expected)
+    print(f"all {expected.count()} rows are well")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,143 @@
+"""Checkpoints in a bucket: workers find and write the state there as in a folder."""
+
+from __future__ import annotations
+
+import logging
+import os
+import random
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import boto3
+import pyarrow as pa
+import pytest
+from moto.server import ThreadedMotoServer
+
+from sparkext.errors import StateError
+from sparkext.parquet.file_stores import Bucket
+from sparkext.plans import runs
+from sparkext.state import places
+from sparkext.state.places import BucketPlace, LocalPlace, Place, place_of
+from sparkext.state.segments import SegmentInfo, read_told, rows_of_segment, write_segment
+from tests.streams import test_stream_tasks as in_folders
+from tests.streams.tasks import Query
+
+ROOT = Path(__file__).parents[2]
+SCRIPT = Path(__file__).parent / "scripts" / "checkpoint_in_a_bucket.py"
+ROWS = pa.record_batch({"n": pa.array(range(5000))})
+
+
+@pytest.fixture(scope="module")
+def s3a() -> Iterator[Mapping[str, str]]:
+    """The settings of a connector that reaches a store with a bucket called `shelf`."""
+    logging.getLogger("werkzeug").setLevel(logging.ERROR)
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    host, port = server.get_host_and_port()
+    reached = {
+        "endpoint": f"http://{host}:{port}",
+        "endpoint.region": "us-east-1",
+        "path.style.access": "true",
+        "access.key": "who",
+        "secret.key": "word",
+    }
+    settings = {f"fs.s3a.{key}": value for key, value in reached.items()}
+    keys = {"aws_access_key_id": "who", "aws_secret_access_key": "word", "region_name": "us-east-1"}
+    boto3.client("s3", endpoint_url=reached["endpoint"], **keys).create_bucket(Bucket="shelf")
+    yield settings
+    server.stop()
+
+
+@pytest.fixture(params=["folder", "bucket"])
+def place(request: pytest.FixtureRequest, s3a: Mapping[str, str], tmp_path: Path) -> Place:
+    if request.param == "folder":
+        return place_of(f"file:{tmp_path}/a%20query", {})
+    return place_of(f"s3a://shelf/a query/{request.node.name}", s3a)
+
+
+def test_places(place: Place) -> None:
+    one, other = place / "x" / "1", place / "x" / "2"
+    assert not one.exists() and hash(one) == hash(place / "x" / "1") and one != other
+    for read in (one.text, one.footer, one.content):
+        with pytest.raises(FileNotFoundError):
+            read()
+    assert one.claim("me") == "me" and one.claim("you") == "me" and one.text() == "me"
+    other.claim("you")
+    (place / "x").clear(but="1")
+    assert one.exists() and not other.exists()
+    (place / "x").clear()
+    assert not one.exists()
+    (place / "nothing").clear()
+
+
+@pytest.mark.parametrize("told", [1, 20_000])
+def test_segments(place: Place, told: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The footer is read by itself, also one that is longer than what is asked for at once."""
+    monkeypatch.setattr(places, "_PIECE", 100)
+    where = place / "0-0" / "0.segment"
+    info = write_segment(where, ROWS.schema, [ROWS, ROWS], lambda: SegmentInfo(10_000, 7), more="x" * told * 10)
+    assert read_told(where)["info"] == info and info.bytes > 0
+    assert sum(batch.num_rows for batch in rows_of_segment(where)) == 10_000
+    with pytest.raises(RuntimeError), where.writing() as stream:
+        stream.write(b"half")
+        raise RuntimeError("the worker dies")
+    assert read_told(where)["info"] == info, "what is half written takes no other's place"
+
+
+def test_what_is_damaged(s3a: Mapping[str, str]) -> None:
+    where = place_of("s3a://shelf/damaged/0.segment", s3a)
+    assert isinstance(where, BucketPlace)
+    for content in (b"", b"too short", bytes(1000)):
+        where._put(pa.py_buffer(content))
+        for read in (read_told, lambda place: [*rows_of_segment(place)]):
+            with pytest.raises(StateError, match=r"s3a://shelf/damaged/0\.segment"):
+                read(where)
+
+
+@pytest.mark.parametrize("on", ["range", "key"])
+def test_a_join(on: str, s3a: Mapping[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In other batches than before, and from node to node, which have no indexes of it."""
+    monkeypatch.setattr(runs, "FAN_OUT", 3)
+    draw = random.Random(on)
+    query = Query(replace(in_folders.joined(on, slots=2), s3a=s3a), f"s3a://shelf/{on}", draw)
+    new = []
+    for number in range(5):
+        node = tmp_path / f"node {number % 2}"
+        node.mkdir(exist_ok=True)
+        monkeypatch.setenv("SPARK_LOCAL_DIRS", str(node))
+        new.append((in_folders.left_rows(draw, 20), in_folders.right_rows(draw, 20)))
+        if number == 3:
+            query.attempt([new[-1][0]], [new[-1][1]], only=[0])
+            query.restart()
+        query.process([new[-1][0]], [new[-1][1]])
+    left, right = (in_folders.together(side) for side in zip(*new, strict=True))
+    assert query.emitted == in_folders.pairs(left, right, in_folders.CONDITIONS[on][1])
+
+
+def test_what_workers_do_not_reach() -> None:
+    with pytest.raises(StateError, match=r"hdfs://x/y: workers do not reach hdfs://"):
+        place_of("hdfs://x/y", {})
+    with pytest.raises(StateError, match=r"s3a://b/c: bucket b: credentials of Odd"):
+        place_of("s3a://b/c", {"fs.s3a.aws.credentials.provider": "com.x.Odd"})
+    assert place_of("s3a://b/c/", {"fs.s3a.access.key": "a", "fs.s3a.secret.key": "b"}) == BucketPlace(
+        Bucket("b", access_key="a", secret_key="b"), "c"
+    )
+    assert "secret" not in repr(place_of("s3a://b/c", {"fs.s3a.access.key": "a", "fs.s3a.secret.key": "secret"}))
+    assert place_of("/a b", {}) == LocalPlace(Path("/a b"))
+
+
+def test_a_query_of_spark(tmp_path: Path) -> None:
+    path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
+    done = subprocess.run(
+        [sys.executable, SCRIPT, tmp_path],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=240,
+        env={**os.environ, "PYTHONPATH": path},
+        cwd=tmp_path,
+    )
+    assert done.returncode == 0 and done.stdout.splitlines()[-1:] == ["all is well"], done.stdout + done.stderr[-9000:]

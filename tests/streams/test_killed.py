@@ -1,0 +1,65 @@
+"""Executors and drivers of a streaming query are killed: what it has given in the end, it has given once."""
+
+from __future__ import annotations
+
+import random
+import re
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from tests.cluster import environment, running
+from tests.extension.extension_checks import ENCRYPTED
+from tests.streams.feeds import POINTS, SPANS, Feed, points, spans
+
+SCRIPT = Path(__file__).parent / "scripts" / "join_two_streams.py"
+BATCHES = 5
+
+pytestmark = [pytest.mark.timeout(540), pytest.mark.xdist_group("cluster")]
+
+
+def test_every_row_comes_out_once(spark: SparkSession, tmp_path: Path) -> None:
+    draw = random.Random(1)
+    left, right = (Feed(spark, tmp_path / side, schema) for side, schema in (("left", POINTS), ("right", SPANS)))
+    for _ in range(BATCHES):
+        left.add(points(draw, 40))
+        right.add(spans(draw, 40))
+    for name in ("marks", "driver", "cluster"):
+        (tmp_path / name).mkdir()
+    with running(tmp_path / "cluster", 2, 1) as cluster:
+        for commits in (1, 3):
+            driver = started(cluster.master, tmp_path)
+            wait_for(tmp_path / "checkpoint" / "commits", commits, driver)
+            driver.kill()
+            driver.wait()
+        driver = started(cluster.master, tmp_path)
+        said, complained = driver.communicate(timeout=240)
+    assert driver.returncode == 0, said + complained
+    told = re.search(r"^all (\d+) rows are well$", said, re.MULTILINE)
+    assert told and int(told[1]) > 100
+    assert {mark.name for mark in (tmp_path / "marks").iterdir()} >= {"sending killed", "joining killed"}
+
+
+def started(master: str, folder: Path) -> subprocess.Popen[str]:
+    secret = ",".join(f"{key}={value}" for key, value in ENCRYPTED.items())
+    return subprocess.Popen(
+        [sys.executable, str(SCRIPT), master, str(folder), secret],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment(folder / "driver", PYSPARK_PYTHON=sys.executable),
+    )
+
+
+def wait_for(commits: Path, count: int, driver: subprocess.Popen[str]) -> None:
+    """Wait until so many batches have ended, or the query has."""
+    deadline = time.monotonic() + 120
+    while driver.poll() is None and len([*commits.glob("[0-9]*")] if commits.exists() else []) < count:
+        assert time.monotonic() < deadline, driver.communicate()
+        time.sleep(0.05)
+    assert driver.poll() is None, driver.communicate()
