@@ -49,6 +49,7 @@ SUITES = (
     "exchange",
     "skew",
     "nexmark",
+    "flink",
     "streams",
     "matrix",
 )

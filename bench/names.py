@@ -66,6 +66,7 @@ _GENERATED = (
     "controller.follow",
     "skew",
     "nexmark",
+    "flink",
     "streams",
     "matrix",
 )

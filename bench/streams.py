@@ -36,7 +36,7 @@ with RocksDB as the store of its state. Keys: the same on the lower ends alone.
 Skew: points follow Zipf's law, intervals do not, or the result would grow with the skew.
 Left out: starting Spark and the query, compilation, generating files."""
 
-_LOADS = 8
+LOADS = 8
 _SKIPPED = 2
 _WIDTH = 5
 _ROCKS_DB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
@@ -59,7 +59,7 @@ def cases() -> list[Case]:
 
 @dataclass(frozen=True)
 class Feed:
-    """Files of both sides: `state` rows in `_LOADS` batches, then `batches` of `rows` rows."""
+    """Files of both sides: `state` rows in `LOADS` batches, then `batches` of `rows` rows."""
 
     folder: Path
     state: int
@@ -70,7 +70,7 @@ class Feed:
     def written(self) -> Feed:
         """Write all files, in the order that a stream takes them."""
         draw = np.random.default_rng(1)
-        sizes = [self.state // _LOADS] * _LOADS + [self.rows] * self.batches
+        sizes = [self.state // LOADS] * LOADS + [self.rows] * self.batches
         domain = max(1, (self.state + self.rows * self.batches) // 2)
         for number, size in enumerate(sizes):
             ids = np.arange(size // 2) + number * (1 << 32)
@@ -150,7 +150,7 @@ class Played:
         return sorted(self.milliseconds)[min(len(self.milliseconds) - 1, math.floor(share * len(self.milliseconds)))]
 
 
-def play(spark: SparkSession, out: DataFrame, skipped: int = _LOADS + _SKIPPED) -> Played:
+def play(spark: SparkSession, out: DataFrame, skipped: int = LOADS + _SKIPPED) -> Played:
     """Run a query over all files that there are."""
     from pyspark.sql import functions as F
 
