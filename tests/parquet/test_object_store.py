@@ -274,7 +274,7 @@ def test_a_store_that_asks_for_fewer_requests(monkeypatch: pytest.MonkeyPatch) -
         assert application.refused == {"HEAD": 1, "GET": 1}
         for name, refused in (("GET", "during GetObject"), ("HEAD", "HTTP status 503")):
             monkeypatch.setattr(file_stores, "_ATTEMPTS", 2)
-            file_stores._file_system.cache_clear()
+            file_stores.file_system.cache_clear()
             opened_file.opened_file.cache_clear()  # or there was nothing to ask for: it is small
             application.refuses = lambda method, number, name=name: method == name  # type: ignore[misc]
             with pytest.raises(FileReadError, match=rf"cannot read 's3a://shelf/throttled.parquet': .*{refused}"):

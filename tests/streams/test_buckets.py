@@ -1,12 +1,12 @@
-"""Checkpoints in a bucket: workers find and write the state there as in a folder."""
+"""Checkpoints in a bucket: workers find and write the state there as in a folder.
+
+Queries of Spark whose checkpoint is there run in `tests/extension/scripts/from_object_store.py`.
+"""
 
 from __future__ import annotations
 
 import logging
-import os
 import random
-import subprocess
-import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -25,8 +25,6 @@ from sparkext.state.segments import SegmentInfo, read_told, rows_of_segment, wri
 from tests.streams import test_stream_tasks as in_folders
 from tests.streams.tasks import Query
 
-ROOT = Path(__file__).parents[2]
-SCRIPT = Path(__file__).parent / "scripts" / "checkpoint_in_a_bucket.py"
 ROWS = pa.record_batch({"n": pa.array(range(5000))})
 
 
@@ -127,17 +125,3 @@ def test_what_workers_do_not_reach() -> None:
     )
     assert "secret" not in repr(place_of("s3a://b/c", {"fs.s3a.access.key": "a", "fs.s3a.secret.key": "secret"}))
     assert place_of("/a b", {}) == LocalPlace(Path("/a b"))
-
-
-def test_a_query_of_spark(tmp_path: Path) -> None:
-    path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
-    done = subprocess.run(
-        [sys.executable, SCRIPT, tmp_path],
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=240,
-        env={**os.environ, "PYTHONPATH": path},
-        cwd=tmp_path,
-    )
-    assert done.returncode == 0 and done.stdout.splitlines()[-1:] == ["all is well"], done.stdout + done.stderr[-9000:]

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from pyspark.errors import AnalysisException
+from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from sparkext import SparkExtError
@@ -17,8 +18,9 @@ from tests.streams.feeds import Feed, Sink, points, rows_of, run, spans
 
 
 @pytest.mark.parametrize("how", ["inner", "left"])
-def test_windows(feeds: tuple[Feed, Feed], how: str, tmp_path: Path) -> None:
+def test_windows(spark: SparkSession, feeds: tuple[Feed, Feed], how: str, tmp_path: Path) -> None:
     """Pairs whose first row came long before their second are in them."""
+    spark.conf.set("spark.sql.shuffle.partitions", "1")
     draw, sink, (left, right) = random.Random(how), Sink(), feeds
     for number in range(5):
         left.add(points(draw, 20, 20 * number))
@@ -29,6 +31,7 @@ def test_windows(feeds: tuple[Feed, Feed], how: str, tmp_path: Path) -> None:
         F.count("*").alias("rows"), F.count("rid").alias("pairs")
     )
     run(windows.select("window.end", "rows", "pairs"), tmp_path / "cp", sink)
+    spark.conf.set("spark.sql.shuffle.partitions", "2")
 
     latest = [feed.table().agg(F.max(feed.table().columns[-1])).head()[0] for feed in feeds]
     watermark = F.lit(min(latest) - timedelta(seconds=5))

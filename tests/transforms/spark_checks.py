@@ -19,6 +19,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from sparkext import pipelined_join
 from sparkext.transforms.lineage import remembered
+from tests.combinations import is_chosen
 
 _OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
     "=": operator.eq,
@@ -141,11 +142,15 @@ def crossings_of(how: str) -> int:
 def assert_like_spark(
     left: DataFrame, right: DataFrame, on: Any, how: str = "inner", **options: Any
 ) -> tuple[DataFrame, Counter[str]]:
-    """One join, through the pipeline, partitioned and through Spark; return the pipeline's DataFrame and the rows."""
+    """One join, through the pipeline and through Spark; one in three also partitioned.
+
+    Return the pipeline's DataFrame and the rows.
+    """
     actual = left.transform(pipelined_join(right, on, how, **options))
     assert_pipelined(actual, joins=1, crossings=crossings_of(how))
     expected = spark_join(left, right, on, how)
-    if left.sparkSession.version >= "4.1" and has_equality(on):
+    case = (on, how, left.schema.simpleString(), right.schema.simpleString())
+    if left.sparkSession.version >= "4.1" and has_equality(on) and is_chosen(case, of=3):
         by_slot = left.transform(pipelined_join(right, on, how, partitioned=True, **options))
         assert_partitioned(by_slot, joins=1)
         assert_same_rows(expected, by_slot)

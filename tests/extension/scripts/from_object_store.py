@@ -1,10 +1,16 @@
-"""Tables in a bucket, which Spark reads through its S3A connector and workers by themselves: the same rows."""
+"""Tables in a bucket, which Spark reads through its S3A connector and workers by themselves: the same rows.
+
+And checkpoints of joins of streams there, from which a query goes on.
+"""
 
 from __future__ import annotations
 
 import logging
+import random
 from collections import Counter
 from functools import partial
+from pathlib import Path
+from tempfile import mkdtemp
 from unittest import mock
 
 import boto3
@@ -12,13 +18,17 @@ import pytest
 from moto.server import ThreadedMotoServer
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
 import sparkext
 from sparkext import pipelined_join, scan_parquet
 from sparkext.errors import InvalidScanError
 from sparkext.spark import extension
+from sparkext.streams import stream_asof_join, stream_join
 from sparkext.transforms import scan
 from tests.s3a import s3a_settings
+from tests.streams.feeds import MATCH, ON, POINTS, SPANS, Feed, Sink, points, run, spans
+from tests.streams.feeds import rows_of as told_rows
 
 
 def session(endpoint: str) -> SparkSession:
@@ -92,6 +102,25 @@ def check_without_the_extension(spark: SparkSession) -> None:
         spark.conf.unset("fs.s3a.proxy.host")
 
 
+def check_streams(spark: SparkSession) -> None:
+    spark.conf.set("spark.sql.shuffle.partitions", "2")
+    draw, sink, nearest, folder = random.Random(1), Sink(), Sink(), Path(mkdtemp())
+    left, right = Feed(spark, folder / "points", POINTS), Feed(spark, folder / "spans", SPANS)
+    for _ in range(2):
+        left.add(points(draw, 60))
+        right.add(spans(draw, 60))
+        run(stream_join(left.stream(), right.stream(), on=ON, name="hits"), "s3a://shelf/a query/hits", sink)
+    assert sink.rows() == told_rows(left.table().join(right.table(), F.expr(MATCH)))
+    assert len(sink.batches) == 2 and sink.rows().total() > 50
+    store = boto3.client("s3", endpoint_url=ENDPOINT, aws_access_key_id="who", aws_secret_access_key="word")
+    kept = {entry["Key"] for entry in store.list_objects_v2(Bucket="shelf")["Contents"]}
+    assert {f"a query/hits/sparkext/hits/right/{n}-{n}/0.segment" for n in range(2)} <= kept, kept
+
+    one, other = left.stream().withWatermark("at", "1 second"), right.stream().withWatermark("time", "1 second")
+    run(stream_asof_join(one, other, on=("at", "time")), "s3a://shelf/nearest", nearest)
+    assert nearest.rows().total() > 50
+
+
 def check_that_lost_files_are_an_error(spark: SparkSession) -> None:
     planned = joined(spark)
     plan_of(planned)
@@ -113,6 +142,7 @@ spark = session(ENDPOINT)
 try:
     spark.sparkContext.setLogLevel("ERROR")
     check(spark)
+    check_streams(spark)
 finally:
     spark.stop()
     server.stop()
