@@ -72,7 +72,7 @@ class NearestOrder:
             if held > max(_AT_ONCE, 2 * last):
                 past = self._last(past).to_batches()
                 held = last = sum(rows.num_rows for rows in past)
-        if past:
+        if held:
             yield from self._last(past).to_batches()
 
     def _last(self, batches: list[pa.RecordBatch]) -> pa.Table:

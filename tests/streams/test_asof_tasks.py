@@ -210,6 +210,21 @@ def test_what_is_kept_is_the_last_of_each_key(tmp_path: Path) -> None:
     assert 0 < kept <= 2 + len(after) < len(feed.quotes) / 4, (kept, len(after))
 
 
+@pytest.mark.parametrize("by", [True, False])
+def test_runs_are_merged_before_the_watermark_has_passed_a_row(by: bool, tmp_path: Path) -> None:
+    draw = random.Random(7)
+    query, trades, quotes = Query(joined(by), tmp_path, draw), Rows(), Rows()
+    for number in range(FAN_OUT**2 + 1):
+        at = START + timedelta(seconds=number)
+        trades.append((number, "a", at))
+        quotes.append((number, "a", at, 1.0))
+        query.process([trades[-1:]], [quotes[-1:]])
+    assert not query.emitted
+    query.watermark = int((at - EPOCH).total_seconds()) * 1_000_000
+    query.process([], [])
+    assert query.emitted == Counter((*trade, *quote) for trade, quote in zip(trades, quotes, strict=True))
+
+
 def test_a_query_that_is_another(tmp_path: Path) -> None:
     """What the state is of is part of it: the same columns and keys, and other rows at one time."""
     draw = random.Random(6)
