@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -11,11 +10,10 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from bench.harness import Bench, Case, WrongAnswerError, step
 from bench.nexmark_events import events
-from bench.streams import streaming_session
+from bench.streams import deliver, streaming_session
 from bench.text_table import text_table
 
 if TYPE_CHECKING:
@@ -155,11 +153,8 @@ def _written(bench: Bench) -> Iterator[Path]:
         with step(f"writing {count:,} events"):
             for kind, table in vars(events(count)).items():
                 size = -(-table.num_rows // _BATCHES)
-                (Path(folder) / kind).mkdir()
                 for number in range(_BATCHES):
-                    path = Path(folder) / kind / f"{number:05}.parquet"
-                    pq.write_table(table.slice(number * size, size), path)
-                    os.utime(path, (1_000 + number, 1_000 + number))
+                    deliver(Path(folder) / kind, number, table.slice(number * size, size))
         yield Path(folder)
 
 

@@ -77,10 +77,7 @@ class Feed:
             low = draw.integers(0, domain, size // 2)
             points = {"id": ids, "x": self._points(draw, domain, size // 2)}
             for side, columns in ((0, points), (1, {"rid": ids, "low": low, "high": low + _WIDTH})):
-                path = self.folder / str(side) / f"{number:05}.parquet"
-                path.parent.mkdir(parents=True, exist_ok=True)
-                pq.write_table(pa.table(columns), path)
-                os.utime(path, (1_000 + number, 1_000 + number))
+                deliver(self.folder / str(side), number, pa.table(columns))
         return self
 
     def _points(self, draw: np.random.Generator, domain: int, rows: int) -> Any:
@@ -100,6 +97,14 @@ class Feed:
     def tables(self, spark: SparkSession) -> list[DataFrame]:
         """Return all rows of both sides."""
         return [spark.read.schema(schema).parquet(str(self.folder / str(side))) for side, schema in enumerate(_SCHEMAS)]
+
+
+def deliver(folder: Path, number: int, table: pa.Table) -> None:
+    """Write a file of a stream, which takes them by their times: that of this number."""
+    path = folder / f"{number:05}.parquet"
+    folder.mkdir(parents=True, exist_ok=True)
+    pq.write_table(table, path)
+    os.utime(path, (1_000 + number, 1_000 + number))
 
 
 Join = Callable[["DataFrame", "DataFrame"], "DataFrame"]

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
+from sparkext.reports.text import table
 from sparkext.wording import size
 
 PREFIX = "sparkext."
@@ -61,9 +62,7 @@ class StreamReport:
     def __str__(self) -> str:
         """Return a table of the joins, and a line on the batches."""
         rows = [_HEADER, *(_cells(name, self.of(name)) for name in self.joins)]
-        widths = [max(len(row[column]) for row in rows) for column in range(len(_HEADER))]
-        lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
-        return "\n".join([lines[0], "  ".join("-" * width for width in widths), *lines[1:], self.summary])
+        return "\n".join([*table(rows, range(len(_HEADER))), self.summary])
 
     @property
     def summary(self) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Container, Sequence
 from typing import TYPE_CHECKING
 
 from sparkext.wording import ratio, size
@@ -30,12 +31,16 @@ _LEFT_ALIGNED = (0, 4)
 
 def laid_out(report: Report) -> str:
     """A table of the operators, and a line on the tasks."""
-    rows = [_HEADER, *(_cells(join) for join in report.joins)]
-    widths = [max(len(row[column]) for row in rows) for column in range(len(_HEADER))]
-    lines = [_line(row, widths) for row in rows]
-    lines.insert(1, "  ".join("-" * width for width in widths))
+    lines = table([_HEADER, *(_cells(join) for join in report.joins)], _LEFT_ALIGNED)
     told = [*files_told(report), *builds_told(report), *slots_told(report), *orders_told(report)]
     return "\n".join([*lines, tasks_told(report), *told, *report.notes])
+
+
+def table(rows: Sequence[tuple[str, ...]], left_aligned: Container[int]) -> list[str]:
+    """The lines of a table; the first of the rows is its header, `left_aligned` are numbers of columns."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    header, *lines = (_line(row, widths, left_aligned) for row in rows)
+    return [header, "  ".join("-" * width for width in widths), *lines]
 
 
 def tasks_told(report: Report) -> str:
@@ -111,9 +116,9 @@ def _built(join: JoinReport) -> str:
     return "(reused)" if join.index_reused else f"{join.build_seconds:.3f} s"
 
 
-def _line(cells: tuple[str, ...], widths: list[int]) -> str:
+def _line(cells: tuple[str, ...], widths: list[int], left_aligned: Container[int]) -> str:
     padded = [
-        cell.ljust(width) if column in _LEFT_ALIGNED else cell.rjust(width)
+        cell.ljust(width) if column in left_aligned else cell.rjust(width)
         for column, (cell, width) in enumerate(zip(cells, widths, strict=True))
     ]
     return "  ".join(padded).rstrip()

@@ -66,6 +66,11 @@ def draws_jobs(session: SparkSession) -> bool:
     return not is_connect(session) and session.conf.get("spark.ui.showConsoleProgress", "false") == "true"
 
 
+def is_case_sensitive(session: SparkSession) -> bool:
+    """Return whether names that differ in case are those of different columns."""
+    return session.conf.get("spark.sql.caseSensitive", "false") == "true"
+
+
 def encrypts_files(session: SparkSession) -> bool:
     """Return whether Spark encrypts what it writes to local disks."""
     return (session.conf.get("spark.io.encryption.enabled", None) or "false").lower() == "true"

@@ -45,6 +45,7 @@ _told: LastUsed[tuple[str, Place], dict[str, Any]] = LastUsed(_REMEMBERED)
 _begun: LastUsed[tuple[str, Place, int], None] = LastUsed(_REMEMBERED)
 """Runs of queries in which this process has written to a side, and removed what another had left of later batches."""
 
+_CLAIMS = "claims"
 _SIDES = ("left", "right", "matched")
 _LINE = pa.field("line", pa.uint16())
 _ROW = pa.field("row", pa.int64())
@@ -221,7 +222,9 @@ class JoinState:
         for run in runs_with(self.batch):  # which a query that was set back has left
             if begins or run.first == self.batch:
                 self._folder(side, run).clear()
-        _begun[self._run, self.folder, side] = None
+        if begins:
+            (self.folder / _CLAIMS).clear(but=self._run)
+            _begun[self._run, self.folder, side] = None
         place = self._place(side, Run(self.batch, self.batch), fragment)
         return write_segment(place, stored.schema, rows.to_batches(), lambda: info, **told)
 
@@ -256,10 +259,7 @@ class JoinState:
         StateError
             Another has.
         """
-        claims = self.folder / "claims"
-        if (claims / self._run).claim(token) == token:
-            claims.clear(but=self._run)
-        else:
+        if (self.folder / _CLAIMS / self._run).claim(token) != token:
             raise StateError(
                 f"two joins of a query have their state in {self.folder}, as they are alike: give one of them a name of"
                 " its own (name=…)"
@@ -296,11 +296,12 @@ class _Kept:
     def batches(self) -> Iterator[pa.RecordBatch]:
         order = self._stored.order
         sources = [source for source in self._sources if not is_over(source.info, self._oldest)]
-        whole = [source for source in sources if source.whole and self._stored.until is None and order is None]
-        for source in whole:
-            self._info += source.info
-            yield from rows_of_segment(source.place)
-        chosen = self._chosen([source for source in sources if source not in whole])
+        keeps_all = self._stored.until is None and order is None
+        for source in sources:
+            if keeps_all and source.whole:
+                self._info += source.info
+                yield from rows_of_segment(source.place)
+        chosen = self._chosen([source for source in sources if not (keeps_all and source.whole)])
         for batch in chosen if order is None else order.needed(chosen, self._oldest):
             self._info += self._stored.info(batch, self._stored.checksum(batch))
             yield batch

@@ -6,18 +6,17 @@ import datetime
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from sparkext.plans.spec import PROBE, ColumnRef
 from sparkext.rows.types import spark_key_type
 from sparkext.spark.arrow import arrow_schema
-from sparkext.spark.session_settings import s3a_settings, tasks_per_executor
+from sparkext.spark.session_settings import is_case_sensitive
 from sparkext.state.join_state import StoredSide
 from sparkext.state.nearest_order import NearestOrder
 from sparkext.streams.arguments import check_name, session_of
-from sparkext.streams.frame import described, joined_frame, named, slots_of
-from sparkext.streams.planned import planned_as_of
+from sparkext.streams.frame import joined_frame, named
 from sparkext.streams.watermarks import event_times, unmarked
 from sparkext.transforms.arguments import check_travel, read_or_default, refuse
-from sparkext.transforms.columns import OutputField, resolve_column
+from sparkext.transforms.columns import resolve_column
+from sparkext.transforms.lineage import Lineage
 from sparkext.transforms.resolved_as_of import AsOfArguments, resolve_as_of
 from sparkext.transforms.resolved_join import ResolvedJoin
 
@@ -73,8 +72,8 @@ def stream_asof_join(
     assert session is not None
     for side, frame in (("left", left), ("right", right)):
         check_travel(frame.schema, side, problems)
-    case_sensitive = session.conf.get("spark.sql.caseSensitive", "false") == "true"
-    outputs = [OutputField(field, ColumnRef(PROBE, number)) for number, field in enumerate(left.schema.fields)]
+    case_sensitive = is_case_sensitive(session)
+    outputs = Lineage.starting_at(left).outputs
     arguments = AsOfArguments(on, by, direction, tolerance, allow_exact_matches, how)
     fields = right.schema.fields
     resolved = resolve_as_of(outputs, fields, arguments, 1, settings.algorithm, case_sensitive, problems)
@@ -87,13 +86,9 @@ def stream_asof_join(
     refuse(problems, misconfigured)
     assert resolved is not None, "or there is a problem"
     sides = sides_of(left.schema, right.schema, resolved, column)
-    made_by = f"{resolved.spec.label} of {described(left, right, sides)}, ties by {ties}"
-    slots, tasks = slots_of(session), tasks_per_executor(session)
-    join = planned_as_of(resolved, sides, slots, settings, tasks, s3a_settings(session), made_by, name)
     # Rows come out when the watermark passes them, if they wait for nothing after it: none is late for it.
-    marked = resolved.outputs[_as_of(resolved)[0]] if direction == "backward" else None
-    results = [output if output is marked else unmarked(output) for output in resolved.outputs]
-    return joined_frame(left, right, join, [output.field for output in results]).select(*named(results))
+    resolved = unmarked(resolved, but=_as_of(resolved)[0] if direction == "backward" else None)
+    return joined_frame(left, right, resolved, sides, settings, name, f"ties by {ties}").select(*named(resolved))
 
 
 def _ties(ties: Any, fields: Sequence[StructField], case_sensitive: bool, problems: list[str]) -> int | None:

@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 from sparkext.config import Settings
 from sparkext.plans.join_names import join_kind
-from sparkext.plans.spec import MOST_COMPARED, PROBE, ColumnRef
-from sparkext.spark.session_settings import s3a_settings, tasks_per_executor
+from sparkext.plans.spec import MOST_COMPARED
+from sparkext.spark.session_settings import is_case_sensitive
 from sparkext.streams.arguments import check_name, session_of
-from sparkext.streams.frame import described, joined_frame, named, slots_of
-from sparkext.streams.planned import planned_join, with_all_columns
+from sparkext.streams.frame import joined_frame, named
+from sparkext.streams.planned import with_all_columns
 from sparkext.streams.retention import stored_sides
 from sparkext.streams.watermarks import time_column, unmarked
 from sparkext.transforms.arguments import check_travel, read_or_default, refuse
-from sparkext.transforms.columns import OutputField
 from sparkext.transforms.join_condition import JoinCondition, read_condition
+from sparkext.transforms.lineage import Lineage
 from sparkext.transforms.resolved_join import ResolvedJoin, resolve_join
 from sparkext.transforms.resolved_theta import resolve_theta
 
@@ -92,7 +92,7 @@ def stream_join(
     assert session is not None
     for side, frame in (("left", left), ("right", right)):
         check_travel(frame.schema, side, problems)
-    case_sensitive = session.conf.get("spark.sql.caseSensitive", "false") == "true"
+    case_sensitive = is_case_sensitive(session)
     resolved = _resolved(left, right, condition, kind or "inner", settings, case_sensitive, problems)
     sides = stored_sides(left, right, retain, kind or "inner", event_time is not None, problems)
     time = None
@@ -100,12 +100,9 @@ def stream_join(
         time = time_column(event_time, resolved, sides, case_sensitive, problems)
     refuse(problems, misconfigured)
     assert resolved is not None and sides is not None, "or there is a problem"
-    made_by = f"{resolved.spec.label} of {described(left, right, sides)}"
-    tasks = tasks_per_executor(session)
-    join = planned_join(resolved, sides, slots_of(session), settings, tasks, s3a_settings(session), made_by, name)
-    outputs = [unmarked(output) for output in resolved.outputs]
-    joined = joined_frame(left, right, join, [output.field for output in outputs])
-    return joined.select(*named(outputs), *([] if time is None else [time.column()]))
+    resolved = unmarked(resolved)
+    joined = joined_frame(left, right, resolved, sides, settings, name)
+    return joined.select(*named(resolved), *([] if time is None else [time.column()]))
 
 
 def _resolved(
@@ -117,7 +114,7 @@ def _resolved(
     case_sensitive: bool,
     problems: list[str],
 ) -> ResolvedJoin | None:
-    outputs = [OutputField(field, ColumnRef(PROBE, number)) for number, field in enumerate(left.schema.fields)]
+    outputs = Lineage.starting_at(left).outputs
     fields = right.schema.fields
     if not isinstance(condition, JoinCondition):
         return resolve_theta(outputs, fields, condition, "inner", 1, case_sensitive, problems)

@@ -14,7 +14,7 @@ from sparkext.plans.expression import BOOL, Expression
 from sparkext.plans.fragments import LEFT, LINES, RIGHT
 from sparkext.plans.key_types import KeyType
 from sparkext.plans.routing import RoutingTable
-from sparkext.plans.spec import PROBE, ColumnRef, KeyPair, PipelineSpec, RangePair
+from sparkext.plans.spec import PROBE, ColumnRef, JoinSpec, KeyPair, PipelineSpec, RangePair
 from sparkext.plans.theta import PythonPredicate, Theta
 from sparkext.rows.types import arrow_key_type
 from sparkext.spark.arrow import arrow_schema
@@ -38,72 +38,48 @@ def planned_join(
     """Return the join of two sides as its tasks know it. `made_by` tells what it is, see `StreamJoin`."""
     from pyspark.sql.types import StructType
 
-    windows = [
-        _before(ColumnRef(1 - side, event_time(sides[1 - side])), ColumnRef(side, stored.until), stored)
-        for side, stored in enumerate(sides)
-        if stored.until is not None
-    ]
-    condition = Expression("and", BOOL, tuple(windows)) if windows else None
-    how = resolved.spec.how
     outputs = tuple(output.ref for output in resolved.outputs)
-    hidden = () if how == "inner" else sides[LEFT].hidden
-    found = (*outputs, *(ColumnRef(PROBE, place) for place in hidden))
-    pairs = replace(resolved.spec, how="inner", condition=condition)
-    forward = PipelineSpec(len(sides[LEFT].schema), (pairs,), found)
+    specs = _pairs(resolved.spec, outputs, sides) if resolved.spec.as_of is None else _candidates(resolved.spec, sides)
     return StreamJoin(
-        name or _name(made_by),
+        name or f"join-{hashlib.sha256(made_by.encode()).hexdigest()[:16]}",
         name is not None,
         made_by,
         uuid.uuid4().hex,
         sides,
         _keys(resolved, settings),
-        (forward.to_json(), _mirrored(forward, len(sides[RIGHT].schema)).to_json()),
+        tuple(spec.to_json() for spec in specs),
         arrow_schema(StructType([output.field for output in resolved.outputs])),
         slots,
         settings,
         tasks_sharing,
         outputs,
         s3a,
-        how,
-    )
-
-
-def planned_as_of(
-    resolved: ResolvedJoin,
-    sides: tuple[StoredSide, StoredSide],
-    slots: int,
-    settings: Settings,
-    tasks_sharing: int | None,
-    s3a: Mapping[str, str],
-    made_by: str,
-    name: str | None = None,
-) -> StreamJoin:
-    """Return an as-of join of two sides as its tasks know it; `made_by` as in `planned_join`."""
-    from pyspark.sql.types import StructType
-
-    found = [ColumnRef(PROBE + 1, number) for number in range(len(sides[RIGHT].rows))]
-    place = len(sides[LEFT].schema)
-    candidates = PipelineSpec(place + 1, (replace(resolved.spec, how="inner"),), (*found, ColumnRef(PROBE, place)))
-    return StreamJoin(
-        name or _name(made_by),
-        name is not None,
-        made_by,
-        uuid.uuid4().hex,
-        sides,
-        _keys(resolved, settings),
-        (candidates.to_json(),),
-        arrow_schema(StructType([output.field for output in resolved.outputs])),
-        slots,
-        settings,
-        tasks_sharing,
-        tuple(output.ref for output in resolved.outputs),
-        s3a,
         resolved.spec.how,
     )
 
 
-def _name(made_by: str) -> str:
-    return f"join-{hashlib.sha256(made_by.encode()).hexdigest()[:16]}"
+def _pairs(
+    join: JoinSpec, outputs: tuple[ColumnRef, ...], sides: tuple[StoredSide, StoredSide]
+) -> tuple[PipelineSpec, PipelineSpec]:
+    """Return how rows of either side find all that match them."""
+    windows = [
+        _before(ColumnRef(1 - side, event_time(sides[1 - side])), ColumnRef(side, stored.until), stored)
+        for side, stored in enumerate(sides)
+        if stored.until is not None
+    ]
+    condition = Expression("and", BOOL, tuple(windows)) if windows else None
+    hidden = () if join.how == "inner" else sides[LEFT].hidden
+    found = (*outputs, *(ColumnRef(PROBE, place) for place in hidden))
+    pairs = replace(join, how="inner", condition=condition)
+    forward = PipelineSpec(len(sides[LEFT].schema), (pairs,), found)
+    return forward, _mirrored(forward, len(sides[RIGHT].schema))
+
+
+def _candidates(join: JoinSpec, sides: tuple[StoredSide, StoredSide]) -> tuple[PipelineSpec]:
+    """Return how rows of the left side, with their places behind them, find what is nearest in a run of the right."""
+    place = len(sides[LEFT].schema)
+    found = [ColumnRef(PROBE + 1, number) for number in range(len(sides[RIGHT].rows))]
+    return (PipelineSpec(place + 1, (replace(join, how="inner"),), (*found, ColumnRef(PROBE, place))),)
 
 
 def event_time(side: StoredSide) -> int:

@@ -56,8 +56,13 @@ def is_marked(field: StructField) -> bool:
     return MARK in (field.metadata or {})
 
 
-def unmarked(output: OutputField) -> OutputField:
-    """Return a column of a result without a watermark."""
+def unmarked(resolved: ResolvedJoin, but: int | None = None) -> ResolvedJoin:
+    """Return a join whose result has no column with a watermark, but for one, if it is given."""
+    outputs = [out if number == but else _unmarked(out) for number, out in enumerate(resolved.outputs)]
+    return replace(resolved, outputs=tuple(outputs))
+
+
+def _unmarked(output: OutputField) -> OutputField:
     from pyspark.sql.types import StructField
 
     field = output.field

@@ -10,6 +10,7 @@ from sparkext.config import BUILD_SIDE_MAX_BYTES
 from sparkext.errors import InvalidJoinError
 from sparkext.spark.extension import plans_joins
 from sparkext.spark.frames import is_dataframe
+from sparkext.spark.session_settings import is_case_sensitive
 from sparkext.transforms import planned
 from sparkext.transforms.arguments import check_travel, read_or_default, refuse
 from sparkext.transforms.build_side import build_side
@@ -108,7 +109,7 @@ def _apply(frame: DataFrame, other: Any, arguments: AsOfArguments, overrides: di
             arguments,
             source=len(lineage.spec.joins) + 1,
             algorithm=settings.algorithm,
-            case_sensitive=session.conf.get("spark.sql.caseSensitive", "false") == "true",
+            case_sensitive=is_case_sensitive(session),
             problems=problems,
         )
 

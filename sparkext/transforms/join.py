@@ -12,6 +12,7 @@ from sparkext.plans.join_names import join_kind, join_names
 from sparkext.plans.spec import BUILD_PRESERVING
 from sparkext.spark.extension import plans_joins
 from sparkext.spark.frames import is_dataframe
+from sparkext.spark.session_settings import is_case_sensitive
 from sparkext.transforms import planned
 from sparkext.transforms.arguments import check_travel, read_or_default, refuse
 from sparkext.transforms.build_side import DriverBuildSide, build_side, publish
@@ -123,7 +124,7 @@ def _apply(frame: DataFrame, other: Any, on: Any, how: Any, overrides: dict[str,
         check_partitionable(session, condition, problems)
     may_partition = is_partitionable(session, condition) and not frame.isStreaming
     by_slot = not is_planned and settings.partitioned == "always" and may_partition
-    case_sensitive = session.conf.get("spark.sql.caseSensitive", "false") == "true"
+    case_sensitive = is_case_sensitive(session)
     if build is not None and kind not in ("semi", "anti"):
         check_travel(build.schema, "right", problems)
 

@@ -16,7 +16,7 @@ from sparkext.plans.scan import DataFile, plan_splits
 from sparkext.rows.types import spark_key_type
 from sparkext.spark.extension import has_extension
 from sparkext.spark.frames import quoted
-from sparkext.spark.session_settings import byte_setting, hadoop_settings, is_connect, parallelism
+from sparkext.spark.session_settings import byte_setting, hadoop_settings, is_case_sensitive, is_connect, parallelism
 from sparkext.transforms.arguments import read_or_default
 from sparkext.transforms.lineage import Lineage
 from sparkext.transforms.scan_filter import as_column, read_filters
@@ -90,7 +90,7 @@ def scan_parquet(
         raise InvalidScanError(problems)
     whole = spark.read.parquet(*paths)
     fields = whole.schema.fields
-    case_sensitive = spark.conf.get("spark.sql.caseSensitive", "false") == "true"
+    case_sensitive = is_case_sensitive(spark)
     find = _finder(whole.columns, case_sensitive)
     picked = _picked(columns, whole.columns, find, problems)
     tests = read_filters(filters, {field.name: _compared_type(field) for field in fields}, find, problems)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from sparkext.config import BUILD_SIDE_MAX_BYTES
 from sparkext.errors import InvalidJoinError
 from sparkext.spark.frames import is_dataframe
+from sparkext.spark.session_settings import is_case_sensitive
 from sparkext.transforms.arguments import check_travel, read_or_default, refuse
 from sparkext.transforms.build_side import build_side
 from sparkext.transforms.lineage import lineage_of
@@ -88,7 +89,7 @@ def _apply(frame: DataFrame, other: Any, predicate: Any, how: Any, overrides: di
             predicate,
             how,
             source=len(lineage.spec.joins) + 1,
-            case_sensitive=session.conf.get("spark.sql.caseSensitive", "false") == "true",
+            case_sensitive=is_case_sensitive(session),
             problems=problems,
         )
     refuse(problems, misconfigured)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 
 import pyarrow as pa
 
@@ -11,6 +11,7 @@ from sparkext.config import Settings
 from sparkext.exchange.partitioning import Partitioning
 from sparkext.plans.fragments import LEFT, RIGHT, first_cut
 from sparkext.plans.spec import ColumnRef
+from sparkext.reports.stream_report import PREFIX, JoinedBatch
 from sparkext.state.join_state import JoinState, MatchedRows, StoredSide
 from sparkext.worker.micro_batch import MicroBatch
 
@@ -20,8 +21,8 @@ FOLDER = "sparkext"
 PROGRESS = "__sparkext"
 """The last column of what tasks emit: null, but in the one row in which a task tells what its batch was."""
 
-PROGRESS_FIELDS = ("left_rows", "right_rows", "matches", "state_rows", "state_bytes", "segments", "units")
-"""Rows that have come of each side, pairs that have come out; what is kept behind the batch; units of the matrix."""
+PROGRESS_FIELDS = tuple(told.name for told in fields(JoinedBatch))
+"""The fields of that column."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +58,7 @@ class StreamJoin:
     @property
     def metrics(self) -> str:
         """What its observed metrics are called. Spark refuses two of a name, but says less than who claims a state."""
-        return f"sparkext.{self.name}" if self.is_named else f"sparkext.{self.name}.{self.token[:8]}"
+        return f"{PREFIX}{self.name}" if self.is_named else f"{PREFIX}{self.name}.{self.token[:8]}"
 
     @property
     def is_as_of(self) -> bool:

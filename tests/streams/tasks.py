@@ -7,12 +7,15 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pytest
 from pyspark import TaskContext
 
+from sparkext.plans import runs
 from sparkext.worker.micro_batch import CHECKPOINT, RUN, MicroBatch
 from sparkext.worker.stream_cells_task import SlotNumbersTask, StreamCellsTask
 from sparkext.worker.stream_join import StreamJoin
@@ -34,6 +37,17 @@ def task(partition: int, properties: dict[str, str]) -> Iterator[None]:
         yield
     finally:
         TaskContext._setTaskContext(None)
+
+
+def on_a_node(folder: Path, monkeypatch: pytest.MonkeyPatch, fan_out: int) -> None:
+    """Keep indexes in a folder, and merge runs of so few batches that few are enough for a test."""
+    monkeypatch.setenv("SPARK_LOCAL_DIRS", str(folder))
+    monkeypatch.setattr(runs, "FAN_OUT", fan_out)
+
+
+def micros(time: datetime) -> int:
+    """Return a time of whole seconds in µs since 1970."""
+    return int((time - datetime(1970, 1, 1)).total_seconds()) * 1_000_000
 
 
 @dataclass

@@ -14,17 +14,16 @@ from pyspark.sql.types import StructType, TimestampNTZType
 
 from sparkext.config import DEBUG_HASH_MASK, MORSEL_MAX_ROWS, read_settings
 from sparkext.errors import StateError
-from sparkext.plans import runs
 from sparkext.plans.spec import PROBE, ColumnRef
 from sparkext.state import nearest_order
 from sparkext.state.places import LocalPlace
 from sparkext.state.segments import read_told
 from sparkext.streams.asof import sides_of
-from sparkext.streams.planned import planned_as_of
+from sparkext.streams.planned import planned_join
 from sparkext.transforms.columns import OutputField
 from sparkext.transforms.resolved_as_of import AsOfArguments, resolve_as_of
 from sparkext.worker.stream_join import StreamJoin
-from tests.streams.tasks import Query, Rows, plain
+from tests.streams.tasks import Query, Rows, micros, on_a_node, plain
 
 TIME = TimestampNTZType()
 TRADES = StructType().add("id", "long").add("symbol", "string").add("traded", TIME)
@@ -36,9 +35,8 @@ FAN_OUT = 2
 
 @pytest.fixture(autouse=True)
 def a_node(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Keep indexes in a folder of its own, merge runs soon, and look for rows that are over soon."""
-    monkeypatch.setenv("SPARK_LOCAL_DIRS", str(tmp_path_factory.mktemp("node")))
-    monkeypatch.setattr(runs, "FAN_OUT", FAN_OUT)
+    """Look for rows that nothing asks for soon, too."""
+    on_a_node(tmp_path_factory.mktemp("node"), monkeypatch, FAN_OUT)
     monkeypatch.setattr(nearest_order, "_AT_ONCE", 4)
 
 
@@ -59,7 +57,7 @@ def joined(
     resolved = resolve_as_of(outputs, QUOTES.fields, arguments, 1, "auto", False, problems)
     assert resolved is not None, problems
     sides = sides_of(TRADES, QUOTES, resolved, 0 if ties else None)
-    return planned_as_of(resolved, sides, slots, read_settings(lambda key: None, options), 1, {}, "an as-of join")
+    return planned_join(resolved, sides, slots, read_settings(lambda key: None, options), 1, {}, "an as-of join")
 
 
 class Feed:
@@ -118,7 +116,7 @@ def run(query: Query, feed: Feed, batches: int, again: bool = True) -> None:
     draw = feed.draw
     for number in range(1, batches):
         new = feed.batch(number, draw.choice([0, 5, 25]), draw.choice([0, 5, 25]))
-        query.watermark = int((feed.watermark - EPOCH).total_seconds()) * 1_000_000
+        query.watermark = micros(feed.watermark)
         parts = tuple([rows[: len(rows) // 2], rows[len(rows) // 2 :]] for rows in new)
         if again and draw.random() < 0.3:
             query.attempt(*parts, only=range(draw.randrange(query.join.slots)))
@@ -181,7 +179,7 @@ def test_rows_of_one_time_without_an_order(direction: str, tmp_path: Path) -> No
     found = []
     for batches in (1, 2, 5, 10):
         query = Query(joined(direction=direction, tolerance=5, ties=False, slots=2), tmp_path / f"{batches}", draw)
-        query.watermark = int((START - EPOCH).total_seconds()) * 1_000_000
+        query.watermark = micros(START)
         mixed = draw.sample(quotes, len(quotes))
         for number in range(batches):
             query.process([trades[number::batches]], [mixed[number::batches]])
@@ -201,7 +199,7 @@ def test_what_is_kept_is_the_last_of_each_key(tmp_path: Path) -> None:
     query, feed = Query(joined(slots=1), tmp_path, draw), Feed(draw, symbols=2)
     for number in range(1, FAN_OUT**3 + 2):
         new = feed.batch(number, 3, 40)
-        query.watermark = int((feed.watermark - EPOCH).total_seconds()) * 1_000_000
+        query.watermark = micros(feed.watermark)
         query.process([new[0]], [new[1]])
     assert query.emitted == expected(feed, by=True, direction="backward", tolerance=None, exact=True)
     merged = (tmp_path / "sparkext").glob(f"*/right/0-{FAN_OUT**3 - 1}/*.segment")
@@ -220,7 +218,7 @@ def test_runs_are_merged_before_the_watermark_has_passed_a_row(by: bool, tmp_pat
         quotes.append((number, "a", at, 1.0))
         query.process([trades[-1:]], [quotes[-1:]])
     assert not query.emitted
-    query.watermark = int((at - EPOCH).total_seconds()) * 1_000_000
+    query.watermark = micros(at)
     query.process([], [])
     assert query.emitted == Counter((*trade, *quote) for trade, quote in zip(trades, quotes, strict=True))
 

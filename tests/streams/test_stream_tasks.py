@@ -14,7 +14,6 @@ from pyspark.sql.types import ArrayType, StringType, StructType, TimestampNTZTyp
 
 from sparkext.config import DEBUG_HASH_MASK, DEBUG_SLOTS, MORSEL_MAX_ROWS, STREAMS_UNIT_MAX_BYTES, read_settings
 from sparkext.errors import StateError
-from sparkext.plans import runs
 from sparkext.plans.fragments import Cut
 from sparkext.plans.spec import PROBE, ColumnRef
 from sparkext.spark.arrow import arrow_schema
@@ -28,7 +27,7 @@ from sparkext.transforms.resolved_join import resolve_join
 from sparkext.transforms.resolved_theta import resolve_theta
 from sparkext.worker.micro_batch import MicroBatch
 from sparkext.worker.stream_join import StreamJoin
-from tests.streams.tasks import Query, Rows, plain, task
+from tests.streams.tasks import Query, Rows, micros, on_a_node, plain, task
 
 TIME = TimestampNTZType()
 LEFT = StructType().add("row", "long").add("k", "integer").add("price", "double").add("at", TIME)
@@ -70,9 +69,7 @@ FAN_OUT = 3
 
 @pytest.fixture(autouse=True)
 def a_node(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Keep indexes in a folder of its own, and merge runs soon."""
-    monkeypatch.setenv("SPARK_LOCAL_DIRS", str(tmp_path_factory.mktemp("node")))
-    monkeypatch.setattr(runs, "FAN_OUT", FAN_OUT)
+    on_a_node(tmp_path_factory.mktemp("node"), monkeypatch, FAN_OUT)
 
 
 def joined(
@@ -204,9 +201,7 @@ def test_rows_match_while_they_are_kept(retained: tuple[int | None, int | None],
     left, right = list[Any](), list[Any]()
     for number in range(3 * FAN_OUT):
         new = left_rows(draw, draw.choice([0, 30]), number * 10), right_rows(draw, draw.choice([0, 30]), number * 10)
-        query.watermark = (
-            int((START + timedelta(seconds=number * 10) - datetime(1970, 1, 1)).total_seconds()) * 1_000_000
-        )
+        query.watermark = micros(START + timedelta(seconds=number * 10))
         query.process(parted(draw, new[0]), parted(draw, new[1]))
         left += new[0]
         right += new[1]
@@ -250,7 +245,7 @@ def test_left_rows_are_decided_once(how: str, on: str, tmp_path: Path) -> None:
         few = draw.choice([0, 1, 12])
         new = left_rows(draw, draw.choice([0, 12]), number * 10), right_rows(draw, few, number * 10)
         watermark = START + timedelta(seconds=10 * number)
-        query.watermark = int((watermark - datetime(1970, 1, 1)).total_seconds()) * 1_000_000
+        query.watermark = micros(watermark)
         parts = parted(draw, new[0]), parted(draw, new[1])
         if draw.random() < 0.3:
             query.attempt(*parts, only=range(draw.randrange(query.join.slots)))
@@ -282,10 +277,9 @@ def test_late_rows_are_left_out(tmp_path: Path) -> None:
     query = Query(joined("cross", retained=(10**12, 10**12)), tmp_path, draw)
     row = (1, 1, 1.0, START, None)
     other = (1, 1, 1.0, 2.0, START, None)
-    micros = int((START - datetime(1970, 1, 1)).total_seconds()) * 1_000_000
-    query.watermark = micros - 1000
+    query.watermark = micros(START) - 1000
     assert query.process([[row]], [[other]]).total() == 1
-    query.watermark = micros
+    query.watermark = micros(START)
     assert query.process([[row]], []).total() == 1, "as it was before the batch"
     assert query.process([[row]], [[other]]).total() == 0, "Spark takes what happened at the watermark for late"
     assert query.process([[(*row[:3], START + timedelta(milliseconds=1), None)]], []).total() == 1
