@@ -58,7 +58,7 @@ def started(master: str, folder: Path) -> subprocess.Popen[str]:
 
 def wait_for(commits: Path, count: int, driver: subprocess.Popen[str]) -> None:
     """Wait until so many batches have ended, or the query has."""
-    deadline = time.monotonic() + 120
+    deadline = time.monotonic() + 240
     while driver.poll() is None and len([*commits.glob("[0-9]*")] if commits.exists() else []) < count:
         assert time.monotonic() < deadline, driver.communicate()
         time.sleep(0.05)

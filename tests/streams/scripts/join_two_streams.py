@@ -31,6 +31,9 @@ SETTINGS = {
     "spark.executor.cores": "1",
     "spark.sql.shuffle.partitions": "3",
     "spark.task.maxFailures": "8",
+    # Or who reads from an executor that is gone would ask it for 15 seconds.
+    "spark.shuffle.io.maxRetries": "1",
+    "spark.shuffle.io.retryWait": "200ms",
     "spark.speculation": "true",
     "spark.speculation.interval": "100ms",
     "spark.speculation.minTaskRuntime": "300ms",
