@@ -293,7 +293,7 @@ def test_a_copy_of_a_slow_task_is_done_first(spark: SparkSession, tmp_path: Path
     assert rows_of(spark.read.parquet(str(tmp_path / "out"))) == expected
     for folder, known in zip(FOLDERS, before, strict=True):
         assert len(indexes(folder, "*") - known) == (3 if probe == "rows" else 1)
-    wait_for(lambda: not unfinished(*FOLDERS, tmp_path / "out"), "the slow task leaves something")
+    assert_nothing_unfinished(*FOLDERS, tmp_path / "out")
 
 
 def test_an_executor_is_lost_while_it_probes(spark: SparkSession, tmp_path: Path) -> None:
@@ -408,9 +408,12 @@ def indexes(folder: Path, made_from: str = "broadcast_*") -> set[Path]:
     return {path for path in folder.rglob(f"{made_from}.index") if not path.name.startswith("shuffle_")}
 
 
-def unfinished(*folders: Path) -> set[Path]:
-    """What workers and writers put on disks for the time of a task."""
-    return {path for folder in folders for path in folder.rglob("*") if UNFINISHED.search(path.name)}
+def assert_nothing_unfinished(*folders: Path) -> None:
+    """Soon nothing is left of what workers and writers put on disks for the time of a task."""
+    deadline = time.monotonic() + 30
+    while left := {path for folder in folders for path in folder.rglob("*") if UNFINISHED.search(path.name)}:
+        assert time.monotonic() < deadline, left
+        time.sleep(0.1)
 
 
 def orphans(folder: Path) -> set[Path]:

@@ -154,12 +154,15 @@ def sleeping(started: Path) -> Callable[..., F.Column]:
 
 
 def test_no_report_of_a_task_that_is_cut_short_stays(spark: SparkSession) -> None:
-    """Its worker may write one after the task in the JVM has looked for it."""
+    """Its worker may write one after the task in the JVM has looked for it, and be killed while it does."""
     [folder] = spark.sparkContext.parallelize([0], 1).map(lambda _: local_folder()).collect()
     large = spark.range(0, 1_000_000, 1, 2).selectExpr("id", "id % 5 AS k")
     for _ in range(5):
         assert len(joined(spark, probe=large).limit(1).collect()) == 1
-    wait_until(lambda: not [*folder.glob("*.report")], "no report is left")
+    (folder / "a-run.1.report.ab12.part").touch()
+    jvm = spark.sparkContext._jvm
+    jvm.org.apache.spark.sql.sparkext.TaskReports.removeLater(jvm.java.io.File(str(folder / "a-run.1.report")).toPath())
+    wait_until(lambda: not [*folder.glob("*.report*")], "no report is left")
 
 
 @pytest.mark.parametrize("side", ["build", "probe"])

@@ -5,7 +5,7 @@ import java.nio.file.{Files, NoSuchFileException, Path}
 import java.util.{Collections, LinkedHashMap}
 import java.util.concurrent.TimeUnit.SECONDS
 
-import scala.util.Try
+import scala.util.{Try, Using}
 
 import org.json4s._
 import org.json4s.jackson.JsonMethods.parse
@@ -18,7 +18,7 @@ import org.apache.spark.util.{CollectionAccumulator, ThreadUtils}
   *
   * A worker leaves its report as a file in the executor's local folder, which both processes know; the task picks it up
   * when it completes. A task that is cut short may end before its report is there: it counts without it, and what is written
-  * later is removed. `run` names this run of the operator, `scanned` the joins whose build sides workers read.
+  * later, also by a worker that is killed meanwhile, is removed. `run` names this run of the operator, `scanned` the joins whose build sides workers read.
   */
 class TaskReports(
     val run: String,
@@ -92,8 +92,12 @@ private object TaskReports {
   private val LateSeconds = 10L
   private lazy val remover = ThreadUtils.newDaemonSingleThreadScheduledExecutor("sparkext-late-reports")
 
-  private def removeLater(report: Path): Unit =
-    remover.schedule((() => Try(Files.deleteIfExists(report))): Runnable, LateSeconds, SECONDS)
+  def removeLater(report: Path): Unit =
+    remover.schedule((() => Try(remove(report))): Runnable, LateSeconds, SECONDS)
+
+  /** Also what it is called while it is written. */
+  private def remove(report: Path): Unit =
+    Using.resource(Files.newDirectoryStream(report.getParent, s"${report.getFileName}*"))(_.forEach(Files.deleteIfExists(_)))
 }
 
 // The fields of Python's `TaskMetrics` that are shown, under its names.
