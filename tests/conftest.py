@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from tests.class_archive import archive_options
-from tests.combinations import WHOLE, each_value_once
+from tests.combinations import WHOLE, some
 
 # Workers must run the interpreter of the tests, whatever `python3` means on this machine.
 os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
@@ -39,6 +39,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if config.getoption("whole"):
         os.environ[WHOLE] = "1"
     else:
-        kept = each_value_once(items)
+        kept = some(items)
         config.hook.pytest_deselected(items=[item for item in items if item not in kept])
         items[:] = [item for item in items if item in kept]
