@@ -180,7 +180,7 @@ def _run_streams(bench: Bench) -> None:
         fed(bench, 8 * _BATCH, _BATCH, batches, zipf=1.0) as feed,
     ):
         played = checked(spark, "sparkext", feed, our_ranges, expected_of(spark, feed, RANGES))
-        [name] = played.report.joins
+        [name] = played.report.operators
         loaded, most = 0, float(bench.sized(_MEMORY))
         for batch in played.report.of(name):
             simulated_units = least_units(max(loaded / 2, 1), max(loaded / 2, 1), most)

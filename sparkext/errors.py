@@ -39,6 +39,10 @@ class InvalidScanError(InvalidCallError):
     asked_for = "scan"
 
 
+class InvalidOrderError(InvalidCallError):
+    """A call of `ordered` is invalid. Lists every problem that was found."""
+
+
 class ConfigError(SparkExtError):
     """A `spark.sparkext.*` key or an option holds a value that its type or range forbids."""
 
@@ -70,7 +74,11 @@ class CellError(SparkExtError):
 
 
 class StateError(SparkExtError):
-    """State that a stream has left in its checkpoint is lost, damaged, of another version or of another join."""
+    """State that a stream has left in its checkpoint is lost, damaged, of another version or of another operator."""
+
+
+class OperatorError(SparkExtError):
+    """A function that processes rows in order (`ordered`, apply=…) has returned what it may not."""
 
 
 class SchemaMismatchError(SparkExtError):

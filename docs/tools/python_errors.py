@@ -13,7 +13,13 @@ from pathlib import Path
 PACKAGE = Path(__file__).parents[2] / "sparkext"
 OPEN = "…"
 
-_COLLECTED_IN = {"scan.py": "InvalidScanError", "scan_filter.py": "InvalidScanError", "config.py": "ConfigError"}
+_COLLECTED_IN = {
+    "scan.py": "InvalidScanError",
+    "scan_filter.py": "InvalidScanError",
+    "config.py": "ConfigError",
+    "order.py": "InvalidOrderError",
+    "attributes.py": "InvalidOrderError",
+}
 # What has been said elsewhere.
 _PASSED_ON = ("problems", "'\\n'.join(problems)", "str(error)", "misconfigured", "str(misconfigured).splitlines()")
 # Collects pairs of names and types, which the caller makes messages of.

@@ -72,4 +72,12 @@ class Partitioning:
 
     @cached_property
     def _homes(self) -> Int32Array:
-        return frozen(np.fromiter((self.table.slots_of(line)[0] for line in range(self.table.lines)), np.int32))
+        homes: Int32Array = frozen(homes_of(self.table))
+        return homes
+
+
+def homes_of(table: RoutingTable) -> Int32Array:
+    """Return the first slot of each line: int32[lines]."""
+    homes: Int32Array = np.arange(table.lines, dtype=np.int32) % np.int32(table.slots)
+    homes[[*table.moved]] = [slots[0] for slots in table.moved.values()]
+    return homes

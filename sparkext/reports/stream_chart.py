@@ -1,4 +1,4 @@
-"""The joins of a streaming query as HTML, for notebooks: a table, and the time and the state of each batch, drawn."""
+"""The operators of a streaming query as HTML, for notebooks: tables, and each batch's time and state, drawn."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ _TOP, _HEIGHT, _GAP = 34, 96, 44
 
 def laid_out(report: StreamReport) -> str:
     """The report as one element of a page."""
-    charts = "".join(_drawn(report, name) for name in report.joins)
+    charts = "".join(_drawn(report, name) for name in report.operators)
     table = f'<pre style="font:12px ui-monospace,monospace;background:none;margin:0 0 10px">{escape(str(report))}</pre>'
     return f'<div style="max-width:1200px">{table}{charts}</div>'
 
 
 def _drawn(report: StreamReport, name: str) -> str:
     """The time of each batch above, the rows of state behind it below; nothing for a single batch."""
-    batches = [batch for batch in report.batches if name in batch.joins]
+    batches = [batch for batch in report.batches if name in batch.operators]
     if len(batches) < 2:
         return ""
-    state = [float(batch.joins[name].state_rows) for batch in batches]
+    state = [float(batch.operators[name].state_rows) for batch in batches]
     panels = ((f"{name}: seconds a batch", [batch.seconds for batch in batches]), ("rows of state", state))
     parts, top = [], _TOP
     for number, (title, values) in enumerate(panels):

@@ -1,9 +1,9 @@
-"""What the joins of a streaming query have done, batch by batch, as its progress tells."""
+"""What sparkext's operators of a streaming query have done, batch by batch, as its progress tells."""
 
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -11,7 +11,7 @@ from sparkext.reports.text import table
 from sparkext.wording import size
 
 PREFIX = "sparkext."
-"""Of the observed metrics of joins; then comes the join's name."""
+"""Of the observed metrics of operators; then comes the operator's name."""
 
 
 @dataclass(frozen=True)
@@ -28,13 +28,31 @@ class JoinedBatch:
 
 
 @dataclass(frozen=True)
+class OrderedBatch:
+    """One batch of one `ordered`: rows that came, and, of these or beside them, that came late; rows that came out, and
+    those of them that were merged; rows of keys that another slot has now; what is kept behind it, and how many tables
+    were drawn.
+    """
+
+    rows: int
+    late_rows: int
+    rows_out: int
+    merged_rows: int
+    moved_rows: int
+    state_rows: int
+    state_bytes: int
+    segments: int
+    tables: int
+
+
+@dataclass(frozen=True)
 class Batch:
-    """One batch of a query. `joins` by their names; `watermark` as Spark writes it, None without one."""
+    """One batch of a query. `operators` by their names; `watermark` as Spark writes it, None without one."""
 
     number: int
     seconds: float
     watermark: str | None
-    joins: Mapping[str, JoinedBatch]
+    operators: Mapping[str, JoinedBatch | OrderedBatch]
 
 
 @dataclass(frozen=True, repr=False)
@@ -47,22 +65,26 @@ class StreamReport:
     batches: tuple[Batch, ...]
 
     @property
-    def joins(self) -> list[str]:
-        """The names of the joins."""
-        return list(dict.fromkeys(name for batch in self.batches for name in batch.joins))
+    def operators(self) -> list[str]:
+        """The names of the operators."""
+        return list(dict.fromkeys(name for batch in self.batches for name in batch.operators))
 
-    def of(self, join: str) -> list[JoinedBatch]:
-        """Return the batches of a join."""
-        return [batch.joins[join] for batch in self.batches if join in batch.joins]
+    def of(self, operator: str) -> list[Any]:
+        """Return the batches of an operator: `JoinedBatch` or `OrderedBatch`."""
+        return [batch.operators[operator] for batch in self.batches if operator in batch.operators]
 
     def __repr__(self) -> str:
         """Return the same as `str`."""
         return str(self)
 
     def __str__(self) -> str:
-        """Return a table of the joins, and a line on the batches."""
-        rows = [_HEADER, *(_cells(name, self.of(name)) for name in self.joins)]
-        return "\n".join([*table(rows, range(len(_HEADER))), self.summary])
+        """Return a table for each kind of operator, and a line on the batches."""
+        told = {name: self.of(name) for name in self.operators}
+        lines: list[str] = []
+        for kind, header in _HEADERS.items():
+            rows = [_cells(name, batches) for name, batches in told.items() if isinstance(batches[0], kind)]
+            lines += table([header, *rows], range(len(header))) if rows else []
+        return "\n".join([*lines, self.summary])
 
     @property
     def summary(self) -> str:
@@ -74,33 +96,50 @@ class StreamReport:
         return told if last.watermark is None else f"{told}; watermark {last.watermark}"
 
     def _repr_html_(self) -> str:
-        """Return the table with a chart of each join."""
+        """Return the tables with a chart of each operator."""
         from sparkext.reports.stream_chart import laid_out
 
         return laid_out(self)
 
 
 def stream_report(progress: Iterable[Any]) -> StreamReport:
-    """Read progress updates as PySpark gives them. Those of no batch, and of queries without joins, are left out."""
-    names = [field.name for field in fields(JoinedBatch)]
+    """Read progress updates as PySpark gives them. Those of no batch, or without operators, are left out."""
     batches = []
     for update in progress:
-        joins = {}
-        for name, row in update.observedMetrics.items():
-            told = row.asDict() if name.startswith(PREFIX) else {}
-            if set(names) <= told.keys() and told["units"] is not None:
-                joins[name.removeprefix(PREFIX)] = JoinedBatch(*(int(told[field]) for field in names))
-        if joins:
+        told = {
+            name.removeprefix(PREFIX): _told(row.asDict())
+            for name, row in update.observedMetrics.items()
+            if name.startswith(PREFIX)
+        }
+        operators = {name: batch for name, batch in told.items() if batch is not None}
+        if operators:
             seconds = update.durationMs["triggerExecution"] / 1000
-            batches.append(Batch(update.batchId, seconds, update.eventTime.get("watermark"), joins))
+            batches.append(Batch(update.batchId, seconds, update.eventTime.get("watermark"), operators))
     return StreamReport(tuple(batches))
 
 
-_HEADER = ("join", "left rows", "right rows", "matches", "state", "segments", "units")
+def _told(row: Mapping[str, Any]) -> JoinedBatch | OrderedBatch | None:
+    """Return what an operator has told, if it has told anything."""
+    for kind in _HEADERS:
+        names = [field.name for field in fields(kind)]
+        if names == [*row] and None not in row.values():
+            return kind(**{name: int(row[name]) for name in names})
+    return None
 
 
-def _cells(name: str, batches: list[JoinedBatch]) -> tuple[str, ...]:
+_HEADERS: Mapping[type[JoinedBatch | OrderedBatch], tuple[str, ...]] = {
+    JoinedBatch: ("join", "left rows", "right rows", "matches", "state", "segments", "units"),
+    OrderedBatch: ("ordered", "rows", "late", "out", "merged", "moved", "tables", "state", "segments"),
+}
+_SUMS: Mapping[type[JoinedBatch | OrderedBatch], tuple[str, ...]] = {
+    JoinedBatch: ("left_rows", "right_rows", "matches"),
+    OrderedBatch: ("rows", "late_rows", "rows_out", "merged_rows", "moved_rows", "tables"),
+}
+
+
+def _cells(name: str, batches: Sequence[JoinedBatch | OrderedBatch]) -> tuple[str, ...]:
     last = batches[-1]
-    came = [sum(getattr(batch, field) for batch in batches) for field in ("left_rows", "right_rows", "matches")]
+    came = [sum(getattr(batch, field) for batch in batches) for field in _SUMS[type(last)]]
     state = f"{last.state_rows:,} rows, {size(last.state_bytes)}"
-    return (name, *(f"{rows:,}" for rows in came), state, f"{last.segments:,}", f"{last.units:,}")
+    units = [f"{last.units:,}"] if isinstance(last, JoinedBatch) else []
+    return (name, *(f"{rows:,}" for rows in came), state, f"{last.segments:,}", *units)

@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 from sparkext.kernels.buffers import Int64Array
 from sparkext.rows.contiguous import contiguous
 from sparkext.rows.fingerprints import row_hashes
-from sparkext.state.segments import microseconds
+from sparkext.rows.times import microseconds
 
 _AT_ONCE = 1 << 16
 

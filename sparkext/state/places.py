@@ -221,6 +221,6 @@ def place_of(location: str, s3a: Mapping[str, str]) -> Place:
     else:
         reason = f"workers do not reach {parsed.scheme}://"
     raise StateError(
-        f"the checkpoint lies in {location}: {reason}. The state of a stream join can be kept in a folder that all"
+        f"the checkpoint lies in {location}: {reason}. The state of a stream can be kept in a folder that all"
         " nodes see as a local one (file:/…), or in a bucket that Spark reaches by its S3A connector (s3a://…)"
     )

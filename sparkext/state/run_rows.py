@@ -11,9 +11,9 @@ from sparkext import __version__
 from sparkext.build_sides.kept_rows import KeptRows
 from sparkext.plans.runs import Run
 from sparkext.rows.collected import CollectedRows
-from sparkext.state.join_state import Source, StoredSide, of_lines
 from sparkext.state.places import Place
 from sparkext.state.segments import SegmentInfo, rows_of_segment
+from sparkext.state.stream_state import Source, StoredSide, of_lines
 from sparkext.storage.container import FORMAT_VERSION, digest_of
 
 

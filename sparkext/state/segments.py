@@ -52,12 +52,6 @@ def checksum_of(hashes: Int64Array) -> int:
     return int(hashes.view(np.uint64).sum(dtype=np.uint64))
 
 
-def microseconds(times: pa.Array, missing: int) -> Int64Array:
-    """Return timestamps as int64[n], in microseconds, and `missing` where there is none."""
-    whole = times.cast(pa.timestamp("us", times.type.tz)).view(pa.int64()).fill_null(missing)
-    return np.asarray(whole, dtype=np.int64)
-
-
 def newest(times: pa.Array | pa.ChunkedArray) -> int | None:
     """Return the latest of these timestamps, in microseconds; None if there is none."""
     found = pc.max(times)
@@ -129,5 +123,5 @@ def total(infos: Iterable[SegmentInfo]) -> SegmentInfo:
 def _lost(place: Place, error: Exception) -> StateError:
     problem = "it is not there" if isinstance(error, FileNotFoundError) else str(error)
     return StateError(
-        f"state of a stream join cannot be read from {place}: {problem}. Restore the checkpoint, or begin with another"
+        f"state of a stream cannot be read from {place}: {problem}. Restore the checkpoint, or begin with another"
     )

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 from sparkext.rows.types import spark_key_type
 from sparkext.spark.arrow import arrow_schema
 from sparkext.spark.session_settings import is_case_sensitive
-from sparkext.state.join_state import StoredSide
 from sparkext.state.nearest_order import NearestOrder
+from sparkext.state.stream_state import StoredSide
 from sparkext.streams.arguments import check_name, session_of
 from sparkext.streams.frame import joined_frame, named
 from sparkext.streams.watermarks import event_times, unmarked

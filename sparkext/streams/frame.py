@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
     from sparkext.config import Settings
-    from sparkext.state.join_state import StoredSide
+    from sparkext.state.stream_state import StoredSide
     from sparkext.transforms.resolved_join import ResolvedJoin
 
 
@@ -52,7 +52,7 @@ def joined_frame(
     both = cells[LEFT].unionAll(cells[RIGHT])
     if join.waits:
         time = left.columns[event_time(sides[LEFT])]
-        both = both.unionAll(map_in_arrow(_ticks(left, time), SlotNumbersTask(keys), DDL))
+        both = both.unionAll(map_in_arrow(ticks(left, time), SlotNumbersTask(keys), DDL))
     fields = [output.field for output in resolved.outputs]
     progress = StructType([StructField(field, LongType()) for field in PROGRESS_FIELDS])
     emitted = StructType([*fields, StructField(PROGRESS, progress)])
@@ -74,7 +74,7 @@ def place(number: int) -> str:
     return f"c{number}"
 
 
-def _ticks(frame: DataFrame, time: str) -> DataFrame:
+def ticks(frame: DataFrame, time: str) -> DataFrame:
     """Return no rows, of an operator with state: for such a one Spark runs a batch when the watermark has moved."""
     from pyspark.sql import functions as F
 

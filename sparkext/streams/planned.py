@@ -18,7 +18,7 @@ from sparkext.plans.spec import PROBE, ColumnRef, JoinSpec, KeyPair, PipelineSpe
 from sparkext.plans.theta import PythonPredicate, Theta
 from sparkext.rows.types import arrow_key_type
 from sparkext.spark.arrow import arrow_schema
-from sparkext.state.join_state import StoredSide
+from sparkext.state.stream_state import StoredSide
 from sparkext.transforms.resolved_join import ResolvedJoin
 from sparkext.worker.stream_join import StreamJoin
 

@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from sparkext.spark.arrow import arrow_schema
-from sparkext.state.join_state import StoredSide
+from sparkext.state.stream_state import StoredSide
 from sparkext.streams.watermarks import event_times
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from sparkext.plans.fragments import LEFT
-from sparkext.state.join_state import StoredSide
+from sparkext.state.stream_state import StoredSide
 from sparkext.streams.frame import place
 from sparkext.streams.planned import event_time
 from sparkext.transforms.columns import OutputField, check_names

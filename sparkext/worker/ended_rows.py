@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import pyarrow as pa
 
 from sparkext.plans.spec import PROBE, ColumnRef, JoinSpec, PipelineSpec, RangePair
-from sparkext.state.join_state import StoredSide, is_over
 from sparkext.state.run_rows import RunRows
+from sparkext.state.stream_state import StoredSide, is_over
 from sparkext.worker.run_lookup import RunLookup
 
 

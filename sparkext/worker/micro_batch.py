@@ -41,8 +41,8 @@ class MicroBatch:
         )
         if checkpoint is None or number is None or run is None:
             raise StateError(
-                "a stream join runs in a streaming query that was started by writeStream in the session that made the"
-                " join: this task belongs to none"
+                "a join of streams, or an ordered one, runs in a streaming query that was started by writeStream in the"
+                " session that made it: this task belongs to none"
             )
         return cls(place_of(checkpoint, s3a), int(number), run)
 

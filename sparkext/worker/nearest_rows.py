@@ -15,9 +15,9 @@ from sparkext.kernels.buffers import Int64Array
 from sparkext.plans.fragments import LEFT, RIGHT
 from sparkext.plans.spec import PROBE, PipelineSpec
 from sparkext.rows.contiguous import contiguous
-from sparkext.state.join_state import is_over
+from sparkext.rows.times import microseconds
 from sparkext.state.run_rows import RunRows
-from sparkext.state.segments import microseconds
+from sparkext.state.stream_state import is_over
 from sparkext.worker.ended_rows import ended_rows
 from sparkext.worker.run_lookup import RunLookup
 from sparkext.worker.stream_join import StreamJoin

@@ -13,9 +13,9 @@ from sparkext.config import Settings
 from sparkext.memory.probes import Tasks
 from sparkext.plans.runs import Run, merged_before, runs_before
 from sparkext.plans.spec import PipelineSpec
-from sparkext.state.join_state import JoinState, Source, StoredSide
 from sparkext.state.run_rows import RunRows
 from sparkext.state.segments import SegmentInfo, total
+from sparkext.state.stream_state import Source, StoredSide, StreamState
 from sparkext.worker.join_pipeline import join_pipeline
 from sparkext.worker.pipeline import Resources
 from sparkext.worker.sources.row_batches import RowBatches
@@ -27,7 +27,7 @@ _NO_LIMIT = 1 << 62
 class RunLookup:
     """Finds rows of a state for one task."""
 
-    def __init__(self, state: JoinState, settings: Settings, tasks: Tasks) -> None:
+    def __init__(self, state: StreamState, settings: Settings, tasks: Tasks) -> None:
         """Bind it to the memory that the task may use."""
         self.state = state
         self._settings = settings

@@ -29,8 +29,9 @@ from sparkext.plans.fragments import LEFT, LINES, Cut
 from sparkext.rows.compression import decompressed
 from sparkext.rows.fingerprints import row_hashes
 from sparkext.rows.morsels import within_bytes
+from sparkext.rows.times import microseconds
 from sparkext.rows.types import conformed
-from sparkext.state.segments import checksum_of, microseconds
+from sparkext.state.segments import checksum_of
 from sparkext.worker.micro_batch import MicroBatch
 from sparkext.worker.stream_join import StreamJoin
 from sparkext.worker.task_start import check_version, entered, settle, task_id

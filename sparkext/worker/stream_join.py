@@ -12,11 +12,13 @@ from sparkext.exchange.partitioning import Partitioning
 from sparkext.plans.fragments import LEFT, RIGHT, first_cut
 from sparkext.plans.spec import ColumnRef
 from sparkext.reports.stream_report import PREFIX, JoinedBatch
-from sparkext.state.join_state import JoinState, MatchedRows, StoredSide
+from sparkext.state.stream_state import MatchedRows, StoredSide, StreamState
 from sparkext.worker.micro_batch import MicroBatch
 
 FOLDER = "sparkext"
 """Of a checkpoint, where the state lies."""
+
+_SIDES = ("left", "right", "matched")
 
 PROGRESS = "__sparkext"
 """The last column of what tasks emit: null, but in the one row in which a task tells what its batch was."""
@@ -85,7 +87,7 @@ class StreamJoin:
         """How it is stored which rows have matched."""
         return MatchedRows.of(self.sides[LEFT])
 
-    def state(self, batch: MicroBatch) -> JoinState:
+    def state(self, batch: MicroBatch) -> StreamState:
         """Return the state before a batch.
 
         Raises
@@ -94,4 +96,5 @@ class StreamJoin:
             It is lost, damaged or another join's.
         """
         first = first_cut(self.slots, keyed=self.keys is not None, whole_right=self.keeps_right_whole)
-        return JoinState(batch.checkpoint / FOLDER / self.name, batch.number, batch.run, first, self.made_by)
+        folder = batch.checkpoint / FOLDER / self.name
+        return StreamState(folder, _SIDES, batch.number, batch.run, first, self.made_by)

@@ -23,9 +23,9 @@ from sparkext.plans.mfm import next_cut
 from sparkext.plans.spec import PipelineSpec
 from sparkext.rows.blank import blank_row
 from sparkext.rows.compression import decompressed
-from sparkext.state.join_state import JoinState, is_over
 from sparkext.state.run_rows import RunRows
 from sparkext.state.segments import SegmentInfo, total
+from sparkext.state.stream_state import StreamState, is_over
 from sparkext.worker.arrived_rows import ArrivedRows
 from sparkext.worker.decided_rows import DecidedRows
 from sparkext.worker.micro_batch import MicroBatch
@@ -81,7 +81,7 @@ class _Slot:
         self, join: StreamJoin, lookup: RunLookup, arrived: ArrivedRows, number: int, batch: MicroBatch
     ) -> None:
         self._join, self._lookup, self._arrived, self._number = join, lookup, arrived, number
-        self._state: JoinState = lookup.state
+        self._state: StreamState = lookup.state
         self._batch = batch
         self._specs = [PipelineSpec.from_json(spec) for spec in join.specs]
         self._oldest = batch.watermark() if join.sides[LEFT].event_time is not None else _FOR_EVER
@@ -185,14 +185,12 @@ class _Slot:
         if place != (LEFT, 0):
             return self._state.store(*place, stored, rows, info)
         came = self._came()
-        return self._state.store_head(stored, rows, info, came, self._next_cut(came))
+        return self._state.store_head(stored, rows, info, self._next_cut(came), came=came)
 
     def _came(self) -> list[int]:
         """Return how many bytes of each side have come. Who writes the first fragment of one has that of the other."""
-        cut = self._state.cut
-        return [
-            before + cut.fragments(side) * self._arrived.bytes(side) for side, before in enumerate(self._state.came())
-        ]
+        cut, before = self._state.cut, self._state.head.get("came", (0, 0))
+        return [came + cut.fragments(side) * self._arrived.bytes(side) for side, came in enumerate(before)]
 
     def _next_cut(self, came: list[int]) -> Cut:
         if self._join.keeps_right_whole:

@@ -64,7 +64,17 @@ def test_every_quick_case_runs(tmp_path: Path) -> None:
     """What `make bench-quick` runs, or some of it: each answer is checked. No time is looked at."""
     results = tmp_path / "results.jsonl"
     cases = [name for name in QUICK if name == "engines.strings" or is_chosen(name, of=4)]
-    command = [sys.executable, "-m", "bench", "--quick", *cases, "--json", str(results), "--data", str(tmp_path / "tpch")]
+    command = [
+        sys.executable,
+        "-m",
+        "bench",
+        "--quick",
+        *cases,
+        "--json",
+        str(results),
+        "--data",
+        str(tmp_path / "tpch"),
+    ]
     ran = subprocess.run(command, cwd=ROOT, env=os.environ, capture_output=True, text=True, timeout=500, check=False)
     assert ran.returncode == 0, ran.stdout[-2000:] + ran.stderr[-2000:]
     assert read(results).facts["data"] == TINY

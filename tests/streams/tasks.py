@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -39,6 +39,22 @@ def task(partition: int, properties: dict[str, str]) -> Iterator[None]:
         TaskContext._setTaskContext(None)
 
 
+def properties_of(checkpoint: str, run: int, batch: int) -> dict[str, str]:
+    """Return what the driver tells tasks."""
+    return {CHECKPOINT: checkpoint, RUN: str(run), "streaming.sql.batchId": str(batch)}
+
+
+def begin_batch(
+    properties: dict[str, str], batch: int, before: int, watermark: int, s3a: Mapping[str, str] | None = None
+) -> None:
+    """Write the watermarks (µs) of the batch before and of this one, as Spark does."""
+    with task(0, properties):
+        offsets = MicroBatch.of_this_task(s3a or {}).checkpoint / "offsets"
+    offsets.clear()
+    for number, time in ((batch - 1, before), (batch, watermark)):
+        (offsets / str(number)).claim(f'v1\n{{"batchWatermarkMs":{time // 1000}}}\n')
+
+
 def on_a_node(folder: Path, monkeypatch: pytest.MonkeyPatch, fan_out: int) -> None:
     """Keep indexes in a folder, and merge runs of so few batches that few are enough for a test."""
     monkeypatch.setenv("SPARK_LOCAL_DIRS", str(folder))
@@ -70,11 +86,8 @@ class Query:
         self.join = StreamJoin(**{**vars(self.join), "token": f"run {self.run}", **changed})
 
     def properties(self) -> dict[str, str]:
-        return {
-            CHECKPOINT: str(self.checkpoint) if isinstance(self.checkpoint, str) else f"file:{self.checkpoint}",
-            RUN: str(self.run),
-            "streaming.sql.batchId": str(self.batch),
-        }
+        checkpoint = str(self.checkpoint) if isinstance(self.checkpoint, str) else f"file:{self.checkpoint}"
+        return properties_of(checkpoint, self.run, self.batch)
 
     def process(self, left: Sequence[Rows], right: Sequence[Rows]) -> Counter[tuple[Any, ...]]:
         """Run a batch and commit it; `left` and `right` are the rows of each partition of a source."""
@@ -92,11 +105,7 @@ class Query:
         self, left: Sequence[Rows], right: Sequence[Rows], only: Sequence[int] | None = None
     ) -> Counter[tuple[Any, ...]]:
         """Run a batch without committing it, or only some of its slots."""
-        with task(0, self.properties()):
-            offsets = MicroBatch.of_this_task(self.join.s3a).checkpoint / "offsets"
-        offsets.clear()
-        for batch, watermark in ((self.batch - 1, self._before), (self.batch, self.watermark)):
-            (offsets / str(batch)).claim(f'v1\n{{"batchWatermarkMs":{watermark // 1000}}}\n')
+        begin_batch(self.properties(), self.batch, self._before, self.watermark, self.join.s3a)
         cells: dict[int, list[pa.RecordBatch]] = defaultdict(list)
         keys = tuple(range(self.join.slots))
         if self.join.waits:

@@ -17,8 +17,8 @@ from sparkext.errors import StateError
 from sparkext.plans.fragments import Cut
 from sparkext.plans.spec import PROBE, ColumnRef
 from sparkext.spark.arrow import arrow_schema
-from sparkext.state import join_state
-from sparkext.state.join_state import StoredSide
+from sparkext.state import stream_state
+from sparkext.state.stream_state import StoredSide
 from sparkext.storage.local_folder import local_folder
 from sparkext.streams.planned import planned_join, with_all_columns
 from sparkext.transforms.columns import OutputField
@@ -295,7 +295,7 @@ def test_nodes_keep_indexes_of_runs_that_there_are(tmp_path: Path) -> None:
 
 
 def test_what_is_merged_is_swept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(join_state, "RETAINED_BATCHES", FAN_OUT)
+    monkeypatch.setattr(stream_state, "RETAINED_BATCHES", FAN_OUT)
     draw = random.Random(7)
     query = Query(joined("key", slots=1), tmp_path, draw)
     left, right = list[Any](), list[Any]()
@@ -357,10 +357,10 @@ def test_another_join_has_the_same_state(tmp_path: Path) -> None:
     query = Query(joined("key"), tmp_path, draw)
     query.process([left_rows(draw, 5)], [right_rows(draw, 5)])
     query.join = StreamJoin(**{**vars(query.join), "token": "another in the same query"})
-    with pytest.raises(StateError, match=r"two joins of a query have their state in .*name=…"):
+    with pytest.raises(StateError, match=r"two operators of a query have their state in .*name=…"):
         query.attempt([left_rows(draw, 5)], [])
     query.restart(made_by="a join on something else")
-    with pytest.raises(StateError, match="that of another join"):
+    with pytest.raises(StateError, match="that of another operator"):
         query.attempt([left_rows(draw, 5)], [])
 
 

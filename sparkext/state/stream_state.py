@@ -1,6 +1,6 @@
-"""The state of a join of streams, as it is before a batch: where the rows of both sides lie.
+"""The state of a streaming operator, as it is before a batch: where the rows of its sides lie, those of a join here.
 
-    <checkpoint>/sparkext/<join>/left/64-127/0.segment        fragment 0 of the rows of batches 64 to 127
+    <checkpoint>/sparkext/<name>/left/64-127/0.segment        fragment 0 of the rows of batches 64 to 127
                                      128-135/0.segment
                                      136-136/0.segment
                                 right/…
@@ -12,7 +12,7 @@ batch (`plans.runs`) and from how the sides were cut (`plans.fragments`), which 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,12 +24,12 @@ from sparkext.errors import StateError
 from sparkext.plans.fragments import LEFT, Cut, Cuts
 from sparkext.plans.runs import Run, merged_before, runs_before, runs_with
 from sparkext.rows.fingerprints import row_hashes
+from sparkext.rows.times import microseconds
 from sparkext.state.nearest_order import NearestOrder
 from sparkext.state.places import Place
 from sparkext.state.segments import (
     SegmentInfo,
     checksum_of,
-    microseconds,
     newest,
     read_told,
     rows_of_segment,
@@ -46,7 +46,6 @@ _begun: LastUsed[tuple[str, Place, int], None] = LastUsed(_REMEMBERED)
 """Runs of queries in which this process has written to a side, and removed what another had left of later batches."""
 
 _CLAIMS = "claims"
-_SIDES = ("left", "right", "matched")
 _LINE = pa.field("line", pa.uint16())
 _ROW = pa.field("row", pa.int64())
 
@@ -104,7 +103,7 @@ class StoredSide:
         if self.retained is None or self.event_time is None:
             return rows
         until = pc.add(rows.column(self.event_time), pa.scalar(self.retained, pa.duration("us")))
-        return pa.RecordBatch.from_arrays([*rows.columns, until], names=[*rows.schema.names, "until"])
+        return rows.append_column(pa.field("until", until.type), until)
 
     def info(self, rows: pa.RecordBatch | pa.Table, checksum: int) -> SegmentInfo:
         """Describe rows of this side."""
@@ -146,39 +145,45 @@ class Source:
     whole: bool
 
 
-class JoinState:
+class StreamState:
     """The state before one batch of a run of a query."""
 
-    def __init__(self, folder: Place, batch: int, run: str, first: Cut, made_by: str) -> None:
-        """Read how the sides are cut; `first` is how they are from the start, `made_by` names what the join is.
+    def __init__(self, folder: Place, sides: Sequence[str], batch: int, run: str, first: Cut, made_by: str) -> None:
+        """Read how the sides, by their names, are cut; `first` is how from the start, `made_by` tells whose they are.
 
         Raises
         ------
         StateError
-            The state is lost or damaged, or that of another join.
+            The state is lost or damaged, or that of another operator.
         """
         self.folder = folder
         self.batch = batch
+        self._sides = sides
         self._run = run
         self._made_by = made_by
         self.cuts = Cuts(((0, first),))
+        self.head: Mapping[str, Any] = {}
         if batch:
-            head = self._head()
-            if head["made_by"] != made_by:
+            self.head = self.told(LEFT, 0)
+            if self.head["made_by"] != made_by:
                 raise StateError(
-                    f"the state in {folder} is that of another join ({head['made_by']}), not of {made_by}: name this"
-                    " one (name=…), or begin with another checkpoint"
+                    f"the state in {folder} is that of another operator ({self.head['made_by']}), not of {made_by}:"
+                    " name this one (name=…), or begin with another checkpoint"
                 )
-            self.cuts = Cuts.from_data(head["cuts"])
+            self.cuts = Cuts.from_data(self.head["cuts"])
 
     @property
     def cut(self) -> Cut:
         """How both sides are cut in this batch."""
         return self.cuts.at(self.batch)
 
-    def came(self) -> list[int]:
-        """Return how many bytes of each side have come before this batch, by what came of their first fragments."""
-        return [int(size) for size in self._head()["came"]] if self.batch else [0, 0]
+    def recut(self, cut: Cut) -> None:
+        """Let both sides be cut so from this batch on."""
+        self.cuts = self.cuts.followed(self.batch, cut)
+
+    def told(self, side: int, fragment: int) -> Mapping[str, Any]:
+        """Return what the batch before has told of what it wrote of a fragment."""
+        return self._told(self._place(side, Run(self.batch - 1, self.batch - 1), fragment))
 
     def sources(self, side: int, run: Run, lines: range) -> list[Source]:
         """Return the segments that have rows of these lines, from the batches of a run."""
@@ -201,23 +206,20 @@ class JoinState:
             for fragment in range(slot, self.cuts.at(run.last).fragments(side), slots)
         ]
 
-    def store(self, side: int, fragment: int, stored: StoredSide, rows: pa.Table, info: SegmentInfo) -> SegmentInfo:
-        """Write what has come of a fragment in this batch; return `info` with the bytes that it takes."""
-        return self._write(side, fragment, stored, rows, info)
-
     def store_head(
-        self, stored: StoredSide, rows: pa.Table, info: SegmentInfo, came: list[int], following: Cut
+        self, stored: StoredSide, rows: pa.Table, info: SegmentInfo, following: Cut, **told: Any
     ) -> SegmentInfo:
         """Write what has come of the first fragment of the left side, and how the next batch finds the sides.
 
-        `came` is as the method of that name; the cut `following` is that of the next batch.
+        The cut `following` is that of the next batch; it finds what is `told` in the `head`.
         """
         cuts = self.cuts.followed(self.batch + 1, following).to_data()
-        return self._write(LEFT, 0, stored, rows, info, made_by=self._made_by, cuts=cuts, came=came)
+        return self.store(LEFT, 0, stored, rows, info, made_by=self._made_by, cuts=cuts, **told)
 
-    def _write(
+    def store(
         self, side: int, fragment: int, stored: StoredSide, rows: pa.Table, info: SegmentInfo, **told: Any
     ) -> SegmentInfo:
+        """Write what has come of a fragment in this batch; return `info` with the bytes that it takes."""
         begins = (self._run, self.folder, side) not in _begun
         for run in runs_with(self.batch):  # which a query that was set back has left
             if begins or run.first == self.batch:
@@ -252,7 +254,7 @@ class JoinState:
                     self._folder(side, part).clear()
 
     def claim(self, token: str) -> None:
-        """Make sure that no other join of this run of the query has the same state.
+        """Make sure that no other operator of this run of the query has the same state.
 
         Raises
         ------
@@ -261,15 +263,12 @@ class JoinState:
         """
         if (self.folder / _CLAIMS / self._run).claim(token) != token:
             raise StateError(
-                f"two joins of a query have their state in {self.folder}, as they are alike: give one of them a name of"
-                " its own (name=…)"
+                f"two operators of a query have their state in {self.folder}, as they are alike: give one of them a"
+                " name of its own (name=…)"
             )
 
-    def _head(self) -> dict[str, Any]:
-        return self._told(self._place(LEFT, Run(self.batch - 1, self.batch - 1), 0))
-
     def _folder(self, side: int, run: Run) -> Place:
-        return self.folder / _SIDES[side] / str(run)
+        return self.folder / self._sides[side] / str(run)
 
     def _place(self, side: int, run: Run, fragment: int) -> Place:
         return self._folder(side, run) / f"{fragment}.segment"

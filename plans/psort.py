@@ -1,0 +1,73 @@
+"""Which slot processes which operator keys of an ordered stream, and what has to be merged (Katsunuma et al., P-SORT;
+`papers.md` 1).
+
+Rows with different operator keys (OPK, such as a sensor) may be processed independently. Rows with one order key (SPK,
+such as a device; each operator key has one) have to come out in the order of time. So all operator keys of an order
+key go to one slot, which needs no merge, unless they are more than a slot's share: then they are dealt out over several
+slots, and only their results are merged.
+
+    10 sensors, 4 slots, capacity 3        A, 6 sensors ──▶ slots 0 and 1, merged
+                                           B, 2         ──▶ slot 2
+                                           C, 1 and D, 1 ──▶ slot 3
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Hashable, Iterable, Mapping
+from dataclasses import dataclass
+
+Members = Mapping[Hashable, Mapping[Hashable, int]]
+"""The operator keys of each order key, and what they weigh: rows, or 1 each where nothing is known of those."""
+
+
+@dataclass(frozen=True)
+class Assignment:
+    """The slots of operator keys, by order key and operator key; and which order keys have to be merged."""
+
+    slots: Mapping[tuple[Hashable, Hashable], int]
+    merged: frozenset[Hashable]
+
+
+def basic(members: Members, slots: int) -> Assignment:
+    """Assign whole order keys, those that weigh most first, each to the lightest slot. Nothing is merged."""
+    return _assigned(members, slots, frozenset())
+
+
+def optimised(members: Members, slots: int) -> Assignment:
+    """Split order keys that weigh more than a slot's share over as many slots as they need, the lightest."""
+    capacity = -(-sum(map(_weight, members.values())) // slots)
+    return _assigned(members, slots, frozenset(key for key, own in members.items() if _weight(own) > capacity))
+
+
+def _assigned(members: Members, slots: int, split: frozenset[Hashable]) -> Assignment:
+    capacity = max(1, -(-sum(map(_weight, members.values())) // slots))
+    lightest = [(0, slot) for slot in range(slots)]
+    found: dict[tuple[Hashable, Hashable], int] = {}
+    for key, own in sorted(members.items(), key=lambda item: -_weight(item[1])):
+        parts = min(-(-_weight(own) // capacity), slots) if key in split else 1
+        chosen = [heapq.heappop(lightest) for _ in range(parts)]
+        if parts == 1:
+            [(load, slot)] = chosen
+            found.update(((key, member), slot) for member in own)
+            chosen = [(load + _weight(own), slot)]
+        else:
+            for member, weight in sorted(own.items(), key=lambda item: -item[1]):
+                load, slot = chosen[0]
+                heapq.heapreplace(chosen, (load + weight, slot))
+                found[key, member] = slot
+        for entry in chosen:
+            heapq.heappush(lightest, entry)
+    return Assignment(found, split)
+
+
+def _weight(own: Mapping[Hashable, int]) -> int:
+    return sum(own.values())
+
+
+def makespan(loads: Iterable[float], slots: int) -> float:
+    """Return when the last of some tasks ends, of which each slot takes the longest that is left when it is free."""
+    ends = [0.0] * slots
+    for load in sorted(loads, reverse=True):
+        heapq.heapreplace(ends, ends[0] + load)
+    return max(ends)

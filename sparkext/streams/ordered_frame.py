@@ -1,0 +1,105 @@
+"""The DataFrame of an `ordered`: rows as cells, which go to slots, some of which send theirs on to be merged."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from sparkext.config import Settings
+from sparkext.plans.order_table import OrderTable, first_table, next_table
+from sparkext.spark.arrow import arrow_schema
+from sparkext.spark.frames import map_in_arrow, pick, quoted
+from sparkext.spark.session_settings import parallelism, s3a_settings, tasks_per_executor
+from sparkext.spark.slot_keys import slot_keys
+from sparkext.spark.stream_queries import tell_checkpoints
+from sparkext.streams.frame import place, ticks
+from sparkext.streams.ordered_plan import Apply, Columns, planned_order
+from sparkext.streams.watermarks import MARK
+from sparkext.worker.count_lines_task import COUNTS_DDL, CountLinesTask
+from sparkext.worker.merge_task import MergeTask
+from sparkext.worker.micro_batch import CHECKPOINT, RUN
+from sparkext.worker.ordered_cells_task import DDL, OrderedCellsTask
+from sparkext.worker.ordered_rows import ORDERED_FIELDS, OrderedRows
+from sparkext.worker.ordered_slot_task import MERGED_DDL, SplitTask, WholeTask
+from sparkext.worker.stream_join import PROGRESS
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+    from pyspark.sql.types import StructField
+
+
+def ordered_frame(
+    columns: Columns, apply: Apply | None, settings: Settings, *, split: bool, late: str | None, name: str | None
+) -> DataFrame:
+    """Return the rows in order, or what `apply` makes of them; see `ordered` for the other arguments."""
+    from pyspark.sql import functions as F
+    from pyspark.sql.types import LongType, StructField, StructType
+
+    frame = columns.frame
+    session = frame.sparkSession
+    slots = max(1, min(int(session.conf.get("spark.sql.shuffle.partitions") or "1"), parallelism(session)))
+    ordered = planned_order(
+        columns,
+        apply,
+        first_table(slots),
+        settings,
+        tasks_per_executor(session),
+        s3a_settings(session) if frame.isStreaming else {},
+        splits=split,
+        keeps_late=late is not None,
+        name=name,
+    )
+    if frame.isStreaming:
+        tell_checkpoints(session, CHECKPOINT, RUN)
+    else:
+        ordered = replace(ordered, table=_table(columns, ordered))
+    keys = slot_keys(slots)
+    cells = map_in_arrow(frame, OrderedCellsTask(ordered, keys), DDL)
+    if frame.isStreaming:
+        tick = ticks(frame, frame.columns[columns.time])
+        cells = cells.unionAll(map_in_arrow(tick, OrderedCellsTask(ordered, keys), DDL))
+    arrived = cells.repartition(slots, "slot")
+    fields = list(frame.schema.fields[: columns.width] if apply is None else apply.schema.fields)
+    emitted = _emitted(fields, frame.schema.fields[: columns.width], late)
+    progress = StructType([StructField(field, LongType()) for field in ORDERED_FIELDS])
+    everything = StructType([*emitted, StructField(PROGRESS, progress)])
+    places = [place(number) for number in range(len(emitted))]
+    out = arrived.mapInArrow(WholeTask(ordered), everything)
+    if split:
+        results = arrived.mapInArrow(SplitTask(ordered, keys), MERGED_DDL).repartition(slots, "slot")
+        out = out.unionAll(results.mapInArrow(MergeTask(ordered), everything))
+    out = out.toDF(*places, PROGRESS)
+    if frame.isStreaming:
+        observed = [F.sum(f"{PROGRESS}.{field}").alias(field) for field in ORDERED_FIELDS]
+        out = out.observe(ordered.metrics, *observed)
+    metadata = [dict(field.metadata or {}) for field in emitted]
+    if apply is not None and frame.isStreaming:  # which makes no row happen later than the watermark has passed
+        metadata[apply.time][MARK] = frame.schema.fields[columns.time].metadata[MARK]
+    named = [F.col(place(number)).alias(field.name, metadata=metadata[number]) for number, field in enumerate(emitted)]
+    return out.where(F.col(PROGRESS).isNull()).select(*named)
+
+
+def _table(columns: Columns, ordered: OrderedRows) -> OrderTable:
+    """Return where rows go that all are there: they are counted before."""
+    if ordered.slots == 1:
+        return ordered.table
+    if not columns.orders:  # all rows are of one line
+        return replace(ordered.table, merged={0: 0}) if ordered.splits else ordered.table
+    keys = replace(ordered.order_keys, key_columns=tuple(range(len(columns.orders))))
+    schema = arrow_schema(columns.frame.select(*(quoted(columns.frame.columns[n]) for n in columns.orders)).schema)
+    counted = map_in_arrow(pick(columns.frame, columns.orders), CountLinesTask(keys, schema), COUNTS_DDL)
+    rows = Counter[int]()
+    for line, count in counted.collect():
+        rows[line] += count
+    return next_table(ordered.table, rows, {}, ordered.splits)
+
+
+def _emitted(fields: list[StructField], rows: list[StructField], late: str | None) -> list[StructField]:
+    """Return the columns of the result. Where rows come out that are late, all others may be null."""
+    from pyspark.sql.types import StructField, StructType
+
+    if late is None:
+        return fields
+    nullable = [StructField(field.name, field.dataType, True, field.metadata) for field in fields]
+    return [*nullable, StructField(late, StructType(rows))]

@@ -1,0 +1,106 @@
+"""An `ordered` as its tasks know it."""
+
+from __future__ import annotations
+
+import hashlib
+import uuid
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from sparkext.config import Settings
+from sparkext.exchange.partitioning import Partitioning
+from sparkext.plans.order_table import LINES, OrderTable
+from sparkext.plans.routing import RoutingTable
+from sparkext.rows.time_order import TimeOrder
+from sparkext.rows.types import arrow_key_type, spark_key_type
+from sparkext.spark.arrow import arrow_schema
+from sparkext.state.stream_state import StoredSide
+from sparkext.worker.ordered_rows import LINE_FIELDS, Operator, OrderedRows
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+    from pyspark.sql.types import StructType
+
+
+@dataclass(frozen=True)
+class Columns:
+    """A DataFrame, whose first `width` columns are the user's, and the places of those that decide about order."""
+
+    frame: DataFrame
+    width: int
+    time: int
+    orders: tuple[int, ...]
+    operators: tuple[int, ...]
+    ties: int | None
+
+
+@dataclass(frozen=True)
+class Apply:
+    """A user's function, the schema of what it returns and the place of the time in that, and a pickled state."""
+
+    function: Callable[..., Any]
+    schema: StructType
+    time: int
+    initial: bytes | None
+
+
+def planned_order(
+    columns: Columns,
+    apply: Apply | None,
+    table: OrderTable,
+    settings: Settings,
+    tasks_sharing: int | None,
+    s3a: Mapping[str, str],
+    *,
+    splits: bool,
+    keeps_late: bool,
+    name: str | None,
+) -> OrderedRows:
+    """Return what puts rows in order, as its tasks know it."""
+    frame = columns.frame
+    fields, rows = frame.schema.fields, arrow_schema(frame.schema)
+    is_stream = frame.isStreaming
+    order = TimeOrder(len(rows), columns.time, columns.ties)
+    places = tuple(dict.fromkeys([*columns.orders, *columns.operators]))
+    operator, results, result_order = None, pa.schema([*rows][: columns.width]), order
+    if apply is not None:
+        operator = Operator(apply.function, tuple(frame.columns[: columns.width]), apply.initial)
+        results = arrow_schema(apply.schema)
+        result_order = TimeOrder(len(results), apply.time, rank=len(results))
+    of = f"{frame.schema.simpleString()} by {columns.time}, {columns.orders}, {columns.operators}, {columns.ties}"
+    made_by = f"rows in order, {of}, {'as they are' if apply is None else apply.schema.simpleString()}"
+    return OrderedRows(
+        name=name or f"ordered-{hashlib.sha256(made_by.encode()).hexdigest()[:16]}",
+        is_named=name is not None,
+        made_by=made_by,
+        token=uuid.uuid4().hex,
+        is_stream=is_stream,
+        rows=StoredSide(
+            pa.schema([*rows, *LINE_FIELDS]), columns.time if is_stream else None, 0 if is_stream else None
+        ),
+        order_keys=_partitioning(frame, columns.orders, settings),
+        operator_keys=_partitioning(frame, columns.operators, settings) if columns.operators else None,
+        key_types=tuple(str(spark_key_type(fields[place])) for place in places),
+        order=order,
+        operator=operator,
+        result_schema=results,
+        result_order=result_order,
+        slots=table.slots,
+        table=table,
+        splits=splits,
+        keeps_late=keeps_late,
+        settings=settings,
+        tasks_sharing=tasks_sharing,
+        s3a=s3a,
+    )
+
+
+def _partitioning(frame: DataFrame, places: tuple[int, ...], settings: Settings) -> Partitioning:
+    """Return how lines follow from columns: null is a key like others."""
+    kinds = [spark_key_type(frame.schema.fields[place]) for place in places]
+    types = tuple(arrow_key_type(kind) for kind in kinds if kind is not None)
+    table = RoutingTable(LINES, 1)
+    return Partitioning(places, types, (True,) * len(places), table, False, settings.debug_hash_mask)

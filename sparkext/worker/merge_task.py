@@ -1,0 +1,62 @@
+"""The function that merges the results of split order keys: runs in order, one of each slot that made some."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from sparkext import __version__
+from sparkext.build_sides.rows_on_disk import share_of_headroom
+from sparkext.exchange.cells import rows_of
+from sparkext.kernels.jit import frozen
+from sparkext.memory import freed
+from sparkext.rows.collected import CollectedRows
+from sparkext.rows.compression import decompressed
+from sparkext.storage.local_folder import local_folder
+from sparkext.worker.ordered_rows import OrderedRows
+from sparkext.worker.ordered_slot import InOrder
+from sparkext.worker.ordered_slot_task import TOLD, Emits
+from sparkext.worker.stream_join import PROGRESS
+from sparkext.worker.task_start import check_version, entered, settle
+
+
+@dataclass(frozen=True)
+class MergeTask:
+    """Merges the cells of one slot. `made_by` is as in `PipelineTask`."""
+
+    ordered: OrderedRows
+    made_by: str = __version__
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Emit one partition."""
+        check_version(self.made_by)
+        settle()
+        ordered, emits = self.ordered, Emits(self.ordered)
+        rows_out = 0
+        with entered(ordered.settings, ordered.tasks_sharing):
+            try:
+                with CollectedRows(lambda rows, size: None, share_of_headroom, local_folder()) as collected:
+                    sizes: dict[int, int] = defaultdict(int)
+                    for cells in decompressed(batches):
+                        _, writers, numbers, content = cells.columns
+                        for place in range(cells.num_rows):
+                            writer, number = writers[place].as_py(), numbers[place].as_py()
+                            for rows in rows_of(content[place].as_buffer()):
+                                if writer == TOLD:
+                                    yield emits.progress(rows.column(PROGRESS)[0].as_py())
+                                else:
+                                    sizes[writer] += rows.num_rows
+                                    collected.add((writer, number), rows)
+                    made = collected.table(ordered.merged_schema)
+                starts = np.cumsum([0, *(sizes[writer] for writer in sorted(sizes))], dtype=np.int64)
+                order = ordered.result_order.order(made, frozen(starts))
+                for piece in InOrder(made, order).pieces(len(ordered.result_schema)):
+                    rows_out += piece.num_rows
+                    yield emits.results(piece)
+                yield emits.progress({"rows_out": rows_out})
+            finally:
+                freed.release_unless_ample()

@@ -1,0 +1,128 @@
+"""The function that sends rows to the slots in which they are put in order, as cells."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from sparkext import __version__
+from sparkext.exchange.cells import CELL_BYTES, cell_column, cell_of
+from sparkext.exchange.leaving_rows import gathered
+from sparkext.kernels.jit import frozen
+from sparkext.kernels.partition import NO_LINE, Int32Array, slot_order
+from sparkext.memory import freed
+from sparkext.memory.probes import process_probe
+from sparkext.plans.fragments import LEFT
+from sparkext.plans.order_table import LINES, SPLIT, OrderTable
+from sparkext.rows.compression import decompressed
+from sparkext.rows.fingerprints import row_hashes
+from sparkext.rows.morsels import within_bytes
+from sparkext.rows.times import microseconds
+from sparkext.rows.types import conformed
+from sparkext.worker.micro_batch import MicroBatch
+from sparkext.worker.ordered_rows import LINE_FIELDS, OrderedRows, Writers
+from sparkext.worker.task_start import check_version, entered, settle
+
+DDL = "slot int, kind int, number bigint, cell binary"
+"""Of rows with cells: a number that Spark brings to the slot's partition, what there is, and the cell. Kinds are
+`WHOLE` and `SPLIT`, `LATE` and `SLOT`. The number is that of the slot, or how many rows came late."""
+
+LATE, SLOT = SPLIT + 1, SPLIT + 2
+
+_NO_CELL = pa.py_buffer(b"")
+_PART_SHIFT = np.uint64(64 - LINES.bit_length() + 1)
+
+
+@dataclass(frozen=True)
+class OrderedCellsTask:
+    """Emits rows in cells. `slot_keys[i]` is the number that Spark brings to the partition of slot i.
+
+    `made_by` is as in `PipelineTask`.
+    """
+
+    ordered: OrderedRows
+    slot_keys: tuple[int, ...]
+    made_by: str = __version__
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Send one partition."""
+        check_version(self.made_by)
+        settle()
+        ordered = self.ordered
+        with entered(ordered.settings, ordered.tasks_sharing) as tasks:
+            batch = MicroBatch.of_this_task(ordered.s3a) if ordered.is_stream else None
+            table = ordered.plan(None if batch is None else ordered.state(batch)).table
+            sending = _Sending(ordered, table, self.slot_keys, None if batch is None else batch.watermark())
+            probe = process_probe()
+            try:
+                for slot, key in enumerate(self.slot_keys):
+                    yield _row(key, SLOT, slot, _NO_CELL)
+                for rows in gathered(decompressed(batches), ordered.cut.left, lambda: probe.headroom(tasks)):
+                    yield from sending.cells(conformed(rows, pa.schema([*ordered.rows.rows][: ordered.width])))
+            finally:
+                freed.release_unless_ample()
+
+
+class _Sending:
+    """Sends rows by one table. `watermark` (µs): those that are not after it come late; None: none does."""
+
+    def __init__(
+        self, ordered: OrderedRows, table: OrderTable, slot_keys: tuple[int, ...], watermark: int | None
+    ) -> None:
+        self._ordered, self._slot_keys, self._watermark = ordered, slot_keys, watermark
+        self._writers = Writers(ordered.slots, table)
+        cut = ordered.cut
+        self._lines = np.fromiter((cut.lines(LEFT, writer).start for writer in range(cut.left)), np.uint16)
+        self._homes = frozen(np.arange(cut.left, dtype=np.int32))
+
+    def cells(self, rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        """Yield rows as cells, each for one slot."""
+        ordered = self._ordered
+        lines = ordered.order_keys.lines(rows)[1]
+        parts = self._operator_lines(rows)
+        writers = self._writers.of(lines, parts)
+        if self._watermark is not None:
+            late = microseconds(rows.column(ordered.order.time)) <= self._watermark
+            writers = np.where(late, np.int32(NO_LINE), writers)
+            yield from self._late(rows.filter(pa.array(late)) if late.any() else rows.slice(0, 0))
+        order = slot_order(frozen(writers), self._homes, self._homes.size, None)
+        taken = pa.array(order.rows)
+        for field, numbers in zip(LINE_FIELDS, (lines, parts), strict=True):
+            rows = rows.append_column(field, pa.array(numbers.astype(np.uint16)))
+        stored = ordered.rows.stored(rows.take(taken))
+        in_order = stored.append_column("line", pa.array(self._lines[writers[order.rows]]))
+        for writer, (at, stop) in enumerate(zip(order.starts[:-1].tolist(), order.starts[1:].tolist(), strict=True)):
+            if at < stop:
+                way, slot = divmod(writer, ordered.slots)
+                for piece in within_bytes(in_order.slice(at, stop - at), CELL_BYTES):
+                    yield _row(self._slot_keys[slot], way, slot, cell_of(piece))
+
+    def _operator_lines(self, rows: pa.RecordBatch) -> Int32Array:
+        keys = self._ordered.operator_keys
+        if keys is not None:
+            return keys.lines(rows)[1]
+        hashes = row_hashes(rows.columns, rows.num_rows).view(np.uint64)
+        found: Int32Array = (hashes >> _PART_SHIFT).astype(np.int32)
+        return found
+
+    def _late(self, rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        if not rows.num_rows:
+            return
+        if not self._ordered.keeps_late:
+            yield _row(self._slot_keys[0], LATE, rows.num_rows, _NO_CELL)
+            return
+        for piece in within_bytes(rows, CELL_BYTES):
+            yield _row(self._slot_keys[0], LATE, piece.num_rows, cell_of(piece))
+
+
+def _row(key: int, kind: int, number: int, cell: pa.Buffer) -> pa.RecordBatch:
+    columns = [
+        pa.array([key], pa.int32()),
+        pa.array([kind], pa.int32()),
+        pa.array([number], pa.int64()),
+        cell_column(cell),
+    ]
+    return pa.RecordBatch.from_arrays(columns, names=["slot", "kind", "number", "cell"])

@@ -1,0 +1,236 @@
+"""The rows of one slot, put in order.
+
+rows that came ──┬─ after the watermark ──▶ wait, in the state
+                 └─ up to it ──┐
+rows that waited ── up to it ──┴──▶ in order ──▶ operator ──▶ results in order
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from sparkext.build_sides.rows_on_disk import share_of_headroom
+from sparkext.exchange.cells import rows_of
+from sparkext.kernels.buffers import Int64Array
+from sparkext.kernels.gather import Column
+from sparkext.kernels.row_ids import RowIds
+from sparkext.plans.fragments import LEFT, LINES
+from sparkext.plans.line_rows import LineRows
+from sparkext.plans.order_table import LINES as TABLE_LINES
+from sparkext.plans.order_table import SPLIT, WHOLE
+from sparkext.rows.collected import CollectedRows
+from sparkext.rows.contiguous import contiguous
+from sparkext.rows.morsels import MAX_MORSEL_BYTES, within_bytes
+from sparkext.rows.times import microseconds
+from sparkext.state.run_rows import RunRows
+from sparkext.state.segments import total
+from sparkext.state.stream_state import is_over
+from sparkext.storage.local_folder import local_folder
+from sparkext.worker.ended_rows import ended_rows
+from sparkext.worker.micro_batch import MicroBatch
+from sparkext.worker.operator_calls import OperatorCalls
+from sparkext.worker.ordered_cells_task import LATE, SLOT
+from sparkext.worker.ordered_rows import LINE_FIELDS, ROWS, STATES, OrderedRows, Writers
+from sparkext.worker.run_lookup import RunLookup
+
+_OUT_ROWS = 1 << 16
+
+
+class ArrivedCells:
+    """The cells of one way in a slot, decoded; `slots` is as in `ArrivedRows`."""
+
+    def __init__(self, ordered: OrderedRows, way: int, batches: Iterable[pa.RecordBatch]) -> None:
+        """Take all cells."""
+        self.slots: Iterable[int] = range(ordered.slots)
+        self.late_rows = 0
+        self._late: list[pa.Buffer] = []
+        with CollectedRows(lambda rows, size: None, share_of_headroom, local_folder()) as collected:
+            for cells in batches:
+                _, kinds, numbers, content = cells.columns
+                for place in range(cells.num_rows):
+                    kind, number = kinds[place].as_py(), numbers[place].as_py()
+                    if kind == SLOT:
+                        self.slots = [number]
+                    elif kind == LATE and way == WHOLE:
+                        self.late_rows += number
+                        self._late.append(content[place].as_buffer())
+                    elif kind == way:
+                        for rows in rows_of(content[place].as_buffer()):
+                            collected.add((0, 0), rows)
+            self.rows = collected.table(ordered.rows.sent)
+
+    def late(self) -> Iterator[pa.RecordBatch]:
+        """Yield the rows that came late, if they are wanted."""
+        for cell in self._late:
+            if cell.size:
+                yield from rows_of(cell)
+
+
+@dataclass(frozen=True)
+class InOrder:
+    """Rows, and the order that they are in: RowIds[n]."""
+
+    rows: pa.Table
+    order: RowIds
+
+    def pieces(self, width: int) -> Iterator[pa.RecordBatch]:
+        """Yield the first columns of rows in order, as many at a time as go well."""
+        columns = [Column.of(contiguous(column)) for column in self.rows.columns[:width]]
+        for at in range(0, self.order.size, _OUT_ROWS):
+            taken = self.order[at : at + _OUT_ROWS]
+            arrays = [column.take(taken, False) for column in columns]
+            fields = [field.with_type(array.type) for field, array in zip(self.rows.schema, arrays, strict=False)]
+            rows = pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields))
+            yield from within_bytes(rows, MAX_MORSEL_BYTES)
+
+
+class OrderedSlot:
+    """What a batch makes of one slot. Without a `lookup` there is no state, and all rows are due."""
+
+    def __init__(
+        self,
+        ordered: OrderedRows,
+        way: int,
+        number: int,
+        arrived: pa.Table,
+        batch: MicroBatch | None,
+        lookup: RunLookup | None,
+    ) -> None:
+        """Bind it to what has arrived."""
+        self._ordered, self._way, self._arrived, self._lookup = ordered, way, arrived, lookup
+        self._writer = way * ordered.slots + number
+        self._state = None if lookup is None else lookup.state
+        self.plan = ordered.plan(self._state)
+        self._batch = batch
+        self._waiting = ordered.rows.schema.empty_table()
+        self._calls: OperatorCalls | None = None
+        self.moved = 0
+
+    def results(self) -> InOrder:
+        """Return what comes out, in order."""
+        ordered = self._ordered
+        due = self._due()
+        order = ordered.order.order(due)
+        if ordered.operator is None:
+            return InOrder(due, order)
+        self._calls = OperatorCalls(ordered, 0 if self._batch is None else self._batch.number)
+        schema = ordered.merged_schema.append(LINE_FIELDS[0])
+        with CollectedRows(lambda rows, size: None, share_of_headroom, local_folder()) as collected:
+            for number, rows in enumerate(self._calls.results(due, order, self._lookup, self._runs(STATES))):
+                collected.add((0, number), rows)
+            made = collected.table(schema)
+        return InOrder(made, ordered.result_order.order(made))
+
+    def _due(self) -> pa.Table:
+        """Return the rows whose time has come; what has to wait is stored."""
+        if self._batch is None:
+            return self._arrived
+        high, low = self._batch.next_watermark(), self._batch.watermark()
+        is_due = self._times(self._arrived) <= high
+        self._waiting = self._arrived.filter(pa.array(~is_due))
+        schema = self._ordered.rows.schema
+        found = [self._arrived.filter(pa.array(is_due))]
+        for run in self._runs(ROWS):
+            ended = [*ended_rows(self._needed_lookup, self._ordered.rows, [run], low, high)]
+            if ended:
+                rows = pa.Table.from_batches(ended, schema)
+                found.append(rows if self._is_own(run) else self._own(rows))
+        return pa.concat_tables(found)
+
+    def _times(self, rows: pa.Table) -> Int64Array:
+        return microseconds(contiguous(rows.column(self._ordered.order.time)))
+
+    @property
+    def line_column(self) -> int:
+        """The column of the order line in what comes out."""
+        return len(self._ordered.merged_schema)
+
+    @property
+    def _needed_lookup(self) -> RunLookup:
+        assert self._lookup is not None, "a batch has a state"
+        return self._lookup
+
+    @property
+    def _lines(self) -> range:
+        return self._ordered.cut.lines(LEFT, self._writer)
+
+    def _runs(self, side: int) -> list[RunRows]:
+        """Return what is stored that may be of this slot: its own, and what all have written by other tables."""
+        if self._lookup is None:
+            return []
+        stored = self._ordered.rows if side == ROWS else self._ordered.states
+        if side == STATES and (self._ordered.operator is None or self._ordered.operator.initial is None):
+            return []
+        own = [run for run in self._lookup.before(side, stored, self._lines) if run.run.first >= self.plan.since]
+        everything = range(LINES)
+        older = [run for run in self._lookup.before(side, stored, everything) if run.run.first < self.plan.since]
+        return [*older, *own]
+
+    def _is_own(self, run: RunRows) -> bool:
+        return run.lines == self._lines
+
+    def _own(self, rows: pa.Table) -> pa.Table:
+        """Return those of rows that are this slot's by the table of this batch."""
+        width = self._ordered.width
+        lines = [np.asarray(contiguous(rows.column(width + number)), dtype=np.int32) for number in range(2)]
+        own = Writers(self._ordered.slots, self.plan.table).of(*lines) == self._writer
+        written = np.asarray(contiguous(rows.column(self._ordered.rows.line)), dtype=np.int64)
+        self.moved += int((own & ((written < self._lines.start) | (written >= self._lines.stop))).sum())
+        return rows.filter(pa.array(own))
+
+    def stored(self) -> dict[str, int]:
+        """Write what is to be known in the next batch; return what is told of this one."""
+        told = {"rows": self._arrived.num_rows, "moved_rows": self.moved}
+        if self._state is None or self._batch is None:
+            return told
+        state, ordered, writers = self._state, self._ordered, self._ordered.cut.left
+        low = self._batch.watermark()
+        kept = [info for info in state.kept(ROWS, self._writer, writers) if not is_over(info, low)]
+        stored = ordered.rows
+        info = stored.info(self._waiting, _checksum(stored, self._waiting))
+        came = self._came().to_data()
+        if self._writer == 0:
+            plan = ordered.next_plan(state, self.plan)
+            told["tables"] = int(plan["since"] == state.batch + 1)
+            kept.append(state.store_head(stored, self._waiting, info, ordered.cut, plan=plan, came=came))
+        else:
+            kept.append(state.store(ROWS, self._writer, stored, self._waiting, info, came=came))
+        state.merge(ROWS, stored, self._writer, writers, low)
+        sides = [ROWS]
+        if ordered.operator is not None and ordered.operator.initial is not None:
+            assert self._calls is not None, "results come before what is stored of them"
+            states = ordered.states
+            kept += state.kept(STATES, self._writer, writers)
+            changed = self._calls.changed(self._lines.start)
+            changed_info = states.info(changed, _checksum(states, changed))
+            kept.append(state.store(STATES, self._writer, states, changed, changed_info))
+            state.merge(STATES, states, self._writer, writers, state.batch)
+            sides.append(STATES)
+        if self._writer == 0:
+            for side in sides:
+                state.sweep(side)
+        together = total(kept)
+        return {**told, "state_rows": together.rows, "state_bytes": together.bytes, "segments": len(kept)}
+
+    def _came(self) -> LineRows:
+        """Count the rows that came by line."""
+        width = self._ordered.width
+        orders, operators = (
+            np.bincount(np.asarray(contiguous(self._arrived.column(width + number))), minlength=TABLE_LINES)
+            for number in range(2)
+        )
+        return LineRows(_counted(orders), _counted(operators) if self._writer >= SPLIT * self._ordered.slots else {})
+
+
+def _counted(counts: Int64Array) -> dict[int, int]:
+    return {int(line): int(counts[line]) for line in np.flatnonzero(counts)}
+
+
+def _checksum(stored: Any, rows: pa.Table) -> int:
+    columns = [contiguous(column) for column in rows.columns]
+    return int(stored.checksum(pa.RecordBatch.from_arrays(columns, names=rows.schema.names)))

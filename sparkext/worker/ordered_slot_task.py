@@ -1,0 +1,163 @@
+"""The functions that put the rows of a slot in order: of whole order keys, and, to be merged, of split ones."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from sparkext import __version__
+from sparkext.exchange.cells import CELL_BYTES, cell_column, cell_of
+from sparkext.kernels.jit import frozen
+from sparkext.kernels.partition import slot_order
+from sparkext.memory import address_space, freed
+from sparkext.plans.order_table import LINES, SPLIT, WHOLE
+from sparkext.rows.blank import blank_row
+from sparkext.rows.compression import decompressed
+from sparkext.rows.contiguous import contiguous
+from sparkext.rows.morsels import within_bytes
+from sparkext.worker.micro_batch import MicroBatch
+from sparkext.worker.ordered_rows import ORDERED_FIELDS, OrderedRows
+from sparkext.worker.ordered_slot import ArrivedCells, InOrder, OrderedSlot
+from sparkext.worker.run_lookup import RunLookup
+from sparkext.worker.stream_join import PROGRESS
+from sparkext.worker.task_start import check_version, entered, settle
+
+MERGED_DDL = "slot int, writer int, number int, cell binary"
+"""Of cells on their way to slots that merge: a number that Spark brings to the slot's partition, the task that they are
+of, and their place among its own. What is told of a batch has writer -1."""
+
+TOLD = -1
+
+_PROGRESS = pa.struct([(name, pa.int64()) for name in ORDERED_FIELDS])
+
+
+@dataclass(frozen=True)
+class WholeTask:
+    """Puts the rows of the whole order keys of one slot in order. `made_by` is as in `PipelineTask`."""
+
+    ordered: OrderedRows
+    made_by: str = __version__
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Emit one partition."""
+        emits = Emits(self.ordered)
+        with _begun(self.ordered, self.made_by) as slot_of:
+            arrived = ArrivedCells(self.ordered, WHOLE, decompressed(batches))
+            told = Counter[str](late_rows=arrived.late_rows)
+            for rows in arrived.late():
+                yield emits.late(rows)
+            for number in arrived.slots:
+                slot = slot_of(WHOLE, number, arrived.rows)
+                for rows in slot.results().pieces(len(self.ordered.result_schema)):
+                    told["rows_out"] += rows.num_rows
+                    yield emits.results(rows)
+                told.update(slot.stored())
+            yield emits.progress(told)
+
+
+@dataclass(frozen=True)
+class SplitTask:
+    """Puts the rows of split order keys of one slot in order, and sends them to the slots that merge them.
+
+    `slot_keys[i]` is the number that Spark brings to the partition of slot i. `made_by` is as in `PipelineTask`.
+    """
+
+    ordered: OrderedRows
+    slot_keys: tuple[int, ...]
+    made_by: str = __version__
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Send one partition."""
+        with _begun(self.ordered, self.made_by) as slot_of:
+            arrived = ArrivedCells(self.ordered, SPLIT, decompressed(batches))
+            told = Counter[str]()
+            for number in arrived.slots:
+                slot = slot_of(SPLIT, number, arrived.rows)
+                results = slot.results()
+                told["merged_rows"] += results.order.size
+                yield from self._cells(results, slot, number)
+                told.update(slot.stored())
+            progress = pa.RecordBatch.from_arrays([_progress(told)], names=[PROGRESS])
+            yield _row(self.slot_keys[0], TOLD, 0, cell_of(progress))
+
+    def _cells(self, results: InOrder, slot: OrderedSlot, writer: int) -> Iterator[pa.RecordBatch]:
+        """Yield results as cells, each for one slot that merges."""
+        merging = np.zeros(LINES, dtype=np.int32)
+        for line, home in slot.plan.table.merged.items():
+            merging[line] = home
+        lines = np.asarray(contiguous(results.rows.column(slot.line_column)), dtype=np.int32)[results.order]
+        homes = frozen(np.arange(self.ordered.slots, dtype=np.int32))
+        by_home = slot_order(frozen(merging[lines]), homes, homes.size, None)
+        width = len(self.ordered.merged_schema)
+        for home, key in enumerate(self.slot_keys):
+            taken = results.order[by_home.rows[by_home.starts[home] : by_home.starts[home + 1]]]
+            number = 0
+            for rows in InOrder(results.rows, taken).pieces(width):
+                for piece in within_bytes(rows, CELL_BYTES):
+                    yield _row(key, writer, number, cell_of(piece))
+                    number += 1
+
+
+class Emits:
+    """Results and what is told of a batch, as tasks emit them."""
+
+    def __init__(self, ordered: OrderedRows) -> None:
+        """Bind it to the columns."""
+        self._schema, self._keeps_late = ordered.result_schema, ordered.keeps_late
+        self._late = pa.struct([*ordered.rows.rows][: ordered.width])
+
+    def results(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+        """Return results as they are emitted."""
+        return self._emitted(rows.columns[: len(self._schema)], None, None, rows.num_rows)
+
+    def late(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+        """Return rows that came late."""
+        late = pa.StructArray.from_arrays(rows.columns, fields=[*self._late])
+        nothing = [pa.nulls(rows.num_rows, kind) for kind in self._schema.types]
+        return self._emitted(nothing, late, None, rows.num_rows)
+
+    def progress(self, told: Mapping[str, int]) -> pa.RecordBatch:
+        """Return what is told."""
+        return self._emitted(blank_row(self._schema).columns, None, _progress(told), 1)
+
+    def _emitted(
+        self, columns: list[pa.Array], late: pa.Array | None, progress: pa.Array | None, rows: int
+    ) -> pa.RecordBatch:
+        more = [pa.nulls(rows, self._late) if late is None else late] if self._keeps_late else []
+        more.append(pa.nulls(rows, _PROGRESS) if progress is None else progress)
+        names = [f"c{number}" for number in range(len(columns) + len(more))]
+        return pa.RecordBatch.from_arrays([*columns, *more], names=names)
+
+
+def _progress(told: Mapping[str, int]) -> pa.Array:
+    return pa.array([{name: told.get(name, 0) for name in ORDERED_FIELDS}], _PROGRESS)
+
+
+@contextmanager
+def _begun(ordered: OrderedRows, made_by: str) -> Iterator[Callable[[int, int, pa.Table], OrderedSlot]]:
+    """Begin a task; yield what makes a slot of a way, its number and the rows that came."""
+    check_version(made_by)
+    address_space.check_room()
+    settle()
+    with entered(ordered.settings, ordered.tasks_sharing) as tasks:
+        batch = lookup = None
+        if ordered.is_stream:
+            batch = MicroBatch.of_this_task(ordered.s3a)
+            lookup = RunLookup(ordered.state(batch), ordered.settings, tasks)
+            lookup.state.claim(ordered.token)
+        try:
+            yield lambda way, number, rows: OrderedSlot(ordered, way, number, rows, batch, lookup)
+            if lookup is not None:
+                lookup.make_room()
+        finally:
+            freed.release_unless_ample()
+
+
+def _row(key: int, writer: int, number: int, cell: pa.Buffer) -> pa.RecordBatch:
+    columns = [*(pa.array([value], pa.int32()) for value in (key, writer, number)), cell_column(cell)]
+    return pa.RecordBatch.from_arrays(columns, names=["slot", "writer", "number", "cell"])

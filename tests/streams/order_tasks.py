@@ -1,0 +1,121 @@
+"""Runs the tasks of an `ordered` as Spark would, batch by batch, without a Spark: in any order, again, and in part."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from sparkext.plans.order_table import OrderTable, first_table
+from sparkext.worker.merge_task import MergeTask
+from sparkext.worker.ordered_cells_task import OrderedCellsTask
+from sparkext.worker.ordered_rows import OrderedRows
+from sparkext.worker.ordered_slot_task import SplitTask, WholeTask
+from tests.streams.tasks import Rows, batch_of, begin_batch, properties_of, rows_of, task
+
+
+@dataclass
+class OrderedQuery:
+    """A query with one `ordered`, and its checkpoint. `watermark`, in µs, is what Spark knows before the next batch."""
+
+    ordered: OrderedRows
+    checkpoint: Path
+    draw: random.Random
+    batch: int = 0
+    run: int = 0
+    watermark: int = 0
+    _before: int = 0
+    emitted: list[list[Rows]] = field(default_factory=list)
+    late: Rows = field(default_factory=list)
+    progress: Counter[str] = field(default_factory=Counter)
+
+    def restart(self, slots: int | None = None, **changed: Any) -> None:
+        """Stop, and begin another run, perhaps with another number of slots."""
+        self.run += 1
+        if slots is not None:
+            changed |= {"slots": slots, "table": first_table(slots)}
+        self.ordered = replace(self.ordered, token=f"run {self.run}", **changed)
+
+    def process(self, partitions: Sequence[Rows]) -> list[Rows]:
+        """Run a batch and commit it; return what the partitions of the result are."""
+        found = self.attempt(partitions)
+        self.batch += 1
+        self._before = self.watermark
+        self.emitted.append(found)
+        return found
+
+    def attempt(self, partitions: Sequence[Rows]) -> list[Rows]:
+        """Run a batch without committing it."""
+        self.progress.clear()
+        late: Rows = []
+        begin_batch(self.properties(), self.batch, self._before, self.watermark)
+        keys = tuple(range(self.ordered.slots))
+        cells: dict[int, list[pa.RecordBatch]] = defaultdict(list)
+        for number, rows in enumerate([*partitions, []]):
+            # A task that runs again for some slots: all of them find the same.
+            attempts = [self._sent(number, rows) for _ in range(2)]
+            for slot in keys:
+                cells[slot] += self.draw.choice(attempts)[slot]
+        found: list[Rows] = []
+        merged: dict[int, list[pa.RecordBatch]] = defaultdict(list)
+        for slot in self.draw.sample(keys, len(keys)):
+            self.draw.shuffle(cells[slot])
+            for cell in self._run(SplitTask(self.ordered, keys), cells[slot]):
+                merged[cell.column(0)[0].as_py()].append(cell)
+            found.append(self._emitted(self._run(WholeTask(self.ordered), cells[slot]), late))
+        for slot in keys:
+            self.draw.shuffle(merged[slot])
+            found.append(self._emitted(self._run(MergeTask(self.ordered), merged[slot]), late))
+        self.late = late
+        return found
+
+    def properties(self) -> dict[str, str]:
+        return properties_of(f"file:{self.checkpoint}", self.run, self.batch)
+
+    def _sent(self, number: int, rows: Rows) -> dict[int, list[pa.RecordBatch]]:
+        rows = self.draw.sample(rows, len(rows))
+        schema = pa.schema([*self.ordered.rows.rows][: self.ordered.width])
+        batches, at = [], 0
+        while at < len(rows):
+            size = self.draw.choice([1, 7, 1_000])
+            batches.append(batch_of(rows[at : at + size], schema))
+            at += size
+        sent: dict[int, list[pa.RecordBatch]] = defaultdict(list)
+        with task(number, self.properties()):
+            for cell in OrderedCellsTask(self.ordered, tuple(range(self.ordered.slots)))(batches):
+                sent[cell.column(0)[0].as_py()].append(cell)
+        return sent
+
+    def _run(self, run: Any, cells: list[pa.RecordBatch]) -> list[pa.RecordBatch]:
+        with task(self.draw.randrange(9), self.properties()):
+            if self.draw.random() < 0.2:  # an attempt that ends early
+                next(iter(run(cells)), None)
+            return [*run(cells)]
+
+    def _emitted(self, batches: list[pa.RecordBatch], late: Rows) -> Rows:
+        """Return results, and keep what else tasks emit."""
+        rows: Rows = []
+        for batch in batches:
+            width = len(self.ordered.result_schema)
+            progress = batch.column(batch.num_columns - 1)
+            if not progress.null_count:
+                self.progress.update(progress[0].as_py())
+            elif self.ordered.keeps_late and not batch.column(width).null_count:
+                late += rows_of(pa.RecordBatch.from_struct_array(batch.column(width)))
+            else:
+                rows += rows_of(batch.select(range(width)))
+        return rows
+
+
+def table_of(query: OrderedQuery) -> OrderTable:
+    """Return where the rows of the next batch go."""
+    begin_batch(query.properties(), query.batch, query._before, query.watermark)
+    with task(0, query.properties()):
+        from sparkext.worker.micro_batch import MicroBatch
+
+        return query.ordered.plan(query.ordered.state(MicroBatch.of_this_task({}))).table

@@ -1,0 +1,221 @@
+"""`ordered` by its tasks: what all batches emit is in order, and the same however rows were cut and slots assigned."""
+
+from __future__ import annotations
+
+import pickle
+import random
+from collections import Counter, defaultdict
+from dataclasses import replace
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from sparkext.config import read_settings
+from sparkext.errors import OperatorError, StateError
+from sparkext.exchange.partitioning import Partitioning
+from sparkext.plans import order_table
+from sparkext.plans.order_table import LINES, any_table, first_table
+from sparkext.plans.routing import RoutingTable
+from sparkext.rows.time_order import TimeOrder
+from sparkext.state.stream_state import StoredSide
+from sparkext.worker.ordered_rows import LINE_FIELDS, Operator, OrderedRows
+from tests.streams.order_tasks import OrderedQuery, table_of
+from tests.streams.tasks import Rows, micros, on_a_node
+
+START = datetime(2026, 1, 1)
+DEVICE, SENSOR, AT, N = range(4)
+SCHEMA = pa.schema([("device", pa.string()), ("sensor", pa.int64()), ("at", pa.timestamp("us")), ("n", pa.int64())])
+RESULT = pa.schema([("at", pa.timestamp("us")), ("sensor", pa.int64()), ("n", pa.int64()), ("before", pa.int64())])
+
+
+@pytest.fixture(autouse=True)
+def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "node").mkdir()
+    on_a_node(tmp_path / "node", monkeypatch, 2)
+    monkeypatch.setattr(order_table, "_LEAST_ROWS", 50)
+
+
+def ordered(slots: int, way: str = "planned", operator: Operator | None = None, ties: int | None = N) -> OrderedRows:
+    keys = [
+        Partitioning((column,), (SCHEMA.types[column],), (True,), RoutingTable(LINES, 1), False, 0xFFFFFFFFFFFFFFFF)
+        for column in (DEVICE, SENSOR)
+    ]
+    order = TimeOrder(len(SCHEMA), AT, ties)
+    result = SCHEMA if operator is None else RESULT
+    return OrderedRows(
+        name="order",
+        is_named=True,
+        made_by="test",
+        token="run 0",
+        is_stream=True,
+        rows=StoredSide(pa.schema([*SCHEMA, *LINE_FIELDS]), AT, 0),
+        order_keys=keys[DEVICE],
+        operator_keys=keys[SENSOR],
+        key_types=("string", "int64"),
+        order=order,
+        operator=operator,
+        result_schema=result,
+        result_order=order if operator is None else TimeOrder(len(result), 0, rank=len(result)),
+        slots=slots,
+        table=first_table(slots),
+        splits=True,
+        keeps_late=True,
+        settings=read_settings(lambda key: None, {"spark.sparkext.debug.slots": way}),
+        tasks_sharing=None,
+        s3a={},
+    )
+
+
+def counting(rows: pa.Table, state: list[int]) -> tuple[pa.Table, list[int]]:
+    """Tell of each row how many of its sensor came before, whatever else came."""
+    before = pa.array(range(state[0], state[0] + rows.num_rows))
+    made = pa.table([rows["at"], rows["sensor"], rows["n"], before], names=RESULT.names)
+    return made, [state[0] + rows.num_rows]
+
+
+COUNTING = Operator(counting, tuple(SCHEMA.names), pickle.dumps([0]))
+
+
+def made_rows(draw: random.Random, count: int, since: int, numbers: Any) -> Rows:
+    """Half of all rows are of one device, which has many sensors."""
+    rows = []
+    for _ in range(count):
+        device = draw.choice(["hot", "hot", "hot", "a", "b", None])
+        sensor = draw.randrange(40) if device == "hot" else draw.randrange(3)
+        rows.append((device, sensor, START + timedelta(seconds=since + draw.randrange(20)), next(numbers)))
+    return rows
+
+
+def played(query: OrderedQuery, draw: random.Random, batches: int, slots: tuple[int, ...] = ()) -> Rows:
+    """Process some batches, after which all rows are out; return the rows that were not late."""
+    numbers, known = iter(range(10**9)), list[tuple[Any, ...]]()
+    for number in range(batches):
+        if slots and number % 3 == 2:
+            query.restart(draw.choice(slots))
+        rows = made_rows(draw, draw.choice([0, 1, 30, 120]), number * 5, numbers)
+        before = query.watermark
+        query.watermark = max(before, micros(START + timedelta(seconds=number * 5 - 10)))
+        parts = [rows[at::3] for at in range(3)]
+        if draw.random() < 0.3:
+            query.attempt(parts)
+        query.process(parts)
+        late = [row for row in rows if micros(row[AT]) <= before]
+        assert Counter(query.late) == Counter(late) and query.progress["late_rows"] == len(late)
+        known += [row for row in rows if row not in late]
+    query.watermark = micros(START + timedelta(days=1))
+    query.process([[]])
+    query.process([[]])
+    return known
+
+
+def emitted(query: OrderedQuery) -> dict[Any, Rows]:
+    """Return what came out of each device, one batch after the other: of each batch in one partition."""
+    found: dict[Any, Rows] = defaultdict(list)
+    for batch in query.emitted:
+        where: dict[Any, int] = {}
+        for number, partition in enumerate(batch):
+            for row in partition:
+                assert where.setdefault(row[DEVICE], number) == number
+                found[row[DEVICE]].append(row)
+    return found
+
+
+@pytest.mark.parametrize("way", ["planned", "hash", "random"])
+@pytest.mark.parametrize("slots", [1, 2, 5])
+def test_each_device_is_in_order(tmp_path: Path, way: str, slots: int) -> None:
+    draw = random.Random(f"{way} {slots}")
+    query = OrderedQuery(ordered(slots, way), tmp_path / "cp", draw)
+    known = played(query, draw, 12, (1, 2, 3) if slots == 2 else ())
+    found = emitted(query)
+    for device in {row[DEVICE] for row in known}:
+        own = [row for row in known if row[DEVICE] == device]
+        assert found.pop(device) == sorted(own, key=lambda row: (row[AT], row[N]))
+    assert not found
+    assert query.progress["state_rows"] == 0
+
+
+@pytest.mark.parametrize("way", ["planned", "random"])
+def test_an_operator_sees_each_sensor_in_order(tmp_path: Path, way: str) -> None:
+    draw = random.Random(way)
+    query = OrderedQuery(ordered(3, way, COUNTING), tmp_path / "cp", draw)
+    known = played(query, draw, 14, (2, 3))
+    sensors: dict[Any, Rows] = defaultdict(list)
+    for row in sorted(known, key=lambda row: (row[AT], row[N])):
+        sensors[row[DEVICE], row[SENSOR]].append(row)
+    expected = Counter(
+        (row[AT], row[SENSOR], row[N], before) for own in sensors.values() for before, row in enumerate(own)
+    )
+    out = [row for batch in query.emitted for partition in batch for row in partition]
+    assert Counter(out) == expected
+    devices = {row[N]: row[DEVICE] for row in known}
+    last: dict[Any, datetime] = {}
+    for batch in query.emitted:
+        where: dict[Any, int] = {}
+        for number, partition in enumerate(batch):
+            for at, _, n, _ in partition:
+                device = devices[n]
+                assert where.setdefault(device, number) == number and last.get(device, START) <= at
+                last[device] = at
+
+
+def test_a_device_with_half_of_all_rows_is_split(tmp_path: Path) -> None:
+    draw = random.Random(1)
+    query = OrderedQuery(ordered(4), tmp_path / "cp", draw)
+    played(query, draw, 10)
+    table = table_of(query)
+    assert len(table.merged) == 1
+    merged = sum(len(partition) for batch in query.emitted for partition in batch[4:])
+    assert merged > 100
+    query = OrderedQuery(replace(ordered(4), splits=False), tmp_path / "whole", random.Random(1))
+    played(query, random.Random(1), 10)
+    assert not table_of(query).merged
+
+
+def test_rows_of_one_time_have_an_order(tmp_path: Path) -> None:
+    """Without a column that tells it: the same one, however rows were cut, and wherever they went."""
+    rows = made_rows(random.Random(5), 300, 0, iter(range(1000)))
+    answers = []
+    for seed, slots, cuts in ((1, 1, 1), (2, 3, 4), (3, 4, 2)):
+        draw = random.Random(seed)
+        query = OrderedQuery(ordered(slots, "random", ties=None), tmp_path / str(seed), draw)
+        query.process([rows[at::cuts] for at in range(cuts)])
+        query.watermark = micros(START + timedelta(days=1))
+        query.process([[]])
+        answers.append(emitted(query))
+    assert answers[0] == answers[1] == answers[2] and sum(map(len, answers[0].values())) == 300
+
+
+@pytest.mark.parametrize(
+    ("function", "message"),
+    [
+        (lambda rows: None, "NoneType, and not an Arrow table"),
+        (lambda rows: rows.select(["at"]), "columns at: schema has sensor, n, before, too"),
+        (lambda rows: rows.append_column("before", rows["device"]), "not of the types of schema"),
+        (lambda rows: rows.append_column("before", rows["n"]).take([*range(rows.num_rows)][::-1]), "in order"),
+    ],
+)
+def test_what_a_function_may_not_return(tmp_path: Path, function: Any, message: str) -> None:
+    rows = [("a", 1, START + timedelta(seconds=second), second) for second in range(5)]
+    query = OrderedQuery(ordered(1, operator=Operator(function, tuple(SCHEMA.names), None)), tmp_path, random.Random(1))
+    query.watermark = micros(START + timedelta(days=1))
+    with pytest.raises(OperatorError, match=message):
+        query.process([rows])
+
+
+def test_state_of_another_operator_is_refused(tmp_path: Path) -> None:
+    query = OrderedQuery(ordered(2), tmp_path, random.Random(1))
+    query.process([[]])
+    query.restart(made_by="another")
+    with pytest.raises(StateError, match="that of another operator"):
+        query.process([[]])
+
+
+def test_any_table_is_read_back() -> None:
+    for slots in (1, 3):
+        table = any_table(slots, may_split=True)
+        assert order_table.OrderTable.from_data(table.to_data()) == replace(
+            table, whole=replace(table.whole, version=0), parts=replace(table.parts, version=0)
+        )
