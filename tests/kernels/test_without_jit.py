@@ -33,6 +33,7 @@ FILES = [
     "kernels/test_indexes",
     "kernels/test_key_set",
     "kernels/test_keys",
+    "kernels/test_merge_runs",
     "kernels/test_nearest",
     "kernels/test_nested_loop",
     "kernels/test_patterns",

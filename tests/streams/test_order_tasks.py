@@ -17,7 +17,7 @@ from sparkext.config import read_settings
 from sparkext.errors import OperatorError, StateError
 from sparkext.exchange.partitioning import Partitioning
 from sparkext.plans import order_table
-from sparkext.plans.order_table import LINES, any_table, first_table
+from sparkext.plans.order_table import LINES, first_table
 from sparkext.plans.routing import RoutingTable
 from sparkext.rows.time_order import TimeOrder
 from sparkext.state.stream_state import StoredSide
@@ -211,11 +211,3 @@ def test_state_of_another_operator_is_refused(tmp_path: Path) -> None:
     query.restart(made_by="another")
     with pytest.raises(StateError, match="that of another operator"):
         query.process([[]])
-
-
-def test_any_table_is_read_back() -> None:
-    for slots in (1, 3):
-        table = any_table(slots, may_split=True)
-        assert order_table.OrderTable.from_data(table.to_data()) == replace(
-            table, whole=replace(table.whole, version=0), parts=replace(table.parts, version=0)
-        )

@@ -1,0 +1,82 @@
+"""The table of an ordered stream: what is split, what moves, and when it is drawn anew."""
+
+from __future__ import annotations
+
+import random
+import time
+from dataclasses import replace
+
+import pytest
+
+from sparkext.plans.line_rows import LineRows
+from sparkext.plans.order_table import LINES, MERGE_COST, OrderTable, any_table, first_table, next_table
+
+
+def skewed(share: float, rows: int = 100_000) -> dict[int, float]:
+    """Rows by order line: one has a share of them, the others are alike."""
+    draw = random.Random(1)
+    others = draw.sample(range(LINES), 500)
+    return {others[0]: share * rows, **dict.fromkeys(others[1:], (1 - share) * rows / 499)}
+
+
+@pytest.mark.parametrize("slots", [2, 4, 16, 100])
+@pytest.mark.parametrize("share", [0.01, 0.3, 0.5, 0.99])
+def test_a_hot_line_is_split(slots: int, share: float) -> None:
+    rows = skewed(share)
+    hot = max(rows, key=lambda line: rows[line])
+    table = next_table(first_table(slots), rows, {}, may_split=True)
+    assert {*table.merged} == {hot} if share > 1 / slots else {*table.merged} <= {hot}
+    assert table.share(rows) <= 1.3 / slots
+    merge = MERGE_COST * rows[hot] if table.merged else 0
+    assert table.load(rows) <= 1.3 * sum(rows.values()) / slots + merge
+    whole = next_table(first_table(slots), rows, {}, may_split=False)
+    assert not whole.merged and whole.load(rows) >= rows[hot]
+
+
+def test_a_table_stays_while_it_is_good() -> None:
+    rows = skewed(0.5)
+    table = next_table(first_table(4), rows, {}, may_split=True)
+    assert next_table(table, rows, {}, may_split=True) is table
+    assert next_table(table, {}, {}, may_split=True) is table
+    few = {line: count / 1000 for line, count in skewed(0.9).items()}
+    assert next_table(first_table(4), few, {}, may_split=True) == first_table(4), "too few to tell anything"
+
+
+def test_operator_lines_are_evened() -> None:
+    rows, parts = skewed(0.5), {0: 20_000.0, 4: 20_000.0, 1: 10_000.0}
+    table = next_table(first_table(4), rows, {}, may_split=True)
+    following = next_table(table, rows, parts, may_split=True)
+    assert following.merged == table.merged
+    assert following.parts.slots_of(0) != following.parts.slots_of(4)
+    assert next_table(following, rows, parts, may_split=True) is following
+
+
+def test_what_is_no_longer_hot_may_stay_split() -> None:
+    """As long as it costs little: a line that is hot again would have to be split again."""
+    rows = skewed(0.002)
+    table = next_table(first_table(4), skewed(0.5), {}, may_split=True)
+    following = next_table(table, rows, {}, may_split=True)
+    assert following.load(rows) <= next_table(first_table(4), rows, {}, may_split=True).load(rows) / 0.9
+
+
+@pytest.mark.parametrize("slots", [1, 3])
+def test_it_is_read_back(slots: int) -> None:
+    table = any_table(slots, may_split=True)
+    first = replace(table, whole=replace(table.whole, version=0), parts=replace(table.parts, version=0))
+    assert OrderTable.from_data(table.to_data()) == first
+    assert not any_table(slots, may_split=False).merged
+
+
+def test_a_thousand_slots_are_planned_in_time() -> None:
+    draw = random.Random(1)
+    rows = {line: draw.paretovariate(0.8) * 100 for line in range(LINES)}
+    began = time.perf_counter()
+    table = next_table(first_table(1000), rows, {}, may_split=True)
+    assert time.perf_counter() - began < 30  # what it takes is measured by the benchmarks
+    assert table.load(rows) < first_table(1000).load(rows)
+
+
+def test_counts_fade() -> None:
+    counts = LineRows({1: 100, 2: 1}, {7: 10}).followed([LineRows({1: 5, 3: 2}), LineRows({3: 1}, {7: 1})])
+    assert counts == LineRows({1: 85, 3: 3}, {7: 9})
+    assert LineRows.from_data(counts.to_data()) == counts
