@@ -52,6 +52,7 @@ SUITES = (
     "flink",
     "streams",
     "matrix",
+    "ordered_streams",
 )
 RESULTS = Path(__file__).parent / "results"
 _CHILD = "SPARKEXT_BENCH_CHILD"

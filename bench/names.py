@@ -69,6 +69,7 @@ _GENERATED = (
     "flink",
     "streams",
     "matrix",
+    "ordered_streams",
 )
 _GENERATED_AMONG_OTHERS = ("many-to-many", "comet.graph", "comet.skew", "comet.strings", "exchange.growth")
 

@@ -21,6 +21,7 @@ QUICK = (
     "memory.index-bytes",
     "micro.kernels",
     "kernels.orders",
+    "ordered_streams.slots",
     "groups.int-text",
     "engines.clustered",
     "engines.strings",

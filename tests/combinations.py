@@ -1,8 +1,9 @@
-"""Which combinations of a test's parameters run: with Spark a query costs a third of a second, and there are thousands.
+"""Which tests with Spark run: a query costs a third of a second, and there are thousands.
 
-There are tests enough in which each value of each parameter is in one at least, together with values that a hash deals
-out; by default a third of those run. Of what is done in several ways a hash chooses some to be done in all. `--whole`
-runs everything, as `make suites` does.
+By default half of them, as a hash of their names chooses, those marked `always` among them, and of each that has
+parameters a sixth of as many combinations as it takes to have every value once. Of what is done in several ways a hash
+chooses some to be done in all. `--whole` runs everything, as `make suites` does; whoever works on a room runs its tests
+so.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ WHOLE = "SPARKEXT_TEST_WHOLE"
 """Set in the environment of this process where everything runs."""
 
 
-_LEAST, _ONE_IN = 2, 3
+_FUNCTIONS, _CASES = 2, 6
 
 
 def is_chosen(case: object, of: int) -> bool:
@@ -28,20 +29,27 @@ def is_chosen(case: object, of: int) -> bool:
 
 
 def some(items: Iterable[pytest.Item]) -> set[pytest.Item]:
-    """Return which tests run by default: of those with Spark and with parameters a part, two of each at least."""
+    """Return which tests run by default: see above. Without Spark all do."""
     cases: dict[str, list[tuple[pytest.Item, set[tuple[int, str]]]]] = defaultdict(list)
     kept = set[pytest.Item]()
     for item in items:
-        values = getattr(getattr(item, "callspec", None), "_idlist", ())
-        if values and "spark" in getattr(item, "fixturenames", ()):
+        if "spark" in getattr(item, "fixturenames", ()):
+            values = getattr(getattr(item, "callspec", None), "_idlist", ())
             cases[item.nodeid.partition("[")[0]].append((item, set(enumerate(values))))
         else:
             kept.add(item)
-    for combinations in cases.values():
-        seen, covering = set[tuple[int, str]](), list[pytest.Item]()
-        for item, values in sorted(combinations, key=lambda case: zlib.crc32(case[0].nodeid.encode())):
-            if not values <= seen:
-                seen |= values
-                covering.append(item)
-        kept.update(covering[: max(_LEAST, math.ceil(len(covering) / _ONE_IN))])
+    for function, combinations in cases.items():
+        if is_chosen(function, of=_FUNCTIONS) or combinations[0][0].get_closest_marker("always"):
+            covering = _covering(combinations)
+            kept.update(covering[: math.ceil(len(covering) / _CASES)])
     return kept
+
+
+def _covering(cases: list[tuple[pytest.Item, set[tuple[int, str]]]]) -> list[pytest.Item]:
+    """Return cases in which every value of every parameter is."""
+    seen, covering = set[tuple[int, str]](), list[pytest.Item]()
+    for item, values in sorted(cases, key=lambda case: zlib.crc32(case[0].nodeid.encode())):
+        if not covering or not values <= seen:
+            seen |= values
+            covering.append(item)
+    return covering

@@ -37,8 +37,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     if config.getoption("whole"):
-        os.environ[WHOLE] = "1"
-    else:
+        os.environ[WHOLE] = "1"  # also for what tests start
+    if WHOLE not in os.environ:
         kept = some(items)
         config.hook.pytest_deselected(items=[item for item in items if item not in kept])
         items[:] = [item for item in items if item in kept]

@@ -17,11 +17,12 @@ import sparkext
 from sparkext.spark.extension import EXTENSION
 from sparkext.spark.jar import jar_path
 from tests.cluster import PYSPARK, Cluster, environment, running
+from tests.combinations import WHOLE
 from tests.extension.extension_checks import ENCRYPTED, QUICK_START
 
 HERE = Path(__file__).parent
 WORKERS = 2
-CASES = 19  # so that a case that is not collected any more is noticed
+CASES = 21 if WHOLE in os.environ else 6  # so that a case that is not collected any more is noticed
 
 pytestmark = [pytest.mark.timeout(540), pytest.mark.xdist_group("cluster")]
 

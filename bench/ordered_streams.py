@@ -1,0 +1,454 @@
+"""Rows of a stream in the order of time: P-SORT simulated and run, beside Spark's own means, and the kernel that merges."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from bench.harness import Bench, Case, Contestant, WrongAnswerError, measure, record, step, verify
+from bench.streams import deliver, streaming_session
+from bench.text_table import text_table
+from sparkext.plans.psort import Assignment, Members, basic, optimised
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+NOTES_MERGE = """\
+Measured: from runs of int64 in order, one behind the other, to all in order and the number of each one's row, one core.
+numpy: a stable sort (it finds runs); Polars: merge_sorted, two runs at a time, with the row numbers as a column; DuckDB:
+ORDER BY of both columns' table on one thread."""
+
+NOTES_SLOTS = """\
+Simulated: how many times as many rows a second as one slot. Its sensors are as skewed as the paper's (the largest device
+has 17 % of all rows; the paper does not give more), 7 M rows, one sensor in one slot. Unit costs measured here, in
+microseconds a row: {costs}. Total order: all results are merged in one slot, while others process. Basic: devices are
+whole. Optimised: those above a slot's share are split, and merged. None: no order. In the paper at 16 slots: 6.1, 6.5, 13
+and 14."""
+
+NOTES = """\
+Measured: batches of files, from their reading to a count, a sum and a check of the order of what comes out; after
+{skipped} batches, medians. Spark, per batch: repartition(device).sortWithinPartitions(ts) of the rows of the batch, which
+neither waits for late rows nor orders across batches. transformWithState: a list state and a timer for each device, in
+Python, with RocksDB. Half: one device has half of all rows. Whole: `split=False`, the basic form.
+Left out: the start of the query. Spark's own sort is exact within a batch only; ours is checked across all."""
+
+_ROWS, _BATCHES, _SKIPPED = 200_000, 10, 4
+_SENSORS = 580
+_SCHEMA = "id long, device int, sensor int, ts timestamp, level double"
+
+
+def cases() -> list[Case]:
+    """The kernel, the simulation, and streams."""
+    return [
+        Case("ordered_streams.merge", "sorted runs of 5 M words to one", _run_merge, scaled=False, threads=1),
+        Case("ordered_streams.slots", "P-SORT over 1 to 1,000 slots, simulated", _run_slots, scaled=False, threads=1),
+        Case("ordered_streams.alone", "ordering alone, one core", _run_alone, scaled=False, threads=1, named=True),
+        Case("ordered_streams.skew", "one device with half of all rows", _run_skew, scaled=False, named=True),
+        Case("ordered_streams.redraw", "a device becomes hot", _run_redraw, scaled=False, named=True),
+    ]
+
+
+# --- the kernel ---
+
+
+def _run_merge(bench: Bench) -> None:
+    rows = []
+    for runs in (2, 8, 64):
+        total = bench.sized(5_000_000)
+        starts = np.linspace(0, total, runs + 1).astype(np.int64)
+        words = np.random.default_rng(runs).integers(0, 1 << 47, total)
+        for start, stop in zip(starts[:-1], starts[1:], strict=True):
+            words[start:stop].sort()
+        contestants = _mergers(words, starts)
+        verify(contestants)
+        timings = measure(bench, contestants)
+        record(bench, timings, total, part=f"{runs} runs")
+        rows += [(f"{runs}", timing.contestant.name, f"{total / timing.median / 1e6:.0f}") for timing in timings]
+    print(text_table(("runs", "", "M rows a second"), rows))
+    print(NOTES_MERGE)
+
+
+def _mergers(words: Any, starts: Any) -> list[Contestant]:
+    import duckdb
+    import polars as pl
+
+    from sparkext.kernels.jit import frozen
+    from sparkext.kernels.merge_runs import merge_runs
+
+    words, starts = frozen(words), frozen(starts)
+    frames = [
+        pl.DataFrame({"word": words[low:high], "row": np.arange(low, high, dtype=np.int32)})
+        for low, high in zip(starts[:-1], starts[1:], strict=True)
+    ]
+
+    def polars() -> Any:
+        left = frames
+        while len(left) > 1:
+            left = [one.merge_sorted(other, "word") for one, other in zip(left[::2], left[1::2], strict=True)]
+        return left[0]["word"].to_numpy(), left[0]["row"].to_numpy()
+
+    connection = duckdb.connect(config={"threads": 1})
+    table = pa.table({"word": words, "row": np.arange(words.size, dtype=np.int32)})
+    connection.register("runs", table)
+
+    def ducks() -> Any:
+        found = connection.sql("SELECT word, row FROM runs ORDER BY word").fetchnumpy()
+        return found["word"], found["row"]
+
+    def numpys() -> Any:
+        order = np.argsort(words, kind="stable")
+        return words[order], order
+
+    found: dict[str, Callable[[], Any]] = {
+        "sparkext": lambda: merge_runs(words, starts),
+        "numpy": numpys,
+        "Polars": polars,
+        "DuckDB": ducks,
+    }
+    return [
+        Contestant(name, run, partial(_summed, run), ours=name == "sparkext") for name, run in found.items()
+    ]
+
+
+def _summed(run: Callable[[], Any]) -> tuple[int, bool, bool]:
+    """Return what does not depend on the order of equal words."""
+    words, rows = run()
+    in_order = bool((np.asarray(words)[1:] >= np.asarray(words)[:-1]).all())
+    each_once = bool((np.sort(np.asarray(rows)) == np.arange(len(rows))).all())
+    return int(np.asarray(words).sum()), in_order, each_once
+
+
+# --- the simulation ---
+
+
+@dataclass(frozen=True)
+class Costs:
+    """Seconds a row: to put it in order in a slot, to send it on, and to merge it."""
+
+    process: float
+    send: float
+    merge: float
+
+
+def _run_slots(bench: Bench) -> None:
+    costs = _costs(bench)
+    members = like_the_papers()
+    rows = []
+    for slots in (1, 2, 4, 8, 12, 16, 64, 256, 1000):
+        plans = {"total": _whole(members, slots), "basic": basic(members, slots), "optimised": optimised(members, slots)}
+        ratios = {name: speedup(members, plan, slots, costs) for name, plan in plans.items()}
+        ratios["none"] = 1 / max(shares(members, _spread(members, slots), slots))
+        best = plans["optimised"]
+        merged = sum(sum(members[key].values()) for key in best.merged) / _SENSORS
+        bench.record(part=f"{slots} slots", contestant="sparkext", **ratios, merged=merged)
+        largest = max(shares(members, best, slots))
+        rows.append((slots, *(f"{ratio:.1f}" for ratio in ratios.values()), f"{largest:.1%}", f"{merged:.0%}"))
+    print(text_table(("slots", "total", "basic", "optimised", "none", "largest share", "merged"), rows))
+    told = f"{costs.process * 1e6:.3f} to process, {costs.send * 1e6:.3f} to send on, {costs.merge * 1e6:.3f} to merge"
+    print(NOTES_SLOTS.format(costs=told))
+
+
+def like_the_papers() -> Members:
+    """Sensors of devices, all alike: the largest device has 17 % of them, the others up to 4 % each."""
+    draw = np.random.default_rng(1)
+    sizes = [_SENSORS * 17 // 100]
+    while sum(sizes) < _SENSORS:
+        sizes.append(min(int(draw.integers(1, _SENSORS // 25)), _SENSORS - sum(sizes)))
+    return {device: dict.fromkeys(range(size), 1) for device, size in enumerate(sizes)}
+
+
+def _whole(members: Members, slots: int) -> Assignment:
+    """Sensors anywhere, all merged."""
+    return Assignment(_spread(members, slots).slots, frozenset(members))
+
+
+def _spread(members: Members, slots: int) -> Assignment:
+    """Each sensor where there is least."""
+    one = {None: {(key, member): weight for key, own in members.items() for member, weight in own.items()}}
+    return Assignment({place: slot for (_, place), slot in optimised(one, slots).slots.items()}, frozenset())
+
+
+def shares(members: Members, plan: Assignment, slots: int) -> list[float]:
+    """Return the share of all rows that each slot processes."""
+    loads = [0.0] * slots
+    for (key, member), slot in plan.slots.items():
+        loads[slot] += members[key][member]
+    return [load / sum(loads) for load in loads]
+
+
+def speedup(members: Members, plan: Assignment, slots: int, costs: Costs) -> float:
+    """Return how many times as many rows a second as one slot has; what merges does so beside the others."""
+    loads = [share * costs.process for share in shares(members, plan, slots)]
+    merged = {key: sum(members[key].values()) / _SENSORS for key in plan.merged} if slots > 1 else {}
+    for (key, member), slot in plan.slots.items():
+        if key in merged:
+            loads[slot] += members[key][member] / _SENSORS * costs.send
+    if merged.keys() == members.keys():  # a total order has one end
+        loads.append(costs.merge)
+    else:
+        for share in merged.values():
+            loads[loads.index(min(loads))] += share * costs.merge
+    return costs.process / max(loads)
+
+
+def _costs(bench: Bench) -> Costs:
+    """Measure tasks over tables of the benchmark's rows, one core."""
+    import time
+
+    from sparkext.exchange.cells import cell_of, rows_of
+    from sparkext.kernels.jit import frozen
+    from sparkext.rows.time_order import TimeOrder
+    from sparkext.worker.ordered_slot import InOrder
+
+    total = bench.sized(1_000_000)
+    table = rows_at(0, total, 0.17)
+    order = TimeOrder(table.num_columns, 3)
+
+    def process() -> list[pa.RecordBatch]:
+        return [*InOrder(table, order.order(table)).pieces(table.num_columns)]
+
+    in_order = process()
+    cells = [cell_of(batch) for batch in in_order]
+
+    def send() -> None:
+        for batch in in_order:
+            cell_of(batch)
+
+    halves = [pa.Table.from_batches(in_order).take(np.arange(start, total, 4)) for start in range(4)]
+    starts = frozen(np.cumsum([0, *(half.num_rows for half in halves)]))
+    runs = pa.concat_tables(halves).combine_chunks()
+
+    def merge() -> None:
+        for cell in cells:
+            for _ in rows_of(cell):
+                pass
+        for _ in InOrder(runs, order.order(runs, starts)).pieces(runs.num_columns):
+            pass
+
+    def seconds(run: Callable[[], object]) -> float:
+        taken = []
+        for _ in range(5):
+            began = time.perf_counter()
+            run()
+            taken.append(time.perf_counter() - began)
+        return statistics.median(taken[1:]) / total
+
+    # Before it is put in order, a row is read from the cell that it came in.
+    return Costs(seconds(process) + seconds(lambda: [[*rows_of(cell)] for cell in cells]), seconds(send), seconds(merge))
+
+
+# --- streams ---
+
+
+def rows_at(number: int, count: int, hot: float) -> pa.Table:
+    """Return the rows of batch `number`, over ten seconds; device 0 has a share `hot` of them, and of the sensors."""
+    draw = np.random.default_rng(number)
+    sensor = draw.integers(0, _SENSORS, count)
+    device = 1 + sensor % 100
+    is_hot = draw.random(count) < hot
+    return pa.table(
+        {
+            "id": pa.array(np.arange(count) + number * (1 << 32)),
+            "device": pa.array(np.where(is_hot, 0, device).astype(np.int32)),
+            "sensor": pa.array(np.where(is_hot, sensor + _SENSORS, sensor).astype(np.int32)),
+            "ts": pa.array(number * 10_000_000 + draw.integers(0, 10_000_000, count), pa.timestamp("us", "UTC")),
+            "level": pa.array(draw.random(count)),
+        }
+    )
+
+
+@contextmanager
+def _fed(bench: Bench, hot: Callable[[int], float], batches: int = _BATCHES) -> Iterator[Path]:
+    with TemporaryDirectory() as folder:
+        count = 4 if bench.tiny else batches
+        with step(f"writing {count} batches of {bench.sized(_ROWS):,} rows"):
+            for number in range(count):
+                deliver(Path(folder), number, rows_at(number, bench.sized(_ROWS), hot(number)))
+        yield Path(folder)
+
+
+def _stream(spark: SparkSession, folder: Path) -> DataFrame:
+    stream = spark.readStream.schema(_SCHEMA).option("maxFilesPerTrigger", 1).parquet(str(folder))
+    return stream.withWatermark("ts", "2 seconds")
+
+
+@dataclass
+class Played:
+    """Milliseconds of each batch, and what came out of all: rows, the sum of their numbers, and how many out of order."""
+
+    milliseconds: list[float] = field(default_factory=list)
+    rows: int = 0
+    total: int = 0
+    out_of_order: int = 0
+    report: Any = None
+
+    @property
+    def median(self) -> float:
+        """Milliseconds."""
+        return statistics.median(self.milliseconds[_SKIPPED:] or self.milliseconds)
+
+
+def _told_of(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Count, sum, and look at the order of what a partition has."""
+    rows = total = wrong = 0
+    last = None
+    for batch in batches:
+        times = np.asarray(batch.column(1).cast(pa.int64()))
+        rows += batch.num_rows
+        total += int(np.asarray(batch.column(0)).sum())
+        if times.size:
+            wrong += int((np.diff(times) < 0).sum()) + (last is not None and times[0] < last)
+            last = times[-1]
+    yield pa.record_batch([[rows], [total], [wrong]], names=["rows", "total", "wrong"])
+
+
+def _play(spark: SparkSession, out: DataFrame, each: Callable[[DataFrame], DataFrame] = lambda frame: frame) -> Played:
+    """Run a query over all files that there are; `each` is done to every batch."""
+    from sparkext.reports.stream_report import stream_report
+
+    played = Played()
+
+    def add(frame: DataFrame, batch: int) -> None:
+        told = each(frame).select("id", "ts").mapInArrow(_told_of, "rows long, total long, wrong long").collect()
+        played.rows += sum(row.rows for row in told)
+        played.total += sum(row.total for row in told)
+        played.out_of_order += sum(row.wrong for row in told)
+
+    with TemporaryDirectory() as checkpoint:
+        query = out.writeStream.option("checkpointLocation", checkpoint).foreachBatch(add).start()
+        query.processAllAvailable()
+        played.milliseconds = [
+            progress.durationMs["triggerExecution"] for progress in query.recentProgress if progress.numInputRows
+        ]
+        played.report = stream_report(query.recentProgress)
+        query.stop()
+    return played
+
+
+def _ours(spark: SparkSession, folder: Path, **options: Any) -> Played:
+    from sparkext.streams import ordered
+
+    out = ordered(_stream(spark, folder), time="ts", order_key="device", operator_key="sensor", name="o", **options)
+    return _checked(_play(spark, out), folder, waits=True)
+
+
+def _sorted(spark: SparkSession, folder: Path, slots: int) -> Played:
+    def each(frame: DataFrame) -> DataFrame:
+        return frame.repartition(slots, "device").sortWithinPartitions("ts")
+
+    return _checked(_play(spark, _stream(spark, folder), each), folder, waits=False)
+
+
+def _checked(played: Played, folder: Path, waits: bool) -> Played:
+    """Make sure that all rows came out, or all up to the watermark.
+
+    Raises
+    ------
+    WrongAnswerError
+        They did not, or not in order.
+    """
+    import pyarrow.dataset as ds
+
+    table = ds.dataset(folder).to_table(columns=["id", "ts"])
+    if waits:
+        times = np.asarray(table["ts"].cast(pa.int64()))
+        watermark = (times.max() // 1000 - 2000) * 1000
+        table = table.filter(pa.array(times <= watermark))
+    expected = table.num_rows, int(np.asarray(table["id"]).sum())
+    if (played.rows, played.total) != expected or played.out_of_order:
+        raise WrongAnswerError(
+            f"{played.rows} rows, sum {played.total}, {played.out_of_order} out of order, and not {expected}"
+        )
+    return played
+
+
+def _run_alone(bench: Bench) -> None:
+    rows = []
+    with streaming_session(bench) as spark, _fed(bench, lambda number: 0.0) as folder:
+        contestants: dict[str, Callable[[], Played]] = {
+            "sparkext": lambda: _ours(spark, folder),
+            "Spark, a sort per batch": lambda: _sorted(spark, folder, 1),
+            "transformWithState": lambda: _with_timers(spark, folder),
+        }
+        for name, run in contestants.items():
+            with step(name):
+                played = run()
+            rate = bench.sized(_ROWS) / played.median * 1000
+            rows.append((name, f"{rate:,.0f}", f"{played.median:,.0f}"))
+            bench.record(part="one core", contestant=name, rows_per_second=rate)
+    print(text_table(("", "rows a second", "batch, ms"), rows))
+    print(NOTES.format(skipped=_SKIPPED))
+
+
+def _run_skew(bench: Bench) -> None:
+    rows = []
+    with streaming_session(bench) as spark:
+        for share in (0.0, 0.5):
+            with _fed(bench, lambda number, share=share: share) as folder:
+                for name, options in (("optimised", {}), ("whole", {"split": False})):
+                    with step(f"{name}, {share:.0%} of one device"):
+                        played = _ours(spark, folder, **options)
+                    merged = sum(batch.merged_rows for batch in played.report.of("o"))
+                    rate = bench.sized(_ROWS) / played.median * 1000
+                    rows.append((name, f"{share:.0%}", f"{rate:,.0f}", f"{played.median:,.0f}", f"{merged:,}"))
+                    bench.record(part=f"{share:.0%}", contestant=name, rows_per_second=rate)
+    print(text_table(("", "of one device", "rows a second", "batch, ms", "merged rows"), rows))
+    print(NOTES.format(skipped=_SKIPPED))
+
+
+def _run_redraw(bench: Bench) -> None:
+    """From batch 8 on, one device has six rows of ten; from batch 16 on, none has."""
+    batches = 4 if bench.tiny else 24
+    with streaming_session(bench) as spark, _fed(bench, lambda n: 0.6 if 8 <= n < 16 else 0.0, batches) as folder:
+        played = _ours(spark, folder)
+    told = played.report.of("o")
+    rows = [
+        (number, f"{taken:,.0f}", f"{one.merged_rows:,}", f"{one.moved_rows:,}", one.tables)
+        for number, (taken, one) in enumerate(zip(played.milliseconds, told, strict=False))
+    ]
+    print(text_table(("batch", "ms", "merged rows", "moved rows", "tables"), rows))
+
+
+def _with_timers(spark: SparkSession, folder: Path) -> Played:
+    """A list state and a timer for each device."""
+    import pandas as pd
+    from pyspark.sql.streaming import StatefulProcessor
+
+    class Ordering(StatefulProcessor):
+        """Keeps rows until the watermark has passed them."""
+
+        def init(self, handle: Any) -> None:
+            self._handle = handle
+            self._rows = handle.getListState("rows", "id long, sensor int, ts timestamp, level double")
+
+        def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[Any]:
+            for frame in rows:
+                self._rows.appendList([tuple(row) for row in frame[["id", "sensor", "ts", "level"]].itertuples(False)])
+                self._handle.registerTimer(int(frame["ts"].max().timestamp() * 1000))
+            yield pd.DataFrame()
+
+        def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Iterator[Any]:
+            watermark = pd.Timestamp(timerValues.getCurrentWatermarkInMs(), unit="ms")
+            frame = pd.DataFrame([*self._rows.get()], columns=["id", "sensor", "ts", "level"])
+            is_due = frame["ts"] <= watermark
+            self._rows.put([tuple(row) for row in frame[~is_due].itertuples(index=False)])
+            yield frame[is_due].sort_values("ts").assign(device=key[0])[["id", "device", "sensor", "ts", "level"]]
+
+        def close(self) -> None:
+            pass
+
+    out = (
+        _stream(spark, folder)
+        .groupBy("device")
+        .transformWithStateInPandas(Ordering(), _SCHEMA, "Append", "EventTime")
+    )
+    return _play(spark, out)
