@@ -31,7 +31,7 @@ nox.options.default_venv_backend = "uv"
 nox.options.reuse_venv = "yes"
 nox.options.error_on_missing_interpreters = False  # also where CI is set: they are skipped, and the summary says so
 
-TOOLS = ("setuptools>=77", "pytest>=8.3", "pytest-timeout", "hypothesis", "psutil")
+TOOLS = ("setuptools>=77", "pytest>=8.3,<9.2", "pytest-timeout", "hypothesis", "psutil")
 
 RECORD = ("-p", "tests.record", "--record", "docs/support.jsonl")
 """For the page on versions, which is made of what runs of whole suites come to."""

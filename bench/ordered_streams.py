@@ -114,9 +114,7 @@ def _mergers(words: Any, starts: Any) -> list[Contestant]:
         "Polars": polars,
         "DuckDB": ducks,
     }
-    return [
-        Contestant(name, run, partial(_summed, run), ours=name == "sparkext") for name, run in found.items()
-    ]
+    return [Contestant(name, run, partial(_summed, run), ours=name == "sparkext") for name, run in found.items()]
 
 
 def _summed(run: Callable[[], Any]) -> tuple[int, bool, bool]:
@@ -144,14 +142,18 @@ def _run_slots(bench: Bench) -> None:
     members = like_the_papers()
     rows = []
     for slots in (1, 2, 4, 8, 12, 16, 64, 256, 1000):
-        plans = {"total": _whole(members, slots), "basic": basic(members, slots), "optimised": optimised(members, slots)}
+        plans = {
+            "total": _whole(members, slots),
+            "basic": basic(members, slots),
+            "optimised": optimised(members, slots),
+        }
         ratios = {name: speedup(members, plan, slots, costs) for name, plan in plans.items()}
         ratios["none"] = 1 / max(shares(members, _spread(members, slots), slots))
         best = plans["optimised"]
         merged = sum(sum(members[key].values()) for key in best.merged) / _SENSORS
         bench.record(part=f"{slots} slots", contestant="sparkext", **ratios, merged=merged)
         largest = max(shares(members, best, slots))
-        rows.append((slots, *(f"{ratio:.1f}" for ratio in ratios.values()), f"{largest:.1%}", f"{merged:.0%}"))
+        rows.append((str(slots), *(f"{ratio:.1f}" for ratio in ratios.values()), f"{largest:.1%}", f"{merged:.0%}"))
     print(text_table(("slots", "total", "basic", "optimised", "none", "largest share", "merged"), rows))
     told = f"{costs.process * 1e6:.3f} to process, {costs.send * 1e6:.3f} to send on, {costs.merge * 1e6:.3f} to merge"
     print(NOTES_SLOTS.format(costs=told))
@@ -243,7 +245,9 @@ def _costs(bench: Bench) -> Costs:
         return statistics.median(taken[1:]) / total
 
     # Before it is put in order, a row is read from the cell that it came in.
-    return Costs(seconds(process) + seconds(lambda: [[*rows_of(cell)] for cell in cells]), seconds(send), seconds(merge))
+    return Costs(
+        seconds(process) + seconds(lambda: [[*rows_of(cell)] for cell in cells]), seconds(send), seconds(merge)
+    )
 
 
 # --- streams ---
@@ -412,7 +416,7 @@ def _run_redraw(bench: Bench) -> None:
         played = _ours(spark, folder)
     told = played.report.of("o")
     rows = [
-        (number, f"{taken:,.0f}", f"{one.merged_rows:,}", f"{one.moved_rows:,}", one.tables)
+        (str(number), f"{taken:,.0f}", f"{one.merged_rows:,}", f"{one.moved_rows:,}", str(one.tables))
         for number, (taken, one) in enumerate(zip(played.milliseconds, told, strict=False))
     ]
     print(text_table(("batch", "ms", "merged rows", "moved rows", "tables"), rows))
@@ -447,8 +451,6 @@ def _with_timers(spark: SparkSession, folder: Path) -> Played:
             pass
 
     out = (
-        _stream(spark, folder)
-        .groupBy("device")
-        .transformWithStateInPandas(Ordering(), _SCHEMA, "Append", "EventTime")
+        _stream(spark, folder).groupBy("device").transformWithStateInPandas(Ordering(), _SCHEMA, "Append", "EventTime")
     )
     return _play(spark, out)

@@ -1,9 +1,9 @@
 """Which tests with Spark run: a query costs a third of a second, and there are thousands.
 
-By default half of them, as a hash of their names chooses, those marked `always` among them, and of each that has
-parameters a sixth of as many combinations as it takes to have every value once. Of what is done in several ways a hash
-chooses some to be done in all. `--whole` runs everything, as `make suites` does; whoever works on a room runs its tests
-so.
+By default half of them, as a hash of their names chooses, those marked `always` among them and none marked `whole`. Of
+each that has parameters a sixth of as many combinations as it takes to have every value once; of what is done in
+several ways a hash chooses some to be done in all. `--whole` runs everything, as `make suites` does; whoever works on a
+room runs its tests so.
 """
 
 from __future__ import annotations
@@ -29,17 +29,18 @@ def is_chosen(case: object, of: int) -> bool:
 
 
 def some(items: Iterable[pytest.Item]) -> set[pytest.Item]:
-    """Return which tests run by default: see above. Without Spark all do."""
+    """Return which tests run by default: see above. Without Spark all do that are not marked `whole`."""
     cases: dict[str, list[tuple[pytest.Item, set[tuple[int, str]]]]] = defaultdict(list)
     kept = set[pytest.Item]()
     for item in items:
         if "spark" in getattr(item, "fixturenames", ()):
             values = getattr(getattr(item, "callspec", None), "_idlist", ())
             cases[item.nodeid.partition("[")[0]].append((item, set(enumerate(values))))
-        else:
+        elif not item.get_closest_marker("whole"):
             kept.add(item)
     for function, combinations in cases.items():
-        if is_chosen(function, of=_FUNCTIONS) or combinations[0][0].get_closest_marker("always"):
+        marks = {mark.name for mark in combinations[0][0].iter_markers()}
+        if "whole" not in marks and ("always" in marks or is_chosen(function, of=_FUNCTIONS)):
             covering = _covering(combinations)
             kept.update(covering[: math.ceil(len(covering) / _CASES)])
     return kept

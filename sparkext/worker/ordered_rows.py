@@ -140,7 +140,7 @@ class OrderedRows:
             return OrderPlan(self.table, 0)
         told = state.head["plan"]
         table = OrderTable.from_data(told["table"])
-        if table.slots == self.slots and (self.splits or not table.merged):
+        if state.cuts.at(state.batch - 1) == self.cut and (self.splits or not table.merged):
             return OrderPlan(table, told["since"])
         counts = LineRows.from_data(told["counts"])
         return OrderPlan(next_table(self.table, counts.orders, counts.operators, self.splits), state.batch)

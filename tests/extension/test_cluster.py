@@ -58,10 +58,12 @@ def test_the_cases_pass_on_a_cluster(cluster: Cluster, tmp_path: Path) -> None:
     assert counts == {"tests": CASES, "failures": 0, "errors": 0, "skipped": 0}, ran.stdout
 
 
+@pytest.mark.whole
 def test_executors_come_and_go(cluster: Cluster, tmp_path: Path) -> None:
     run_script("executors_come_and_go.py", tmp_path, cluster.master)
 
 
+@pytest.mark.whole
 def test_executors_of_one_host(tmp_path: Path) -> None:
     with socket.create_server(("", 0)) as free:
         port = str(free.getsockname()[1])

@@ -65,10 +65,10 @@ class OrderedQuery:
         merged: dict[int, list[pa.RecordBatch]] = defaultdict(list)
         for slot in self.draw.sample(keys, len(keys)):
             self.draw.shuffle(cells[slot])
-            for cell in self._run(SplitTask(self.ordered, keys), cells[slot]):
+            for cell in self._run(SplitTask(self.ordered, keys), cells[slot]) if self.ordered.splits else ():
                 merged[cell.column(0)[0].as_py()].append(cell)
             found.append(self._emitted(self._run(WholeTask(self.ordered), cells[slot]), late))
-        for slot in keys:
+        for slot in keys if self.ordered.splits else ():
             self.draw.shuffle(merged[slot])
             found.append(self._emitted(self._run(MergeTask(self.ordered), merged[slot]), late))
         self.late = late

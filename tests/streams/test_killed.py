@@ -19,7 +19,7 @@ from tests.streams.feeds import POINTS, SPANS, Feed, points, spans
 SCRIPT = Path(__file__).parent / "scripts" / "join_two_streams.py"
 BATCHES = 3
 
-pytestmark = [pytest.mark.timeout(540), pytest.mark.xdist_group("cluster")]
+pytestmark = [pytest.mark.whole, pytest.mark.timeout(540), pytest.mark.xdist_group("cluster")]
 
 
 def test_every_row_comes_out_once(spark: SparkSession, tmp_path: Path) -> None:

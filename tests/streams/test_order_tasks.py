@@ -94,7 +94,7 @@ def played(query: OrderedQuery, draw: random.Random, batches: int, slots: tuple[
     numbers, known = iter(range(10**9)), list[tuple[Any, ...]]()
     for number in range(batches):
         if slots and number % 3 == 2:
-            query.restart(draw.choice(slots))
+            query.restart(draw.choice(slots), splits=draw.random() < 0.7)
         rows = made_rows(draw, draw.choice([0, 1, 30, 120]), number * 5, numbers)
         before = query.watermark
         query.watermark = max(before, micros(START + timedelta(seconds=number * 5 - 10)))

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import random
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -216,6 +217,56 @@ def test_a_function_over_a_table(spark: SparkSession, feed: Feed) -> None:
     sink = InOrder()
     sink(out, 0)
     expected = expected_rises([tuple(row) for row in feed.table().collect()])
+    assert {device: [row[:3] for row in rows] for device, rows in sink.rows().items()} == {
+        device: [row[:3] for row in rows] for device, rows in expected.items()
+    }
+
+
+def test_windows_behind_it(spark: SparkSession, feed: Feed, tmp_path: Path) -> None:
+    """Its time keeps the watermark: no row comes out that is late for it."""
+    draw = random.Random(6)
+    for number in range(5):
+        feed.add(readings(draw, 200, 15 * number))
+    windows = [F.window("ts", "10 seconds"), "device"]
+    found: Counter[str] = Counter()
+    out = ordered(marked(feed), time="ts", order_key="device").groupBy(*windows).count()
+    run(out, tmp_path / "cp", lambda frame, batch: found.update(rows_of(frame)))
+    kept = spark.createDataFrame(on_time(feed, [5]), READINGS)
+    last = kept.agg(F.max("ts") - F.expr("interval 10 seconds")).first()[0]
+    expected = kept.groupBy(*windows).count().where(F.col("window.end") <= last)
+    assert found == rows_of(expected) and found
+
+
+def test_several_sources_and_a_worker_that_dies(spark: SparkSession, feed: Feed, tmp_path: Path) -> None:
+    draw, sink, mark = random.Random(7), InOrder(), tmp_path / "mark"
+    other = Feed(spark, tmp_path / "others", READINGS)
+    for number in range(3):
+        feed.add(readings(draw, 300, 15 * number))
+        other.add(readings(draw, 300, 15 * number))
+    options: dict[str, Any] = {"operator_key": "sensor", "order_key": "device", "schema": ALERTS, "state": 0.0}
+
+    def dying(rows: pa.Table, last: float) -> tuple[pa.Table, float]:
+        if mark.exists():
+            mark.unlink()
+            os._exit(1)
+        return rises(rows, last)
+
+    both = feed.stream().union(other.stream()).withWatermark("ts", "10 seconds")
+    out = ordered(both, time="ts", apply=dying, **options)
+
+    def arming(frame: DataFrame, batch: int) -> None:
+        sink(frame, batch)
+        if batch == 0 and not (tmp_path / "armed").exists():
+            (tmp_path / "armed").touch()
+            mark.touch()
+
+    with pytest.raises(StreamingQueryException):
+        run(out, tmp_path / "cp", arming)
+    assert not mark.exists()
+    run(out, tmp_path / "cp", arming)
+    everything = [tuple(row) for row in feed.table().union(other.table()).collect()]
+    watermark = max(row[2] for row in everything) - timedelta(seconds=10)
+    expected = expected_rises([row for row in everything if row[2] <= watermark])
     assert {device: [row[:3] for row in rows] for device, rows in sink.rows().items()} == {
         device: [row[:3] for row in rows] for device, rows in expected.items()
     }
