@@ -1,4 +1,4 @@
-"""Rows of a stream in the order of time: P-SORT simulated and run, beside Spark's own means, and the kernel that merges."""
+"""Rows of a stream in the order of time: P-SORT simulated and run, beside Spark, and the kernel that merges runs."""
 
 from __future__ import annotations
 

@@ -83,6 +83,7 @@ def run_script(name: str, folder: Path, *arguments: str) -> None:
     assert ran.returncode == 0 and ran.stdout.endswith("all is well\n"), ran.stdout + ran.stderr
 
 
+@pytest.mark.whole
 def test_doctor_as_a_job(cluster: Cluster, tmp_path: Path) -> None:
     """It looks at the session of its command line, and at workers of the cluster."""
     job = tmp_path / "check.py"
