@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
@@ -23,23 +24,23 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 NOTES_MERGE = """\
-Measured: from runs of int64 in order, one behind the other, to all in order and the number of each one's row, one core.
-numpy: a stable sort (it finds runs); Polars: merge_sorted, two runs at a time, with the row numbers as a column; DuckDB:
-ORDER BY of both columns' table on one thread."""
+Measured: from runs of int64 in order, one behind the other, to all in order and the number of each one's row, one
+core. numpy: a stable sort (it finds runs); Polars: merge_sorted, two runs at a time, row numbers as a column; DuckDB:
+ORDER BY of a table of both on one thread."""
 
 NOTES_SLOTS = """\
-Simulated: how many times as many rows a second as one slot. Its sensors are as skewed as the paper's (the largest device
-has 17 % of all rows; the paper does not give more), 7 M rows, one sensor in one slot. Unit costs measured here, in
+Simulated: how many times as many rows a second as one slot. Its sensors are as skewed as the paper's (the largest
+device has 17 % of all rows; the paper does not tell more), one sensor in one slot. Unit costs measured here, in
 microseconds a row: {costs}. Total order: all results are merged in one slot, while others process. Basic: devices are
-whole. Optimised: those above a slot's share are split, and merged. None: no order. In the paper at 16 slots: 6.1, 6.5, 13
-and 14."""
+whole. Optimised: those above a slot's share are split, and merged. None: no order. In the paper at 16 slots: 6.1, 6.5,
+13 and 14."""
 
 NOTES = """\
-Measured: batches of files, from their reading to a count, a sum and a check of the order of what comes out; after
-{skipped} batches, medians. Spark, per batch: repartition(device).sortWithinPartitions(ts) of the rows of the batch, which
+Measured: batches of files, from their reading to a count, a sum and a check of the order of what comes out; medians
+behind {skipped} batches. Spark, per batch: repartition(device).sortWithinPartitions(ts) of the rows of the batch, which
 neither waits for late rows nor orders across batches. transformWithState: a list state and a timer for each device, in
-Python, with RocksDB. Half: one device has half of all rows. Whole: `split=False`, the basic form.
-Left out: the start of the query. Spark's own sort is exact within a batch only; ours is checked across all."""
+Python, with RocksDB. Whole: `split=False`, the basic form.
+Left out: the start of the query."""
 
 _ROWS, _BATCHES, _SKIPPED = 200_000, 10, 4
 _SENSORS = 580
@@ -66,7 +67,7 @@ def _run_merge(bench: Bench) -> None:
         total = bench.sized(5_000_000)
         starts = np.linspace(0, total, runs + 1).astype(np.int64)
         words = np.random.default_rng(runs).integers(0, 1 << 47, total)
-        for start, stop in zip(starts[:-1], starts[1:], strict=True):
+        for start, stop in pairwise(starts):
             words[start:stop].sort()
         contestants = _mergers(words, starts)
         verify(contestants)
@@ -87,7 +88,7 @@ def _mergers(words: Any, starts: Any) -> list[Contestant]:
     words, starts = frozen(words), frozen(starts)
     frames = [
         pl.DataFrame({"word": words[low:high], "row": np.arange(low, high, dtype=np.int32)})
-        for low, high in zip(starts[:-1], starts[1:], strict=True)
+        for low, high in pairwise(starts)
     ]
 
     def polars() -> Any:
@@ -287,7 +288,7 @@ def _stream(spark: SparkSession, folder: Path) -> DataFrame:
 
 @dataclass
 class Played:
-    """Milliseconds of each batch, and what came out of all: rows, the sum of their numbers, and how many out of order."""
+    """Milliseconds of each batch; and of what came out: rows, the sum of their numbers, and how many out of order."""
 
     milliseconds: list[float] = field(default_factory=list)
     rows: int = 0

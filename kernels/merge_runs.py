@@ -6,23 +6,28 @@
                   └─────┬──────┘
     rows        0 3 6 1 4 5 7 2
 
-A choice between two words needs no branch, which a heap over all runs would: its branches are as hard to foresee as the
-data. Measured with 64 runs of 5 M words in all on one core: 0.06 s so, 0.14 s by a tournament of losers.
+Within a piece a row is one number: the distance of its word from the least one, and behind it its place. So there are
+no equal ones, one array is moved instead of two, and a choice between two numbers needs no branch. A heap over all runs
+would: its branches are as hard to foresee as the data. Measured with one core on 4 M words in 2, 8 and 64 runs, in
+millions of rows a second: 196, 99 and 54; with words and rows in two arrays 116, 39 and 24; the radix sort 40.
 """
 
 from __future__ import annotations
 
 import numpy as np
+import numpy.typing as npt
 
 from sparkext.kernels.buffers import Int64Array, allocate
 from sparkext.kernels.jit import frozen, inlined, kernel
 from sparkext.kernels.row_ids import RowIds, row_id_dtype
 
-PIECE = 1 << 15
-"""Words that are merged in a cache: with their row ids, and all of that twice."""
+UInt64Array = npt.NDArray[np.uint64]
+
+PIECE = 1 << 14
+"""Words that are merged in a cache, about."""
 
 _SAMPLES = 16
-"""Words of each piece that it is cut by, about."""
+"""Words of each piece by which it is cut, about."""
 
 
 def merge_runs(words: Int64Array, starts: Int64Array) -> tuple[Int64Array, RowIds]:
@@ -40,7 +45,7 @@ def _cuts(words: Int64Array, starts: Int64Array) -> Int64Array:
     pieces = -(-words.size // PIECE)
     bounds = np.zeros(0, dtype=np.int64)
     if pieces > 1:
-        samples = np.sort(words[:: PIECE // _SAMPLES])
+        samples = np.sort(words[:: max(1, PIECE // _SAMPLES)])
         bounds = np.unique(samples[np.arange(1, pieces) * samples.size // pieces])
     runs = starts.size - 1
     cuts = np.empty((bounds.size + 2, runs), dtype=np.int64)
@@ -54,83 +59,88 @@ def _cuts(words: Int64Array, starts: Int64Array) -> Int64Array:
 @kernel
 def _merge_pieces(words: Int64Array, cuts: Int64Array, out_words: Int64Array, out_rows: RowIds) -> None:
     """Merge one piece after the other."""
-    runs = cuts.shape[1]
-    longest = np.int64(0)
+    longest, runs = np.int64(0), cuts.shape[1]
     for piece in range(cuts.shape[0] - 1):
-        size = np.int64(0)
-        for run in range(runs):
-            size += cuts[piece + 1, run] - cuts[piece, run]
-        longest = max(longest, size)
-    from_words, to_words = np.empty(longest, words.dtype), np.empty(longest, words.dtype)
-    from_rows, to_rows = np.empty(longest, out_rows.dtype), np.empty(longest, out_rows.dtype)
+        longest = max(longest, (cuts[piece + 1] - cuts[piece]).sum())
+    numbers, spare = np.empty(longest, np.uint64), np.empty(longest, np.uint64)
+    rows = np.empty(longest, out_rows.dtype)
     ends = np.empty(runs + 1, np.int64)
     at = np.int64(0)
     for piece in range(cuts.shape[0] - 1):
-        count, size = np.int64(0), np.int64(0)
+        low, high, size = np.int64(0), np.int64(0), np.int64(0)
+        for run in range(runs):
+            first, last = cuts[piece, run], cuts[piece + 1, run]
+            if first < last:
+                low = words[first] if size == 0 else min(low, words[first])
+                high = words[last - 1] if size == 0 else max(high, words[last - 1])
+                rows[size : size + last - first] = np.arange(first, last)
+                size += last - first
+        places = np.int64(1)
+        while size > np.int64(1) << places:
+            places += 1
+        if (np.uint64(high) - np.uint64(low)) >> np.uint64(64 - places):
+            order = np.argsort(words[rows[:size]], kind="mergesort")  # too far apart for one number
+            for place in range(size):
+                out_rows[at + place] = rows[order[place]]
+                out_words[at + place] = words[rows[order[place]]]
+            at += size
+            continue
+        shift, least = np.uint64(places), np.uint64(low)
+        for place in range(size):
+            numbers[place] = (np.uint64(words[rows[place]]) - least) << shift | np.uint64(place)
+        count = np.int64(0)
         ends[0] = 0
         for run in range(runs):
-            start, stop = cuts[piece, run], cuts[piece + 1, run]
-            for row in range(start, stop):
-                from_words[size] = words[row]
-                from_rows[size] = row
-                size += 1
-            if stop > start:
+            if cuts[piece, run] < cuts[piece + 1, run]:
                 count += 1
-                ends[count] = size
+                ends[count] = ends[count - 1] + cuts[piece + 1, run] - cuts[piece, run]
         while count > 1:
             merged = np.int64(0)
             for pair in range(0, count - 1, 2):
-                low, middle, high = ends[pair], ends[pair + 1], ends[pair + 2]
-                _merge_two(from_words, from_rows, low, middle, high, to_words, to_rows)
+                _merge_two(numbers, ends[pair], ends[pair + 1], ends[pair + 2], spare)
                 merged += 1
-                ends[merged] = high
+                ends[merged] = ends[pair + 2]
             if count % 2:
-                low, high = ends[count - 1], ends[count]
-                to_words[low:high] = from_words[low:high]
-                to_rows[low:high] = from_rows[low:high]
+                spare[ends[count - 1] : ends[count]] = numbers[ends[count - 1] : ends[count]]
                 merged += 1
-                ends[merged] = high
+                ends[merged] = ends[count]
             count = merged
-            from_words, to_words = to_words, from_words
-            from_rows, to_rows = to_rows, from_rows
-        out_words[at : at + size] = from_words[:size]
-        out_rows[at : at + size] = from_rows[:size]
+            numbers, spare = spare, numbers
+        last_place = (np.uint64(1) << shift) - np.uint64(1)
+        for place in range(size):
+            out_words[at + place] = np.int64((numbers[place] >> shift) + least)
+            out_rows[at + place] = rows[np.int64(numbers[place] & last_place)]
         at += size
 
 
 @inlined
-def _merge_two(
-    words: Int64Array, rows: RowIds, low: int, middle: int, high: int, out_words: Int64Array, out_rows: RowIds
-) -> None:
+def _merge_two(numbers: UInt64Array, low: int, middle: int, high: int, out: UInt64Array) -> None:
     """Merge two runs that lie one behind the other, from both ends at a time: two chains of choices, not one."""
     one = np.uint64(1)
     left, right, at = np.uint64(low), np.uint64(middle), np.uint64(low)
     left_end, right_end, end = np.uint64(middle), np.uint64(high), np.uint64(high)
     for _ in range(min(middle - low, high - middle)):
-        second = words[right] < words[left]
-        chosen = right if second else left
-        out_words[at], out_rows[at] = words[chosen], rows[chosen]
-        right += np.uint64(second)
-        left += one - np.uint64(second)
+        first, second = numbers[left], numbers[right]
+        out[at] = second if second < first else first
+        right += np.uint64(second < first)
+        left += np.uint64(first < second)
         at += one
-        first = words[right_end - one] < words[left_end - one]
-        chosen = left_end - one if first else right_end - one
+        first, second = numbers[left_end - one], numbers[right_end - one]
         end -= one
-        out_words[end], out_rows[end] = words[chosen], rows[chosen]
-        left_end -= np.uint64(first)
-        right_end -= one - np.uint64(first)
+        out[end] = first if second < first else second
+        left_end -= np.uint64(second < first)
+        right_end -= np.uint64(first < second)
     while left < left_end and right < right_end:
-        second = words[right] < words[left]
-        chosen = right if second else left
-        out_words[at], out_rows[at] = words[chosen], rows[chosen]
-        right += np.uint64(second)
-        left += one - np.uint64(second)
+        first, second = numbers[left], numbers[right]
+        out[at] = second if second < first else first
+        right += np.uint64(second < first)
+        left += np.uint64(first < second)
         at += one
     while left < left_end:
-        out_words[at], out_rows[at] = words[left], rows[left]
+        out[at] = numbers[left]
         left += one
         at += one
     while right < right_end:
-        out_words[at], out_rows[at] = words[right], rows[right]
+        out[at] = numbers[right]
         right += one
         at += one

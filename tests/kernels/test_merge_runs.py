@@ -45,3 +45,9 @@ def test_sizes_around_a_piece() -> None:
 
 def test_runs_one_behind_the_other() -> None:
     check([np.arange(100), np.arange(100, 200), np.arange(50, 150)])
+
+
+def test_words_far_apart() -> None:
+    """As a missing time is from all others."""
+    ends = np.array([-(1 << 63), (1 << 63) - 1])
+    check([np.concatenate([ends, np.arange(50)]), np.concatenate([np.arange(60), ends]), ends])
