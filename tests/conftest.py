@@ -39,6 +39,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if config.getoption("whole"):
         os.environ[WHOLE] = "1"  # also for what tests start
     if WHOLE not in os.environ:
-        kept = some(items)
+        kept = some(items, config.args)
         config.hook.pytest_deselected(items=[item for item in items if item not in kept])
         items[:] = [item for item in items if item in kept]
