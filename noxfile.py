@@ -51,18 +51,22 @@ SUITE_TOOLS = (
 )
 """What whole suites need beside that."""
 
+STREAMS = "tests/streams/test_stream_join.py::test_progress"
+"""The last one of a run: it ends the session that others have."""
+
 SMALL = (
     "tests/transforms/test_equivalence.py::test_every_alias_means_what_spark_means",
     "tests/transforms/test_equivalence.py::test_payload_of_every_type",
     "tests/transforms/test_ranges.py::test_every_shape[a point in an interval]",
-    "tests/streams/test_stream_join.py::test_progress",
+    STREAMS,
 )
 LARGE = (
-    *SMALL,
+    *SMALL[:-1],
     "tests/transforms/test_equivalence.py::test_join_nullable_with_not_null_keys",
     "tests/transforms/test_equivalence.py::test_composite_keys",
     "tests/transforms/test_edges.py",
     "tests/transforms/test_local_build_sides.py::test_all_kinds_of_join",
+    STREAMS,
 )
 
 SMALL_LAKES = (

@@ -29,7 +29,10 @@ def is_chosen(case: object, of: int) -> bool:
 
 
 def some(items: Iterable[pytest.Item], named: Iterable[str]) -> set[pytest.Item]:
-    """Return which tests run by default: see above. `named` is what the command line names. Without Spark all do that are not marked `whole`."""
+    """Return which tests run by default: see above. `named` is what the command line names.
+
+    Without Spark all do that are not marked `whole`.
+    """
     cases: dict[str, list[tuple[pytest.Item, set[tuple[int, str]]]]] = defaultdict(list)
     kept = set[pytest.Item]()
     asked = {name.partition("[")[0] for name in named if "::" in name}
