@@ -37,7 +37,7 @@ whole. Optimised: those above a slot's share are split, and merged. None: no ord
 
 NOTES = """\
 Measured: batches of files, from their reading to a count, a sum and a check of the order of what comes out; medians
-behind {skipped} batches. Spark, per batch: repartition(device).sortWithinPartitions(ts) of the rows of the batch, which
+behind four batches. Spark, per batch: repartition(device).sortWithinPartitions(ts) of the rows of the batch, which
 neither waits for late rows nor orders across batches. transformWithState: a list state and a timer for each device, in
 Python, with RocksDB. Whole: `split=False`, the basic form.
 Left out: the start of the query."""
@@ -391,7 +391,7 @@ def _run_alone(bench: Bench) -> None:
             rows.append((name, f"{rate:,.0f}", f"{played.median:,.0f}"))
             bench.record(part="one core", contestant=name, rows_per_second=rate)
     print(text_table(("", "rows a second", "batch, ms"), rows))
-    print(NOTES.format(skipped=_SKIPPED))
+    print(NOTES)
 
 
 def _run_skew(bench: Bench) -> None:
@@ -407,7 +407,7 @@ def _run_skew(bench: Bench) -> None:
                     rows.append((name, f"{share:.0%}", f"{rate:,.0f}", f"{played.median:,.0f}", f"{merged:,}"))
                     bench.record(part=f"{share:.0%}", contestant=name, rows_per_second=rate)
     print(text_table(("", "of one device", "rows a second", "batch, ms", "merged rows"), rows))
-    print(NOTES.format(skipped=_SKIPPED))
+    print(NOTES)
 
 
 def _run_redraw(bench: Bench) -> None:
