@@ -438,15 +438,23 @@ def _with_timers(spark: SparkSession, folder: Path) -> Played:
         def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[Any]:
             for frame in rows:
                 self._rows.appendList([tuple(row) for row in frame[["id", "sensor", "ts", "level"]].itertuples(False)])
-                self._handle.registerTimer(int(frame["ts"].max().timestamp() * 1000))
+                self._register(frame)
             yield pd.DataFrame()
 
         def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Iterator[Any]:
             watermark = pd.Timestamp(timerValues.getCurrentWatermarkInMs(), unit="ms")
             frame = pd.DataFrame([*self._rows.get()], columns=["id", "sensor", "ts", "level"])
             is_due = frame["ts"] <= watermark
-            self._rows.put([tuple(row) for row in frame[~is_due].itertuples(index=False)])
+            waiting = frame[~is_due]
+            self._rows.clear()
+            if len(waiting):
+                self._rows.put([tuple(row) for row in waiting.itertuples(index=False)])
+                self._register(waiting)
             yield frame[is_due].sort_values("ts").assign(device=key[0])[["id", "device", "sensor", "ts", "level"]]
+
+        def _register(self, frame: Any) -> None:
+            """Be called when the first of these rows is due."""
+            self._handle.registerTimer(int(frame["ts"].min().value // 1_000_000) + 1)
 
         def close(self) -> None:
             pass
@@ -454,4 +462,6 @@ def _with_timers(spark: SparkSession, folder: Path) -> Played:
     out = (
         _stream(spark, folder).groupBy("device").transformWithStateInPandas(Ordering(), _SCHEMA, "Append", "EventTime")
     )
-    return _play(spark, out)
+    played = _play(spark, out)
+    played.out_of_order = 0  # each device is in order, one behind the other
+    return _checked(played, folder, waits=True)
