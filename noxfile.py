@@ -54,14 +54,14 @@ SUITE_TOOLS = (
 STREAMS = "tests/streams/test_stream_join.py::test_progress"
 """The last one of a run: it ends the session that others have."""
 
-SMALL = (
+_EVERYWHERE = (
     "tests/transforms/test_equivalence.py::test_every_alias_means_what_spark_means",
     "tests/transforms/test_equivalence.py::test_payload_of_every_type",
     "tests/transforms/test_ranges.py::test_every_shape[a point in an interval]",
-    STREAMS,
 )
+SMALL = (*_EVERYWHERE, STREAMS)
 LARGE = (
-    *SMALL[:-1],
+    *_EVERYWHERE,
     "tests/transforms/test_equivalence.py::test_join_nullable_with_not_null_keys",
     "tests/transforms/test_equivalence.py::test_composite_keys",
     "tests/transforms/test_edges.py",

@@ -12,19 +12,16 @@ is.
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from sparkext.kernels.accumulator import Accumulator
-from sparkext.kernels.buffers import Int64Array, UInt8Array, var_bytes
+from sparkext.kernels.buffers import Int64Array, UInt8Array, UInt64Array, var_bytes
 from sparkext.kernels.bytes_equal import compare_spans
 from sparkext.kernels.group_rows import GroupRows
 from sparkext.kernels.growing import Int32Array, bitmap, grown
 from sparkext.kernels.intrinsics import copy_bytes
 from sparkext.kernels.jit import frozen, inlined, kernel
 from sparkext.kernels.text_dictionary import large_type
-
-UInt64Array = npt.NDArray[np.uint64]
 
 _LEAST_SWEPT = 1 << 16
 

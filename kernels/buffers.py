@@ -11,6 +11,7 @@ import pyarrow as pa
 from sparkext.kernels.jit import AnyArray, frozen, kernel
 
 Int64Array = npt.NDArray[np.int64]
+UInt64Array = npt.NDArray[np.uint64]
 UInt8Array = npt.NDArray[np.uint8]
 
 

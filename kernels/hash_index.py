@@ -37,9 +37,8 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 import numpy as np
-import numpy.typing as npt
 
-from sparkext.kernels.buffers import Int64Array, UInt8Array, VarBytes
+from sparkext.kernels.buffers import Int64Array, UInt8Array, UInt64Array, VarBytes
 from sparkext.kernels.bytes_equal import spans_equal
 from sparkext.kernels.hashing import FULL_MASK, hash_rows, mix_word
 from sparkext.kernels.index import freeze_all
@@ -48,8 +47,6 @@ from sparkext.kernels.jit import AnyArray, frozen, inlined, kernel
 from sparkext.kernels.keys import NormalisedKeys
 from sparkext.kernels.matches import Matches
 from sparkext.kernels.row_ids import RowIds, row_id_dtype
-
-UInt64Array = npt.NDArray[np.uint64]
 
 _AHEAD = 32
 _RING = 32  # a power of two, at least _AHEAD

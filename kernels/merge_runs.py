@@ -15,13 +15,10 @@ millions of rows a second: 196, 99 and 54; with words and rows in two arrays 116
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
-from sparkext.kernels.buffers import Int64Array, allocate
+from sparkext.kernels.buffers import Int64Array, UInt64Array, allocate
 from sparkext.kernels.jit import frozen, inlined, kernel
 from sparkext.kernels.row_ids import RowIds, row_id_dtype
-
-UInt64Array = npt.NDArray[np.uint64]
 
 PIECE = 1 << 14
 """Words that are merged in a cache, about."""

@@ -62,6 +62,13 @@ def lines_of(keys: NormalisedKeys, hashes: Int64Array, lines: int) -> Int32Array
     return frozen(out)
 
 
+def leading_lines(hashes: Int64Array, lines: int) -> Int32Array:
+    """Return the line of each hash by its leading bits, int32[n]. `lines` is a power of two."""
+    shift = np.uint64(64 - (lines.bit_length() - 1))
+    found: Int32Array = (hashes.view(np.uint64) >> shift).astype(np.int32)
+    return found
+
+
 def slot_order(lines: Int32Array, homes: Int32Array, slots: int, nowhere: int | None) -> SlotOrder:
     """Order rows by slots. `homes` (int32[lines]) has the slot of each line.
 

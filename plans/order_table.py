@@ -70,12 +70,6 @@ class OrderTable:
         """Return how long it takes to process rows of order lines, of which one takes 1."""
         return _load(rows, {*self.merged}, self._tasks(rows), self.slots)
 
-    def share(self, rows: Mapping[int, float]) -> float:
-        """Return the largest share of rows that one slot processes, if operator lines are even."""
-        total = sum(rows.values())
-        split = sum(rows.get(line, 0) for line in self.merged) / self.slots
-        return (max(self._tasks(rows)) + split) / total if total else 0.0
-
     def _tasks(self, rows: Mapping[int, float]) -> list[float]:
         return _loads(self.whole, {line: count for line, count in rows.items() if line not in self.merged})
 
@@ -115,15 +109,16 @@ def next_table(table: OrderTable, rows: Mapping[int, float], parts: Mapping[int,
     split = _split(rows, table.slots) if may_split else set[int]()
     whole = _evened(table.whole, {line: count for line, count in rows.items() if line not in split})
     following = OrderTable(whole, _evened(table.parts, parts), _merged(split, rows, table.slots))
-    if {*following.merged} == {*table.merged} and _are_skewed(table.parts, parts):
+    if {*following.merged} == {*table.merged} and _gains(table.parts, following.parts, parts):
         return following
     return following if following.load(rows) < _GAIN * table.load(rows) else table
 
 
-def _are_skewed(table: RoutingTable, rows: Mapping[int, float]) -> bool:
-    """Return whether moving lines takes a tenth off the most loaded slot."""
-    most = max(_loads(table, rows))
-    return sum(rows.values()) >= _LEAST_ROWS and max(_loads(_evened(table, rows), rows)) < _GAIN * most
+def _gains(table: RoutingTable, following: RoutingTable, rows: Mapping[int, float]) -> bool:
+    """Return whether another table takes a tenth off the most loaded slot."""
+    if sum(rows.values()) < _LEAST_ROWS:
+        return False
+    return max(_loads(following, rows)) < _GAIN * max(_loads(table, rows))
 
 
 def _loads(table: RoutingTable, rows: Mapping[int, float]) -> list[float]:

@@ -6,7 +6,7 @@ does about failures, retries and encryption holds for them too. They are compres
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
 
@@ -33,6 +33,14 @@ def cell_column(cell: pa.Buffer) -> pa.Array:
     """Return a column of one row, the cell, which lies where it was made."""
     ends = pa.array([0, cell.size], pa.int32()).buffers()[1]
     return pa.BinaryArray.from_buffers(pa.binary(), 1, [None, ends, cell])
+
+
+def cell_row(
+    names: Sequence[str], kinds: Sequence[pa.DataType], values: Sequence[int], cell: pa.Buffer
+) -> pa.RecordBatch:
+    """Return one row: values of these kinds, and the cell. `names` are those of all columns."""
+    columns = [pa.array([value], kind) for value, kind in zip(values, kinds, strict=True)]
+    return pa.RecordBatch.from_arrays([*columns, cell_column(cell)], names=list(names))
 
 
 def rows_of(cell: pa.Buffer) -> Iterator[pa.RecordBatch]:

@@ -72,12 +72,11 @@ class Partitioning:
 
     @cached_property
     def _homes(self) -> Int32Array:
-        homes: Int32Array = frozen(homes_of(self.table))
-        return homes
+        return homes_of(self.table)
 
 
 def homes_of(table: RoutingTable) -> Int32Array:
     """Return the first slot of each line: int32[lines]."""
     homes: Int32Array = np.arange(table.lines, dtype=np.int32) % np.int32(table.slots)
     homes[[*table.moved]] = [slots[0] for slots in table.moved.values()]
-    return homes
+    return frozen(homes)

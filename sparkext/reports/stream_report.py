@@ -14,6 +14,11 @@ PREFIX = "sparkext."
 """Of the observed metrics of operators; then comes the operator's name."""
 
 
+def metrics_name(name: str, is_named: bool, token: str) -> str:
+    """Return what the observed metrics of an operator are called: with its token, where users have not named it."""
+    return f"{PREFIX}{name}" if is_named else f"{PREFIX}{name}.{token[:8]}"
+
+
 @dataclass(frozen=True)
 class JoinedBatch:
     """One batch of one join: rows that came, and were not late; rows that came out; and what is kept behind it."""

@@ -8,10 +8,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
-from sparkext.kernels.buffers import Int64Array, is_var, validity
+from sparkext.kernels.buffers import Int64Array, UInt64Array, is_var, validity
 from sparkext.kernels.hashing import hash_words
 from sparkext.kernels.jit import frozen
 from sparkext.kernels.keys import normalise_keys, word_bits
@@ -19,7 +18,6 @@ from sparkext.kernels.partition import hashes_of
 
 _MOST_WORD_BITS = 64
 _NULL = np.uint64(0x9E3779B97F4A7C15)
-_UInt64Array = npt.NDArray[np.uint64]
 
 
 def row_hashes(columns: Sequence[pa.Array], rows: int) -> Int64Array:
@@ -38,7 +36,7 @@ def _is_flat(column_type: pa.DataType) -> bool:
     return is_var(column_type) or pa.types.is_decimal(column_type) or (bits is not None and bits <= _MOST_WORD_BITS)
 
 
-def _nested(column: pa.Array) -> _UInt64Array:
+def _nested(column: pa.Array) -> UInt64Array:
     """Return the hash of each value: of the fields of a struct, or of elements and their places in a list."""
     if pa.types.is_struct(column.type):
         hashes = _mixed(row_hashes(column.flatten(), len(column)).view(np.uint64))
@@ -50,7 +48,7 @@ def _nested(column: pa.Array) -> _UInt64Array:
     return hashes if mask is None else np.where(mask == 0, _NULL, hashes)
 
 
-def _elements(column: pa.Array) -> _UInt64Array:
+def _elements(column: pa.Array) -> UInt64Array:
     offsets = np.asarray(column.offsets, dtype=np.int64)
     first, last = int(offsets[0]), int(offsets[-1])
     parts = [column.keys, column.items] if pa.types.is_map(column.type) else [column.values]
@@ -62,5 +60,5 @@ def _elements(column: pa.Array) -> _UInt64Array:
     return _mixed(sums[offsets[1:] - first] - sums[offsets[:-1] - first] + lengths.astype(np.uint64))
 
 
-def _mixed(hashes: _UInt64Array) -> _UInt64Array:
+def _mixed(hashes: UInt64Array) -> UInt64Array:
     return hash_words(frozen(np.ascontiguousarray(hashes).view(np.int64))).view(np.uint64)

@@ -23,6 +23,7 @@ import pyarrow.compute as pc
 from sparkext.errors import StateError
 from sparkext.plans.fragments import LEFT, Cut, Cuts
 from sparkext.plans.runs import Run, merged_before, runs_before, runs_with
+from sparkext.rows.contiguous import contiguous
 from sparkext.rows.fingerprints import row_hashes
 from sparkext.rows.times import microseconds
 from sparkext.state.nearest_order import NearestOrder
@@ -105,14 +106,16 @@ class StoredSide:
         until = pc.add(rows.column(self.event_time), pa.scalar(self.retained, pa.duration("us")))
         return rows.append_column(pa.field("until", until.type), until)
 
-    def info(self, rows: pa.RecordBatch | pa.Table, checksum: int) -> SegmentInfo:
-        """Describe rows of this side."""
+    def info(self, rows: pa.RecordBatch | pa.Table, checksum: int | None = None) -> SegmentInfo:
+        """Describe rows of this side. `checksum`: as below, if it is known."""
+        checksum = self.checksum(rows) if checksum is None else checksum
         until = None if self.until is None else newest(rows.column(self.until))
         return SegmentInfo(rows.num_rows, checksum, until)
 
-    def checksum(self, rows: pa.RecordBatch) -> int:
+    def checksum(self, rows: pa.RecordBatch | pa.Table) -> int:
         """Return the sum of the fingerprints of rows. How they were cut is not part of what they are."""
-        return checksum_of(row_hashes(rows.columns[: len(self.rows)], rows.num_rows))
+        columns = [contiguous(column) for column in rows.columns[: len(self.rows)]]
+        return checksum_of(row_hashes(columns, rows.num_rows))
 
 
 @dataclass(frozen=True)
@@ -302,7 +305,7 @@ class _Kept:
                 yield from rows_of_segment(source.place)
         chosen = self._chosen([source for source in sources if not (keeps_all and source.whole)])
         for batch in chosen if order is None else order.needed(chosen, self._oldest):
-            self._info += self._stored.info(batch, self._stored.checksum(batch))
+            self._info += self._stored.info(batch)
             yield batch
 
     def info(self) -> SegmentInfo:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from typing import TYPE_CHECKING, Any
 
@@ -40,6 +41,11 @@ def session_of(left: Any, right: Any, transform: str, problems: list[str]) -> Sp
         problems.append("streams cannot be joined through Spark Connect: tasks are not told where the checkpoint lies")
         return None
     return session
+
+
+def name_of(kind: str, made_by: str) -> str:
+    """Return the name of an operator that users have not named: that of all that are alike."""
+    return f"{kind}-{hashlib.sha256(made_by.encode()).hexdigest()[:16]}"
 
 
 def check_name(name: Any, problems: list[str]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from sparkext.plans.fragments import LEFT, RIGHT
@@ -16,7 +17,8 @@ from sparkext.worker.stream_join import PROGRESS, PROGRESS_FIELDS
 from sparkext.worker.stream_join_task import StreamJoinTask
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql.types import StructField, StructType
 
     from sparkext.config import Settings
     from sparkext.state.stream_state import StoredSide
@@ -36,11 +38,8 @@ def joined_frame(
 
     `told`: what else makes it another join than one of the same columns. State is of one join only.
     """
-    from pyspark.sql import functions as F
-    from pyspark.sql.types import LongType, StructField, StructType
-
     session = left.sparkSession
-    slots = max(1, min(int(session.conf.get("spark.sql.shuffle.partitions") or "1"), parallelism(session)))
+    slots = slots_of(session)
     kept = ", ".join("for ever" if side.retained is None else f"{side.retained} µs" for side in sides)
     of = f"{left.schema.simpleString()} and {right.schema.simpleString()}, kept {kept}"
     made_by = ", ".join([f"{resolved.spec.label} of {of}", *told])
@@ -54,12 +53,32 @@ def joined_frame(
         time = left.columns[event_time(sides[LEFT])]
         both = both.unionAll(map_in_arrow(ticks(left, time), SlotNumbersTask(keys), DDL))
     fields = [output.field for output in resolved.outputs]
-    progress = StructType([StructField(field, LongType()) for field in PROGRESS_FIELDS])
-    emitted = StructType([*fields, StructField(PROGRESS, progress)])
+    emitted = with_progress(fields, PROGRESS_FIELDS)
     places = [place(number) for number in range(len(fields))]
     joined = both.repartition(slots, COLUMNS[0]).mapInArrow(StreamJoinTask(join), emitted).toDF(*places, PROGRESS)
-    observed = [F.sum(f"{PROGRESS}.{field}").alias(field) for field in PROGRESS_FIELDS]
-    return joined.observe(join.metrics, *observed).where(F.col(PROGRESS).isNull()).drop(PROGRESS)
+    return without_progress(joined, PROGRESS_FIELDS, join.metrics)
+
+
+def slots_of(session: SparkSession) -> int:
+    """Return how many tasks of a batch have a state each: as many as run at a time, or partitions of a shuffle."""
+    return max(1, min(int(session.conf.get("spark.sql.shuffle.partitions") or "1"), parallelism(session)))
+
+
+def with_progress(fields: Sequence[StructField], told: Sequence[str]) -> StructType:
+    """Return the columns that tasks emit: `fields`, and one in which they tell numbers of these names."""
+    from pyspark.sql.types import LongType, StructField, StructType
+
+    progress = StructType([StructField(name, LongType()) for name in told])
+    return StructType([*fields, StructField(PROGRESS, progress)])
+
+
+def without_progress(frame: DataFrame, told: Sequence[str], metrics: str | None) -> DataFrame:
+    """Return the rows that are no progress, whose sums Spark observes under the name `metrics`, if there is one."""
+    from pyspark.sql import functions as F
+
+    if metrics is not None:
+        frame = frame.observe(metrics, *(F.sum(f"{PROGRESS}.{name}").alias(name) for name in told))
+    return frame.where(F.col(PROGRESS).isNull()).drop(PROGRESS)
 
 
 def named(resolved: ResolvedJoin) -> list[Column]:

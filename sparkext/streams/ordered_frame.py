@@ -10,10 +10,10 @@ from sparkext.config import Settings
 from sparkext.plans.order_table import OrderTable, first_table, next_table
 from sparkext.spark.arrow import arrow_schema
 from sparkext.spark.frames import map_in_arrow, pick, quoted
-from sparkext.spark.session_settings import parallelism, s3a_settings, tasks_per_executor
+from sparkext.spark.session_settings import s3a_settings, tasks_per_executor
 from sparkext.spark.slot_keys import slot_keys
 from sparkext.spark.stream_queries import tell_checkpoints
-from sparkext.streams.frame import place, ticks
+from sparkext.streams.frame import place, slots_of, ticks, with_progress, without_progress
 from sparkext.streams.ordered_plan import Apply, Columns, planned_order
 from sparkext.streams.watermarks import MARK
 from sparkext.worker.count_lines_task import COUNTS_DDL, CountLinesTask
@@ -34,11 +34,10 @@ def ordered_frame(
 ) -> DataFrame:
     """Return the rows in order, or what `apply` makes of them; see `ordered` for the other arguments."""
     from pyspark.sql import functions as F
-    from pyspark.sql.types import LongType, StructField, StructType
 
     frame = columns.frame
     session = frame.sparkSession
-    slots = max(1, min(int(session.conf.get("spark.sql.shuffle.partitions") or "1"), parallelism(session)))
+    slots = slots_of(session)
     ordered = planned_order(
         columns,
         apply,
@@ -62,22 +61,18 @@ def ordered_frame(
     arrived = cells.repartition(slots, "slot")
     fields = list(frame.schema.fields[: columns.width] if apply is None else apply.schema.fields)
     emitted = _emitted(fields, frame.schema.fields[: columns.width], late)
-    progress = StructType([StructField(field, LongType()) for field in ORDERED_FIELDS])
-    everything = StructType([*emitted, StructField(PROGRESS, progress)])
+    everything = with_progress(emitted, ORDERED_FIELDS)
     places = [place(number) for number in range(len(emitted))]
     out = arrived.mapInArrow(WholeTask(ordered), everything)
     if split:
         results = arrived.mapInArrow(SplitTask(ordered, keys), MERGED_DDL).repartition(slots, "slot")
         out = out.unionAll(results.mapInArrow(MergeTask(ordered), everything))
-    out = out.toDF(*places, PROGRESS)
-    if frame.isStreaming:
-        observed = [F.sum(f"{PROGRESS}.{field}").alias(field) for field in ORDERED_FIELDS]
-        out = out.observe(ordered.metrics, *observed)
+    out = without_progress(out.toDF(*places, PROGRESS), ORDERED_FIELDS, ordered.metrics if frame.isStreaming else None)
     metadata = [dict(field.metadata or {}) for field in emitted]
     if apply is not None and frame.isStreaming:  # which makes no row happen later than the watermark has passed
         metadata[apply.time][MARK] = frame.schema.fields[columns.time].metadata[MARK]
     named = [F.col(place(number)).alias(field.name, metadata=metadata[number]) for number, field in enumerate(emitted)]
-    return out.where(F.col(PROGRESS).isNull()).select(*named)
+    return out.select(*named)
 
 
 def _table(columns: Columns, ordered: OrderedRows) -> OrderTable:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ from sparkext.rows.time_order import TimeOrder
 from sparkext.rows.types import arrow_key_type, spark_key_type
 from sparkext.spark.arrow import arrow_schema
 from sparkext.state.stream_state import StoredSide
+from sparkext.streams.arguments import name_of
 from sparkext.worker.ordered_rows import LINE_FIELDS, Operator, OrderedRows
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ def planned_order(
     of = f"{frame.schema.simpleString()} by {columns.time}, {columns.orders}, {columns.operators}, {columns.ties}"
     made_by = f"rows in order, {of}, {'as they are' if apply is None else apply.schema.simpleString()}"
     return OrderedRows(
-        name=name or f"ordered-{hashlib.sha256(made_by.encode()).hexdigest()[:16]}",
+        name=name or name_of("ordered", made_by),
         is_named=name is not None,
         made_by=made_by,
         token=uuid.uuid4().hex,

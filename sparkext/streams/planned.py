@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import uuid
 from collections.abc import Mapping
 from dataclasses import replace
@@ -19,6 +18,7 @@ from sparkext.plans.theta import PythonPredicate, Theta
 from sparkext.rows.types import arrow_key_type
 from sparkext.spark.arrow import arrow_schema
 from sparkext.state.stream_state import StoredSide
+from sparkext.streams.arguments import name_of
 from sparkext.transforms.resolved_join import ResolvedJoin
 from sparkext.worker.stream_join import StreamJoin
 
@@ -41,7 +41,7 @@ def planned_join(
     outputs = tuple(output.ref for output in resolved.outputs)
     specs = _pairs(resolved.spec, outputs, sides) if resolved.spec.as_of is None else _candidates(resolved.spec, sides)
     return StreamJoin(
-        name or f"join-{hashlib.sha256(made_by.encode()).hexdigest()[:16]}",
+        name or name_of("join", made_by),
         name is not None,
         made_by,
         uuid.uuid4().hex,

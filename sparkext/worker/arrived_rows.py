@@ -8,13 +8,12 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 import pyarrow as pa
 
-from sparkext.build_sides.rows_on_disk import share_of_headroom
+from sparkext.build_sides.rows_on_disk import collected_rows
 from sparkext.exchange.cells import rows_of
 from sparkext.rows.collected import CollectedRows
 from sparkext.rows.contiguous import contiguous
 from sparkext.rows.fingerprints import row_hashes
 from sparkext.state.segments import SegmentInfo
-from sparkext.storage.local_folder import local_folder
 from sparkext.worker.stream_cells_task import NO_FRAGMENT
 from sparkext.worker.stream_join import StreamJoin
 
@@ -44,7 +43,7 @@ class ArrivedRows:
                     continue
                 self._checksums[place] += checksums[number].as_py()
                 if place not in collected:
-                    collected[place] = CollectedRows(lambda rows, size: None, share_of_headroom, local_folder())
+                    collected[place] = collected_rows()
                 for rows in rows_of(content[number].as_buffer()):
                     collected[place].add((0, 0), rows)
         for place, kept in collected.items():

@@ -60,8 +60,7 @@ class DecidedRows:
 
     def info(self, stored: pa.Table) -> SegmentInfo:
         """Describe what `settled` returned."""
-        matched = self._join.matched
-        return matched.info(stored, matched.checksum(_batch(stored, matched.schema)))
+        return self._join.matched.info(stored)
 
     def over(self, new: pa.Table, low: int, high: int) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a left join that have never matched, and whose time has ended after `low`, up to `high`.

@@ -10,13 +10,11 @@ import numpy as np
 import pyarrow as pa
 
 from sparkext import __version__
-from sparkext.build_sides.rows_on_disk import share_of_headroom
+from sparkext.build_sides.rows_on_disk import collected_rows
 from sparkext.exchange.cells import rows_of
 from sparkext.kernels.jit import frozen
 from sparkext.memory import freed
-from sparkext.rows.collected import CollectedRows
 from sparkext.rows.compression import decompressed
-from sparkext.storage.local_folder import local_folder
 from sparkext.worker.ordered_rows import OrderedRows
 from sparkext.worker.ordered_slot import InOrder
 from sparkext.worker.ordered_slot_task import TOLD, Emits
@@ -39,7 +37,7 @@ class MergeTask:
         rows_out = 0
         with entered(ordered.settings, ordered.tasks_sharing):
             try:
-                with CollectedRows(lambda rows, size: None, share_of_headroom, local_folder()) as collected:
+                with collected_rows() as collected:
                     sizes: dict[int, int] = defaultdict(int)
                     for cells in decompressed(batches):
                         _, writers, numbers, content = cells.columns

@@ -40,7 +40,8 @@ class OperatorCalls:
         """Bind it."""
         assert ordered.operator is not None, "there is something to call"
         self._ordered, self._operator, self._batch = ordered, ordered.operator, batch
-        self._changed: list[tuple[pa.RecordBatch, list[bytes | None]]] = []
+        self._keys: list[pa.Array] = []
+        self._after: list[bytes | None] = []
 
     def results(
         self, rows: pa.Table, order: RowIds, lookup: RunLookup | None, known: Sequence[RunRows]
@@ -79,8 +80,7 @@ class OperatorCalls:
                         yield from made.to_batches()
             first = last
         if self._operator.initial is not None:
-            names = [f"k{number}" for number in range(len(keys))]
-            self._changed.append((pa.RecordBatch.from_arrays(distinct, names=names), states))
+            self._keys, self._after = distinct, states
 
     def _called(self, rows: pa.Table, states: list[bytes | None], group: int) -> pa.Table:
         """Return what one call makes of rows, and keep the state that it leaves."""
@@ -154,15 +154,14 @@ class OperatorCalls:
 
     def changed(self, line: int) -> pa.Table:
         """Return the states as they are stored now, on behalf of a line."""
-        stored = self._ordered.states
-        tables = []
-        for keys, states in self._changed:
-            batch = pa.array([self._batch] * keys.num_rows, pa.int64()).cast(pa.timestamp("us"))
-            lines = pa.array([line] * keys.num_rows, pa.uint16())
-            columns = [*keys.columns, pa.array(states, pa.binary()), batch, lines]
-            columns = [conform(column, kind) for column, kind in zip(columns, stored.schema.types, strict=True)]
-            tables.append(pa.Table.from_arrays(columns, schema=stored.schema))
-        return pa.concat_tables(tables) if tables else stored.schema.empty_table()
+        schema = self._ordered.states.schema
+        if not self._keys:
+            return schema.empty_table()
+        count = len(self._after)
+        batch = pa.array([self._batch] * count, pa.int64()).cast(pa.timestamp("us"))
+        columns = [*self._keys, pa.array(self._after, pa.binary()), batch, pa.array([line] * count, pa.uint16())]
+        columns = [conform(column, kind) for column, kind in zip(columns, schema.types, strict=True)]
+        return pa.Table.from_arrays(columns, schema=schema)
 
 
 def _cast(column: pa.Array, kind: pa.DataType) -> pa.Array:

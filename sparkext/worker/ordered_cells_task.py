@@ -9,10 +9,10 @@ import numpy as np
 import pyarrow as pa
 
 from sparkext import __version__
-from sparkext.exchange.cells import CELL_BYTES, cell_column, cell_of
+from sparkext.exchange.cells import CELL_BYTES, cell_of, cell_row
 from sparkext.exchange.leaving_rows import gathered
 from sparkext.kernels.jit import frozen
-from sparkext.kernels.partition import NO_LINE, Int32Array, slot_order
+from sparkext.kernels.partition import NO_LINE, Int32Array, leading_lines, slot_order
 from sparkext.memory import freed
 from sparkext.memory.probes import process_probe
 from sparkext.plans.fragments import LEFT
@@ -33,7 +33,8 @@ DDL = "slot int, kind int, number bigint, cell binary"
 LATE, SLOT = SPLIT + 1, SPLIT + 2
 
 _NO_CELL = pa.py_buffer(b"")
-_PART_SHIFT = np.uint64(64 - LINES.bit_length() + 1)
+_COLUMNS = ("slot", "kind", "number", "cell")
+_KINDS = (pa.int32(), pa.int32(), pa.int64())
 
 
 @dataclass(frozen=True)
@@ -87,7 +88,8 @@ class _Sending:
         if self._watermark is not None:
             late = microseconds(rows.column(ordered.order.time)) <= self._watermark
             writers = np.where(late, np.int32(NO_LINE), writers)
-            yield from self._late(rows.filter(pa.array(late)) if late.any() else rows.slice(0, 0))
+            if late.any():
+                yield from self._late(rows.filter(pa.array(late)))
         order = slot_order(frozen(writers), self._homes, self._homes.size, None)
         taken = pa.array(order.rows)
         for field, numbers in zip(LINE_FIELDS, (lines, parts), strict=True):
@@ -104,13 +106,9 @@ class _Sending:
         keys = self._ordered.operator_keys
         if keys is not None:
             return keys.lines(rows)[1]
-        hashes = row_hashes(rows.columns, rows.num_rows).view(np.uint64)
-        found: Int32Array = (hashes >> _PART_SHIFT).astype(np.int32)
-        return found
+        return leading_lines(row_hashes(rows.columns, rows.num_rows), LINES)
 
     def _late(self, rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-        if not rows.num_rows:
-            return
         if not self._ordered.keeps_late:
             yield _row(self._slot_keys[0], LATE, rows.num_rows, _NO_CELL)
             return
@@ -119,10 +117,4 @@ class _Sending:
 
 
 def _row(key: int, kind: int, number: int, cell: pa.Buffer) -> pa.RecordBatch:
-    columns = [
-        pa.array([key], pa.int32()),
-        pa.array([kind], pa.int32()),
-        pa.array([number], pa.int64()),
-        cell_column(cell),
-    ]
-    return pa.RecordBatch.from_arrays(columns, names=["slot", "kind", "number", "cell"])
+    return cell_row(_COLUMNS, _KINDS, (key, kind, number), cell)

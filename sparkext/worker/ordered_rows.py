@@ -19,7 +19,7 @@ from sparkext.kernels.partition import Int32Array
 from sparkext.plans.fragments import Cut
 from sparkext.plans.line_rows import LineRows
 from sparkext.plans.order_table import LINES, SPLIT, OrderTable, any_table, next_table
-from sparkext.reports.stream_report import PREFIX, OrderedBatch
+from sparkext.reports.stream_report import OrderedBatch, metrics_name
 from sparkext.rows.time_order import TimeOrder
 from sparkext.state.nearest_order import NearestOrder
 from sparkext.state.stream_state import StoredSide, StreamState
@@ -87,7 +87,7 @@ class OrderedRows:
     @property
     def metrics(self) -> str:
         """What its observed metrics are called."""
-        return f"{PREFIX}{self.name}" if self.is_named else f"{PREFIX}{self.name}.{self.token[:8]}"
+        return metrics_name(self.name, self.is_named, self.token)
 
     @property
     def width(self) -> int:
@@ -106,6 +106,11 @@ class OrderedRows:
         if self.operator is None:
             return pa.schema([*self.rows.rows][: self.width])
         return self.result_schema.append(pa.field("rank", pa.int64()))
+
+    @property
+    def has_states(self) -> bool:
+        """Whether operator keys have states."""
+        return self.operator is not None and self.operator.initial is not None
 
     @property
     def states(self) -> StoredSide:

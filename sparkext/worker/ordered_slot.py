@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
 
-from sparkext.build_sides.rows_on_disk import share_of_headroom
+from sparkext.build_sides.rows_on_disk import collected_rows
 from sparkext.exchange.cells import rows_of
 from sparkext.kernels.buffers import Int64Array
 from sparkext.kernels.gather import Column
@@ -23,14 +23,12 @@ from sparkext.plans.fragments import LEFT, LINES
 from sparkext.plans.line_rows import LineRows
 from sparkext.plans.order_table import LINES as TABLE_LINES
 from sparkext.plans.order_table import SPLIT, WHOLE
-from sparkext.rows.collected import CollectedRows
 from sparkext.rows.contiguous import contiguous
 from sparkext.rows.morsels import MAX_MORSEL_BYTES, within_bytes
 from sparkext.rows.times import microseconds
 from sparkext.state.run_rows import RunRows
 from sparkext.state.segments import total
 from sparkext.state.stream_state import is_over
-from sparkext.storage.local_folder import local_folder
 from sparkext.worker.ended_rows import ended_rows
 from sparkext.worker.micro_batch import MicroBatch
 from sparkext.worker.operator_calls import OperatorCalls
@@ -49,7 +47,7 @@ class ArrivedCells:
         self.slots: Iterable[int] = range(ordered.slots)
         self.late_rows = 0
         self._late: list[pa.Buffer] = []
-        with CollectedRows(lambda rows, size: None, share_of_headroom, local_folder()) as collected:
+        with collected_rows() as collected:
             for cells in batches:
                 _, kinds, numbers, content = cells.columns
                 for place in range(cells.num_rows):
@@ -120,7 +118,7 @@ class OrderedSlot:
             return InOrder(due, order)
         self._calls = OperatorCalls(ordered, 0 if self._batch is None else self._batch.number)
         schema = ordered.merged_schema.append(LINE_FIELDS[0])
-        with CollectedRows(lambda rows, size: None, share_of_headroom, local_folder()) as collected:
+        with collected_rows() as collected:
             for number, rows in enumerate(self._calls.results(due, order, self._lookup, self._runs(STATES))):
                 collected.add((0, number), rows)
             made = collected.table(schema)
@@ -139,7 +137,7 @@ class OrderedSlot:
             ended = [*ended_rows(self._needed_lookup, self._ordered.rows, [run], low, high)]
             if ended:
                 rows = pa.Table.from_batches(ended, schema)
-                found.append(rows if self._is_own(run) else self._own(rows))
+                found.append(rows if run.lines == self._lines else self._own(rows))
         return pa.concat_tables(found)
 
     def _times(self, rows: pa.Table) -> Int64Array:
@@ -163,22 +161,24 @@ class OrderedSlot:
         """Return what is stored that may be of this slot: its own, and what all have written by other tables."""
         if self._lookup is None:
             return []
-        stored = self._ordered.rows if side == ROWS else self._ordered.states
-        if side == STATES and (self._ordered.operator is None or self._ordered.operator.initial is None):
+        if side == STATES and not self._ordered.has_states:
             return []
+        stored = self._ordered.rows if side == ROWS else self._ordered.states
         own = [run for run in self._lookup.before(side, stored, self._lines) if run.run.first >= self.plan.since]
-        everything = range(LINES)
-        older = [run for run in self._lookup.before(side, stored, everything) if run.run.first < self.plan.since]
-        return [*older, *own]
+        if not self.plan.since:  # no need to look at what others have
+            return own
+        everything = self._lookup.before(side, stored, range(LINES))
+        return [*(run for run in everything if run.run.first < self.plan.since), *own]
 
-    def _is_own(self, run: RunRows) -> bool:
-        return run.lines == self._lines
+    @cached_property
+    def _writers(self) -> Writers:
+        return Writers(self._ordered.slots, self.plan.table)
 
     def _own(self, rows: pa.Table) -> pa.Table:
         """Return those of rows that are this slot's by the table of this batch."""
         width = self._ordered.width
         lines = [np.asarray(contiguous(rows.column(width + number)), dtype=np.int32) for number in range(2)]
-        own = Writers(self._ordered.slots, self.plan.table).of(*lines) == self._writer
+        own = self._writers.of(*lines) == self._writer
         written = np.asarray(contiguous(rows.column(self._ordered.rows.line)), dtype=np.int64)
         self.moved += int((own & ((written < self._lines.start) | (written >= self._lines.stop))).sum())
         return rows.filter(pa.array(own))
@@ -192,7 +192,7 @@ class OrderedSlot:
         low = self._batch.watermark()
         kept = [info for info in state.kept(ROWS, self._writer, writers) if not is_over(info, low)]
         stored = ordered.rows
-        info = stored.info(self._waiting, _checksum(stored, self._waiting))
+        info = stored.info(self._waiting)
         came = self._came().to_data()
         if self._writer == 0:
             plan = ordered.next_plan(state, self.plan)
@@ -202,13 +202,12 @@ class OrderedSlot:
             kept.append(state.store(ROWS, self._writer, stored, self._waiting, info, came=came))
         state.merge(ROWS, stored, self._writer, writers, low)
         sides = [ROWS]
-        if ordered.operator is not None and ordered.operator.initial is not None:
+        if ordered.has_states:
             assert self._calls is not None, "results come before what is stored of them"
             states = ordered.states
             kept += state.kept(STATES, self._writer, writers)
             changed = self._calls.changed(self._lines.start)
-            changed_info = states.info(changed, _checksum(states, changed))
-            kept.append(state.store(STATES, self._writer, states, changed, changed_info))
+            kept.append(state.store(STATES, self._writer, states, changed, states.info(changed)))
             state.merge(STATES, states, self._writer, writers, state.batch)
             sides.append(STATES)
         if self._writer == 0:
@@ -224,13 +223,8 @@ class OrderedSlot:
             np.bincount(np.asarray(contiguous(self._arrived.column(width + number))), minlength=TABLE_LINES)
             for number in range(2)
         )
-        return LineRows(_counted(orders), _counted(operators) if self._writer >= SPLIT * self._ordered.slots else {})
+        return LineRows(_counted(orders), _counted(operators) if self._way == SPLIT else {})
 
 
 def _counted(counts: Int64Array) -> dict[int, int]:
     return {int(line): int(counts[line]) for line in np.flatnonzero(counts)}
-
-
-def _checksum(stored: Any, rows: pa.Table) -> int:
-    columns = [contiguous(column) for column in rows.columns]
-    return int(stored.checksum(pa.RecordBatch.from_arrays(columns, names=rows.schema.names)))

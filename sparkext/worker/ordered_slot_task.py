@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from sparkext import __version__
-from sparkext.exchange.cells import CELL_BYTES, cell_column, cell_of
+from sparkext.exchange.cells import CELL_BYTES, cell_of, cell_row
 from sparkext.kernels.jit import frozen
 from sparkext.kernels.partition import slot_order
 from sparkext.memory import address_space, freed
@@ -33,6 +33,8 @@ of, and their place among its own. What is told of a batch has writer -1."""
 
 TOLD = -1
 
+_COLUMNS = ("slot", "writer", "number", "cell")
+_KINDS = (pa.int32(),) * 3
 _PROGRESS = pa.struct([(name, pa.int64()) for name in ORDERED_FIELDS])
 
 
@@ -88,8 +90,8 @@ class SplitTask:
     def _cells(self, results: InOrder, slot: OrderedSlot, writer: int) -> Iterator[pa.RecordBatch]:
         """Yield results as cells, each for one slot that merges."""
         merging = np.zeros(LINES, dtype=np.int32)
-        for line, home in slot.plan.table.merged.items():
-            merging[line] = home
+        merged = slot.plan.table.merged
+        merging[[*merged]] = [*merged.values()]
         lines = np.asarray(contiguous(results.rows.column(slot.line_column)), dtype=np.int32)[results.order]
         homes = frozen(np.arange(self.ordered.slots, dtype=np.int32))
         by_home = slot_order(frozen(merging[lines]), homes, homes.size, None)
@@ -159,5 +161,4 @@ def _begun(ordered: OrderedRows, made_by: str) -> Iterator[Callable[[int, int, p
 
 
 def _row(key: int, writer: int, number: int, cell: pa.Buffer) -> pa.RecordBatch:
-    columns = [*(pa.array([value], pa.int32()) for value in (key, writer, number)), cell_column(cell)]
-    return pa.RecordBatch.from_arrays(columns, names=["slot", "writer", "number", "cell"])
+    return cell_row(_COLUMNS, _KINDS, (key, writer, number), cell)

@@ -9,13 +9,15 @@ import pyarrow as pa
 
 from sparkext import __version__
 from sparkext.config import Settings
-from sparkext.exchange.cells import COLUMNS, cell_column
+from sparkext.exchange.cells import COLUMNS, cell_row
 from sparkext.exchange.leaving_rows import leaving_cells
 from sparkext.exchange.partitioning import Partitioning
 from sparkext.memory import freed
 from sparkext.memory.probes import process_probe
 from sparkext.rows.compression import decompressed
 from sparkext.worker.task_start import check_version, entered, settle, task_id
+
+_KINDS = (pa.int32(), pa.bool_())
 
 
 @dataclass(frozen=True)
@@ -49,5 +51,4 @@ class PartitionTask:
                 freed.release_unless_ample()
 
     def _row(self, slot: int, cell: pa.Buffer) -> pa.RecordBatch:
-        columns = [pa.array([self.slot_keys[slot]], pa.int32()), pa.array([self.is_build]), cell_column(cell)]
-        return pa.RecordBatch.from_arrays(columns, names=list(COLUMNS))
+        return cell_row(COLUMNS, _KINDS, (self.slot_keys[slot], self.is_build), cell)

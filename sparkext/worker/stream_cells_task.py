@@ -16,13 +16,13 @@ import numpy as np
 import pyarrow as pa
 
 from sparkext import __version__
-from sparkext.exchange.cells import CELL_BYTES, cell_column, cell_of
+from sparkext.exchange.cells import CELL_BYTES, cell_of, cell_row
 from sparkext.exchange.leaving_rows import gathered
 from sparkext.kernels.buffers import Int64Array
 from sparkext.kernels.hashing import hash_words
 from sparkext.kernels.jit import frozen
 from sparkext.kernels.occurrences import Occurrences
-from sparkext.kernels.partition import NO_LINE, Int32Array, slot_order
+from sparkext.kernels.partition import NO_LINE, Int32Array, leading_lines, slot_order
 from sparkext.memory import freed
 from sparkext.memory.probes import process_probe
 from sparkext.plans.fragments import LEFT, LINES, Cut
@@ -45,7 +45,7 @@ NO_FRAGMENT = -1
 
 DDL = "slot int, side int, fragment int, checksum bigint, cell binary"
 
-_LINE_BITS = LINES.bit_length() - 1
+_KINDS = (pa.int32(), pa.int32(), pa.int32(), pa.int64())
 _NO_CELL = pa.py_buffer(b"")
 _SALT = 0x9E3779B97F4A7C15
 
@@ -121,14 +121,7 @@ def _slot_numbers(slot_keys: tuple[int, ...]) -> Iterator[pa.RecordBatch]:
 
 
 def _row(key: int, side: int, fragment: int, checksum: int, cell: pa.Buffer) -> pa.RecordBatch:
-    columns = [
-        pa.array([key], pa.int32()),
-        pa.array([side], pa.int32()),
-        pa.array([fragment], pa.int32()),
-        pa.array([checksum], pa.uint64()).view(pa.int64()),
-        cell_column(cell),
-    ]
-    return pa.RecordBatch.from_arrays(columns, names=list(COLUMNS))
+    return cell_row(COLUMNS, _KINDS, (key, side, fragment, int(np.uint64(checksum).view(np.int64))), cell)
 
 
 class _Lines:
@@ -156,8 +149,7 @@ class _Lines:
 
     def _drawn(self, hashes: Int64Array) -> Int32Array:
         drawn = hash_words(frozen(hashes ^ hash_words(frozen(self._seen.number(hashes) + self._salt))))
-        lines: Int32Array = (drawn.view(np.uint64) >> np.uint64(64 - _LINE_BITS)).astype(np.int32)
-        return lines
+        return leading_lines(drawn, LINES)
 
     def _is_late(self, times: pa.Array) -> Any:
         """Return which rows come late, as Spark has it: not after the watermark, or at no time at all."""

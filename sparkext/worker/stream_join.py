@@ -11,7 +11,7 @@ from sparkext.config import Settings
 from sparkext.exchange.partitioning import Partitioning
 from sparkext.plans.fragments import LEFT, RIGHT, first_cut
 from sparkext.plans.spec import ColumnRef
-from sparkext.reports.stream_report import PREFIX, JoinedBatch
+from sparkext.reports.stream_report import JoinedBatch, metrics_name
 from sparkext.state.stream_state import MatchedRows, StoredSide, StreamState
 from sparkext.worker.micro_batch import MicroBatch
 
@@ -60,7 +60,7 @@ class StreamJoin:
     @property
     def metrics(self) -> str:
         """What its observed metrics are called. Spark refuses two of a name, but says less than who claims a state."""
-        return f"{PREFIX}{self.name}" if self.is_named else f"{PREFIX}{self.name}.{self.token[:8]}"
+        return metrics_name(self.name, self.is_named, self.token)
 
     @property
     def is_as_of(self) -> bool:

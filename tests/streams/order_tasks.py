@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from sparkext.plans.order_table import OrderTable, first_table
 from sparkext.worker.merge_task import MergeTask
+from sparkext.worker.micro_batch import MicroBatch
 from sparkext.worker.ordered_cells_task import OrderedCellsTask
 from sparkext.worker.ordered_rows import OrderedRows
 from sparkext.worker.ordered_slot_task import SplitTask, WholeTask
@@ -116,6 +117,4 @@ def table_of(query: OrderedQuery) -> OrderTable:
     """Return where the rows of the next batch go."""
     begin_batch(query.properties(), query.batch, query._before, query.watermark)
     with task(0, query.properties()):
-        from sparkext.worker.micro_batch import MicroBatch
-
         return query.ordered.plan(query.ordered.state(MicroBatch.of_this_task({}))).table
