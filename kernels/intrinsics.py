@@ -1,4 +1,5 @@
-"""What numpy cannot say: a prefetch, unaligned eight-byte loads and stores, memcpy, and whether a product overflows.
+"""What numpy cannot say: a prefetch, unaligned eight-byte loads and stores, memcpy, bits of a double, and whether a
+product overflows.
 
 With the JIT switched off (`NUMBA_DISABLE_JIT=1`) plain Python stands in for all of them, so that kernel tests can run
 with coverage and line numbers.
@@ -94,6 +95,24 @@ if JIT_ENABLED:
 
         return signature, codegen
 
+    @intrinsic
+    def word_of(typingctx: Any, value: Any) -> Any:
+        """Return the bits of a double as an int64."""
+
+        def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            return builder.bitcast(args[0], ir.IntType(64))
+
+        return types.int64(types.float64), codegen
+
+    @intrinsic
+    def double_of(typingctx: Any, word: Any) -> Any:
+        """Return the double that has the bits of an int64."""
+
+        def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            return builder.bitcast(args[0], ir.DoubleType())
+
+        return types.float64(types.int64), codegen
+
 else:
 
     def prefetch(array: Any, index: Any) -> None:
@@ -114,3 +133,11 @@ else:
     def multiply_overflows(left: Any, right: Any) -> Any:
         """Return whether the product of two int64 is none."""
         return not -(2**63) <= int(left) * int(right) < 2**63
+
+    def word_of(value: Any) -> Any:
+        """Return the bits of a double as an int64."""
+        return np.float64(value).view(np.int64)
+
+    def double_of(word: Any) -> Any:
+        """Return the double that has the bits of an int64."""
+        return np.int64(word).view(np.float64)

@@ -61,6 +61,11 @@ class TextDictionary:
         """Bytes held."""
         return self._table.nbytes + self._offsets.nbytes + self._data.nbytes
 
+    @property
+    def spans(self) -> tuple[Int64Array, UInt8Array]:
+        """Where each text is, int64[count + 1], and the bytes of all."""
+        return frozen(self._offsets[: self._count + 1]), frozen(self._data)
+
     def codes(self, column: pa.Array) -> Int64Array:
         """Return int64[n]: the code of every row of a (large) string or binary column."""
         offsets, data = raw_var_bytes(column)

@@ -28,7 +28,7 @@ from sparkext.plans.theta import NamedColumn, PythonPredicate, Theta, render_the
 from sparkext.rows.row_set import RowSet
 from sparkext.rows.types import arrow_key_type
 from sparkext.storage.last_used import LastUsed
-from sparkext.worker.expression_code import Place, code_of
+from sparkext.rows.expression_code import Place, code_of
 from sparkext.worker.python_predicate import functions_of_predicate
 
 _KEPT_TESTS = 256

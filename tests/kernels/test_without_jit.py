@@ -20,7 +20,7 @@ TESTS = Path(__file__).parents[1]
 # What runs in processes of its own gains nothing, and what is there for its size takes too long.
 LEFT_OUT = "not outside and not sizes_around and not null_rates and not gibibytes"
 FILES = [
-    "worker/test_expression_code",
+    "rows/test_expression_code",
     "kernels/test_accumulators",
     "kernels/test_bytes_equal",
     "kernels/test_calendar",

@@ -43,7 +43,7 @@ from sparkext.storage.container import atomic_file, file_identity, map_checked, 
 from sparkext.storage.last_used import LastUsed
 from sparkext.storage.local_folder import local_folder
 from sparkext.storage.publication import LOCK_SUFFIX, lock_of, locked, locked_if_free, private_folder
-from sparkext.worker.expression_code import code_of
+from sparkext.rows.expression_code import code_of
 from sparkext.worker.python_predicate import functions_of_predicate
 from tests.kernels.support import match_lists
 

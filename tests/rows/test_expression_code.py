@@ -28,7 +28,7 @@ from sparkext.plans.number_types import FLOATS, INTEGERS, NUMBER_TYPES
 from sparkext.rows.row_set import RowSet
 from sparkext.storage.last_used import LastUsed
 from sparkext.worker import theta_condition
-from sparkext.worker.expression_code import ExpressionCode, Place, code_of
+from sparkext.rows.expression_code import ExpressionCode, Place, code_of
 from sparkext.worker.theta_condition import bind_theta
 from tests.kernels.support import FULL_MASK, SAMPLES, examples
 from tests.oracle.expressions import Failure, evaluate, texts_of

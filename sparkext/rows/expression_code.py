@@ -18,6 +18,7 @@ number that LLVM knows takes a multiplication, not a division. All literals of a
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -47,7 +48,7 @@ class Place(NamedTuple):
 
 
 @dataclass(frozen=True)
-class _Step:
+class Step:
     """What a node became: expressions for its value, for whether it is known, and for what went wrong.
 
     `known` is None where it always is, `error` where nothing can go wrong.
@@ -79,7 +80,7 @@ def code_of(
 
     `probe_types`: the number type of each array of the probe side, None for a mask.
     """
-    writer = _Writer(places)
+    writer = _PairWriter(places)
     result = writer.step(expression)
     verdict = f"np.uint8({_both(result.value, result.known)})" + (f" | ({result.error})" if result.error else "")
     lines = "".join(f"    {line}\n" for line in writer.lines)
@@ -88,23 +89,33 @@ def code_of(
     return ExpressionCode(text, tuple(writer.constants))
 
 
-class _Writer:
-    def __init__(self, places: dict[ColumnPlace, Place]) -> None:
-        self._places = places
-        self._columns: dict[Place, _Step] = {}
+class ExpressionWriter(ABC):
+    """Writes what computes expressions, step by step; where columns are is for those to say who derive from it."""
+
+    def __init__(self) -> None:
+        """Begin with no lines."""
         self.lines: list[str] = []
         self.constants: list[Constant] = []
 
-    def step(self, node: Expression) -> _Step:
+    @abstractmethod
+    def column(self, node: Expression) -> Step:
+        """Return where the value of a column is."""
+        ...
+
+    def number(self, node: Expression) -> str:
+        """Return the number type that values of a node are compared as."""
+        return node.number
+
+    def step(self, node: Expression) -> Step:
         """Write what computes this node, and return where its result is."""
         if node.op == "column":
-            return self._column(node)
+            return self.column(node)
         if node.op == "literal":
-            return self._literal(node)
+            return self.literal(node)
         if node.op in ("/", "%"):
             return self._divided(node, self.step(node.args[0]), self._divisor(node.args[1]))
         args = [self.step(argument) for argument in node.args]
-        kind = node.args[0].number
+        kind = self.number(node.args[0])
         if node.op in ARITHMETIC:
             return self._arithmetic(node, args[0], args[1])
         if node.op in ("negate", "abs"):
@@ -112,11 +123,11 @@ class _Writer:
         if node.op == "<=>":
             return self._null_safe(args[0], args[1], kind)
         if node.op in COMPARISONS:
-            return self._strict(_compared(node.op, args[0].value, args[1].value, kind), *args)
+            return self._strict(self.compared(node.op, args[0].value, args[1].value, node.args[0]), *args)
         if node.op in ("and", "or"):
             return self._folded(args, lambda one, two: self._connected(node.op, one, two))
         if node.op in ("least", "greatest"):
-            return self._folded(args, lambda one, two: self._extreme(node.op, one, two, kind))
+            return self._folded(args, lambda one, two: self._extreme(node, one, two))
         if node.op == "coalesce":
             return self._folded(args, self._first_known)
         if node.op == "if":
@@ -125,53 +136,50 @@ class _Writer:
         if node.op == "in":
             return self._listed(node, only, kind)
         if node.op == "is_null":
-            return _Step("False" if only.known is None else self._line(f"not {only.known}"), None, only.error)
+            return Step("False" if only.known is None else self._line(f"not {only.known}"), None, only.error)
         if node.op == "not":
-            return _Step(self._line(f"not {only.value}"), only.known, only.error)
+            return Step(self._line(f"not {only.value}"), only.known, only.error)
         if node.op == "sqrt":
-            return _Step(self._line(f"np.sqrt({only.value})"), only.known, only.error)
+            return Step(self._line(f"np.sqrt({only.value})"), only.known, only.error)
         return self._cast(node, only)
 
+    def name(self) -> str:
+        """Return a name for what the next line computes."""
+        return f"v{len(self.lines)}"
+
+    def compared(self, op: str, left: str, right: str, of: Expression) -> str:
+        """Return the comparison of two values of the type of a node."""
+        return _compared(op, left, right, self.number(of))
+
     def _line(self, expression: str) -> str:
-        name = f"v{len(self.lines)}"
+        name = self.name()
         self.lines.append(f"{name} = {expression}")
         return name
 
-    def _column(self, node: Expression) -> _Step:
-        place = self._places[node.place]
-        if place not in self._columns:
-            if place.is_probe:
-                known = None if place.mask is None else f"p[{place.mask}]"
-                self._columns[place] = _Step(self._line(f"p[{place.values}]"), known)
-            else:
-                value = f"b[{place.values}][j]" + (" != 0" if node.number == "bool" else "")
-                known = None if place.mask is None else self._line(f"b[{place.mask}][j] != 0")
-                self._columns[place] = _Step(self._line(value), known)
-        return self._columns[place]
-
-    def _literal(self, node: Expression) -> _Step:
+    def literal(self, node: Expression) -> Step:
+        """Return where a literal is: among the constants, unless it is null."""
         if node.text is None:
-            return _Step(_as(node.number, "0"), "False")
+            return Step(_as(node.number, "0"), "False")
         self.constants.append(_number(node.text, node))
-        return _Step(f"c[{len(self.constants) - 1}]")
+        return Step(f"c[{len(self.constants) - 1}]")
 
-    def _listed(self, node: Expression, only: _Step, kind: str) -> _Step:
+    def _listed(self, node: Expression, only: Step, kind: str) -> Step:
         """IN: true if the value is found, null if it is not and there is a null in the list."""
         known = [_number(text, node.args[0]) for text in node.texts if text is not None]
         # Of equal numbers one stays: 0.0 or -0.0, and one NaN, which comes last.
         self.constants.append(frozen(np.unique(np.array(known, dtype=_DTYPES[kind]))))
         found = self._line(f"is_among({only.value}, c[{len(self.constants) - 1}])")
-        return _Step(found, self._all([only.known, found if None in node.texts else None]), only.error)
+        return Step(found, self._all([only.known, found if None in node.texts else None]), only.error)
 
-    def _divisor(self, node: Expression) -> _Step:
+    def _divisor(self, node: Expression) -> Step:
         if node.op == "literal" and node.text is not None and not node.number.startswith("float"):
-            return _Step(_as(node.number, str(int(node.text))))
+            return Step(_as(node.number, str(int(node.text))))
         return self.step(node)
 
-    def _strict(self, expression: str, left: _Step, right: _Step) -> _Step:
+    def _strict(self, expression: str, left: Step, right: Step) -> Step:
         """What is null if any of its arguments is."""
         known = self._all([left.known, right.known])
-        return _Step(self._line(expression), known, self._in_turn(left, left.known, right))
+        return Step(self._line(expression), known, self._in_turn(left, left.known, right))
 
     def _all(self, conditions: Sequence[str | None]) -> str | None:
         given = [condition for condition in dict.fromkeys(conditions) if condition is not None]
@@ -181,7 +189,7 @@ class _Writer:
         given = [error for error in errors if error is not None]
         return self._line(" | ".join(given)) if len(given) > 1 else next(iter(given), None)
 
-    def _in_turn(self, first: _Step, goes_on: str | None, second: _Step) -> str | None:
+    def _in_turn(self, first: Step, goes_on: str | None, second: Step) -> str | None:
         """Return what goes wrong where the second step is looked at only if `goes_on` (None: always)."""
         error = second.error
         if error is not None and goes_on is not None:
@@ -192,7 +200,7 @@ class _Writer:
         """Return the error that there is where a step fails, unless it is null."""
         return self._line(f"np.uint8({_both(condition, known)}) * np.uint8({FAILED})")
 
-    def _arithmetic(self, node: Expression, left: _Step, right: _Step) -> _Step:
+    def _arithmetic(self, node: Expression, left: Step, right: Step) -> Step:
         kind = node.number
         if kind.startswith("float"):
             return self._strict(f"{left.value} {node.op} {right.value}", left, right)
@@ -215,9 +223,9 @@ class _Writer:
         else:
             overflow = f"(({a} ^ {wide if node.op == '+' else b}) & ({b if node.op == '+' else a} ^ {wide})) < 0"
         failed = self._fails(f"({overflow})", result.known)
-        return _Step(result.value, result.known, self._errors([result.error, failed]))
+        return Step(result.value, result.known, self._errors([result.error, failed]))
 
-    def _divided(self, node: Expression, left: _Step, right: _Step) -> _Step:
+    def _divided(self, node: Expression, left: Step, right: Step) -> Step:
         """Return a quotient, or what remains of it with the sign of the dividend, as in Java."""
         a, b = left.value, right.value
         if node.op == "/":
@@ -240,39 +248,39 @@ class _Writer:
         error = self._in_turn(right, divides, left)
         if node.checked:
             error = self._errors([error, self._fails(zero, known)])
-        return _Step(value, known, error)
+        return Step(value, known, error)
 
-    def _signed(self, node: Expression, only: _Step) -> _Step:
+    def _signed(self, node: Expression, only: Step) -> Step:
         value = self._line(_as(node.number, _signed(node.op, only.value, node.number)))
         if not node.checked or node.number.startswith("float"):
-            return _Step(value, only.known, only.error)
+            return Step(value, only.known, only.error)
         failed = self._fails(f"({only.value} == {np.iinfo(node.number).min})", only.known)
-        return _Step(value, only.known, self._errors([only.error, failed]))
+        return Step(value, only.known, self._errors([only.error, failed]))
 
-    def _cast(self, node: Expression, only: _Step) -> _Step:
+    def _cast(self, node: Expression, only: Step) -> Step:
         """A decimal becomes the double that is the quotient of two exact ones: its digits, and its unit."""
         (given,) = node.args
         value = self._line(_as(node.number, only.value))
         if node.number.startswith("float"):
             value = self._line(f"{value} / {float(10**given.scale)}") if given.scale else value
-            return _Step(value, only.known, only.error)
-        return self._scaled(_Step(value, only.known, only.error), node.scale - given.scale)
+            return Step(value, only.known, only.error)
+        return self._scaled(Step(value, only.known, only.error), node.scale - given.scale)
 
-    def _scaled(self, step: _Step, places: int) -> _Step:
+    def _scaled(self, step: Step, places: int) -> Step:
         """Return the unscaled digits of a number that gets this many more places behind its point."""
         if places == 0:
             return step
-        return _Step(self._line(_wrapping("*", step.value, str(10**places))), step.known, step.error)
+        return Step(self._line(_wrapping("*", step.value, str(10**places))), step.known, step.error)
 
-    def _null_safe(self, left: _Step, right: _Step, kind: str) -> _Step:
+    def _null_safe(self, left: Step, right: Step, kind: str) -> Step:
         equal = _compared("=", left.value, right.value, kind)
         error = self._errors([left.error, right.error])
         if left.known is None and right.known is None:
-            return _Step(self._line(equal), None, error)
+            return Step(self._line(equal), None, error)
         one, two = left.known or "True", right.known or "True"
-        return _Step(self._line(f"({one} & {two} & ({equal})) | ((not {one}) & (not {two}))"), None, error)
+        return Step(self._line(f"({one} & {two} & ({equal})) | ((not {one}) & (not {two}))"), None, error)
 
-    def _connected(self, op: str, left: _Step, right: _Step) -> _Step:
+    def _connected(self, op: str, left: Step, right: Step) -> Step:
         """AND and OR: the right one is looked at unless the left one has decided already."""
         decides, decided = ("not ", "&") if op == "and" else ("", "|")
         one, two = f"({decides}{left.value})", f"({decides}{right.value})"
@@ -288,25 +296,25 @@ class _Writer:
                 value = self._line(f"{value} & (not {left_decides}) & (not {right_decides})")
             else:
                 value = self._line(f"{left_decides} | {right_decides}")
-        return _Step(value, known, error)
+        return Step(value, known, error)
 
-    def _extreme(self, op: str, left: _Step, right: _Step, kind: str) -> _Step:
+    def _extreme(self, node: Expression, left: Step, right: Step) -> Step:
         """LEAST and GREATEST, which pass over nulls."""
-        better = _compared("<" if op == "least" else ">", right.value, left.value, kind)
+        better = self.compared("<" if node.op == "least" else ">", right.value, left.value, node)
         takes_right = better
         if left.known is not None:
             takes_right = f"(not {left.known}) | ({better})"
         value = self._line(f"{right.value} if {_both(f'({takes_right})', right.known)} else {left.value}")
-        return _Step(value, _either(left.known, right.known, self._line), self._errors([left.error, right.error]))
+        return Step(value, _either(left.known, right.known, self._line), self._errors([left.error, right.error]))
 
-    def _first_known(self, left: _Step, right: _Step) -> _Step:
+    def _first_known(self, left: Step, right: Step) -> Step:
         if left.known is None:
             return left
         value = self._line(f"{left.value} if {left.known} else {right.value}")
         error = self._in_turn(left, f"not {left.known}", right)
-        return _Step(value, _either(left.known, right.known, self._line), error)
+        return Step(value, _either(left.known, right.known, self._line), error)
 
-    def _chosen(self, condition: _Step, then: _Step, otherwise: _Step) -> _Step:
+    def _chosen(self, condition: Step, then: Step, otherwise: Step) -> Step:
         taken = self._line(_both(condition.value, condition.known))
         value = self._line(f"{then.value} if {taken} else {otherwise.value}")
         known = None
@@ -315,14 +323,36 @@ class _Writer:
         error = None
         if then.error is not None or otherwise.error is not None:
             error = self._line(f"{then.error or 'np.uint8(0)'} if {taken} else {otherwise.error or 'np.uint8(0)'}")
-        return _Step(value, known, self._errors([condition.error, error]))
+        return Step(value, known, self._errors([condition.error, error]))
 
     @staticmethod
-    def _folded(args: Sequence[_Step], combine: Callable[[_Step, _Step], _Step]) -> _Step:
+    def _folded(args: Sequence[Step], combine: Callable[[Step, Step], Step]) -> Step:
         result = args[0]
         for argument in args[1:]:
             result = combine(result, argument)
         return result
+
+
+class _PairWriter(ExpressionWriter):
+    """Of pairs of rows, one of each side."""
+
+    def __init__(self, places: dict[ColumnPlace, Place]) -> None:
+        super().__init__()
+        self._places = places
+        self._columns: dict[Place, Step] = {}
+
+    def column(self, node: Expression) -> Step:
+        """See `ExpressionWriter`."""
+        place = self._places[node.place]
+        if place not in self._columns:
+            if place.is_probe:
+                known = None if place.mask is None else f"p[{place.mask}]"
+                self._columns[place] = Step(self._line(f"p[{place.values}]"), known)
+            else:
+                value = f"b[{place.values}][j]" + (" != 0" if node.number == "bool" else "")
+                known = None if place.mask is None else self._line(f"b[{place.mask}][j] != 0")
+                self._columns[place] = Step(self._line(value), known)
+        return self._columns[place]
 
 
 def _number(text: str, of: Expression) -> np.generic:

@@ -1,0 +1,37 @@
+"""Exact sums of int64 that values can be taken from again: [upper halves, lower halves, values]."""
+
+from __future__ import annotations
+
+from sparkext.kernels.buffers import Int64Array
+from sparkext.kernels.jit import inlined
+
+INTEGER_SUM_WORDS = 3
+_LOW = 0xFFFFFFFF
+
+
+@inlined
+def add_integer(arena: Int64Array, at: int, value: int, weight: int) -> None:
+    """Add a value so many times, or take it away as often."""
+    arena[at] += weight * (value >> 32)
+    arena[at + 1] += weight * (value & _LOW)
+    arena[at + 2] += weight
+
+
+@inlined
+def has_integer_sum(arena: Int64Array, at: int) -> bool:
+    """Whether there is a value, and their sum fits int64."""
+    upper = arena[at] + (arena[at + 1] >> 32)
+    return arena[at + 2] > 0 and -(1 << 31) <= upper < 1 << 31
+
+
+@inlined
+def integer_sum(arena: Int64Array, at: int) -> int:
+    """Return the sum, if it fits."""
+    return ((arena[at] + (arena[at + 1] >> 32)) << 32) + (arena[at + 1] & _LOW)
+
+
+@inlined
+def integer_average(arena: Int64Array, at: int) -> float:
+    """Return the average of the values that there are."""
+    upper = arena[at] + (arena[at + 1] >> 32)
+    return (float(upper) * 4294967296.0 + float(arena[at + 1] & _LOW)) / float(arena[at + 2])

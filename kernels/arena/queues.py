@@ -1,0 +1,63 @@
+"""Queues of records: [next, …]. A header is [first, last, records]."""
+
+from __future__ import annotations
+
+from sparkext.kernels.arena.room import release
+from sparkext.kernels.buffers import Int64Array
+from sparkext.kernels.jit import inlined, kernel
+
+QUEUE_WORDS = 3
+
+
+@inlined
+def append(arena: Int64Array, queue: int, record: int) -> None:
+    """Put a record behind all others."""
+    arena[record] = 0
+    if arena[queue] == 0:
+        arena[queue] = record
+    else:
+        arena[arena[queue + 1]] = record
+    arena[queue + 1] = record
+    arena[queue + 2] += 1
+
+
+@inlined
+def pop(arena: Int64Array, queue: int) -> int:
+    """Take the first record of those that there are."""
+    record = arena[queue]
+    arena[queue] = arena[record]
+    arena[queue + 2] -= 1
+    return record
+
+
+@inlined
+def move_all(arena: Int64Array, source: int, target: int) -> None:
+    """Put all records of a queue behind those of another."""
+    if arena[source] != 0:
+        if arena[target] == 0:
+            arena[target] = arena[source]
+        else:
+            arena[arena[target + 1]] = arena[source]
+        arena[target + 1] = arena[source + 1]
+        arena[target + 2] += arena[source + 2]
+        arena[source] = 0
+        arena[source + 2] = 0
+
+
+@inlined
+def release_all(arena: Int64Array, queue: int, words: int) -> None:
+    """Give all records of a queue, of so many words each, back."""
+    while arena[queue] != 0:
+        release(arena, pop(arena, queue), words)
+
+
+@kernel
+def drain(arena: Int64Array, queue: int, words: int, out: Int64Array) -> None:
+    """Take all records of a queue: `out[k]` are their words k + 1, int64[words - 1, records]."""
+    row = 0
+    while arena[queue] != 0:
+        record = pop(arena, queue)
+        for place in range(1, words):
+            out[place - 1, row] = arena[record + place]
+        release(arena, record, words)
+        row += 1

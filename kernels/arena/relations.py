@@ -1,0 +1,207 @@
+"""What is known of a relation: how many times each row is there, and what has changed at an instant.
+
+    changes   [next, hash, next changed, weight, row]      weights that cancel out are no change
+    all rows  [next, hash, weight, chain, row]
+    sides     [next, hash, left, right, row]               how often a row is there follows from both (set operations)
+    parts     [next, hash, queue, row]                     a queue for each row
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from sparkext.kernels.arena.chains import CHAIN_WORDS, chain, unchain
+from sparkext.kernels.arena.queues import QUEUE_WORDS, append
+from sparkext.kernels.arena.room import allocate, cleared, release
+from sparkext.kernels.arena.rows import copy_row, find_row, hash_row, queued, sort_rows
+from sparkext.kernels.arena.tables import HASH, RECORD_WORDS, link, unlink
+from sparkext.kernels.buffers import Int64Array, UInt8Array
+from sparkext.kernels.jit import inlined
+
+DISTINCT, UNION, EXCEPT, EXCEPT_ALL, INTERSECT, INTERSECT_ALL = range(6)
+BAG_WORDS = 3
+"""Words before the chains of a bag's records."""
+
+_WEIGHT = 2
+_CHANGED, _CHANGE, _CHANGES_ROW = 2, 3, 4
+_ALL_ROW = BAG_WORDS + CHAIN_WORDS
+_LEFT, _RIGHT, _SIDES_ROW = 2, 3, 4
+_PARTS_ROW = RECORD_WORDS + QUEUE_WORDS
+
+
+@inlined
+def note_change(arena: Int64Array, table: int, changed: int, weight: int, row: int, width: int) -> None:
+    """Note that a row comes so many times, or goes. `changed`: the word with the first changed record."""
+    hashed_row = hash_row(arena, row, width)
+    record = find_row(arena, table, hashed_row, row, width, _CHANGES_ROW)
+    if record != 0:
+        arena[record + _CHANGE] += weight
+        return
+    record = allocate(arena, _CHANGES_ROW + 1 + width)
+    arena[record + HASH] = hashed_row
+    arena[record + _CHANGED] = arena[changed]
+    arena[changed] = record
+    arena[record + _CHANGE] = weight
+    copy_row(arena, row, record + _CHANGES_ROW, width)
+    link(arena, table, record)
+
+
+@inlined
+def emit_changes(
+    arena: Int64Array,
+    table: int,
+    changed: int,
+    sign: int,
+    width: int,
+    orders: int,
+    starts: Int64Array,
+    data: UInt8Array,
+    queue: int,
+    time: int,
+    epsilons: int,
+) -> None:
+    """Append the rows that have come (`sign` 1) or gone (-1) to a queue, in order, and forget all changes."""
+    count = np.int64(0)
+    record = arena[changed]
+    while record != 0:
+        if sign * arena[record + _CHANGE] > 0:
+            count += 1
+        record = arena[record + _CHANGED]
+    if count > 0:
+        rows = allocate(arena, count)
+        count = np.int64(0)
+        record = arena[changed]
+        while record != 0:
+            if sign * arena[record + _CHANGE] > 0:
+                arena[rows + count] = record + _CHANGES_ROW
+                count += 1
+            record = arena[record + _CHANGED]
+        if count > 1:
+            sort_rows(arena, rows, count, width, orders, starts, data)
+        for place in range(count):
+            row = arena[rows + place]
+            for _ in range(sign * arena[row - _CHANGES_ROW + _CHANGE]):
+                append(arena, queue, queued(arena, time, epsilons, row, width))
+        release(arena, rows, count)
+    record = arena[changed]
+    while record != 0:
+        arena[arena[table] + (arena[record + HASH] & arena[table + 1])] = 0
+        following = arena[record + _CHANGED]
+        release(arena, record, _CHANGES_ROW + 1 + width)
+        record = following
+    arena[changed] = 0
+    arena[table + 2] = 0
+
+
+@inlined
+def add_to_bag(arena: Int64Array, table: int, weight: int, row: int, width: int, at: int) -> int:
+    """Let a row be there so many times more, or fewer.
+
+    Returns the record if it is new, less than 0 times it if it is gone, which the caller drops, and 0 otherwise. The
+    row is at word `at` of a record, behind what chains there are.
+    """
+    hashed_row = hash_row(arena, row, width)
+    record = find_row(arena, table, hashed_row, row, width, at)
+    if record != 0:
+        arena[record + _WEIGHT] += weight
+        return -record if arena[record + _WEIGHT] == 0 else np.int64(0)
+    record = allocate(arena, at + 1 + width)
+    arena[record + HASH] = hashed_row
+    arena[record + _WEIGHT] = weight
+    copy_row(arena, row, record + at, width)
+    link(arena, table, record)
+    return record
+
+
+@inlined
+def drop_from_bag(arena: Int64Array, table: int, record: int, width: int, at: int) -> None:
+    """Drop a record that is gone, and in no chain any more."""
+    unlink(arena, table, record)
+    release(arena, record, at + 1 + width)
+
+
+@inlined
+def keep_row(arena: Int64Array, table: int, index: int, weight: int, row: int, width: int) -> None:
+    """Let a row be there so many times more, or fewer; `index` is a chain of all rows."""
+    record = add_to_bag(arena, table, weight, row, width, _ALL_ROW)
+    if record > 0:
+        chain(arena, index, record, BAG_WORDS, 0, 0)
+    elif record < 0:
+        unchain(arena, index, -record, BAG_WORDS)
+        drop_from_bag(arena, table, -record, width, _ALL_ROW)
+
+
+@inlined
+def emit_all(
+    arena: Int64Array,
+    table: int,
+    index: int,
+    width: int,
+    orders: int,
+    starts: Int64Array,
+    data: UInt8Array,
+    queue: int,
+    time: int,
+    epsilons: int,
+) -> None:
+    """Append all rows that are kept to a queue, in order."""
+    count = arena[table + 2]
+    if count == 0:
+        return
+    rows = allocate(arena, count)
+    record = arena[arena[index]]
+    for place in range(count):
+        arena[rows + place] = record + _ALL_ROW
+        record = arena[record + BAG_WORDS]
+    sort_rows(arena, rows, count, width, orders, starts, data)
+    for place in range(count):
+        row = arena[rows + place]
+        for _ in range(arena[row - _ALL_ROW + _WEIGHT]):
+            append(arena, queue, queued(arena, time, epsilons, row, width))
+    release(arena, rows, count)
+
+
+@inlined
+def _times(op: int, left: int, right: int) -> int:
+    """Return how many times a row is in the result of a set operation."""
+    if op == DISTINCT:
+        return np.int64(left > 0)
+    if op == UNION:
+        return np.int64(left + right > 0)
+    if op == EXCEPT:
+        return np.int64(left > 0 and right == 0)
+    if op == INTERSECT:
+        return np.int64(left > 0 and right > 0)
+    return max(left - right, 0) if op == EXCEPT_ALL else min(left, right)
+
+
+@inlined
+def count_side(arena: Int64Array, table: int, op: int, side: int, weight: int, row: int, width: int) -> int:
+    """Let a row be so many times more, or fewer, on one side; return how many times more it is in the result."""
+    hashed_row = hash_row(arena, row, width)
+    record = find_row(arena, table, hashed_row, row, width, _SIDES_ROW)
+    if record == 0:
+        record = cleared(arena, _SIDES_ROW + 1 + width)
+        arena[record + HASH] = hashed_row
+        copy_row(arena, row, record + _SIDES_ROW, width)
+        link(arena, table, record)
+    was = _times(op, arena[record + _LEFT], arena[record + _RIGHT])
+    arena[record + _LEFT + side] += weight
+    now = _times(op, arena[record + _LEFT], arena[record + _RIGHT])
+    if arena[record + _LEFT] == 0 and arena[record + _RIGHT] == 0:
+        unlink(arena, table, record)
+        release(arena, record, _SIDES_ROW + 1 + width)
+    return now - was
+
+
+@inlined
+def part_of(arena: Int64Array, table: int, row: int, width: int) -> int:
+    """Return the queue that belongs to a row."""
+    hashed_row = hash_row(arena, row, width)
+    record = find_row(arena, table, hashed_row, row, width, _PARTS_ROW)
+    if record == 0:
+        record = cleared(arena, _PARTS_ROW + 1 + width)
+        arena[record + HASH] = hashed_row
+        copy_row(arena, row, record + _PARTS_ROW, width)
+        link(arena, table, record)
+    return record + RECORD_WORDS

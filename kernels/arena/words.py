@@ -1,0 +1,69 @@
+"""Values as words: hashes, order, and texts by their codes.
+
+A double is its bits, of which NaN has only one kind.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from sparkext.kernels.buffers import Int64Array, UInt8Array
+from sparkext.kernels.hashing import mix_word
+from sparkext.kernels.intrinsics import double_of, word_of
+from sparkext.kernels.jit import inlined
+
+NAN = 0x7FF8000000000000
+INTEGER_ORDER, DOUBLE_ORDER, TEXT_ORDER = range(3)
+
+
+@inlined
+def hashed(so_far: int, word: int) -> int:
+    """Hash one more word."""
+    return np.int64(mix_word(so_far ^ word))
+
+
+@inlined
+def double_word(value: float) -> int:
+    """Return a double as a word."""
+    return NAN if value != value else word_of(value)
+
+
+@inlined
+def normal(word: int) -> int:
+    """Return the word of a double as a key: 0.0 is that of -0.0, too."""
+    return 0 if word == np.int64(-0x8000000000000000) else word
+
+
+@inlined
+def sortable(word: int) -> int:
+    """Return a number that is in the order of doubles: -0.0 before 0.0, NaN last. It is its own inverse."""
+    return word ^ np.int64(0x7FFFFFFFFFFFFFFF) if word < 0 else word
+
+
+@inlined
+def before(one: int, two: int, order: int, starts: Int64Array, data: UInt8Array) -> bool:
+    """Whether a value comes before another. Codes of texts are `data[starts[code]:starts[code + 1]]`."""
+    if order == INTEGER_ORDER:
+        return one < two
+    if order == DOUBLE_ORDER:
+        return sortable(one) < sortable(two)
+    return compare_texts(one, two, starts, data) < 0
+
+
+@inlined
+def compare_texts(one: int, two: int, starts: Int64Array, data: UInt8Array) -> int:
+    """Return less than 0, 0 or more than 0, as a text comes before another, is equal to it or comes behind it."""
+    if one == two:
+        return 0
+    length, other = starts[one + 1] - starts[one], starts[two + 1] - starts[two]
+    for place in range(min(length, other)):
+        difference = np.int64(data[starts[one] + place]) - np.int64(data[starts[two] + place])
+        if difference != 0:
+            return difference
+    return length - other
+
+
+@inlined
+def number(word: int) -> float:
+    """Return the double of a word."""
+    return double_of(word)

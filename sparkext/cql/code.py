@@ -1,0 +1,669 @@
+"""Writes the module that runs a graph of queries: one function for each step of a row's way, and the loop over instants.
+
+    stream ──▶ window ──▶ in ──▶ row ──┬──────────────▶ (set operation, DISTINCT) ──▶ readers of a relation
+                          (joins)      └┄┄▶ flush ─▶ post ─▲                      └┄┄▶ streams
+                                            (groups)
+
+A row goes on by its address (`a`, see `kernels.arena.rows`) and with a weight (`w`): how many times it comes, or, below
+0, goes. It goes all of its way at once, but waits (┄) in groups, and where a relation becomes a stream, until what else
+happens at the instant has come there, too: what comes and goes at one instant has then cancelled out. An instant is a
+timestamp and how many ε behind it; the next is the first at which a window, a delay or a period has something to do.
+Queries have their turns in the order of the graph.
+
+A join keeps the rows of each input, and finds those that a new one of another meets by indexes: input after input,
+those of [Now] first, then those that an equality connects. Nothing is kept of rows that are joined in part.
+
+The text holds operators of a closed list, numbers and names that this module has written; all that is the user's is
+among the constants. Texts that are alike are compiled once. What is alike in all queries is in `kernels.arena`: numba
+takes some 20 ms for a line, and LLVM looks at a function again in all that call it, so what is called from one place
+is no function, but lines.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache
+from itertools import count
+from pathlib import Path
+
+from sparkext.cql.expressions import TextConstant, WordExpressions
+from sparkext.cql.graph import Graph
+from sparkext.cql.layout import EPSILONS, GIVEN, NOW, ROW, STEPS, TIME, Layout, Literal, order_of
+from sparkext.cql.queries import Aggregate, BoundQuery, Column, Input, Plan, SelectPlan, SetPlan
+from sparkext.kernels import arena
+from sparkext.kernels.arena.chains import CHAIN_WORDS
+from sparkext.kernels.arena.exact_sums import SUM_WORDS
+from sparkext.kernels.arena.integer_sums import INTEGER_SUM_WORDS
+from sparkext.kernels.arena.queues import QUEUE_WORDS
+from sparkext.kernels.arena.relations import (
+    BAG_WORDS,
+    DISTINCT,
+    EXCEPT,
+    EXCEPT_ALL,
+    INTERSECT,
+    INTERSECT_ALL,
+    UNION,
+)
+from sparkext.kernels.arena.words import DOUBLE_ORDER
+from sparkext.kernels.nested_loop import Constant
+from sparkext.plans.expression import Expression
+from sparkext.plans.number_types import INTEGERS
+
+ROWS_AT_ONCE = 1 << 16
+"""Rows of outputs after which the loop returns."""
+
+_IMPORTS = """import numpy as np
+
+from sparkext.kernels.arena.chains import chain, unchain
+from sparkext.kernels.arena.exact_sums import add_exactly, exact_sum
+from sparkext.kernels.arena.integer_sums import add_integer, has_integer_sum, integer_average, integer_sum
+from sparkext.kernels.arena.ordered_sets import count_value, greatest, least
+from sparkext.kernels.arena.queues import append, move_all, pop, release_all
+from sparkext.kernels.arena.relations import add_to_bag, count_side, drop_from_bag, emit_all, emit_changes, keep_row
+from sparkext.kernels.arena.relations import note_change, part_of
+from sparkext.kernels.arena.room import cleared, release
+from sparkext.kernels.arena.rows import copy_row, find_row, hash_row, queued, release_queued
+from sparkext.kernels.arena.tables import link, open_table, unlink
+from sparkext.kernels.arena.words import compare_texts, double_word, hashed, normal, number
+from sparkext.kernels.intrinsics import multiply_overflows
+from sparkext.kernels.jit import inlined, kernel
+"""
+_SHARED = "m, c, s, d"
+"""What all functions take: the arena, constants, and texts."""
+
+_LOOP = "m, c, s, d, x, n, times, streams, at, until, limit"
+_SET_OPERATIONS = {
+    ("union", False): UNION,
+    ("except", False): EXCEPT,
+    ("except", True): EXCEPT_ALL,
+    ("intersect", False): INTERSECT,
+    ("intersect", True): INTERSECT_ALL,
+}
+
+
+@dataclass(frozen=True)
+class Code:
+    """A module, the constants that its functions take, and the places of what is outside of them.
+
+    `headers`: what the words of headers begin as. `places[stream]`: the number of a stream, and that of its first
+    column. `outputs`: the queue of each output.
+    """
+
+    text: str
+    constants: tuple[Constant | TextConstant, ...]
+    headers: tuple[int, ...]
+    places: dict[str, tuple[int, int]]
+    outputs: dict[str, int]
+
+
+def code_of(graph: Graph, outputs: Sequence[str]) -> Code:
+    """Write the module for some outputs, and what they follow from."""
+    return _Writer(graph.needed(outputs), outputs).code()
+
+
+@cache
+def _kernels() -> str:
+    """Return what tells these kernels from others: compiled code holds theirs, too."""
+    digest = hashlib.sha256()
+    for path in sorted(Path(arena.__path__[0]).glob("*.py")):
+        digest.update(path.read_bytes())
+    return digest.hexdigest()[:16]
+
+
+_Sink = Callable[[str, str], list[str]]
+"""Returns the lines by which a row goes on, from what names its weight and its address."""
+
+
+@dataclass(frozen=True)
+class _Index:
+    """An index of an input of a join: by these expressions, at a word of its records."""
+
+    keys: tuple[Expression, ...]
+    header: Literal
+    field: Literal
+
+
+class _Writer:
+    def __init__(self, graph: Graph, outputs: Sequence[str]) -> None:
+        self._graph = graph
+        self._lines: list[str] = [f"# {_kernels()}", _IMPORTS.rstrip()]
+        self._layout = Layout()
+        self._constants: list[Constant | TextConstant] = []
+        self._numbers = {name: f"q{place}" for place, name in enumerate(graph.order)}
+        self._buffers = {name: self._layout.words(QUEUE_WORDS) for name in graph.queries if graph.is_stream(name)}
+        self._delays = {name: self._layout.words(QUEUE_WORDS) for name in graph.queries if graph.is_delayed(name)}
+        self._outputs = {name: self._layout.words(QUEUE_WORDS) for name in outputs}
+        self._firing: list[str] = []
+        self._work: list[str] = []
+        self._ids = count()
+        self._readers = {name: [*self._readers_of(name)] for name in graph.queries}
+        self._places: dict[str, tuple[int, int]] = {}
+        first = 0
+        for place, (name, stream) in enumerate(graph.streams.items()):
+            self._places[name] = place, first
+            first += len(stream.columns)
+
+    def _readers_of(self, name: str) -> Iterator[str]:
+        """Yield the functions that take the rows of a relation."""
+        for reader in self._graph.order:
+            for number, select in enumerate(self._graph.queries[reader].selects()):
+                for place, read in enumerate(select.inputs):
+                    if read.name == name and read.window is None:
+                        yield f"{self._numbers[reader]}_s{number}_in{place}"
+
+    def code(self) -> Code:
+        for header in self._delays.values():
+            self._firing += _fires(header, f"m[f + {TIME}]", f"m[f + {EPSILONS}]")
+        for name in self._graph.order:
+            self._query(self._graph.queries[name])
+        self._function("begin", "m", "kernel")
+        self._put(1, *(f"open_table(m, {table})" for table in self._layout.tables), "return")
+        self._loop()
+        text = "\n".join(self._lines) + "\n"
+        return Code(text, tuple(self._constants), self._layout.headers(), self._places, self._outputs)
+
+    # Text
+
+    def _function(self, name: str, parameters: str, decorator: str = "inlined") -> None:
+        self._lines += ["", "", f"@{decorator}", f"def {name}({parameters}):"]
+
+    def _put(self, depth: int, *lines: str) -> None:
+        self._lines += _indented(depth, lines)
+
+    # Queries
+
+    def _query(self, query: BoundQuery) -> None:
+        """Write all functions of a query, and what it does at each instant."""
+        number = self._numbers[query.name]
+        expires: list[str] = []
+        adds: list[str] = []
+        flushes: list[str] = []
+        selects = count()
+
+        def write_plan(plan: Plan, sink: _Sink) -> None:
+            if isinstance(plan, SetPlan):
+                sides = [sink, sink]
+                if not (plan.op == "union" and plan.all):
+                    sides = self._set(_SET_OPERATIONS[plan.op, plan.all], (plan.left.columns, plan.right.columns), sink)
+                write_plan(plan.left, sides[0])
+                write_plan(plan.right, sides[1])
+                return
+            name = f"{number}_s{next(selects)}"
+            if plan.distinct:
+                (sink,) = self._set(DISTINCT, (plan.columns,), sink)
+            self._select(name, plan, sink)
+            if plan.group is not None:
+                flushes.append(f"{name}_flush({_SHARED})")
+            for place, read in enumerate(plan.inputs):
+                if read.window is not None:
+                    window = _Window(self._layout, read, f"{name}_in{place}")
+                    self._firing += window.firing
+                    expires.extend(window.expire)
+                    adds.extend(self._adding(read, window))
+
+        sink, emit = self._end(query)
+        write_plan(query.plan, sink)
+        self._work += [f"# {number}", *expires, *adds, *flushes, *emit]
+
+    def _adding(self, read: Input, window: _Window) -> list[str]:
+        """Return how the rows of a stream at this instant get into a window."""
+        if read.name not in self._graph.streams:
+            lines = window.add(f"b + {ROW}")
+            return [f"b = m[{self._buffers[read.name]}]", "while b != 0:", *_indented(1, lines), "    b = m[b]"]
+        stream, first = self._places[read.name]
+        row = self._layout.words(1 + len(read.columns))
+        given = [f"m[{row + 1 + k}] = x[{first + k}][i]" for k in range(len(read.columns))]
+        lines = [f"m[{row}] = n[{stream}][i]", *given, *window.add(f"{row}")]
+        return ["for i in range(at, stop):", f"    if streams[i] == {stream}:", *_indented(2, lines)]
+
+    def _end(self, query: BoundQuery) -> tuple[_Sink, list[str]]:
+        """Return how a row gets to those that read a relation, or how that becomes a stream, and when it does."""
+        if query.operator is None:
+            readers = self._readers[query.name]
+            return lambda weight, row: [f"{reader}({_SHARED}, {weight}, {row})" for reader in readers], []
+        width, table, orders = Literal(len(query.columns)), self._layout.table(), self._orders(query.columns)
+        queue = self._buffers[query.name] if query.delay is None else self._delays[query.name]
+        told = f"{width}, {orders}, s, d, {queue}, t + {query.delay or 0}, e + {int(query.delay == 0)}"
+        if query.operator != "rstream":
+            changed, sign = self._layout.words(1), Literal(1 if query.operator == "istream" else -1)
+            emit = f"emit_changes(m, {table}, {changed}, {sign}, {told})"
+            return (lambda weight, row: [f"note_change(m, {table}, {changed}, {weight}, {row}, {width})"]), [emit]
+        index = self._layout.table()
+        emit = f"emit_all(m, {table}, {index}, {told})"
+        emits = [emit]
+        if query.period is not None:
+            due = self._layout.words(1)
+            self._firing += [
+                f"if m[{table + 2}] > 0 and (m[{due}] < t or (m[{due}] == t and e > 0)):",
+                f"    t, e = m[{due}], np.int64(0)",
+            ]
+            following = f"m[{due}] = (t // {query.period} + 1) * {query.period}"
+            emits = [f"if e == 0 and t % {query.period} == 0:", f"    {emit}", following]
+        return (lambda weight, row: [f"keep_row(m, {table}, {index}, {weight}, {row}, {width})"]), emits
+
+    def _orders(self, columns: Sequence[Column]) -> Literal:
+        """Return the place of how the values of rows are compared."""
+        return self._layout.words(len(columns), [order_of(column.type) for column in columns])
+
+    def _set(self, op: int, sides: Sequence[tuple[Column, ...]], sink: _Sink) -> list[_Sink]:
+        """Return what takes the rows of the sides of a set operation."""
+        table, row, width = self._layout.table(), self._layout.words(1 + len(sides[0])), Literal(len(sides[0]))
+
+        def taking(side: int) -> _Sink:
+            def lines(weight: str, taken: str) -> list[str]:
+                times = f"w{next(self._ids)}"
+                doubles = [k for k, column in enumerate(sides[side]) if order_of(column.type) == DOUBLE_ORDER]
+                counted = f"count_side(m, {table}, {Literal(op)}, {Literal(side)}, {weight}, {row}, {width})"
+                return [
+                    f"copy_row(m, {taken}, {row}, {width})",
+                    *(f"m[{row + 1 + k}] = normal(m[{row + 1 + k}])" for k in doubles),
+                    f"{times} = {counted}",
+                    f"if {times} != 0:",
+                    *_indented(1, sink(times, f"{row}")),
+                ]
+
+            return lines
+
+        return [taking(side) for side in range(len(sides))]
+
+    # Selects
+
+    def _select(self, name: str, plan: SelectPlan, sink: _Sink) -> None:
+        """Write what a select makes of a row of each of its inputs, and where it goes on."""
+        rows = ", ".join(f"a{source}" for source in range(len(plan.inputs)))
+        if plan.group is not None:
+            self._groups(name, plan, rows, sink)
+        if len(plan.inputs) == 1:
+            self._function(f"{name}_in0", f"{_SHARED}, w, a0")
+            writer = _of_inputs(plan, self._constants)
+            depth = self._tested(1, writer, plan.where)
+            if plan.group is None:
+                self._result(depth, writer, plan.outputs, sink)
+            else:
+                self._put(depth, f"{name}_row({_SHARED}, w, a0)")
+            self._put(1, "return")
+            return
+        if plan.group is None:
+            self._function(f"{name}_row", f"{_SHARED}, w, {rows}")
+            self._result(1, _of_inputs(plan, self._constants), plan.outputs, sink)
+            self._put(1, "return")
+        ways = [_way(plan, start) for start in range(len(plan.inputs))]
+        indexes: list[dict[tuple[Expression, ...], _Index]] = [{} for _ in plan.inputs]
+        for way in ways:
+            for step in way:
+                there = indexes[step.source]
+                field = Literal(BAG_WORDS + CHAIN_WORDS * len(there))
+                if step.keys not in there:
+                    there[step.keys] = _Index(step.keys, self._layout.table(), field)
+        for source in range(len(plan.inputs)):
+            self._input(name, plan, source, ways[source], indexes, rows)
+
+    def _result(self, depth: int, writer: WordExpressions, outputs: Sequence[Expression], sink: _Sink) -> None:
+        """Write how a row of expressions goes on."""
+        row = self._layout.words(1 + len(outputs))
+        words = [writer.word(output) for output in outputs]
+        self._put(depth, *writer.taken())
+        self._stored(depth, row, words)
+        self._put(depth, *sink("w", f"{row}"))
+
+    def _stored(self, depth: int, row: Literal, words: Sequence[tuple[str, str | None]]) -> None:
+        """Write a row of words."""
+        bits = [f"(({null}) << {k})" for k, (_, null) in enumerate(words) if null is not None]
+        self._put(depth, f"m[{row}] = {' | '.join(bits) or 0}")
+        self._put(depth, *(f"m[{row + 1 + k}] = {word}" for k, (word, _) in enumerate(words)))
+
+    def _tested(self, depth: int, writer: WordExpressions, tests: Sequence[Expression]) -> int:
+        """Write conditions; return how deep it is where they hold."""
+        for test in tests:
+            step = writer.step(test)
+            self._put(depth, *writer.taken())
+            self._put(depth, f"if {step.value}{'' if step.known is None else f' and {step.known}'}:")
+            depth += 1
+        return depth
+
+    def _input(
+        self,
+        name: str,
+        plan: SelectPlan,
+        start: int,
+        way: Sequence[_Step],
+        indexes: Sequence[dict[tuple[Expression, ...], _Index]],
+        rows: str,
+    ) -> None:
+        """Write how the rows of an input are kept, and which rows of a join one of them makes come, or go."""
+        self._function(f"{name}_in{start}", f"{_SHARED}, w, a{start}")
+        writer = _of_inputs(plan, self._constants)
+        depth = self._tested(1, writer, [test for test in plan.where if _sources(test) <= {start}])
+        own = [*indexes[start].values()]
+        table, width, at = self._layout.table(), Literal(len(plan.inputs[start].columns)), _row_in_bag(own)
+        hashes = [_hash_of(writer, index.keys) for index in own]
+        self._put(depth, *writer.taken())
+        self._put(depth, f"r = add_to_bag(m, {table}, w, a{start}, {width}, {at})", "if r > 0:")
+        for index, hashed in zip(own, hashes, strict=True):
+            has_key = Literal(bool(index.keys))
+            self._put(depth + 1, f"chain(m, {index.header}, r, {index.field}, {hashed}, {has_key})")
+        self._put(depth, "elif r < 0:")
+        self._put(depth + 1, *(f"unchain(m, {index.header}, -r, {index.field})" for index in own))
+        self._put(depth + 1, f"drop_from_bag(m, {table}, -r, {width}, {at})")
+        weight, after = "w", []
+        for step in way:
+            index = indexes[step.source][step.keys]
+            record = f"r{step.source}"
+            hashed = _hash_of(writer, step.probes)
+            self._put(depth, *writer.taken())
+            self._put(depth, f"h{step.source} = {hashed}")
+            bucket = f"m[{index.header}] + (h{step.source} & m[{index.header + 1}])"
+            self._put(depth, f"{record} = m[{bucket}]", f"while {record} != 0:")
+            depth += 1
+            after.append((depth, f"{record} = m[{record} + {index.field}]"))
+            self._put(depth, f"if m[{record} + {index.field + 2}] == h{step.source}:")
+            depth += 1
+            self._put(depth, f"w{step.source} = {weight} * m[{record} + 2]")
+            self._put(depth, f"a{step.source} = {record} + {_row_in_bag(indexes[step.source].values())}")
+            weight = f"w{step.source}"
+            depth = self._tested(depth, writer, step.tests)
+        self._put(depth, f"{name}_row({_SHARED}, {weight}, {rows})")
+        for at_depth, line in reversed(after):
+            self._put(at_depth, line)
+        self._put(1, "return")
+
+    # Groups
+
+    def _groups(self, name: str, plan: SelectPlan, rows: str, sink: _Sink) -> None:
+        """Write what keeps groups: [next, hash, next changed, rows, is out, result, key, states].
+
+        The result is a row, of the key and of aggregates as they were when they last came out.
+        """
+        assert plan.group is not None, "there are groups"
+        width, made = Literal(len(plan.group)), len(plan.aggregates)
+        given, row = self._layout.words(1 + width + made), self._layout.words(1 + width)
+        result, key = 5, Literal(6 + width + made)
+        states, words = [], key + 1 + width
+        for aggregate in plan.aggregates:
+            states.append(words)
+            words += _state_words(aggregate)
+        words = Literal(words)
+        table, changed = self._layout.table(), self._layout.words(1)
+        aggregates = [*zip(range(made), plan.aggregates, states, strict=True)]
+        # A row of the join: what it is grouped by, and what is aggregated.
+        self._function(f"{name}_row", f"{_SHARED}, w, {rows}")
+        writer = _of_inputs(plan, self._constants)
+        by = [writer.key(one) for one in plan.group]
+        of = [None if one.argument is None else writer.word(one.argument) for one in plan.aggregates]
+        self._put(1, *writer.taken())
+        self._stored(1, row, by)
+        self._put(1, f"h = hash_row(m, {row}, {width})", f"r = find_row(m, {table}, h, {row}, {width}, {key})")
+        self._put(1, "if r == 0:", f"    r = cleared(m, {words})", "    m[r + 1] = h")
+        self._put(2, f"copy_row(m, {row}, r + {key}, {width})", f"link(m, {table}, r)")
+        self._put(1, "m[r + 3] += w", "if m[r + 2] == 0:")
+        self._put(2, f"m[r + 2] = m[{changed}] if m[{changed}] != 0 else 1", f"m[{changed}] = r")
+        for (_, aggregate, at), value in zip(aggregates, of, strict=True):
+            if value is not None:
+                self._accumulate(aggregate, at, *value)
+        self._put(1, "return")
+        # What has changed at an instant.
+        self._function(f"{name}_flush", _SHARED)
+        self._put(1, f"r = m[{changed}]", f"m[{changed}] = 0", "while r > 1:")
+        self._put(2, "following = m[r + 2]", "m[r + 2] = 0", "is_there = m[r + 3] > 0")
+        self._put(2, f"copy_row(m, r + {key}, {given}, {width})")
+        for j, aggregate, at in aggregates:
+            self._aggregate(given, width + j, aggregate, at)
+        differs = "".join(f" or m[r + {result + k}] != m[{given + k}]" for k in range(1 + width + made))
+        self._put(2, f"if m[r + 4] == 0 or not is_there{differs}:")
+        self._put(3, "if m[r + 4] != 0:", f"    {name}_post({_SHARED}, {Literal(-1)}, r + {result})")
+        self._put(3, "if is_there:", "    m[r + 4] = 1")
+        self._put(4, f"copy_row(m, {given}, r + {result}, {Literal(width + made)})")
+        self._put(4, f"{name}_post({_SHARED}, {Literal(1)}, r + {result})")
+        self._put(2, "if not is_there:", f"    unlink(m, {table}, r)", f"    release(m, r, {words})", "r = following")
+        self._put(1, "return")
+        self._function(f"{name}_post", f"{_SHARED}, w, a0")
+        writer = WordExpressions(lambda source, place: True, self._constants)
+        depth = self._tested(1, writer, [] if plan.having is None else [plan.having])
+        self._result(depth, writer, plan.outputs, sink)
+        self._put(1, "return")
+
+    def _accumulate(self, aggregate: Aggregate, at: int, word: str, null: str | None) -> None:
+        """Write how a value gets into the state of an aggregate, or out of it."""
+        assert aggregate.argument is not None and aggregate.argument.type is not None, "rows are counted anyway"
+        kind, weight, depth = aggregate.argument.type, "w", 1
+        if null is not None:
+            self._put(1, f"if {null} == 0:")
+            depth = 2
+        order = order_of(kind)
+        if aggregate.function in ("min", "max"):
+            self._put(depth, f"count_value(m, r + {at}, {word}, w, {order}, s, d)")
+            return
+        if aggregate.distinct:
+            word = f"normal({word})" if order == DOUBLE_ORDER else word
+            self._put(depth, f"v = count_value(m, r + {at}, {word}, w, {order}, s, d)")
+            weight, at = "v", at + 1
+        if aggregate.function == "count":
+            self._put(depth, f"m[r + {at}] += {weight}")
+        elif kind.name in INTEGERS:
+            self._put(depth, f"add_integer(m, r + {at}, {word}, {weight})")
+        else:
+            self._put(depth, f"add_exactly(m, r + {at}, number({word}), {weight})")
+            self._put(depth, f"m[r + {at + SUM_WORDS}] += {weight}")
+
+    def _aggregate(self, row: Literal, place: int, aggregate: Aggregate, at: int) -> None:
+        """Write what an aggregate is, as value `place` of a row."""
+        word = f"m[{row + 1 + place}]"
+        kind = None if aggregate.argument is None else aggregate.argument.type
+        if kind is None:
+            self._put(2, f"{word} = m[r + 3]")
+            return
+        at += int(aggregate.distinct)
+        if aggregate.function == "count":
+            self._put(2, f"{word} = m[r + {at}]")
+            return
+        if aggregate.function in ("min", "max"):
+            which = "least" if aggregate.function == "min" else "greatest"
+            known, value = f"m[r + {at}] != 0", f"{which}(m, r + {at})"
+        elif kind.name not in INTEGERS:
+            share = f" / m[r + {at + SUM_WORDS}]" if aggregate.function == "avg" else ""
+            known, value = f"m[r + {at + SUM_WORDS}] > 0", f"double_word(exact_sum(m, r + {at}){share})"
+        elif aggregate.function == "avg":
+            known, value = f"m[r + {at + 2}] > 0", f"double_word(integer_average(m, r + {at}))"
+        else:
+            known, value = f"has_integer_sum(m, r + {at})", f"integer_sum(m, r + {at})"
+        self._put(2, f"if {known}:", f"    {word} = {value}")
+        self._put(2, "else:", f"    {word} = 0", f"    m[{row}] |= 1 << {place}")
+
+    # The loop
+
+    def _loop(self) -> None:
+        self._function("run", _LOOP, "kernel")
+        self._put(1, "rows = times.size", f"while m[{GIVEN}] < {ROWS_AT_ONCE}:")
+        self._put(2, "t, e = np.int64(0x7FFFFFFFFFFFFFFF), np.int64(0)", "if at < rows:", "    t = times[at]")
+        self._put(2, *self._firing)
+        self._put(2, "if t > until or t == 0x7FFFFFFFFFFFFFFF:", "    break")
+        self._put(2, f"if t == m[{NOW}]:", f"    m[{STEPS}] += 1", f"    if m[{STEPS}] > limit:")
+        self._put(4, "return at, True")
+        self._put(2, "else:", f"    m[{NOW}] = t", f"    m[{STEPS}] = 1", "stop = at", "if e == 0:")
+        self._put(3, "while stop < rows and times[stop] == t:", "    stop += 1")
+        for name, delay in self._delays.items():
+            due = f"m[f + {TIME}] < t or (m[f + {TIME}] == t and m[f + {EPSILONS}] <= e)"
+            self._put(2, f"f = m[{delay}]", f"while f != 0 and ({due}):")
+            self._put(3, f"append(m, {self._buffers[name]}, pop(m, {delay}))", f"f = m[{delay}]")
+        self._put(2, *self._work)
+        for name, buffer in self._buffers.items():
+            if name in self._outputs:
+                self._put(2, f"m[{GIVEN}] += m[{buffer + 2}]", f"move_all(m, {buffer}, {self._outputs[name]})")
+            else:
+                words = Literal(ROW + 1 + len(self._graph.queries[name].columns))
+                self._put(2, f"release_all(m, {buffer}, {words})")
+        self._put(2, "at = stop")
+        self._put(1, "return at, False")
+
+
+class _Window:
+    """The lines by which rows get into a window and out of it, and when it has something to do."""
+
+    def __init__(self, layout: Layout, read: Input, into: str) -> None:
+        assert read.window is not None, "streams have one"
+        self._layout, self._read, self._into = layout, read, into
+        self._window, self._width = read.window, Literal(len(read.columns))
+        self._queue, self._waiting = layout.words(QUEUE_WORDS), layout.words(QUEUE_WORDS)
+        self.firing: list[str] = []
+        self.expire: list[str] = []
+        if read.window.kind in ("now", "range"):
+            (self._slides if read.window.slide else self._ends)()
+
+    def _comes(self, row: str) -> str:
+        return f"{self._into}({_SHARED}, {Literal(1)}, {row})"
+
+    def _goes(self) -> list[str]:
+        return [f"{self._into}({_SHARED}, {Literal(-1)}, r + {ROW})", f"release_queued(m, r, {self._width})"]
+
+    def add(self, row: str) -> list[str]:
+        """Return how a row gets in."""
+        record, queue, waiting = f"queued(m, t, e, {row}, {self._width})", self._queue, self._waiting
+        amount, slide = self._window.amount, self._window.slide
+        if self._window.kind == "unbounded":
+            return [self._comes(row)]
+        if self._window.kind == "rows":
+            return self._add_counted(row, record)
+        if not slide:
+            return [f"append(m, {queue}, {record})", self._comes(row)]
+        enters = [f"if t % {slide} == 0:", f"    append(m, {queue}, {record})", f"    {self._comes(row)}"]
+        return [*enters, "else:", f"    append(m, {waiting}, {record})"]
+
+    def _add_counted(self, row: str, record: str) -> list[str]:
+        """Return how a row gets into a window of rows, and the first one out of it."""
+        queue, waiting = self._queue, self._waiting
+        amount, slide = self._window.amount, self._window.slide
+        if not slide:
+            lines, part = self._part(row)
+            leaves = [f"if m[q + 2] == {amount}:", *_indented(1, ["r = pop(m, q)", *self._goes()])]
+            return [*lines, f"q = {part}", *leaves, f"append(m, q, {record})", self._comes(row)]
+        both = f"m[{queue + 2}] + m[{waiting + 2}] > {amount}"
+        leaves = [f"while m[{queue}] != 0 and {both}:", *_indented(1, [f"r = pop(m, {queue})", *self._goes()])]
+        skipped = [f"while {both}:", f"    release_queued(m, pop(m, {waiting}), {self._width})"]
+        enters = [f"r = m[{waiting}]", "while r != 0:", f"    {self._comes(f'r + {ROW}')}", "    r = m[r]"]
+        slides = [*leaves, *skipped, *enters, f"move_all(m, {waiting}, {queue})"]
+        return [f"append(m, {waiting}, {record})", f"if m[{waiting + 2}] == {slide}:", *_indented(1, slides)]
+
+    def _part(self, row: str) -> tuple[list[str], str]:
+        """Return the lines that find the queue of a row's part, and what it is."""
+        places = self._window.partition
+        if not places:
+            return [], f"{self._queue}"
+        key, table = self._layout.words(1 + len(places)), self._layout.table()
+        bits = " | ".join(f"((m[{row}] >> {place}) & 1) << {k}" for k, place in enumerate(places))
+        lines = [f"m[{key}] = {bits}"]
+        for k, place in enumerate(places):
+            word = f"m[{row} + {1 + place}]"
+            is_double = order_of(self._read.columns[place].type) == DOUBLE_ORDER
+            lines.append(f"m[{key + 1 + k}] = {f'normal({word})' if is_double else word}")
+        return lines, f"part_of(m, {table}, {key}, {Literal(len(places))})"
+
+    def _ends(self) -> None:
+        """Rows leave when their time is over."""
+        end, epsilons = f"m[f + {TIME}] + {self._window.amount}", f"m[f + {EPSILONS}]"
+        self.firing = _fires(self._queue, end, f"{epsilons} + 1")
+        self.expire = _first_ones(self._queue, f"{end} > t or ({end} == t and {epsilons} >= e)", self._goes())
+
+    def _slides(self) -> None:
+        """Rows get in and leave at the edges of slides."""
+        amount, slide = self._window.amount, self._window.slide
+        begin, end = f"-(-m[f + {TIME}] // {slide}) * {slide}", f"((m[f + {TIME}] + {amount}) // {slide} + 1) * {slide}"
+        self.firing = [*_fires(self._waiting, begin, "np.int64(0)"), *_fires(self._queue, end, "np.int64(0)")]
+        is_over = f"if m[r + {TIME}] < t // {slide} * {slide} - {amount}:"
+        enters = [f"    append(m, {self._queue}, r)", f"    {self._comes(f'r + {ROW}')}"]
+        lines = [is_over, f"    release_queued(m, r, {self._width})", "else:", *enters]
+        leaving = _first_ones(self._queue, f"{end} > t", self._goes())
+        self.expire = [*leaving, *_first_ones(self._waiting, f"{begin} > t", lines)]
+
+
+def _fires(queue: Literal, time: str, epsilons: str) -> list[str]:
+    """Return how the next instant may be that at which the first record `f` of a queue has something to do."""
+    earlier = [f"    ft, fe = {time}, {epsilons}", "    if ft < t or (ft == t and fe < e):", "        t, e = ft, fe"]
+    return [f"f = m[{queue}]", "if f != 0:", *earlier]
+
+
+def _first_ones(queue: Literal, stays: str, lines: Sequence[str]) -> list[str]:
+    """Return what happens to the first records of a queue, `f` and then `r`, until one of them stays."""
+    taken = [f"f = m[{queue}]", f"if f == 0 or {stays}:", "    break", f"r = pop(m, {queue})", *lines]
+    return ["while True:", *_indented(1, taken)]
+
+
+def _indented(depth: int, lines: Iterable[str]) -> list[str]:
+    return ["    " * depth + line for line in lines]
+
+
+@dataclass(frozen=True)
+class _Step:
+    """A source that a row is joined with next: what its index is by, what is looked up in it, and what is then tested."""
+
+    source: int
+    keys: tuple[Expression, ...]
+    probes: tuple[Expression, ...]
+    tests: tuple[Expression, ...]
+
+
+def _way(plan: SelectPlan, start: int) -> list[_Step]:
+    """Return in which order a row of one input is joined with the others."""
+    bound, steps = {start}, []
+    waiting = [source for source in range(len(plan.inputs)) if source != start]
+    while waiting:
+        source = min(waiting, key=lambda one: _rank(plan, bound, one))
+        pairs = [*_equalities(plan, bound, source)]
+        now = {*bound, source}
+        # What is of one source only has been tested when its row came.
+        tests = [test for test in plan.where if len(_sources(test)) > 1 and _sources(test) <= now]
+        tests = [test for test in tests if not _sources(test) <= bound]
+        steps.append(_Step(source, tuple(key for key, _ in pairs), tuple(probe for _, probe in pairs), tuple(tests)))
+        bound = now
+        waiting.remove(source)
+    return steps
+
+
+def _rank(plan: SelectPlan, bound: set[int], source: int) -> tuple[bool, bool, int]:
+    window = plan.inputs[source].window
+    is_now = window is not None and window.kind == "now"
+    return not is_now, not [*_equalities(plan, bound, source)], source
+
+
+def _equalities(plan: SelectPlan, bound: set[int], source: int) -> Iterator[tuple[Expression, Expression]]:
+    """Yield what a condition sets equal of a source and of those before it."""
+    for test in plan.where:
+        if test.op == "=":
+            for one, two in (test.args, test.args[::-1]):
+                if _sources(one) == {source} and _sources(two) and _sources(two) <= bound:
+                    yield one, two
+
+
+def _sources(expression: Expression) -> set[int]:
+    return {part.source for part in expression.columns()}
+
+
+def _of_inputs(plan: SelectPlan, constants: list[Constant | TextConstant]) -> WordExpressions:
+    return WordExpressions(lambda source, place: plan.inputs[source].columns[place].nullable, constants)
+
+
+def _hash_of(writer: WordExpressions, keys: Sequence[Expression]) -> str:
+    hashed = "np.int64(0)"
+    for key in keys:
+        word, _ = writer.key(key)
+        hashed = f"hashed({hashed}, {word})"
+    return hashed
+
+
+def _row_in_bag(indexes: Iterable[_Index]) -> Literal:
+    return Literal(BAG_WORDS + CHAIN_WORDS * len([*indexes]))
+
+
+def _state_words(aggregate: Aggregate) -> int:
+    if aggregate.argument is None:
+        return 0
+    if aggregate.function in ("min", "max"):
+        return 1
+    kind = aggregate.argument.type
+    assert kind is not None, "it has been typed"
+    if aggregate.function == "count":
+        words = 1
+    else:
+        words = INTEGER_SUM_WORDS if kind.name in INTEGERS else SUM_WORDS + 1
+    return words + int(aggregate.distinct)

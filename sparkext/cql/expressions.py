@@ -1,0 +1,129 @@
+"""Writes what computes expressions on words: see `rows.expression_code`.
+
+What has no result in its type is null.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from sparkext.kernels.nested_loop import Constant
+from sparkext.plans.expression import Expression
+from sparkext.plans.number_types import FLOATS
+from sparkext.rows.expression_code import ExpressionWriter, Step
+
+_STRING = "string"
+
+
+@dataclass(frozen=True)
+class TextConstant:
+    """A text, which an engine knows by a code."""
+
+    text: str
+
+
+class WordExpressions(ExpressionWriter):
+    """Rows of source s are at address `as`. `nullable` says whether column c of source s may be null.
+
+    `constants` are shared with whoever else writes the same module.
+    """
+
+    def __init__(
+        self, nullable: Callable[[int, int], bool], constants: list[Constant | TextConstant]
+    ) -> None:
+        super().__init__()
+        self._nullable = nullable
+        self.constants = constants  # type: ignore[assignment]
+        self._names = 0
+        self._columns: dict[tuple[int, int], Step] = {}
+
+    def taken(self) -> list[str]:
+        """Return the lines since the last call."""
+        lines, self.lines = self.lines, []
+        return lines
+
+    def name(self) -> str:
+        """See `ExpressionWriter`."""
+        self._names += 1
+        return f"v{self._names}"
+
+    def number(self, node: Expression) -> str:
+        """See `ExpressionWriter`: texts are codes."""
+        return "int64" if node.type is not None and node.type.name == _STRING else node.number
+
+    def compared(self, op: str, left: str, right: str, of: Expression) -> str:
+        """See `ExpressionWriter`."""
+        if self._is_text(of):
+            return f"{left} == {right}" if op == "=" else f"compare_texts({left}, {right}, s, d) {op} 0"
+        return super().compared(op, left, right, of)
+
+    @staticmethod
+    def _is_text(node: Expression) -> bool:
+        return node.type is not None and node.type.name == _STRING
+
+    def column(self, node: Expression) -> Step:
+        """See `ExpressionWriter`."""
+        place = node.source, node.column
+        if place not in self._columns:
+            word, known = _word(node), None
+            if self._nullable(*place):
+                known = self._line(f"{_null(node)} == 0")
+            self._columns[place] = Step(self._line(_loaded(word, self.number(node))), known)
+        return self._columns[place]
+
+    def literal(self, node: Expression) -> Step:
+        """See `ExpressionWriter`."""
+        if not self._is_text(node):
+            return super().literal(node)
+        if node.text is None:
+            return Step("np.int64(0)", "False")
+        self.constants.append(TextConstant(node.text))  # type: ignore[arg-type]
+        return Step(f"c[{len(self.constants) - 1}]")
+
+    def step(self, node: Expression) -> Step:
+        """See `ExpressionWriter`: what goes wrong makes null."""
+        step = super().step(node)
+        if step.error is None:
+            return step
+        fits = self._line(f"{step.error} == 0")
+        return Step(step.value, self._all([step.known, fits]))
+
+    def word(self, node: Expression) -> tuple[str, str | None]:
+        """Return what names the word of a value, and what says whether it is null, None where it never is."""
+        if node.op == "column":
+            return _word(node), _null(node) if self._nullable(node.source, node.column) else None
+        step = self.step(node)
+        kind = self.number(node)
+        word = f"double_word(np.float64({step.value}))" if kind in FLOATS else f"np.int64({step.value})"
+        if step.known is None:
+            return self._line(word), None
+        return self._line(f"{word} if {step.known} else np.int64(0)"), f"np.int64(not {step.known})"
+
+    def key(self, node: Expression) -> tuple[str, str | None]:
+        """Return the word of a key, for which 0.0 is -0.0, and whether it is null."""
+        word, null = self.word(node)
+        return (self._line(f"normal({word})") if self.number(node) in FLOATS else word), null
+
+
+def _word(column: Expression) -> str:
+    return f"m[a{column.source} + {1 + column.column}]"
+
+
+def _null(column: Expression) -> str:
+    return f"((m[a{column.source}] >> {column.column}) & 1)"
+
+
+def _loaded(word: str, kind: str) -> str:
+    if kind == "bool":
+        return f"{word} != 0"
+    if kind == "float64":
+        return f"number({word})"
+    return f"np.float32(number({word}))" if kind == "float32" else f"np.{kind}({word})"
+
+
+def constant_word(constant: Constant | TextConstant, code: Callable[[str], int]) -> Constant:
+    """Return a constant as generated code takes it."""
+    return np.int64(code(constant.text)) if isinstance(constant, TextConstant) else constant

@@ -1,0 +1,189 @@
+"""The graph of queries: delays that cut its cycles, the order in which queries run, and what is monotone.
+
+A query reads streams and other queries. What comes out of a delay is later than what went in, so within one timestamp
+nothing flows through it: cut there, the graph has no cycle, or it is refused (delay-based time splitting, `papers.md`
+2).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from sparkext.cql.binder import Bound
+from sparkext.cql.problems import CqlProblems
+from sparkext.cql.queries import EPSILON, BoundQuery, BoundStream, Plan, SetPlan
+
+
+@dataclass(frozen=True)
+class Graph:
+    """Streams and queries by name, every cycle of which has a delay. `inserted`: queries that were given one."""
+
+    streams: Mapping[str, BoundStream]
+    queries: Mapping[str, BoundQuery]
+    inserted: tuple[str, ...] = ()
+
+    @cached_property
+    def order(self) -> tuple[str, ...]:
+        """The queries in the order in which they run within a timestamp."""
+        found: list[str] = []
+        waiting = list(self.queries)
+        while waiting:
+            ready = next(name for name in waiting if {*self._before(name)} <= {*found})
+            found.append(ready)
+            waiting.remove(ready)
+        return tuple(found)
+
+    def _before(self, name: str) -> list[str]:
+        """Return the queries whose results a query needs that are of the same timestamp."""
+        return [read for read in self.queries[name].reads() if read in self.queries and not self.is_delayed(read)]
+
+    def is_delayed(self, name: str) -> bool:
+        """Whether what a query makes happens later."""
+        return name in self.queries and self.queries[name].delay is not None
+
+    def is_stream(self, name: str) -> bool:
+        """Whether a name is that of a stream, and not of a relation."""
+        return name in self.streams or self.queries[name].operator is not None
+
+    @cached_property
+    def components(self) -> tuple[tuple[str, ...], ...]:
+        """The queries that lie on cycles together, in the order in which they run."""
+        found = _components({name: self._queries_read(name) for name in self.queries})
+        return tuple(
+            tuple(name for name in self.order if name in part)
+            for part in found
+            if len(part) > 1 or next(iter(part)) in self._queries_read(next(iter(part)))
+        )
+
+    def _queries_read(self, name: str) -> list[str]:
+        return [read for read in self.queries[name].reads() if read in self.queries]
+
+    def needed(self, outputs: Iterable[str]) -> Graph:
+        """Return the part of the graph from which some queries follow."""
+        found: set[str] = set()
+        waiting = list(outputs)
+        while waiting:
+            name = waiting.pop()
+            if name not in found:
+                found.add(name)
+                waiting += self.queries[name].reads() if name in self.queries else ()
+        return Graph(
+            {name: stream for name, stream in self.streams.items() if name in found},
+            {name: query for name, query in self.queries.items() if name in found},
+            tuple(name for name in self.inserted if name in found),
+        )
+
+    def is_monotone(self, name: str) -> bool:
+        """Whether more rows that a query reads never take one from its result."""
+        query = self.queries[name]
+        windows = (read.window for select in query.selects() for read in select.inputs)
+        if any(window is not None and window.kind == "rows" for window in windows):
+            return False
+        return query.operator != "dstream" and _is_monotone(query.plan)
+
+    def is_momentary(self, name: str) -> bool:
+        """Whether the rows of a query's relation live for one timestamp: they are of [Now], each of them."""
+        return self._momentary(self.queries[name].plan)
+
+    def _momentary(self, plan: Plan) -> bool:
+        if isinstance(plan, SetPlan):
+            left = self._momentary(plan.left)
+            return left if plan.op == "except" else left and self._momentary(plan.right)
+        for read in plan.inputs:
+            if read.window is not None and read.window.kind == "now":
+                return True
+            if read.window is None and not self.is_delayed(read.name) and self.is_momentary(read.name):
+                return True
+        return False
+
+    @cached_property
+    def may_go_on(self) -> tuple[str, ...]:
+        """Queries by which something may happen for ever after the last row: periods, and cycles of physical time."""
+        on_cycles = {name for part in self.components for name in part}
+        return tuple(
+            name
+            for name, query in self.queries.items()
+            if query.period is not None or (name in on_cycles and query.delay is not None and query.delay > EPSILON)
+        )
+
+
+def graph_of(bound: Bound, missing_delay: str = "error") -> Graph:
+    """Return the graph of queries. `missing_delay`: error, or insert: cycles without a delay get one of ε.
+
+    Raises
+    ------
+    CqlProblems
+        There is a cycle without a delay, or what a query emits is not well defined.
+    """
+    queries, inserted = dict(bound.queries), []
+    problems = []
+    while True:
+        cycle = _cycle(queries)
+        if cycle is None:
+            break
+        places = [name for name in cycle if queries[name].operator is not None]
+        if missing_delay == "insert" and places:
+            inserted.append(places[-1])
+            queries[places[-1]] = replace(queries[places[-1]], delay=EPSILON)
+            continue
+        way = " ▶ ".join([*cycle, cycle[0]])
+        ways_out = " or ".join(f"{queries[name].operator.upper()}(…)<Now> in {name}" for name in places)  # type: ignore[union-attr]
+        advice = f"break it by {ways_out}" if places else "make a stream of one of them: ISTREAM(…)<Now>"
+        problems.append((queries[cycle[0]].at, f"the cycle {way} has no delay, so that it contradicts itself: {advice}"))
+        raise CqlProblems(problems)
+    graph = Graph(bound.streams, queries, tuple(inserted))
+    for query in queries.values():
+        if query.operator == "rstream" and query.period is None and not graph.is_momentary(query.name):
+            problems.append(
+                (query.at, f"RSTREAM of {query.name} emits all rows, all the time: say how often, as in RSTREAM[1 second](…)")
+            )
+    if problems:
+        raise CqlProblems(problems)
+    return graph
+
+
+def _is_monotone(plan: Plan) -> bool:
+    if isinstance(plan, SetPlan):
+        return plan.op != "except" and _is_monotone(plan.left) and _is_monotone(plan.right)
+    return plan.group is None
+
+
+def _cycle(queries: Mapping[str, BoundQuery]) -> list[str] | None:
+    """Return a cycle without a delay, each query before one that reads it, None if there is none."""
+    reads = {
+        name: [read for read in query.reads() if read in queries and queries[read].delay is None]
+        for name, query in queries.items()
+    }
+    for part in _components(reads):
+        start = next(name for name in queries if name in part)
+        way, seen = [start], {start: 0}
+        while len(part) > 1 or start in reads[start]:
+            name = next(read for read in reads[way[-1]] if read in part)
+            if name in seen:
+                return way[seen[name] :][::-1]
+            seen[name] = len(way)
+            way.append(name)
+    return None
+
+
+def _components(edges: Mapping[str, Sequence[str]]) -> list[set[str]]:
+    """Return the strongly connected parts of a graph: those whose members all reach each other."""
+    reached = {name: _reached(name, edges) for name in edges}
+    found: list[set[str]] = []
+    for name in edges:
+        if not any(name in part for part in found):
+            found.append({name, *(other for other in reached[name] if name in reached[other])})
+    return found
+
+
+def _reached(name: str, edges: Mapping[str, Sequence[str]]) -> set[str]:
+    found: set[str] = set()
+    waiting = list(edges[name])
+    while waiting:
+        one = waiting.pop()
+        if one not in found:
+            found.add(one)
+            waiting += edges[one]
+    return found

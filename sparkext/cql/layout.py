@@ -1,0 +1,57 @@
+"""Where an arena has what, and what a record looks like."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from sparkext.kernels.arena.room import FIRST_FREE
+from sparkext.kernels.arena.tables import TABLE_WORDS
+from sparkext.kernels.arena.words import DOUBLE_ORDER, INTEGER_ORDER, TEXT_ORDER
+from sparkext.plans.key_types import KeyType
+from sparkext.plans.number_types import FLOATS
+
+NOW, STEPS, GIVEN = FIRST_FREE, FIRST_FREE + 1, FIRST_FREE + 2
+"""Words of an arena: the timestamp that was last, its instants so far, and rows that outputs hold."""
+
+TIME, EPSILONS, ROW = 1, 2, 3
+"""Words of a record that a queue holds: see `kernels.arena.rows.queued`."""
+
+
+class Literal(int):
+    """A number that generated code passes on. Of a bare one numba would compile the function that takes it anew."""
+
+    def __format__(self, spec: str) -> str:
+        """Spell it as a value of int64."""
+        return f"np.int64({int(self)})"
+
+
+@dataclass
+class Layout:
+    """Gives headers their places; `tables` are those that have to be opened."""
+
+    _words: list[int] = field(default_factory=lambda: [0] * (GIVEN + 1))
+    tables: list[Literal] = field(default_factory=list)
+
+    def words(self, count: int, values: Sequence[int] = ()) -> Literal:
+        """Return the place of a header of so many words, which begin as these, or as zeros."""
+        at = Literal(len(self._words))
+        self._words += map(int, values or [0] * count)
+        return at
+
+    def table(self) -> Literal:
+        """Return the place of a table's header."""
+        at = self.words(TABLE_WORDS)
+        self.tables.append(at)
+        return at
+
+    def headers(self) -> tuple[int, ...]:
+        """Return what the words of all headers begin as; the first is the first free one."""
+        return (len(self._words), *self._words[1:])
+
+
+def order_of(kind: KeyType) -> Literal:
+    """Return how words of a type are compared."""
+    if kind.name == "string":
+        return Literal(TEXT_ORDER)
+    return Literal(DOUBLE_ORDER if kind.name in FLOATS else INTEGER_ORDER)

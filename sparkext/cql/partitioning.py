@@ -1,0 +1,167 @@
+"""By which column a graph may be cut into parts that know nothing of each other.
+
+Each stream and each query has a column whose value all rows share that ever meet: in joins, groups and windows of rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import islice, product
+
+from sparkext.cql.graph import Graph
+from sparkext.cql.queries import Plan, SelectPlan, SetPlan
+from sparkext.plans.expression import Expression
+from sparkext.plans.number_types import FLOATS
+
+_MOST = 10_000
+"""Choices of a column of each stream that are tried."""
+
+
+@dataclass(frozen=True)
+class Partitioning:
+    """`columns[name]`: the place of the column that cuts a stream or the result of a query. None: it has none, and no
+    query that needs one reads it.
+    """
+
+    columns: Mapping[str, int | None]
+
+
+@dataclass(frozen=True)
+class Unpartitioned:
+    """Why a graph cannot be cut: a query that rows of all keys meet in, and how."""
+
+    query: str
+    reason: str
+
+
+def partitioned_by(graph: Graph, given: Mapping[str, int] | None = None) -> Partitioning | Unpartitioned:
+    """Return how a graph is cut, by the first columns that do. `given`: columns of streams that have to."""
+    names = list(graph.streams)
+    choices = []
+    for name in names:
+        kinds = graph.streams[name].columns
+        places = [place for place, one in enumerate(kinds) if one.type.name not in FLOATS]
+        choices.append([given[name]] if given is not None else places)
+    furthest: Unpartitioned | None = None
+    depth = -1
+    for chosen in islice(product(*choices), _MOST):
+        found = _spread(graph, dict(zip(names, chosen, strict=True)))
+        if isinstance(found, Partitioning):
+            return found
+        at = graph.order.index(found.query)
+        if at > depth:
+            depth, furthest = at, found
+    if furthest is None:
+        furthest = Unpartitioned(next(iter(graph.queries)), "a stream has no column that could be a key")
+    return furthest
+
+
+def _spread(graph: Graph, streams: Mapping[str, int]) -> Partitioning | Unpartitioned:
+    """Find the column of each query from those of streams; what is on a cycle is first thought to fit."""
+    known: dict[str, int | None] = dict(streams)
+    for _ in range(len(graph.queries) + 1):
+        before = dict(known)
+        for name in graph.order:
+            found = _column(graph, graph.queries[name].plan, name, known)
+            if isinstance(found, Unpartitioned):
+                return found
+            if found is not _OPEN:
+                known[name] = found
+        if known == before:
+            break
+    for name in graph.order:
+        if name not in known:
+            return Unpartitioned(name, "no column of it is known to be a key")
+        found = _column(graph, graph.queries[name].plan, name, known)
+        if isinstance(found, Unpartitioned):
+            return found
+        if found != known[name]:
+            return Unpartitioned(name, "its key is one column in one place, and another in another")
+    return Partitioning(known)
+
+
+class _Open:
+    """Nothing is known yet of what is read."""
+
+
+_OPEN = _Open()
+
+
+def _column(
+    graph: Graph, plan: Plan, name: str, known: Mapping[str, int | None]
+) -> int | None | Unpartitioned | _Open:
+    if isinstance(plan, SetPlan):
+        sides = [_column(graph, side, name, known) for side in (plan.left, plan.right)]
+        for side in sides:
+            if isinstance(side, Unpartitioned):
+                return side
+        told = [side for side in sides if side is not _OPEN]
+        if not told:
+            return _OPEN
+        if any(side != told[0] for side in told):
+            return Unpartitioned(name, f"the key is in different columns of both sides of {plan.op.upper()}")
+        if told[0] is None and not (plan.op == "union" and plan.all):
+            return Unpartitioned(name, f"{plan.op.upper()} compares rows of all keys")
+        return told[0]
+    return _column_of_select(plan, name, known)
+
+
+def _column_of_select(
+    plan: SelectPlan, name: str, known: Mapping[str, int | None]
+) -> int | None | Unpartitioned | _Open:
+    places: list[tuple[int, int]] = []
+    for number, read in enumerate(plan.inputs):
+        if read.name not in known:
+            continue
+        place = known[read.name]
+        if place is None:
+            return Unpartitioned(name, f"it reads {read.name}, which does not have the key among its columns")
+        if read.window is not None and read.window.kind == "rows" and place not in read.window.partition:
+            key = read.columns[place].name
+            return Unpartitioned(name, f"{read.window} of {read.name} counts rows of all keys: PARTITION BY {key} would not")
+        places.append((number, place))
+    if not places:
+        return _OPEN
+    equal = _equal_to(places[0], plan)
+    for number, place in places[1:]:
+        if (number, place) not in equal:
+            one, two = plan.inputs[places[0][0]], plan.inputs[number]
+            return Unpartitioned(
+                name,
+                f"it joins {one.name} and {two.name} not by {one.columns[places[0][1]].name} ="
+                f" {two.columns[place].name}",
+            )
+    outputs = plan.outputs
+    if plan.group is not None:
+        keys = [place for place, key in enumerate(plan.group) if _place(key) in equal]
+        if not keys:
+            return Unpartitioned(name, "it aggregates rows of all keys")
+        found = [place for place, output in enumerate(outputs) if _place(output) in [(0, key) for key in keys]]
+    else:
+        found = [place for place, output in enumerate(outputs) if _place(output) in equal]
+    if not found:
+        return Unpartitioned(name, "it compares rows of all keys") if plan.distinct else None
+    return found[0]
+
+
+def _equal_to(place: tuple[int, int], plan: SelectPlan) -> set[tuple[int, int]]:
+    """Return the columns that a condition sets equal to a column, and that one."""
+    pairs = [pair for condition in plan.where for pair in _pairs(condition)]
+    found = {place}
+    while True:
+        more = {two for one, two in pairs if one in found} | {one for one, two in pairs if two in found}
+        if more <= found:
+            return found
+        found |= more
+
+
+def _pairs(condition: Expression) -> Iterator[tuple[tuple[int, int], tuple[int, int]]]:
+    if condition.op == "=":
+        one, two = map(_place, condition.args)
+        if one is not None and two is not None:
+            yield one, two
+
+
+def _place(expression: Expression) -> tuple[int, int] | None:
+    return (expression.source, expression.column) if expression.op == "column" else None

@@ -1,0 +1,15 @@
+"""What is wrong with a CQL text, and where."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sparkext.cql.syntax import Position
+
+
+class CqlProblems(ValueError):
+    """Lists every problem of a text, each with its place."""
+
+    def __init__(self, problems: Sequence[tuple[Position | None, str]]) -> None:
+        self.problems = tuple(text if at is None else f"{at}: {text}" for at, text in problems)
+        super().__init__("\n".join(self.problems))

@@ -1,0 +1,140 @@
+"""Registered streams and queries with their names looked up and their types found: what an engine runs.
+
+Formulas are expressions of `plans.expression`. In a select, column c of source s is that of its s-th input; behind an
+aggregation there is one source, the columns that it is grouped by and the aggregates behind them. Arithmetic that has
+no result in its type is null, as in Spark's `try_add` and `try_divide`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from sparkext.cql.syntax import Position
+from sparkext.plans.expression import Expression
+from sparkext.plans.key_types import KeyType
+
+EPSILON = 0
+"""The delay that is shorter than any unit of time."""
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column of a stream or a relation."""
+
+    name: str
+    type: KeyType
+    nullable: bool
+
+
+@dataclass(frozen=True)
+class BoundStream:
+    """A registered stream."""
+
+    name: str
+    columns: tuple[Column, ...]
+
+
+@dataclass(frozen=True)
+class BoundWindow:
+    """As `syntax.Window`, with the places of the columns that it is partitioned by."""
+
+    kind: str
+    amount: int = 0
+    slide: int = 0
+    partition: tuple[int, ...] = ()
+
+    def __str__(self) -> str:
+        """Spell it as in CQL, times in µs."""
+        if self.kind in ("now", "unbounded"):
+            return f"[{self.kind.title()}]"
+        slide = f" Slide {self.slide}" if self.slide else ""
+        if self.kind == "range":
+            return f"[Range {self.amount} us{slide + ' us' if slide else ''}]"
+        partition = f"Partition By {', '.join(str(place + 1) for place in self.partition)} " if self.partition else ""
+        return f"[{partition}Rows {self.amount}{slide}]"
+
+
+@dataclass(frozen=True)
+class Input:
+    """What a select reads: a stream through a window, or a relation. `columns` are those of it."""
+
+    name: str
+    window: BoundWindow | None
+    columns: tuple[Column, ...]
+
+
+@dataclass(frozen=True)
+class Aggregate:
+    """count (of all rows without an argument), sum, avg, min or max, of distinct values or all."""
+
+    function: str
+    argument: Expression | None
+    distinct: bool
+    type: KeyType
+
+
+@dataclass(frozen=True)
+class SelectPlan:
+    """Rows of all inputs that fulfil all conditions.
+
+    `group`: what they are grouped by, None without aggregates; then `aggregates` and `having` (over the group), and
+    `outputs` over the group. Without rows there is no group, not even one of all rows.
+    """
+
+    inputs: tuple[Input, ...]
+    where: tuple[Expression, ...]
+    group: tuple[Expression, ...] | None
+    aggregates: tuple[Aggregate, ...]
+    having: Expression | None
+    outputs: tuple[Expression, ...]
+    distinct: bool
+    columns: tuple[Column, ...]
+
+
+@dataclass(frozen=True)
+class SetPlan:
+    """`op` is union, except or intersect; rows count if `all`, else what is equal is one."""
+
+    op: str
+    all: bool
+    left: Plan
+    right: Plan
+    columns: tuple[Column, ...]
+
+
+Plan: TypeAlias = SelectPlan | SetPlan
+
+
+@dataclass(frozen=True)
+class BoundQuery:
+    """A registered query. `operator` and `period` are as in `syntax.RegisteredQuery`, `delay` too (`EPSILON`: ε)."""
+
+    name: str
+    operator: str | None
+    period: int | None
+    plan: Plan
+    delay: int | None
+    at: Position
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        """The columns of its result."""
+        return self.plan.columns
+
+    def selects(self) -> Iterator[SelectPlan]:
+        """Yield the selects that it is made of, from left to right."""
+        return _selects(self.plan)
+
+    def reads(self) -> tuple[str, ...]:
+        """Return the names of what it reads, each once."""
+        return tuple(dict.fromkeys(read.name for select in self.selects() for read in select.inputs))
+
+
+def _selects(plan: Plan) -> Iterator[SelectPlan]:
+    if isinstance(plan, SetPlan):
+        yield from _selects(plan.left)
+        yield from _selects(plan.right)
+    else:
+        yield plan
