@@ -373,6 +373,17 @@ DEBUG_HASH_MASK = ConfigKey(
     least=0,
     most=(1 << 64) - 1,
 )
+CQL_MAX_INSTANTS = ConfigKey(
+    name=PREFIX + "cql.maxInstants",
+    attribute="cql_max_instants",
+    type=INTEGER,
+    unit="instants",
+    default=100_000,
+    doc="How many instants of one timestamp, each an ε behind the one before, continuous queries go through before they"
+    " fail: a cycle that does not come to rest would go on for ever.",
+    expected="an integer of at least 1",
+    least=1,
+)
 DEBUG_FORCE = ConfigKey(
     name=PREFIX + "debug.force",
     attribute="debug_force",
@@ -391,6 +402,7 @@ REGISTRY: tuple[ConfigKey[Any], ...] = (
     BUILD_SIDE_MAX_BYTES,
     PARTITIONED,
     STREAMS_UNIT_MAX_BYTES,
+    CQL_MAX_INSTANTS,
     SCAN_FUSED,
     INDEX_CACHE_MAX_BYTES,
     MORSEL_MAX_ROWS,
@@ -422,6 +434,7 @@ class Settings:
     build_side_max_bytes: int
     partitioned: PartitionedName
     streams_unit_max_bytes: int
+    cql_max_instants: int
     scan_fused: bool
     index_cache_max_bytes: int
     morsel_max_rows: int

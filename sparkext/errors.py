@@ -43,6 +43,16 @@ class InvalidOrderError(InvalidCallError):
     """A call of `ordered` is invalid. Lists every problem that was found."""
 
 
+class InvalidQueryError(InvalidCallError):
+    """CQL is not well formed, not well defined, or cannot run on the DataFrames that it is given."""
+
+    asked_for = "CQL"
+
+
+class QueryStateError(SparkExtError):
+    """Continuous queries cannot go on: a cycle comes to no end, or what they have to know does not fit in memory."""
+
+
 class ConfigError(SparkExtError):
     """A `spark.sparkext.*` key or an option holds a value that its type or range forbids."""
 

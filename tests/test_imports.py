@@ -21,6 +21,7 @@ ROOMS = (
     "memory",
     "storage",
     "rows",
+    "cql",
     "parquet",
     "build_sides",
     "state",

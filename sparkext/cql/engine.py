@@ -12,7 +12,7 @@ import pyarrow as pa
 from sparkext.cql.code import ROWS_AT_ONCE, Code, code_of
 from sparkext.cql.expressions import constant_word
 from sparkext.cql.graph import Graph
-from sparkext.cql.layout import EPSILONS, GIVEN, NOW, ROW, TIME
+from sparkext.cql.layout import EPSILONS, GIVEN, NOW, ROW, STEPS, TIME
 from sparkext.cql.modules import module_of
 from sparkext.cql.queries import Column
 from sparkext.cql.words import column_of, nulls_of, words_of
@@ -86,10 +86,20 @@ class Engine:
             self._arena = np.empty(max(words, _LEAST_WORDS + kept.size), dtype=np.int64)
             self._arena[: kept.size] = kept
             self._texts.codes(state["texts"])
+        self._last = self._instant
         self._constants = tuple(constant_word(one, self._text_code) for one in self._code.constants)
 
     def _text_code(self, text: str) -> int:
         return int(self._texts.codes(pa.array([text]))[0])
+
+    @property
+    def _instant(self) -> tuple[int, int]:
+        return int(self._arena[NOW]), int(self._arena[STEPS])
+
+    @property
+    def has_run(self) -> bool:
+        """Whether anything has happened since it was made."""
+        return self._instant != self._last
 
     @property
     def used(self) -> int:

@@ -1,4 +1,4 @@
-"""Joins of streams that Spark refuses, with any condition, and rows of one key in the order of time.
+"""Joins of streams that Spark refuses, rows of one key in the order of time, and recursive continuous queries.
 
 from sparkext.streams import stream_join
 hits = stream_join(orders, quotes, on=[("price", ">=", "low"), ("price", "<", "high")])
@@ -7,7 +7,8 @@ hits = stream_join(orders, quotes, on=[("price", ">=", "low"), ("price", "<", "h
 from __future__ import annotations
 
 from sparkext.streams.asof import stream_asof_join
+from sparkext.streams.continuous import ContinuousQueries, cql
 from sparkext.streams.join import stream_join
 from sparkext.streams.order import ordered
 
-__all__ = ["ordered", "stream_asof_join", "stream_join"]
+__all__ = ["ContinuousQueries", "cql", "ordered", "stream_asof_join", "stream_join"]

@@ -52,3 +52,16 @@ def check_name(name: Any, problems: list[str]) -> None:
     """Refuse a name that is no name of a folder."""
     if name is not None and (not isinstance(name, str) or not _NAME.fullmatch(name)):
         problems.append(f"name={name!r}: expected letters, digits, dots, dashes and underscores, up to 100 of them")
+
+
+def ordering_session(frame: Any, problems: list[str]) -> SparkSession | None:
+    """Return the session of a DataFrame that can be put in order there."""
+    if not is_dataframe(frame):
+        problems.append(f"frame is no Spark DataFrame, but {type(frame).__name__}")
+        return None
+    session: SparkSession = frame.sparkSession
+    if session.version.startswith("3."):
+        problems.append(f"rows are put in order from Spark 4.0 on, this is {session.version}")
+    elif is_connect(session):
+        problems.append("rows cannot be put in order through Spark Connect: tasks are not told where a checkpoint lies")
+    return session

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 from sparkext.errors import InvalidOrderError
 from sparkext.rows.types import spark_key_type
 from sparkext.spark.frames import is_dataframe
-from sparkext.spark.session_settings import is_case_sensitive, is_connect
-from sparkext.streams.arguments import check_name
+from sparkext.spark.session_settings import is_case_sensitive
+from sparkext.streams.arguments import check_name, ordering_session
 from sparkext.streams.attributes import with_attributes
 from sparkext.streams.ordered_frame import ordered_frame
 from sparkext.streams.ordered_plan import Apply, Columns
@@ -20,7 +20,7 @@ from sparkext.transforms.arguments import check_travel, read_or_default
 from sparkext.transforms.columns import resolve_column
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame
     from pyspark.sql.types import StructField, StructType
 
 
@@ -84,7 +84,7 @@ def ordered(
         Lists every problem of the call.
     """
     problems: list[str] = []
-    session = _session(frame, problems)
+    session = ordering_session(frame, problems)
     settings, misconfigured = read_or_default(lambda key: None if session is None else session.conf.get(key, None), {})
     check_name(name, problems)
     if session is None or problems or misconfigured is not None:
@@ -105,19 +105,6 @@ def _check_options(late: Any, split: Any, problems: list[str]) -> None:
         problems.append(f"late={late!r}: expected the name of a column")
     if not isinstance(split, bool):
         problems.append(f"split={split!r}: expected True or False")
-
-
-def _session(frame: Any, problems: list[str]) -> SparkSession | None:
-    """Return the session of a DataFrame that can be put in order there."""
-    if not is_dataframe(frame):
-        problems.append(f"frame is no Spark DataFrame, but {type(frame).__name__}")
-        return None
-    session: SparkSession = frame.sparkSession
-    if session.version.startswith("3."):
-        problems.append(f"rows are put in order from Spark 4.0 on, this is {session.version}")
-    elif is_connect(session):
-        problems.append("rows cannot be put in order through Spark Connect: tasks are not told where a checkpoint lies")
-    return session
 
 
 @dataclass(frozen=True)

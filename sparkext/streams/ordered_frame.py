@@ -14,7 +14,7 @@ from sparkext.spark.session_settings import s3a_settings, tasks_per_executor
 from sparkext.spark.slot_keys import slot_keys
 from sparkext.spark.stream_queries import tell_checkpoints
 from sparkext.streams.frame import place, slots_of, ticks, with_progress, without_progress
-from sparkext.streams.ordered_plan import Apply, Columns, planned_order
+from sparkext.streams.ordered_plan import Apply, Columns, TimedApply, planned_order
 from sparkext.streams.watermarks import MARK
 from sparkext.worker.count_lines_task import COUNTS_DDL, CountLinesTask
 from sparkext.worker.merge_task import MergeTask
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 def ordered_frame(
-    columns: Columns, apply: Apply | None, settings: Settings, *, split: bool, late: str | None, name: str | None
+    columns: Columns, apply: Apply | TimedApply | None, settings: Settings, *, split: bool, late: str | None, name: str | None
 ) -> DataFrame:
     """Return the rows in order, or what `apply` makes of them; see `ordered` for the other arguments."""
     from pyspark.sql import functions as F
@@ -38,6 +38,7 @@ def ordered_frame(
     frame = columns.frame
     session = frame.sparkSession
     slots = slots_of(session)
+    splits = split and slots > 1
     ordered = planned_order(
         columns,
         apply,
@@ -45,7 +46,7 @@ def ordered_frame(
         settings,
         tasks_per_executor(session),
         s3a_settings(session) if frame.isStreaming else {},
-        splits=split,
+        splits=splits,
         keeps_late=late is not None,
         name=name,
     )
@@ -64,7 +65,7 @@ def ordered_frame(
     everything = with_progress(emitted, ORDERED_FIELDS)
     places = [place(number) for number in range(len(emitted))]
     out = arrived.mapInArrow(WholeTask(ordered), everything)
-    if split:
+    if splits:
         results = arrived.mapInArrow(SplitTask(ordered, keys), MERGED_DDL).repartition(slots, "slot")
         out = out.unionAll(results.mapInArrow(MergeTask(ordered), everything))
     out = without_progress(out.toDF(*places, PROGRESS), ORDERED_FIELDS, ordered.metrics if frame.isStreaming else None)

@@ -18,7 +18,7 @@ from sparkext.rows.types import arrow_key_type, spark_key_type
 from sparkext.spark.arrow import arrow_schema
 from sparkext.state.stream_state import StoredSide
 from sparkext.streams.arguments import name_of
-from sparkext.worker.ordered_rows import LINE_FIELDS, Operator, OrderedRows
+from sparkext.worker.ordered_rows import LINE_FIELDS, Operator, OrderedRows, TimedOperator
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -47,9 +47,21 @@ class Apply:
     initial: bytes | None
 
 
+@dataclass(frozen=True)
+class TimedApply:
+    """What `TimedOperator` has, the schema of what it returns and the place of the time in that. `made_by` names it."""
+
+    function: Callable[..., Any]
+    schema: StructType
+    time: int
+    keys: int
+    until: int
+    made_by: str
+
+
 def planned_order(
     columns: Columns,
-    apply: Apply | None,
+    apply: Apply | TimedApply | None,
     table: OrderTable,
     settings: Settings,
     tasks_sharing: int | None,
@@ -65,13 +77,20 @@ def planned_order(
     is_stream = frame.isStreaming
     order = TimeOrder(len(rows), columns.time, columns.ties)
     places = tuple(dict.fromkeys([*columns.orders, *columns.operators]))
-    operator, results, result_order = None, pa.schema([*rows][: columns.width]), order
+    operator: Operator | TimedOperator | None = None
+    results, result_order = pa.schema([*rows][: columns.width]), order
     if apply is not None:
-        operator = Operator(apply.function, tuple(frame.columns[: columns.width]), apply.initial)
+        names = tuple(frame.columns[: columns.width])
+        if isinstance(apply, TimedApply):
+            operator = TimedOperator(apply.function, names, apply.keys, apply.until)
+        else:
+            operator = Operator(apply.function, names, apply.initial)
         results = arrow_schema(apply.schema)
         result_order = TimeOrder(len(results), apply.time, rank=len(results))
     of = f"{frame.schema.simpleString()} by {columns.time}, {columns.orders}, {columns.operators}, {columns.ties}"
     made_by = f"rows in order, {of}, {'as they are' if apply is None else apply.schema.simpleString()}"
+    if isinstance(apply, TimedApply):
+        made_by = f"{made_by}, {apply.made_by}"
     return OrderedRows(
         name=name or name_of("ordered", made_by),
         is_named=name is not None,

@@ -20,28 +20,26 @@ from sparkext.kernels.group_table import GroupTable
 from sparkext.kernels.jit import frozen
 from sparkext.kernels.partition import slot_order
 from sparkext.kernels.row_ids import RowIds
-from sparkext.plans.spec import PROBE, ColumnRef, JoinSpec, KeyPair, PipelineSpec
 from sparkext.rows.contiguous import contiguous
 from sparkext.rows.fingerprints import row_hashes
 from sparkext.rows.times import microseconds
 from sparkext.rows.types import conform
 from sparkext.state.run_rows import RunRows
-from sparkext.worker.ordered_rows import OrderedRows
+from sparkext.worker.key_states import KeyStates
+from sparkext.worker.ordered_rows import Operator, OrderedRows
 from sparkext.worker.run_lookup import RunLookup
 
 _AT_ONCE = 1 << 17
 """Rows that are put in the order of keys together; a call has no more of them."""
 
 
-class OperatorCalls:
-    """Calls the operator of one slot. `batch` is the number of this one; it counts as a time of the states."""
+class OperatorCalls(KeyStates):
+    """Calls the operator of one slot."""
 
-    def __init__(self, ordered: OrderedRows, batch: int) -> None:
+    def __init__(self, ordered: OrderedRows, operator: Operator, batch: int) -> None:
         """Bind it."""
-        assert ordered.operator is not None, "there is something to call"
-        self._ordered, self._operator, self._batch = ordered, ordered.operator, batch
-        self._keys: list[pa.Array] = []
-        self._after: list[bytes | None] = []
+        super().__init__(ordered, batch)
+        self._operator = operator
 
     def results(
         self, rows: pa.Table, order: RowIds, lookup: RunLookup | None, known: Sequence[RunRows]
@@ -122,46 +120,6 @@ class OperatorCalls:
                     f" {rows.column(self._ordered.order.time)[-1]}: they have to lie between these, in order"
                 )
         return made
-
-    def _states(self, keys: list[pa.Array], lookup: RunLookup | None, known: Sequence[RunRows]) -> list[bytes | None]:
-        """Return the pickled state of each key, the last that there is, None for a new one."""
-        count = len(keys[0])
-        states: list[bytes | None] = [None] * count
-        if lookup is None or not known or not count:
-            return states
-        stored = self._ordered.states
-        probe = pa.Table.from_arrays(
-            [*keys, pa.array(np.arange(count))], names=[*(f"k{n}" for n in range(len(keys))), "number"]
-        )
-        pairs = tuple(KeyPair(ColumnRef(PROBE, n), n, kind, True) for n, kind in enumerate(self._ordered.key_types))
-        outputs = (
-            ColumnRef(PROBE, len(keys)),
-            ColumnRef(PROBE + 1, len(keys)),
-            ColumnRef(PROBE + 1, len(keys) + 1),
-        )
-        spec = PipelineSpec(len(keys) + 1, (JoinSpec("inner", pairs, "auto", "states"),), outputs)
-        found = pa.schema([("number", pa.int64()), *(stored.rows.field(len(keys) + n) for n in range(2))])
-        last = np.full(count, -1, np.int64)
-        for run in known:
-            if run.info.rows:
-                for batch in lookup.found(spec, found, probe, run):
-                    of_batch = microseconds(batch.column(2))
-                    for place, number in enumerate(batch.column(0).to_pylist()):
-                        if of_batch[place] > last[number]:
-                            last[number] = of_batch[place]
-                            states[number] = batch.column(1)[place].as_py()
-        return states
-
-    def changed(self, line: int) -> pa.Table:
-        """Return the states as they are stored now, on behalf of a line."""
-        schema = self._ordered.states.schema
-        if not self._keys:
-            return schema.empty_table()
-        count = len(self._after)
-        batch = pa.array([self._batch] * count, pa.int64()).cast(pa.timestamp("us"))
-        columns = [*self._keys, pa.array(self._after, pa.binary()), batch, pa.array([line] * count, pa.uint16())]
-        columns = [conform(column, kind) for column, kind in zip(columns, schema.types, strict=True)]
-        return pa.Table.from_arrays(columns, schema=schema)
 
 
 def _cast(column: pa.Array, kind: pa.DataType) -> pa.Array:

@@ -50,6 +50,22 @@ class Operator:
 
 
 @dataclass(frozen=True)
+class TimedOperator:
+    """What has something to do when time goes on: keys are the numbers from 0 to before `keys`, in one column, which
+    is the order key, too.
+
+    `function` takes the rows of a key, a state (None: it has none yet), the time up to which everything is known, and
+    bytes that the state may have. It yields results, in the order of time and after all that it has yielded before, and
+    returns the state, or None if that has not changed. `until`: the time, in µs, at which rows that are no stream end.
+    """
+
+    function: Callable[..., Any]
+    names: tuple[str, ...]
+    keys: int
+    until: int
+
+
+@dataclass(frozen=True)
 class OrderedRows:
     """What puts the rows of a DataFrame in order.
 
@@ -73,7 +89,7 @@ class OrderedRows:
     operator_keys: Partitioning | None
     key_types: tuple[str, ...]
     order: TimeOrder
-    operator: Operator | None
+    operator: Operator | TimedOperator | None
     result_schema: pa.Schema
     result_order: TimeOrder
     slots: int
@@ -110,7 +126,9 @@ class OrderedRows:
     @property
     def has_states(self) -> bool:
         """Whether operator keys have states."""
-        return self.operator is not None and self.operator.initial is not None
+        return isinstance(self.operator, TimedOperator) or (
+            self.operator is not None and self.operator.initial is not None
+        )
 
     @property
     def states(self) -> StoredSide:

@@ -8,7 +8,7 @@ rows that waited ── up to it ──┴──▶ in order ──▶ operator 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -19,6 +19,7 @@ from sparkext.exchange.cells import rows_of
 from sparkext.kernels.buffers import Int64Array
 from sparkext.kernels.gather import Column
 from sparkext.kernels.row_ids import RowIds
+from sparkext.memory.probes import Tasks, process_probe
 from sparkext.plans.fragments import LEFT, LINES
 from sparkext.plans.line_rows import LineRows
 from sparkext.plans.order_table import LINES as TABLE_LINES
@@ -33,10 +34,21 @@ from sparkext.worker.ended_rows import ended_rows
 from sparkext.worker.micro_batch import MicroBatch
 from sparkext.worker.operator_calls import OperatorCalls
 from sparkext.worker.ordered_cells_task import LATE, SLOT
-from sparkext.worker.ordered_rows import LINE_FIELDS, ROWS, STATES, OrderedRows, Writers
+from sparkext.worker.ordered_rows import (
+    LINE_FIELDS,
+    ROWS,
+    STATES,
+    Operator,
+    OrderedRows,
+    TimedOperator,
+    Writers,
+)
 from sparkext.worker.run_lookup import RunLookup
+from sparkext.worker.timed_calls import TimedCalls
 
 _OUT_ROWS = 1 << 16
+_MOST_BYTES = 1 << 36
+"""Of a state: as much is addressed, and what is not used never touched."""
 
 
 class ArrivedCells:
@@ -98,15 +110,16 @@ class OrderedSlot:
         arrived: pa.Table,
         batch: MicroBatch | None,
         lookup: RunLookup | None,
+        tasks: Tasks,
     ) -> None:
-        """Bind it to what has arrived."""
-        self._ordered, self._way, self._arrived, self._lookup = ordered, way, arrived, lookup
+        """Bind it to what has arrived, and to the memory that the task may use."""
+        self._ordered, self._way, self._arrived, self._lookup, self._tasks = ordered, way, arrived, lookup, tasks
         self._writer = way * ordered.slots + number
         self._state = None if lookup is None else lookup.state
         self.plan = ordered.plan(self._state)
         self._batch = batch
         self._waiting = ordered.rows.schema.empty_table()
-        self._calls: OperatorCalls | None = None
+        self._calls: OperatorCalls | TimedCalls | None = None
         self.moved = 0
 
     def results(self) -> InOrder:
@@ -116,13 +129,27 @@ class OrderedSlot:
         order = ordered.order.order(due)
         if ordered.operator is None:
             return InOrder(due, order)
-        self._calls = OperatorCalls(ordered, 0 if self._batch is None else self._batch.number)
+        self._calls = self._calling(ordered.operator)
         schema = ordered.merged_schema.append(LINE_FIELDS[0])
         with collected_rows() as collected:
             for number, rows in enumerate(self._calls.results(due, order, self._lookup, self._runs(STATES))):
                 collected.add((0, number), rows)
             made = collected.table(schema)
         return InOrder(made, ordered.result_order.order(made))
+
+    def _calling(self, operator: Operator | TimedOperator) -> OperatorCalls | TimedCalls:
+        """Return what calls the operator."""
+        batch = 0 if self._batch is None else self._batch.number
+        if isinstance(operator, Operator):
+            return OperatorCalls(self._ordered, operator, batch)
+        keys = np.arange(operator.keys, dtype=np.int64)
+        column = pa.RecordBatch.from_arrays([pa.array(keys, pa.int32())], ["key"])
+        lines = replace(self._ordered.order_keys, key_columns=(0,)).lines(column)[1]
+        is_own = self._writers.of(lines, lines) == self._writer
+        until = operator.until if self._batch is None else self._batch.next_watermark()
+        room = process_probe().headroom(self._tasks)
+        bytes_of_state = _MOST_BYTES if room is None else min(room.bytes // 2, _MOST_BYTES)
+        return TimedCalls(self._ordered, operator, batch, keys[is_own], lines[is_own], until, bytes_of_state)
 
     def _due(self) -> pa.Table:
         """Return the rows whose time has come; what has to wait is stored."""

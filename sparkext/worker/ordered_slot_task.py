@@ -153,7 +153,7 @@ def _begun(ordered: OrderedRows, made_by: str) -> Iterator[Callable[[int, int, p
             lookup = RunLookup(ordered.state(batch), ordered.settings, tasks)
             lookup.state.claim(ordered.token)
         try:
-            yield lambda way, number, rows: OrderedSlot(ordered, way, number, rows, batch, lookup)
+            yield lambda way, number, rows: OrderedSlot(ordered, way, number, rows, batch, lookup, tasks)
             if lookup is not None:
                 lookup.make_room()
         finally:

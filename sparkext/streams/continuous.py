@@ -1,0 +1,180 @@
+"""`cql`: continuous queries over streams, recursive ones included."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from sparkext.cql.binder import bind
+from sparkext.cql.drawing import Drawing, drawing
+from sparkext.cql.graph import Graph, graph_of
+from sparkext.cql.parser import parse
+from sparkext.cql.partitioning import Partitioning, Unpartitioned, partitioned_by
+from sparkext.cql.problems import CqlProblems
+from sparkext.cql.queries import EPSILON
+from sparkext.cql.types import spell_type
+from sparkext.errors import InvalidQueryError
+from sparkext.streams.continuous_frame import Asked, continuous_frame
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+
+def cql(text: str, *, missing_delay: str = "error", partition_by: Mapping[str, str] | None = None) -> ContinuousQueries:
+    """Register continuous queries, which may read each other in circles if a delay is on each of them.
+
+        q = cql(\"\"\"
+            REGISTER STREAM readings (device string, level double);
+            REGISTER QUERY recent SELECT device, avg(level) AS level FROM readings [Range 1 minute] GROUP BY device;
+            REGISTER QUERY alerts ISTREAM(SELECT * FROM recent WHERE level > 0.9);
+        \"\"\")
+        alerts = q.output("alerts", readings=readings, time="ts", watermark="10 seconds")
+
+    Parameters
+    ----------
+    text:
+        Statements of CQL, with `;` between them: REGISTER STREAM and REGISTER QUERY.
+    missing_delay:
+        What becomes of a cycle without a delay: `error`, or `insert`, which lets a query on it emit an ε later.
+    partition_by:
+        The column of each stream by which rows may be processed apart. By default it is found, if there is one.
+
+    Raises
+    ------
+    InvalidQueryError
+        Lists every problem, with its place in the text.
+    """
+    if missing_delay not in ("error", "insert"):
+        raise InvalidQueryError([f"missing_delay={missing_delay!r}: expected error or insert"])
+    if not isinstance(text, str):
+        raise InvalidQueryError([f"text is no str, but {type(text).__name__}"])
+    try:
+        graph = graph_of(bind(parse(text)), missing_delay)
+    except CqlProblems as problems:
+        raise InvalidQueryError(problems.problems) from None
+    return ContinuousQueries(graph, None if partition_by is None else _places(graph, partition_by))
+
+
+def _places(graph: Graph, named: Mapping[str, str]) -> dict[str, int]:
+    """Return the columns that users name, as they have to cut the graph."""
+    problems, places = [], {}
+    streams = {name.lower(): name for name in graph.streams}
+    for name, column in named.items():
+        if name.lower() not in streams:
+            problems.append(f"partition_by names {name}, but streams are {', '.join(graph.streams)}")
+            continue
+        columns = [one.name.lower() for one in graph.streams[streams[name.lower()]].columns]
+        if column.lower() not in columns:
+            problems.append(f"partition_by names {column} of {name}, which has {', '.join(columns)}")
+            continue
+        places[streams[name.lower()]] = columns.index(column.lower())
+    problems += [f"partition_by does not name a column of {name}" for name in graph.streams if name not in places]
+    if not problems:
+        found = partitioned_by(graph, places)
+        if isinstance(found, Unpartitioned):
+            problems.append(f"rows cannot be processed apart by these columns, because of {found.query}: {found.reason}")
+    if problems:
+        raise InvalidQueryError(problems)
+    return places
+
+
+class ContinuousQueries:
+    """Registered queries; `cql` makes them."""
+
+    def __init__(self, graph: Graph, given: Mapping[str, int] | None) -> None:
+        self._graph, self._given = graph, given
+
+    def __repr__(self) -> str:
+        """Show what is registered."""
+        return self.describe()
+
+    def describe(self) -> str:
+        """Return all streams and queries with their columns, what is delayed and monotone, the order, and the key."""
+        graph = self._graph
+        lines = []
+        for name, stream in graph.streams.items():
+            lines.append(f"stream    {name} ({_columns(stream.columns)})")
+        for name in graph.order:
+            query = graph.queries[name]
+            made = "relation" if query.operator is None else query.operator
+            told = [] if graph.is_monotone(name) else ["not monotone"]
+            if query.delay is not None:
+                inserted = ", inserted" if name in graph.inserted else ""
+                told.append(f"delayed by {'ε' if query.delay == EPSILON else f'{query.delay / 1e6:g} s'}{inserted}")
+            lines.append(f"{made:<9} {name} ({_columns(query.columns)}){''.join(f', {one}' for one in told)}")
+        lines.append(f"order     {' ▶ '.join(graph.order)}")
+        lines += [f"cycle     {' ▶ '.join([*part, part[0]])}" for part in graph.components]
+        partitioning = partitioned_by(graph, self._given)
+        if isinstance(partitioning, Partitioning):
+            keys = [f"{name}.{graph.streams[name].columns[partitioning.columns[name] or 0].name}" for name in graph.streams]
+            lines.append(f"key       {' = '.join(keys)}")
+        else:
+            lines.append(f"key       none, because of {partitioning.query}: {partitioning.reason}")
+        return "\n".join(lines)
+
+    def graph(self) -> Drawing:
+        """Draw the graph of queries; it shows in notebooks, and `save` writes it to a file."""
+        return drawing(self._graph)
+
+    def output(
+        self,
+        query: str,
+        *,
+        time: str,
+        watermark: str | None = None,
+        ties: str | None = None,
+        until: datetime | None = None,
+        name: str | None = None,
+        **streams: DataFrame,
+    ) -> DataFrame:
+        """Return what a query emits, with the time at which it does as the last column.
+
+        Parameters
+        ----------
+        query:
+            A query with ISTREAM, DSTREAM or RSTREAM.
+        time:
+            The column of all streams that tells when a row happened, a timestamp, and that of the result.
+        watermark:
+            How late rows may come, as in `DataFrame.withWatermark`. Needed for streaming DataFrames that have none.
+        ties:
+            A column of all streams that orders rows of one time. By default what they hold does.
+        until:
+            When DataFrames that are no streams end. By default when nothing happens any more.
+        name:
+            That of the state in the checkpoint.
+        streams:
+            The DataFrame of each registered stream, by its name, with the columns that it is registered with.
+
+        Raises
+        ------
+        InvalidQueryError
+            Lists every problem of the call.
+        """
+        asked = Asked(self._graph, (query,), False, self._given, time, watermark, ties, until, name)
+        return continuous_frame(asked, streams)
+
+    def outputs(
+        self,
+        *queries: str,
+        time: str,
+        watermark: str | None = None,
+        ties: str | None = None,
+        until: datetime | None = None,
+        name: str | None = None,
+        **streams: DataFrame,
+    ) -> DataFrame:
+        """Return what several queries emit, as one DataFrame: columns `query` and the time, and a struct of each.
+
+        All but one of the structs are null; see `output` for the arguments.
+        """
+        asked = Asked(self._graph, queries, True, self._given, time, watermark, ties, until, name)
+        return continuous_frame(asked, streams)
+
+
+def _columns(columns: Any) -> str:
+    said = (f"{one.name} {spell_type(one.type)}{'' if one.nullable else ' not null'}" for one in columns)
+    return ", ".join(said)
+
+

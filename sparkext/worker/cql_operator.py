@@ -1,0 +1,115 @@
+"""The operator that runs a graph of queries: on rows of all of its streams, each with the number of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta, timezone
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from sparkext.cql.engine import Emitted, Engine, Given, StateFullError, StepsExceededError, arrow_type
+from sparkext.cql.graph import Graph
+from sparkext.errors import QueryStateError
+from sparkext.kernels.jit import frozen
+from sparkext.rows.contiguous import contiguous
+from sparkext.rows.times import microseconds
+
+_AT_ONCE = 1 << 20
+"""Rows that are words at a time."""
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+
+
+@dataclass(frozen=True)
+class CqlOperator:
+    """See `TimedOperator`. Rows have the time, the number of a stream among `streams`, and the columns of each.
+
+    `tagged`: results have the name of their query first, then the time, then a struct of each output; else the columns
+    of the only one, and the time.
+    """
+
+    graph: Graph
+    streams: tuple[str, ...]
+    outputs: tuple[str, ...]
+    tagged: bool
+    schema: pa.Schema
+    most_instants: int
+
+    def __call__(
+        self, rows: pa.Table, state: dict[str, Any] | None, until: int, room: int
+    ) -> Generator[pa.Table, None, dict[str, Any] | None]:
+        """Run the graph on some rows; see `TimedOperator`."""
+        engine = Engine(self.graph, self.outputs, words=room // 8, limit=self.most_instants, state=state)
+        times = frozen(microseconds(contiguous(rows.column(0))))
+        streams = np.asarray(contiguous(rows.column(1)), dtype=np.int8)
+        start = 0
+        try:
+            while start < times.size:
+                # An instant is not cut.
+                last = times[min(start + _AT_ONCE, times.size) - 1]
+                stop = int(np.searchsorted(times, last, side="right"))
+                given = self._given(rows.slice(start, stop - start), times[start:stop], streams[start:stop])
+                for emitted in engine.run(given, int(last)):
+                    yield self._table(emitted)
+                start = stop
+            for emitted in engine.run(self._given(rows.slice(0, 0), times[:0], streams[:0]), until):
+                yield self._table(emitted)
+        except StepsExceededError as error:
+            raise QueryStateError(self._goes_on(error)) from None
+        except StateFullError as error:
+            raise QueryStateError(self._is_full(error)) from None
+        return engine.state() if engine.has_run else None
+
+    def _given(self, rows: pa.Table, times: np.ndarray, streams: np.ndarray) -> Given:
+        columns: dict[str, Sequence[pa.Array]] = {}
+        at = 2
+        for name in self.streams:
+            kinds = [arrow_type(column) for column in self.graph.streams[name].columns]
+            columns[name] = [contiguous(rows.column(at + k)).cast(kind) for k, kind in enumerate(kinds)]
+            at += len(kinds)
+        return Given(frozen(times), frozen(streams), columns)
+
+    def _table(self, emitted: Emitted) -> pa.Table:
+        time = pa.array(emitted.times, pa.int64())
+        if not self.tagged:
+            columns = [*emitted.columns, time.cast(self.schema.types[-1])]
+            return pa.Table.from_arrays(
+                [column.cast(kind) for column, kind in zip(columns, self.schema.types, strict=True)], schema=self.schema
+            )
+        rows = len(time)
+        columns = [pa.array([emitted.query] * rows, pa.string()), time.cast(self.schema.types[1])]
+        for name, kind in zip(self.outputs, self.schema.types[2:], strict=True):
+            if name == emitted.query:
+                fields = [kind.field(k) for k in range(kind.num_fields)]
+                values = [column.cast(field.type) for column, field in zip(emitted.columns, fields, strict=True)]
+                columns.append(pa.StructArray.from_arrays(values, fields=fields))
+            else:
+                columns.append(pa.nulls(rows, kind))
+        return pa.Table.from_arrays(columns, schema=self.schema)
+
+    def _goes_on(self, error: StepsExceededError) -> str:
+        cycles = [
+            " ▶ ".join([*part, part[0]])
+            for part in self.graph.components
+            if any(self.graph.queries[name].delay == 0 for name in part)
+        ]
+        return (
+            f"{error.limit} instants at {_EPOCH + timedelta(microseconds=error.time)}, each an ε behind the one before:"
+            f" {' and '.join(cycles)} does not come to rest; see spark.sparkext.cql.maxInstants"
+        )
+
+    def _is_full(self, error: StateFullError) -> str:
+        windows = {
+            f"{read.window} of {read.name} in {query.name}"
+            for query in self.graph.queries.values()
+            for select in query.selects()
+            for read in select.inputs
+            if read.window is not None and read.window.kind != "now"
+        }
+        return (
+            f"what {', '.join(self.outputs)} has to know does not fit in {error.bytes >> 20} MiB, a share of the memory"
+            f" of this task: it is of {', '.join(sorted(windows))}; bound them, or give executors more memory"
+        )

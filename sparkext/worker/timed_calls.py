@@ -1,0 +1,81 @@
+"""Calls an operator that has something to do when time goes on: for each of its keys once a batch, with rows or without.
+
+    rows in order ──▶ by key ──▶ function(rows, state, until, room) ──▶ results, and what the state is now
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Generator, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from sparkext.kernels.buffers import Int64Array
+from sparkext.kernels.jit import frozen
+from sparkext.kernels.partition import Int32Array, slot_order
+from sparkext.kernels.row_ids import RowIds
+from sparkext.rows.contiguous import contiguous
+from sparkext.state.run_rows import RunRows
+from sparkext.worker.key_states import KeyStates
+from sparkext.worker.ordered_rows import LINE_FIELDS, OrderedRows, TimedOperator
+from sparkext.worker.run_lookup import RunLookup
+
+
+class TimedCalls(KeyStates):
+    """`until`: the time, in µs, up to which everything is known. `room`: bytes that states may take."""
+
+    def __init__(
+        self,
+        ordered: OrderedRows,
+        operator: TimedOperator,
+        batch: int,
+        own: Int64Array,
+        lines: Int32Array,
+        until: int,
+        room: int,
+    ) -> None:
+        """Bind it; `own` are the keys that are this slot's, in order, and `lines` their lines."""
+        super().__init__(ordered, batch)
+        self._operator, self._own, self._lines, self._until, self._room = operator, own, lines, until, room
+
+    def results(
+        self, rows: pa.Table, order: RowIds, lookup: RunLookup | None, known: Sequence[RunRows]
+    ) -> Iterator[pa.RecordBatch]:
+        """See `OperatorCalls`."""
+        (place,) = self._ordered.key_columns
+        key_type = rows.schema.types[place]
+        keys = np.asarray(contiguous(rows.column(place)).take(pa.array(order)), dtype=np.int64)
+        homes = frozen(np.arange(self._own.size, dtype=np.int32))
+        numbers = frozen(np.searchsorted(self._own, keys).astype(np.int32))
+        by_key = slot_order(numbers, homes, homes.size, None)
+        in_order = order[by_key.rows]
+        distinct = [pa.array(self._own, key_type)]
+        states = self._states(distinct, lookup, known)
+        columns = [contiguous(column) for column in rows.columns[: len(self._operator.names)]]
+        changed: list[int] = []
+        for number in range(self._own.size):
+            taken = pa.array(in_order[by_key.starts[number] : by_key.starts[number + 1]])
+            given = pa.Table.from_arrays([column.take(taken) for column in columns], names=list(self._operator.names))
+            before = states[number]
+            calls = self._operator.function(given, None if before is None else pickle.loads(before), self._until, self._room)
+            state = yield from self._numbered(calls, number)
+            if state is not None:
+                states[number] = pickle.dumps(state, protocol=pickle.HIGHEST_PROTOCOL)
+                changed.append(number)
+        self._keys = [keys.take(pa.array(changed, pa.int64())) for keys in distinct]
+        self._after = [states[number] for number in changed]
+
+    def _numbered(
+        self, calls: Generator[pa.Table, None, Any], number: int
+    ) -> Generator[pa.RecordBatch, None, Any]:
+        """Yield results with the number and the line of their key behind them; return the state that they leave."""
+        while True:
+            try:
+                made = next(calls)
+            except StopIteration as ended:
+                return ended.value
+            for field, value in (("rank", self._own[number]), (LINE_FIELDS[0], np.uint16(self._lines[number]))):
+                made = made.append_column(field, pa.array(np.full(made.num_rows, value)))
+            yield from made.to_batches()
