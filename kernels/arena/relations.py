@@ -1,9 +1,9 @@
 """What is known of a relation: how many times each row is there, and what has changed at an instant.
 
-    changes   [next, hash, next changed, weight, row]      weights that cancel out are no change
-    all rows  [next, hash, weight, chain, row]
-    sides     [next, hash, left, right, row]               how often a row is there follows from both (set operations)
-    parts     [next, hash, queue, row]                     a queue for each row
+changes   [next, hash, next changed, weight, row]      weights that cancel out are no change
+all rows  [next, hash, weight, chain, row]
+sides     [next, hash, left, right, row]               how often a row is there follows from both (set operations)
+parts     [next, hash, queue, row]                     a queue for each row
 """
 
 from __future__ import annotations

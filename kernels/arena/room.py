@@ -58,4 +58,3 @@ def cleared(arena: Int64Array, words: int) -> int:
     for place in range(at, at + words):
         arena[place] = 0
     return at
-

@@ -210,8 +210,10 @@ class _Binder:
             for part in conjuncts(condition):
                 where.append(coerced(formulas.typed(part), BOOL, part.at, "a condition"))
         named = self._items(select.items, rows)
-        is_grouped = bool(select.group) or select.having is not None or any(
-            item.formula is not None and GroupScope.aggregates_in(item.formula) for item in named
+        is_grouped = (
+            bool(select.group)
+            or select.having is not None
+            or any(item.formula is not None and GroupScope.aggregates_in(item.formula) for item in named)
         )
         scope = rows
         group: tuple[Expression, ...] | None = None
@@ -275,9 +277,7 @@ class _Binder:
 def _cast(plan: Plan, columns: tuple[Column, ...]) -> Plan:
     """Return a plan whose columns have these types."""
     if isinstance(plan, SetPlan):
-        typed = tuple(
-            Column(one.name, two.type, one.nullable) for one, two in zip(plan.columns, columns, strict=True)
-        )
+        typed = tuple(Column(one.name, two.type, one.nullable) for one, two in zip(plan.columns, columns, strict=True))
         return replace(plan, left=_cast(plan.left, columns), right=_cast(plan.right, columns), columns=typed)
     outputs = tuple(
         Typed(output, own.type, own.nullable).cast(wanted.type)
@@ -285,5 +285,3 @@ def _cast(plan: Plan, columns: tuple[Column, ...]) -> Plan:
     )
     typed = tuple(Column(one.name, two.type, one.nullable) for one, two in zip(plan.columns, columns, strict=True))
     return replace(plan, outputs=outputs, columns=typed)
-
-

@@ -30,7 +30,7 @@ from pathlib import Path
 
 from sparkext.cql.expressions import TextConstant, WordExpressions
 from sparkext.cql.graph import Graph
-from sparkext.cql.layout import EPSILONS, GIVEN, NOW, ROW, STEPS, TIME, Layout, Literal, order_of
+from sparkext.cql.layout import AFTER, EPSILONS, GIVEN, NOW, ROW, STEPS, TIME, Layout, Literal, order_of
 from sparkext.cql.queries import Aggregate, BoundQuery, Column, Input, Plan, SelectPlan, SetPlan
 from sparkext.kernels import arena
 from sparkext.kernels.arena.chains import CHAIN_WORDS
@@ -73,7 +73,9 @@ from sparkext.kernels.jit import inlined, kernel
 _SHARED = "m, c, s, d"
 """What all functions take: the arena, constants, and texts."""
 
-_LOOP = "m, c, s, d, x, n, times, streams, at, until, limit"
+_LOOP = "m, c, s, d, x, n, times, streams, serial, at, until, limit"
+_LAST = 1 << 62
+"""How many ε behind a timestamp what waits for all else that happens at it does so."""
 _SET_OPERATIONS = {
     ("union", False): UNION,
     ("except", False): EXCEPT,
@@ -477,12 +479,15 @@ class _Writer:
         self._function("run", _LOOP, "kernel")
         self._put(1, "rows = times.size", f"while m[{GIVEN}] < {ROWS_AT_ONCE}:")
         self._put(2, "t, e = np.int64(0x7FFFFFFFFFFFFFFF), np.int64(0)", "if at < rows:", "    t = times[at]")
+        self._put(3, f"if serial and t == m[{NOW}]:", f"    e = np.int64({_LAST})")
         self._put(2, *self._firing)
         self._put(2, "if t > until or t == 0x7FFFFFFFFFFFFFFF:", "    break")
-        self._put(2, f"if t == m[{NOW}]:", f"    m[{STEPS}] += 1", f"    if m[{STEPS}] > limit:")
+        self._put(2, "stop = at", f"if at < rows and times[at] == t and (e == 0 or e == {_LAST}):")
+        self._put(3, "stop += 1", "if serial:", f"    e = m[{AFTER}] + 1 if t == m[{NOW}] else np.int64(0)")
+        self._put(3, "else:", "    while stop < rows and times[stop] == t:", "        stop += 1")
+        self._put(2, f"if t == m[{NOW}] and stop == at:", f"    m[{STEPS}] += 1", f"    if m[{STEPS}] > limit:")
         self._put(4, "return at, True")
-        self._put(2, "else:", f"    m[{NOW}] = t", f"    m[{STEPS}] = 1", "stop = at", "if e == 0:")
-        self._put(3, "while stop < rows and times[stop] == t:", "    stop += 1")
+        self._put(2, "else:", f"    m[{STEPS}] = 1", f"m[{NOW}] = t", f"m[{AFTER}] = e")
         for name, delay in self._delays.items():
             due = f"m[f + {TIME}] < t or (m[f + {TIME}] == t and m[f + {EPSILONS}] <= e)"
             self._put(2, f"f = m[{delay}]", f"while f != 0 and ({due}):")
@@ -595,7 +600,7 @@ def _indented(depth: int, lines: Iterable[str]) -> list[str]:
 
 @dataclass(frozen=True)
 class _Step:
-    """A source that a row is joined with next: what its index is by, what is looked up in it, and what is then tested."""
+    """A source that a row is joined with next: what its index is by, what is looked up in it, what is tested then."""
 
     source: int
     keys: tuple[Expression, ...]

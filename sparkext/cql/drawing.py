@@ -51,9 +51,8 @@ def drawing(graph: Graph) -> Drawing:
         parts.append(f'<rect class="{kind}" x="{x}" y="{y}" width="{_WIDTH}" height="{_HEIGHT}"/>')
         number = f"{graph.order.index(name) + 1}. " if name in graph.queries else ""
         parts.append(f'<text x="{x + _WIDTH / 2}" y="{y + 17}" text-anchor="middle">{number}{escape(name)}</text>')
-        parts.append(
-            f'<text class="small" x="{x + _WIDTH / 2}" y="{y + 32}" text-anchor="middle">{escape(_said(graph, name))}</text>'
-        )
+        said = escape(_said(graph, name))
+        parts.append(f'<text class="small" x="{x + _WIDTH / 2}" y="{y + 32}" text-anchor="middle">{said}</text>')
     width = 2 * _MARGIN + widest * (_WIDTH + _ACROSS) - _ACROSS
     height = 40 + len(layers) * (_HEIGHT + _DOWN) - _DOWN
     title = f"<title>Queries {escape(', '.join(graph.order))}</title>"
@@ -91,9 +90,7 @@ def _edge(graph: Graph, read: str, name: str, places: dict[str, tuple[float, flo
         middle = (start + end) / 2, (y + _HEIGHT + to_y) / 2
     else:  # back up, around the side
         side = max(x, to_x) + _WIDTH + _MARGIN * 0.75
-        path = (
-            f"M{x + _WIDTH} {y + 26}C{side} {y + 26} {side} {to_y + 12} {to_x + _WIDTH + 2} {to_y + 12}"
-        )
+        path = f"M{x + _WIDTH} {y + 26}C{side} {y + 26} {side} {to_y + 12} {to_x + _WIDTH + 2} {to_y + 12}"
         middle = side - 14, (y + to_y) / 2 + 20
     if not graph.is_delayed(read):
         return f'<path d="{path}"/>'

@@ -12,7 +12,7 @@ import pyarrow as pa
 from sparkext.cql.code import ROWS_AT_ONCE, Code, code_of
 from sparkext.cql.expressions import constant_word
 from sparkext.cql.graph import Graph
-from sparkext.cql.layout import EPSILONS, GIVEN, NOW, ROW, STEPS, TIME
+from sparkext.cql.layout import AFTER, EPSILONS, GIVEN, NOW, ROW, TIME
 from sparkext.cql.modules import module_of
 from sparkext.cql.queries import Column
 from sparkext.cql.words import column_of, nulls_of, words_of
@@ -66,12 +66,23 @@ class Emitted:
 
 
 class Engine:
-    """`words`: of how many the state may have. `limit`: instants of one timestamp. `state`: see `state`."""
+    """`words`: of how many the state may have. `limit`: instants of one timestamp without a new row.
+
+    `serial`: rows of one timestamp come one after the other, each when what the one before it has set off has come to
+    rest, instead of at one instant. `state`: see `state`.
+    """
 
     def __init__(
-        self, graph: Graph, outputs: Sequence[str], *, words: int, limit: int, state: Mapping[str, Any] | None = None
+        self,
+        graph: Graph,
+        outputs: Sequence[str],
+        *,
+        words: int,
+        limit: int,
+        serial: bool = False,
+        state: Mapping[str, Any] | None = None,
     ) -> None:
-        self._graph, self._limit = graph, limit
+        self._graph, self._limit, self._serial = graph, limit, serial
         self._code: Code = code_of(graph, outputs)
         self._module = module_of(self._code.text)
         self._texts = TextDictionary()
@@ -94,7 +105,7 @@ class Engine:
 
     @property
     def _instant(self) -> tuple[int, int]:
-        return int(self._arena[NOW]), int(self._arena[STEPS])
+        return int(self._arena[NOW]), int(self._arena[AFTER])
 
     @property
     def has_run(self) -> bool:
@@ -134,7 +145,8 @@ class Engine:
         at, goes_on = 0, True
         while goes_on:
             try:
-                at, exceeded = self._module.run(*shared, at, until, self._limit)
+                with np.errstate(all="ignore"):  # where there is no JIT
+                    at, exceeded = self._module.run(*shared, self._serial, at, until, self._limit)
             except ArenaFullError:
                 raise StateFullError(self._arena.size) from None
             goes_on = not exceeded and self._arena[GIVEN] >= ROWS_AT_ONCE

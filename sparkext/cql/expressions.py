@@ -31,9 +31,7 @@ class WordExpressions(ExpressionWriter):
     `constants` are shared with whoever else writes the same module.
     """
 
-    def __init__(
-        self, nullable: Callable[[int, int], bool], constants: list[Constant | TextConstant]
-    ) -> None:
+    def __init__(self, nullable: Callable[[int, int], bool], constants: list[Constant | TextConstant]) -> None:
         super().__init__()
         self._nullable = nullable
         self.constants = constants  # type: ignore[assignment]

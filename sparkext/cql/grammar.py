@@ -1,5 +1,12 @@
 """The grammar of CQL, in the notation of lark; `docs/cql.md` shows it."""
 
+RESERVED = (
+    *("all", "and", "as", "between", "case", "distinct", "else", "end", "except", "from", "group", "having", "in"),
+    *("inner", "intersect", "is", "join", "not", "null", "on", "or", "register", "select", "then", "union", "when"),
+    "where",
+)
+"""Words that are no names, unless they are quoted."""
+
 GRAMMAR = r"""
 start: statement (";" statement)* ";"?
 
@@ -137,7 +144,7 @@ TRUE.2: /true\b/i
 FALSE.2: /false\b/i
 _DATE.3: /date(?=\s*')/i
 _TIMESTAMP.3: /timestamp(?=\s*')/i
-NAME: /(?!(?:select|from|where|group|having|union|except|intersect|on|as|case|when|then|else|end|and|or|not|in|is|null|between|distinct|all|register|join|inner)\b)[A-Za-z_][A-Za-z_0-9]*/i
+NAME: /(?!(?:RESERVED)\b)[A-Za-z_][A-Za-z_0-9]*/i
 QUOTED: /`[^`]+`/ | /"[^"]+"/
 DECIMAL: /(\d+\.\d*|\.\d+)([eE][+-]?\d+)?|\d+[eE][+-]?\d+/
 INTEGER: /\d+/
@@ -147,4 +154,4 @@ COMMENT: /--[^\n]*/
 %import common.WS
 %ignore WS
 %ignore COMMENT
-"""
+""".replace("RESERVED", "|".join(RESERVED))

@@ -123,6 +123,8 @@ def graph_of(bound: Bound, missing_delay: str = "error") -> Graph:
         cycle = _cycle(queries)
         if cycle is None:
             break
+        first = min(cycle, key=[*queries].index)
+        cycle = cycle[cycle.index(first) :] + cycle[: cycle.index(first)]
         places = [name for name in cycle if queries[name].operator is not None]
         if missing_delay == "insert" and places:
             inserted.append(places[-1])
@@ -131,13 +133,18 @@ def graph_of(bound: Bound, missing_delay: str = "error") -> Graph:
         way = " ▶ ".join([*cycle, cycle[0]])
         ways_out = " or ".join(f"{queries[name].operator.upper()}(…)<Now> in {name}" for name in places)  # type: ignore[union-attr]
         advice = f"break it by {ways_out}" if places else "make a stream of one of them: ISTREAM(…)<Now>"
-        problems.append((queries[cycle[0]].at, f"the cycle {way} has no delay, so that it contradicts itself: {advice}"))
+        problems.append(
+            (queries[cycle[0]].at, f"the cycle {way} has no delay, so that it contradicts itself: {advice}")
+        )
         raise CqlProblems(problems)
     graph = Graph(bound.streams, queries, tuple(inserted))
     for query in queries.values():
         if query.operator == "rstream" and query.period is None and not graph.is_momentary(query.name):
             problems.append(
-                (query.at, f"RSTREAM of {query.name} emits all rows, all the time: say how often, as in RSTREAM[1 second](…)")
+                (
+                    query.at,
+                    f"RSTREAM of {query.name} emits all rows, all the time: say how often, as in RSTREAM[1 second](…)",
+                )
             )
     if problems:
         raise CqlProblems(problems)

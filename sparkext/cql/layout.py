@@ -11,8 +11,9 @@ from sparkext.kernels.arena.words import DOUBLE_ORDER, INTEGER_ORDER, TEXT_ORDER
 from sparkext.plans.key_types import KeyType
 from sparkext.plans.number_types import FLOATS
 
-NOW, STEPS, GIVEN = FIRST_FREE, FIRST_FREE + 1, FIRST_FREE + 2
-"""Words of an arena: the timestamp that was last, its instants so far, and rows that outputs hold."""
+NOW, AFTER, STEPS, GIVEN = range(FIRST_FREE, FIRST_FREE + 4)
+"""Words of an arena: the instant that was last, a timestamp and how many ε behind it, instants so far since a new row
+came or time went on, and rows that outputs hold."""
 
 TIME, EPSILONS, ROW = 1, 2, 3
 """Words of a record that a queue holds: see `kernels.arena.rows.queued`."""

@@ -33,6 +33,8 @@ class Unpartitioned:
 
     query: str
     reason: str
+    stage: int = 0
+    """How much of the query could be cut: first windows, then joins, then groups."""
 
 
 def partitioned_by(graph: Graph, given: Mapping[str, int] | None = None) -> Partitioning | Unpartitioned:
@@ -44,16 +46,18 @@ def partitioned_by(graph: Graph, given: Mapping[str, int] | None = None) -> Part
         places = [place for place, one in enumerate(kinds) if one.type.name not in FLOATS]
         choices.append([given[name]] if given is not None else places)
     furthest: Unpartitioned | None = None
-    depth = -1
+    depth = (-1, 0, 0)
     for chosen in islice(product(*choices), _MOST):
         found = _spread(graph, dict(zip(names, chosen, strict=True)))
         if isinstance(found, Partitioning):
             return found
-        at = graph.order.index(found.query)
+        called = [graph.streams[name].columns[place].name.lower() for name, place in zip(names, chosen, strict=True)]
+        at = graph.order.index(found.query), found.stage, -len({*called})
         if at > depth:
             depth, furthest = at, found
     if furthest is None:
-        furthest = Unpartitioned(next(iter(graph.queries)), "a stream has no column that could be a key")
+        name = next(name for name, places in zip(names, choices, strict=True) if not places)
+        furthest = Unpartitioned(graph.order[0], f"stream {name} has no column that could be a key")
     return furthest
 
 
@@ -88,9 +92,7 @@ class _Open:
 _OPEN = _Open()
 
 
-def _column(
-    graph: Graph, plan: Plan, name: str, known: Mapping[str, int | None]
-) -> int | None | Unpartitioned | _Open:
+def _column(graph: Graph, plan: Plan, name: str, known: Mapping[str, int | None]) -> int | Unpartitioned | _Open | None:
     if isinstance(plan, SetPlan):
         sides = [_column(graph, side, name, known) for side in (plan.left, plan.right)]
         for side in sides:
@@ -109,7 +111,7 @@ def _column(
 
 def _column_of_select(
     plan: SelectPlan, name: str, known: Mapping[str, int | None]
-) -> int | None | Unpartitioned | _Open:
+) -> int | Unpartitioned | _Open | None:
     places: list[tuple[int, int]] = []
     for number, read in enumerate(plan.inputs):
         if read.name not in known:
@@ -119,7 +121,8 @@ def _column_of_select(
             return Unpartitioned(name, f"it reads {read.name}, which does not have the key among its columns")
         if read.window is not None and read.window.kind == "rows" and place not in read.window.partition:
             key = read.columns[place].name
-            return Unpartitioned(name, f"{read.window} of {read.name} counts rows of all keys: PARTITION BY {key} would not")
+            window = read.window.spelled(read.columns)
+            return Unpartitioned(name, f"{window} of {read.name} counts rows of all keys: PARTITION BY {key} would not")
         places.append((number, place))
     if not places:
         return _OPEN
@@ -131,12 +134,13 @@ def _column_of_select(
                 name,
                 f"it joins {one.name} and {two.name} not by {one.columns[places[0][1]].name} ="
                 f" {two.columns[place].name}",
+                1,
             )
     outputs = plan.outputs
     if plan.group is not None:
         keys = [place for place, key in enumerate(plan.group) if _place(key) in equal]
         if not keys:
-            return Unpartitioned(name, "it aggregates rows of all keys")
+            return Unpartitioned(name, "it aggregates rows of all keys", 2)
         found = [place for place, output in enumerate(outputs) if _place(output) in [(0, key) for key in keys]]
     else:
         found = [place for place, output in enumerate(outputs) if _place(output) in equal]

@@ -45,14 +45,15 @@ class BoundWindow:
     slide: int = 0
     partition: tuple[int, ...] = ()
 
-    def __str__(self) -> str:
-        """Spell it as in CQL, times in µs."""
+    def spelled(self, columns: tuple[Column, ...]) -> str:
+        """Spell it as in CQL, times in µs; `columns` are those of the stream."""
         if self.kind in ("now", "unbounded"):
             return f"[{self.kind.title()}]"
         slide = f" Slide {self.slide}" if self.slide else ""
         if self.kind == "range":
             return f"[Range {self.amount} us{slide + ' us' if slide else ''}]"
-        partition = f"Partition By {', '.join(str(place + 1) for place in self.partition)} " if self.partition else ""
+        names = ", ".join(columns[place].name for place in self.partition)
+        partition = f"Partition By {names} " if names else ""
         return f"[{partition}Rows {self.amount}{slide}]"
 
 

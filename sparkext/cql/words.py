@@ -43,7 +43,9 @@ def nulls_of(columns: list[pa.Array], rows: int) -> Int64Array:
     return frozen(bits)
 
 
-def column_of(words: Int64Array, is_null: np.ndarray, column: Column, kind: pa.DataType, texts: TextDictionary) -> pa.Array:
+def column_of(
+    words: Int64Array, is_null: np.ndarray, column: Column, kind: pa.DataType, texts: TextDictionary
+) -> pa.Array:
     """Return the column of words, of an Arrow type."""
     name = column.type.name
     if name == "string":

@@ -73,7 +73,9 @@ def _places(graph: Graph, named: Mapping[str, str]) -> dict[str, int]:
     if not problems:
         found = partitioned_by(graph, places)
         if isinstance(found, Unpartitioned):
-            problems.append(f"rows cannot be processed apart by these columns, because of {found.query}: {found.reason}")
+            problems.append(
+                f"rows cannot be processed apart by these columns, because of {found.query}: {found.reason}"
+            )
     if problems:
         raise InvalidQueryError(problems)
     return places
@@ -107,7 +109,9 @@ class ContinuousQueries:
         lines += [f"cycle     {' ▶ '.join([*part, part[0]])}" for part in graph.components]
         partitioning = partitioned_by(graph, self._given)
         if isinstance(partitioning, Partitioning):
-            keys = [f"{name}.{graph.streams[name].columns[partitioning.columns[name] or 0].name}" for name in graph.streams]
+            keys = [
+                f"{name}.{graph.streams[name].columns[partitioning.columns[name] or 0].name}" for name in graph.streams
+            ]
             lines.append(f"key       {' = '.join(keys)}")
         else:
             lines.append(f"key       none, because of {partitioning.query}: {partitioning.reason}")
@@ -124,6 +128,7 @@ class ContinuousQueries:
         time: str,
         watermark: str | None = None,
         ties: str | None = None,
+        serial: bool = False,
         until: datetime | None = None,
         name: str | None = None,
         **streams: DataFrame,
@@ -140,6 +145,9 @@ class ContinuousQueries:
             How late rows may come, as in `DataFrame.withWatermark`. Needed for streaming DataFrames that have none.
         ties:
             A column of all streams that orders rows of one time. By default what they hold does.
+        serial:
+            Whether rows of one time come one after the other, each when what the one before it has set off has come
+            to rest. By default they happen at once, and none sees what another changes.
         until:
             When DataFrames that are no streams end. By default when nothing happens any more.
         name:
@@ -152,7 +160,7 @@ class ContinuousQueries:
         InvalidQueryError
             Lists every problem of the call.
         """
-        asked = Asked(self._graph, (query,), False, self._given, time, watermark, ties, until, name)
+        asked = Asked(self._graph, (query,), False, self._given, time, watermark, ties, serial, until, name)
         return continuous_frame(asked, streams)
 
     def outputs(
@@ -161,6 +169,7 @@ class ContinuousQueries:
         time: str,
         watermark: str | None = None,
         ties: str | None = None,
+        serial: bool = False,
         until: datetime | None = None,
         name: str | None = None,
         **streams: DataFrame,
@@ -169,12 +178,10 @@ class ContinuousQueries:
 
         All but one of the structs are null; see `output` for the arguments.
         """
-        asked = Asked(self._graph, queries, True, self._given, time, watermark, ties, until, name)
+        asked = Asked(self._graph, queries, True, self._given, time, watermark, ties, serial, until, name)
         return continuous_frame(asked, streams)
 
 
 def _columns(columns: Any) -> str:
     said = (f"{one.name} {spell_type(one.type)}{'' if one.nullable else ' not null'}" for one in columns)
     return ", ".join(said)
-
-

@@ -49,6 +49,7 @@ class Asked:
     time: Any
     watermark: Any
     ties: Any
+    serial: Any
     until: Any
     name: Any
 
@@ -69,6 +70,8 @@ def continuous_frame(asked: Asked, streams: Mapping[str, Any]) -> DataFrame:
     for argument, value in (("time", asked.time), ("watermark", asked.watermark), ("ties", asked.ties)):
         if not isinstance(value, str) and (value is not None or argument == "time"):
             problems.append(f"{argument}={value!r}: expected {'a delay' if argument == 'watermark' else 'a column'}")
+    if not isinstance(asked.serial, bool):
+        problems.append(f"serial={asked.serial!r}: expected True or False")
     if problems:
         raise InvalidQueryError(problems)
     session = next(iter(frames.values())).sparkSession
@@ -98,7 +101,9 @@ def continuous_frame(asked: Asked, streams: Mapping[str, Any]) -> DataFrame:
     key_place = width - (1 if asked.ties is None else 2)
     columns = Columns(frame, width, 0, (key_place,), (key_place,), None if asked.ties is None else width - 1)
     names = tuple(graph.streams)
-    operator = CqlOperator(graph, names, queries, asked.tagged, arrow_schema(schema), settings.cql_max_instants)
+    operator = CqlOperator(
+        graph, names, queries, asked.tagged, arrow_schema(schema), asked.serial, settings.cql_max_instants
+    )
     text = code_of(graph, queries).text.partition("\n")[2]
     made_by = f"queries {hashlib.sha256(text.encode()).hexdigest()}, of {keys}"
     apply = TimedApply(operator, schema, time, keys, until, made_by)
@@ -188,7 +193,9 @@ class _Source:
 
         assert self.time is not None and self._time is not None, "it has been checked"
         time = F.col(quoted(self._time))
-        missing = F.raise_error(F.lit(f"a row of {self._name} has no {self._time}: filter those that do not")).cast("int")
+        missing = F.raise_error(F.lit(f"a row of {self._name} has no {self._time}: filter those that do not")).cast(
+            "int"
+        )
         stream = F.when(time.isNull(), missing).otherwise(F.lit(number)).cast("tinyint")
         chosen = [time.alias("time"), stream.alias("stream")]
         for place, source in enumerate(sources):
@@ -284,7 +291,9 @@ def _until(
     is_stream = any(frame.isStreaming for frame in frames.values())
     if asked.until is None:
         if graph.may_go_on and not is_stream:
-            problems.append(f"something may happen for ever, by {', '.join(graph.may_go_on)}: say when it ends, until=…")
+            problems.append(
+                f"something may happen for ever, by {', '.join(graph.may_go_on)}: say when it ends, until=…"
+            )
         return FOR_EVER
     if not isinstance(asked.until, datetime) or is_stream:
         expected = "a datetime" if not is_stream else "none: a stream ends when its rows do"

@@ -30,7 +30,13 @@ if TYPE_CHECKING:
 
 
 def ordered_frame(
-    columns: Columns, apply: Apply | TimedApply | None, settings: Settings, *, split: bool, late: str | None, name: str | None
+    columns: Columns,
+    apply: Apply | TimedApply | None,
+    settings: Settings,
+    *,
+    split: bool,
+    late: str | None,
+    name: str | None,
 ) -> DataFrame:
     """Return the rows in order, or what `apply` makes of them; see `ordered` for the other arguments."""
     from pyspark.sql import functions as F

@@ -36,13 +36,15 @@ class CqlOperator:
     outputs: tuple[str, ...]
     tagged: bool
     schema: pa.Schema
+    serial: bool
     most_instants: int
 
     def __call__(
         self, rows: pa.Table, state: dict[str, Any] | None, until: int, room: int
     ) -> Generator[pa.Table, None, dict[str, Any] | None]:
         """Run the graph on some rows; see `TimedOperator`."""
-        engine = Engine(self.graph, self.outputs, words=room // 8, limit=self.most_instants, state=state)
+        limit = self.most_instants
+        engine = Engine(self.graph, self.outputs, words=room // 8, limit=limit, serial=self.serial, state=state)
         times = frozen(microseconds(contiguous(rows.column(0))))
         streams = np.asarray(contiguous(rows.column(1)), dtype=np.int8)
         start = 0
@@ -103,7 +105,7 @@ class CqlOperator:
 
     def _is_full(self, error: StateFullError) -> str:
         windows = {
-            f"{read.window} of {read.name} in {query.name}"
+            f"{read.window.spelled(read.columns)} of {read.name} in {query.name}"
             for query in self.graph.queries.values()
             for select in query.selects()
             for read in select.inputs

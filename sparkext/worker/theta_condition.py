@@ -25,10 +25,10 @@ from sparkext.plans.key_types import KeyType, parse_key_type
 from sparkext.plans.number_types import number_type
 from sparkext.plans.spec import PROBE, ColumnRef
 from sparkext.plans.theta import NamedColumn, PythonPredicate, Theta, render_theta
+from sparkext.rows.expression_code import Place, code_of
 from sparkext.rows.row_set import RowSet
 from sparkext.rows.types import arrow_key_type
 from sparkext.storage.last_used import LastUsed
-from sparkext.rows.expression_code import Place, code_of
 from sparkext.worker.python_predicate import functions_of_predicate
 
 _KEPT_TESTS = 256

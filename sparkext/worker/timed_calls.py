@@ -1,6 +1,6 @@
-"""Calls an operator that has something to do when time goes on: for each of its keys once a batch, with rows or without.
+"""Calls an operator that has something to do when time goes on: for each key once a batch, with rows or without.
 
-    rows in order ──▶ by key ──▶ function(rows, state, until, room) ──▶ results, and what the state is now
+rows in order ──▶ by key ──▶ function(rows, state, until, room) ──▶ results, and what the state is now
 """
 
 from __future__ import annotations
@@ -59,7 +59,9 @@ class TimedCalls(KeyStates):
             taken = pa.array(in_order[by_key.starts[number] : by_key.starts[number + 1]])
             given = pa.Table.from_arrays([column.take(taken) for column in columns], names=list(self._operator.names))
             before = states[number]
-            calls = self._operator.function(given, None if before is None else pickle.loads(before), self._until, self._room)
+            calls = self._operator.function(
+                given, None if before is None else pickle.loads(before), self._until, self._room
+            )
             state = yield from self._numbered(calls, number)
             if state is not None:
                 states[number] = pickle.dumps(state, protocol=pickle.HIGHEST_PROTOCOL)
@@ -67,9 +69,7 @@ class TimedCalls(KeyStates):
         self._keys = [keys.take(pa.array(changed, pa.int64())) for keys in distinct]
         self._after = [states[number] for number in changed]
 
-    def _numbered(
-        self, calls: Generator[pa.Table, None, Any], number: int
-    ) -> Generator[pa.RecordBatch, None, Any]:
+    def _numbered(self, calls: Generator[pa.Table, None, Any], number: int) -> Generator[pa.RecordBatch, None, Any]:
         """Yield results with the number and the line of their key behind them; return the state that they leave."""
         while True:
             try:

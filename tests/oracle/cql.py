@@ -23,15 +23,24 @@ Row = tuple[Any, ...]
 
 
 def run_graph(
-    graph: Graph, inputs: Mapping[str, Sequence[tuple[int, Row]]], until: int | None = None, most: int = 100_000
+    graph: Graph,
+    inputs: Mapping[str, Sequence[tuple[int, Row]]],
+    until: int | None = None,
+    most: int = 100_000,
+    serial: Sequence[tuple[int, str, Row]] = (),
 ) -> dict[str, list[tuple[int, Row]]]:
-    """What each stream query emits, with its timestamp, up to `until`. Rows of `inputs` are in the order of time."""
-    return Interpreter(graph, inputs).run(until, most)
+    """What each stream query emits, with its timestamp, up to `until`. Rows of `inputs` are in the order of time.
+
+    `serial`: rows of all streams that come one after the other, when nothing else happens at their time any more.
+    """
+    return Interpreter(graph, inputs, serial).run(until, most)
 
 
 class Interpreter:
-    def __init__(self, graph: Graph, inputs: Mapping[str, Sequence[tuple[int, Row]]]) -> None:
-        self.graph = graph
+    def __init__(
+        self, graph: Graph, inputs: Mapping[str, Sequence[tuple[int, Row]]], serial: Sequence[tuple[int, str, Row]]
+    ) -> None:
+        self.graph, self.serial = graph, [*serial]
         self.history: dict[str, list[tuple[Instant, Row]]] = {
             name: [((t, 0), row) for t, row in inputs.get(name, ())] for name in graph.streams
         }
@@ -44,6 +53,13 @@ class Interpreter:
         now: Instant = (-(1 << 62), 0)
         for _ in range(most):
             following = [instant for instant in self.instants(now) if instant > now]
+            if self.serial:
+                t, name, row = self.serial[0]
+                if not following or min(following)[0] > t or (min(following) == (t, 0) and now < (t, 0)):
+                    at = max((t, 0), (now[0], now[1] + 1))
+                    self.history[name].append((at, row))
+                    self.serial.pop(0)
+                    following.append(at)
             if not following or (until is not None and min(following)[0] > until):
                 break
             now = min(following)
@@ -158,7 +174,9 @@ def value_of(node: Expression, row: Mapping[tuple[int, int], Any]) -> Any:
 
 def exact(row: Row) -> Row:
     """What tells rows apart: 0.0 and -0.0 are two, NaN is one."""
-    return tuple(("float", struct.pack("<d", math.nan if one != one else one)) if isinstance(one, float) else one for one in row)
+    return tuple(
+        ("float", struct.pack("<d", math.nan if one != one else one)) if isinstance(one, float) else one for one in row
+    )
 
 
 def same(row: Row) -> Row:
@@ -256,4 +274,4 @@ def float_sum(values: list[float]) -> float:
     try:
         return float(whole)
     except OverflowError:
-        return math.copysign(math.inf, whole)
+        return math.inf if whole > 0 else -math.inf

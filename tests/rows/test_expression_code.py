@@ -25,10 +25,10 @@ from sparkext.plans.expression import ARITHMETIC, ARITY, COMPARISONS, ColumnPlac
 from sparkext.plans.expression_range import Interval, may_fail
 from sparkext.plans.key_types import parse_key_type
 from sparkext.plans.number_types import FLOATS, INTEGERS, NUMBER_TYPES
+from sparkext.rows.expression_code import ExpressionCode, Place, code_of
 from sparkext.rows.row_set import RowSet
 from sparkext.storage.last_used import LastUsed
 from sparkext.worker import theta_condition
-from sparkext.rows.expression_code import ExpressionCode, Place, code_of
 from sparkext.worker.theta_condition import bind_theta
 from tests.kernels.support import FULL_MASK, SAMPLES, examples
 from tests.oracle.expressions import Failure, evaluate, texts_of

@@ -38,12 +38,12 @@ from sparkext.parquet.scan import ParquetScan
 from sparkext.plans.expression import parse_expression
 from sparkext.plans.scan import DataFile, ScanColumn, ScanSpec
 from sparkext.rows.collected import CollectedRows
+from sparkext.rows.expression_code import code_of
 from sparkext.storage import container
 from sparkext.storage.container import atomic_file, file_identity, map_checked, private_file
 from sparkext.storage.last_used import LastUsed
 from sparkext.storage.local_folder import local_folder
 from sparkext.storage.publication import LOCK_SUFFIX, lock_of, locked, locked_if_free, private_folder
-from sparkext.rows.expression_code import code_of
 from sparkext.worker.python_predicate import functions_of_predicate
 from tests.kernels.support import match_lists
 

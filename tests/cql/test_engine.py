@@ -1,0 +1,133 @@
+"""Generated code against the definitions, on random graphs, in any cuts. Most of them without the JIT: see
+`test_without_jit`."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from sparkext.cql.engine import StateFullError, StepsExceededError
+from sparkext.cql.problems import CqlProblems
+from sparkext.kernels.jit import JIT_ENABLED
+from tests.cql.graphs import TRADING, Program, graph, random_rows, run_engine, together
+from tests.oracle.cql import exact, run_graph
+
+BLOCKS = range(1) if JIT_ENABLED else range(8)
+PROGRAMS = 3 if JIT_ENABLED else 25
+UNTIL = 28
+
+
+@pytest.mark.parametrize("block", BLOCKS)
+def test_random_graphs_are_what_they_mean(block: int) -> None:
+    compared, seed = 0, 10_000 * block
+    while compared < PROGRAMS:
+        seed += 1
+        assert seed < 10_000 * block + 20 * PROGRAMS, "most programs can be run"
+        program, draw = Program(seed), random.Random(seed)
+        try:
+            queries = graph(program.text)
+        except CqlProblems:  # a cycle without a delay, or of types that do not go together
+            continue
+        rows = random_rows(draw, draw.randint(0, 8), 20)
+        inputs = {
+            "i0": random_rows(draw, draw.randint(0, 12), 20),
+            "i1": [(time, (row[0] or 0, *row[1:])) for time, row in rows],
+        }
+        cuts = sorted({draw.randint(0, 25) for _ in range(draw.randint(0, 3))})
+        serial = draw.random() < 0.25
+        try:
+            found = run_engine(queries, program.outputs, inputs, UNTIL, cuts, limit=50, serial=serial)
+        except StepsExceededError:  # it grows from ε to ε
+            continue
+        if sum(map(len, found.values())) > 600:
+            continue
+        needed = queries.needed(program.outputs)
+        if serial:
+            expected = run_graph(needed, {}, UNTIL, serial=together(needed, inputs))
+        else:
+            expected = run_graph(needed, inputs, UNTIL)
+        for name in program.outputs:
+            assert [(time, exact(row)) for time, row in found[name]] == [
+                (time, exact(row)) for time, row in expected[name]
+            ], f"{name} of program {seed}, cut at {cuts}\n{program.text}"
+        compared += 1
+
+
+def test_the_papers_run() -> None:
+    """Figures 3 and 4: 480 · 1000 of 3,000,000 leave 2,520,000, an ε after t1."""
+    inputs = {
+        "initial_resource": [(0, (3_000_000.0,))],
+        "stock_events": [(0, ("a", 0)), (0, ("b", 0))],
+        "market": [(10, ("a", 480.0)), (20, ("a", 470.0)), (30, ("b", 490.0)), (30, ("c", 490.0))],
+    }
+    queries = graph(TRADING)
+    found = run_engine(queries, ["buy_event", "resource_stream"], inputs, 100)
+    assert found == {
+        "buy_event": [(10, ("a", 1000, 480.0)), (30, ("b", 1000, 490.0))],
+        "resource_stream": [(0, (3_000_000.0,)), (10, (2_520_000.0,)), (30, (2_030_000.0,))],
+    }
+    assert found == {name: run_graph(queries, inputs)[name] for name in found}
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_orders_never_exceed_the_cash(seed: int) -> None:
+    """Offers of one time compete for it: they are taken one after the other."""
+    draw = random.Random(seed)
+    stocks = [f"s{number}" for number in range(40)]
+    offers = [(draw.randint(1, 9), (draw.choice(stocks), float(draw.randint(300, 600)))) for _ in range(150)]
+    inputs = {
+        "initial_resource": [(0, (4_000_000.0,))],
+        "stock_events": [(0, (name, 0)) for name in stocks],
+        "market": sorted(offers, key=lambda offer: offer[0]),
+    }
+    queries = graph(TRADING)
+    cuts = sorted({draw.randint(0, 9) for _ in range(3)})
+    found = run_engine(queries, ["buy_event", "resource_stream"], inputs, 100, cuts, serial=True)
+    expected = run_graph(queries, {}, serial=together(queries, inputs))
+    assert found == {name: expected[name] for name in found}
+    left = [row[0] for _, row in found["resource_stream"]]
+    by_time = {time for time, _ in found["buy_event"]}
+    assert len(by_time) < len(found["buy_event"])  # or nothing has competed
+    assert 0 <= min(left) < 600_000
+    spent = sum(row[1] * row[2] for _, row in found["buy_event"])
+    assert spent <= 4_000_000.0 - min(left) + 1e-6
+    at_once = run_engine(queries, ["buy_event"], inputs, 100)["buy_event"]
+    assert sum(row[1] * row[2] for _, row in at_once) > 4_000_000.0  # none sees what another spends
+
+
+def test_a_cycle_that_does_not_come_to_rest_fails() -> None:
+    text = """
+        REGISTER STREAM s (k int);
+        REGISTER QUERY q ISTREAM(SELECT * FROM s [Now] UNION ALL SELECT k + 1 AS k FROM q [Now])<Now>;
+    """
+    with pytest.raises(StepsExceededError, match="1000 instants"):
+        run_engine(graph(text), ["q"], {"s": [(5, (1,))]}, 100)
+    counted = text.replace("SELECT k + 1 AS k FROM q [Now]", "SELECT k - 1 AS k FROM q [Now] WHERE k > 0")
+    found = run_engine(graph(counted), ["q"], {"s": [(5, (900,))]}, 100)
+    assert [row for _, row in found["q"]] == [(k,) for k in range(900, -1, -1)]
+
+
+def test_a_state_that_is_too_large_fails() -> None:
+    text = (
+        "REGISTER STREAM s (k int); REGISTER QUERY q ISTREAM(SELECT count(*) AS n FROM s [Range Unbounded] GROUP BY k)"
+    )
+    rows = {"s": [(time, (time,)) for time in range(3000)]}
+    with pytest.raises(StateFullError, match="bytes are not enough"):
+        run_engine(graph(text), ["q"], rows, 3000, words=1 << 10)
+    assert len(run_engine(graph(text), ["q"], rows, 3000, words=1 << 20)["q"]) == 3000
+
+
+def test_many_rows_at_one_time() -> None:
+    text = """
+        REGISTER STREAM s (k int);
+        REGISTER QUERY r SELECT k, count(*) AS n, sum(k) AS t FROM s [Range 1 us] GROUP BY k;
+        REGISTER QUERY q ISTREAM(SELECT * FROM r);
+        REGISTER QUERY d DSTREAM(SELECT * FROM r);
+    """
+    rows = 70_000 if JIT_ENABLED else 700
+    inputs = {"s": [(5, (place % 1000,)) for place in range(rows)]}
+    found = run_engine(graph(text), ["q", "d"], inputs, 100)
+    keys = min(rows, 1000)
+    assert found["q"] == [(5, (k, rows // keys, k * (rows // keys))) for k in range(keys)]
+    assert found["d"] == [(6, row) for _, row in found["q"]]
