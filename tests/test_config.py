@@ -45,6 +45,7 @@ def test_defaults() -> None:
         build_side_max_bytes=4 * 1024**3,
         partitioned="auto",
         streams_unit_max_bytes=4 * 1024**3,
+        cql_max_instants=100_000,
         scan_fused=True,
         index_cache_max_bytes=16 * 1024**3,
         morsel_max_rows=131_072,

@@ -19,9 +19,19 @@ _COLLECTED_IN = {
     "config.py": "ConfigError",
     "order.py": "InvalidOrderError",
     "attributes.py": "InvalidOrderError",
+    "continuous.py": "InvalidQueryError",
+    "continuous_frame.py": "InvalidQueryError",
 }
 # What has been said elsewhere.
-_PASSED_ON = ("problems", "'\\n'.join(problems)", "str(error)", "misconfigured", "str(misconfigured).splitlines()")
+_PASSED_ON = (
+    "problems",
+    "problems.problems",
+    "error.text",
+    "'\\n'.join(problems)",
+    "str(error)",
+    "misconfigured",
+    "str(misconfigured).splitlines()",
+)
 # Collects pairs of names and types, which the caller makes messages of.
 _SILENT = ("arrow.py",)
 
@@ -72,6 +82,7 @@ class _Module:
             for node in self._tree.body
             if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name)
         }
+        self._is_cql = path.parent.name == "cql"  # where problems have places
         self._collected = _COLLECTED_IN.get(path.name, "InvalidJoinError")
 
     def messages(self, classes: Mapping[str, str]) -> Iterator[tuple[str, str]]:
@@ -88,6 +99,14 @@ class _Module:
                 yield name, said
             case ast.Call(func=ast.Name(id="cls"), args=[said]) if self._name == "errors.py":
                 yield "FileReadError", said
+            case ast.Call(func=ast.Name(id="Invalid"), args=[_, said]):
+                yield "InvalidQueryError", said
+            case ast.Call(func=ast.Name(id="CqlProblems"), args=[ast.List(elts=[ast.Tuple(elts=[_, said])])]):
+                yield "InvalidQueryError", said
+            case ast.Call(func=ast.Attribute(value=ast.Name(id="problems")), args=[ast.Tuple(elts=[_, said])]):
+                yield "InvalidQueryError", said
+            case ast.Assign(targets=[ast.Name(id="problems")]) | ast.AnnAssign() if self._is_cql:
+                pass
             case ast.Call(func=ast.Attribute(value=ast.Name(id="problems"), attr="append" | "extend"), args=[said]):
                 yield self._collected, said
             case ast.Assign(targets=[ast.Name(id="problems")], value=said):

@@ -1,4 +1,4 @@
-"""Allocates words of an arena: arena[0] is the first that was never used, behind it a list of free records of each size.
+"""Allocates words of an arena: arena[0] is the first that was never used; behind it are lists of free records by size.
 
 Sizes of up to 64 words have a list each, larger ones that of the next power of two.
 """

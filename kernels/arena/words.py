@@ -19,7 +19,8 @@ INTEGER_ORDER, DOUBLE_ORDER, TEXT_ORDER = range(3)
 @inlined
 def hashed(so_far: int, word: int) -> int:
     """Hash one more word."""
-    return np.int64(mix_word(so_far ^ word))
+    mixed: int = np.int64(mix_word(np.int64(so_far ^ word)))
+    return mixed
 
 
 @inlined

@@ -103,7 +103,8 @@ class _Unknown(Exception):
 
 def _check_names(program: Program, problems: list[tuple[Position | None, str]]) -> None:
     seen: dict[str, Position] = {}
-    for one in sorted([*program.streams, *program.queries], key=lambda one: one.at):
+    registered: list[RegisteredStream | RegisteredQuery] = [*program.streams, *program.queries]
+    for one in sorted(registered, key=lambda one: one.at):
         if one.name.lower() in seen:
             problems.append((one.at, f"{one.name} is registered at {seen[one.name.lower()]} already"))
         seen.setdefault(one.name.lower(), one.at)

@@ -1,4 +1,4 @@
-"""Writes the module that runs a graph of queries: one function for each step of a row's way, and the loop over instants.
+"""Writes the module that runs a graph of queries: functions for the steps of a row's way, and the loop over instants.
 
     stream ──▶ window ──▶ in ──▶ row ──┬──────────────▶ (set operation, DISTINCT) ──▶ readers of a relation
                           (joins)      └┄┄▶ flush ─▶ post ─▲                      └┄┄▶ streams
@@ -22,7 +22,7 @@ is no function, but lines.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import count
@@ -96,8 +96,8 @@ class Code:
     text: str
     constants: tuple[Constant | TextConstant, ...]
     headers: tuple[int, ...]
-    places: dict[str, tuple[int, int]]
-    outputs: dict[str, int]
+    places: Mapping[str, tuple[int, int]]
+    outputs: Mapping[str, int]
 
 
 def code_of(graph: Graph, outputs: Sequence[str]) -> Code:
@@ -525,7 +525,7 @@ class _Window:
     def add(self, row: str) -> list[str]:
         """Return how a row gets in."""
         record, queue, waiting = f"queued(m, t, e, {row}, {self._width})", self._queue, self._waiting
-        amount, slide = self._window.amount, self._window.slide
+        slide = self._window.slide
         if self._window.kind == "unbounded":
             return [self._comes(row)]
         if self._window.kind == "rows":

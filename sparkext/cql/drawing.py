@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
@@ -82,16 +83,19 @@ def _layers(graph: Graph) -> list[list[str]]:
     return layers
 
 
-def _edge(graph: Graph, read: str, name: str, places: dict[str, tuple[float, float]]) -> str:
+def _edge(graph: Graph, read: str, name: str, places: Mapping[str, tuple[float, float]]) -> str:
     (x, y), (to_x, to_y) = places[read], places[name]
     start, end = x + _WIDTH / 2, to_x + _WIDTH / 2
     if to_y > y:
         path = f"M{start} {y + _HEIGHT}C{start} {y + _HEIGHT + 26} {end} {to_y - 26} {end} {to_y - 2}"
         middle = (start + end) / 2, (y + _HEIGHT + to_y) / 2
-    else:  # back up, around the side
-        side = max(x, to_x) + _WIDTH + _MARGIN * 0.75
-        path = f"M{x + _WIDTH} {y + 26}C{side} {y + 26} {side} {to_y + 12} {to_x + _WIDTH + 2} {to_y + 12}"
-        middle = side - 14, (y + to_y) / 2 + 20
+    else:  # back up, around the nearer side
+        is_left = x + _WIDTH / 2 <= sum(place[0] for place in places.values()) / len(places) + _WIDTH / 2
+        at, to, side = (x, to_x - 2, min(x, to_x) - _MARGIN) if is_left else (x, to_x + 2, max(x, to_x) + _MARGIN)
+        if not is_left:
+            at, to, side = at + _WIDTH, to + _WIDTH, side + _WIDTH
+        path = f"M{at} {y + 26}C{side} {y + 26} {side} {to_y + 12} {to} {to_y + 12}"
+        middle = (at + 3 * side) / 4 + (-12 if is_left else 12), (y + to_y) / 2 + 24
     if not graph.is_delayed(read):
         return f'<path d="{path}"/>'
     delay = graph.queries[read].delay

@@ -34,7 +34,7 @@ class WordExpressions(ExpressionWriter):
     def __init__(self, nullable: Callable[[int, int], bool], constants: list[Constant | TextConstant]) -> None:
         super().__init__()
         self._nullable = nullable
-        self.constants = constants  # type: ignore[assignment]
+        self.constants = constants
         self._names = 0
         self._columns: dict[tuple[int, int], Step] = {}
 
@@ -78,7 +78,7 @@ class WordExpressions(ExpressionWriter):
             return super().literal(node)
         if node.text is None:
             return Step("np.int64(0)", "False")
-        self.constants.append(TextConstant(node.text))  # type: ignore[arg-type]
+        self.constants.append(TextConstant(node.text))
         return Step(f"c[{len(self.constants) - 1}]")
 
     def step(self, node: Expression) -> Step:

@@ -126,12 +126,12 @@ def graph_of(bound: Bound, missing_delay: str = "error") -> Graph:
         first = min(cycle, key=[*queries].index)
         cycle = cycle[cycle.index(first) :] + cycle[: cycle.index(first)]
         places = [name for name in cycle if queries[name].operator is not None]
+        ways_out = " or ".join(f"{(queries[name].operator or '').upper()}(…)<Now> in {name}" for name in places)
         if missing_delay == "insert" and places:
             inserted.append(places[-1])
             queries[places[-1]] = replace(queries[places[-1]], delay=EPSILON)
             continue
         way = " ▶ ".join([*cycle, cycle[0]])
-        ways_out = " or ".join(f"{queries[name].operator.upper()}(…)<Now> in {name}" for name in places)  # type: ignore[union-attr]
         advice = f"break it by {ways_out}" if places else "make a stream of one of them: ISTREAM(…)<Now>"
         problems.append(
             (queries[cycle[0]].at, f"the cycle {way} has no delay, so that it contradicts itself: {advice}")

@@ -82,7 +82,7 @@ def parse(text: str) -> Program:
         place = _end(text) if error.token.type == "$END" else Position(error.line, error.column)
         raise CqlProblems([(place, f"{what}, expected {_expected(error.accepts or error.expected)}")]) from None
     except UnexpectedCharacters as error:
-        what = repr(text[error.pos_in_stream])
+        what = repr(text[error.pos_in_stream or 0])
         place = Position(error.line, error.column)
         raise CqlProblems([(place, f"{what}, expected {_expected(error.allowed or ())}")]) from None
     except UnexpectedEOF as error:

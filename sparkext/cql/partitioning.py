@@ -70,7 +70,7 @@ def _spread(graph: Graph, streams: Mapping[str, int]) -> Partitioning | Unpartit
             found = _column(graph, graph.queries[name].plan, name, known)
             if isinstance(found, Unpartitioned):
                 return found
-            if found is not _OPEN:
+            if not isinstance(found, _Open):
                 known[name] = found
         if known == before:
             break

@@ -95,7 +95,7 @@ class ExpressionWriter(ABC):
     def __init__(self) -> None:
         """Begin with no lines."""
         self.lines: list[str] = []
-        self.constants: list[Constant] = []
+        self.constants: list[Any] = []
 
     @abstractmethod
     def column(self, node: Expression) -> Step:

@@ -60,9 +60,9 @@ class CqlOperator:
             for emitted in engine.run(self._given(rows.slice(0, 0), times[:0], streams[:0]), until):
                 yield self._table(emitted)
         except StepsExceededError as error:
-            raise QueryStateError(self._goes_on(error)) from None
+            raise QueryStateError(_goes_on(self, error)) from None
         except StateFullError as error:
-            raise QueryStateError(self._is_full(error)) from None
+            raise QueryStateError(_is_full(self, error)) from None
         return engine.state() if engine.has_run else None
 
     def _given(self, rows: pa.Table, times: np.ndarray, streams: np.ndarray) -> Given:
@@ -92,26 +92,28 @@ class CqlOperator:
                 columns.append(pa.nulls(rows, kind))
         return pa.Table.from_arrays(columns, schema=self.schema)
 
-    def _goes_on(self, error: StepsExceededError) -> str:
-        cycles = [
-            " ▶ ".join([*part, part[0]])
-            for part in self.graph.components
-            if any(self.graph.queries[name].delay == 0 for name in part)
-        ]
-        return (
-            f"{error.limit} instants at {_EPOCH + timedelta(microseconds=error.time)}, each an ε behind the one before:"
-            f" {' and '.join(cycles)} does not come to rest; see spark.sparkext.cql.maxInstants"
-        )
 
-    def _is_full(self, error: StateFullError) -> str:
-        windows = {
-            f"{read.window.spelled(read.columns)} of {read.name} in {query.name}"
-            for query in self.graph.queries.values()
-            for select in query.selects()
-            for read in select.inputs
-            if read.window is not None and read.window.kind != "now"
-        }
-        return (
-            f"what {', '.join(self.outputs)} has to know does not fit in {error.bytes >> 20} MiB, a share of the memory"
-            f" of this task: it is of {', '.join(sorted(windows))}; bound them, or give executors more memory"
-        )
+def _goes_on(operator: CqlOperator, error: StepsExceededError) -> str:
+    cycles = [
+        " ▶ ".join([*part, part[0]])
+        for part in operator.graph.components
+        if any(operator.graph.queries[name].delay == 0 for name in part)
+    ]
+    return (
+        f"{error.limit} instants at {_EPOCH + timedelta(microseconds=error.time)}, each an ε behind the one before:"
+        f" {' and '.join(cycles)} does not come to rest; see spark.sparkext.cql.maxInstants"
+    )
+
+
+def _is_full(operator: CqlOperator, error: StateFullError) -> str:
+    windows = {
+        f"{read.window.spelled(read.columns)} of {read.name} in {query.name}"
+        for query in operator.graph.queries.values()
+        for select in query.selects()
+        for read in select.inputs
+        if read.window is not None and read.window.kind != "now"
+    }
+    return (
+        f"what {', '.join(operator.outputs)} has to know does not fit in {error.bytes >> 20} MiB, a share of the memory"
+        f" of this task: it is of {', '.join(sorted(windows))}; bound them, or give executors more memory"
+    )

@@ -21,7 +21,9 @@ TESTS = Path(__file__).parents[1]
 LEFT_OUT = "not outside and not sizes_around and not null_rates and not gibibytes"
 FILES = [
     "rows/test_expression_code",
+    "cql/test_engine",
     "kernels/test_accumulators",
+    "kernels/test_arena",
     "kernels/test_bytes_equal",
     "kernels/test_calendar",
     "kernels/test_characters",
