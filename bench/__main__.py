@@ -53,6 +53,7 @@ SUITES = (
     "streams",
     "matrix",
     "ordered_streams",
+    "cql",
 )
 RESULTS = Path(__file__).parent / "results"
 _CHILD = "SPARKEXT_BENCH_CHILD"

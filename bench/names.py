@@ -70,6 +70,7 @@ _GENERATED = (
     "streams",
     "matrix",
     "ordered_streams",
+    "cql",
 )
 _GENERATED_AMONG_OTHERS = ("many-to-many", "comet.graph", "comet.skew", "comet.strings", "exchange.growth")
 

@@ -22,6 +22,7 @@ QUICK = (
     "micro.kernels",
     "kernels.orders",
     "ordered_streams.slots",
+    "cql.recursive",
     "groups.int-text",
     "engines.clustered",
     "engines.strings",

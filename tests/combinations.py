@@ -1,6 +1,6 @@
 """Which tests with Spark run: a query costs a third of a second, and there are thousands.
 
-By default a third of them, as a hash of their names chooses, those marked `always` among them and none marked `whole`,
+By default a fourth of them, as a hash of their names chooses, those marked `always` among them and none marked `whole`,
 and all that are named one by one. Of each that has parameters a sixth of as many combinations as it takes to have every
 value once; of what is done in several ways a hash chooses some to be done in all. `--whole` runs everything, as
 `make suites` does; whoever works on a room runs its tests so.
@@ -20,7 +20,7 @@ WHOLE = "SPARKEXT_TEST_WHOLE"
 """Set in the environment of this process where everything runs."""
 
 
-_FUNCTIONS, _CASES = 3, 6
+_FUNCTIONS, _CASES = 4, 6
 
 
 def is_chosen(case: object, of: int) -> bool:

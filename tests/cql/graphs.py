@@ -26,20 +26,6 @@ VALUES = {
     "double": [None, 0.0, -0.0, 1.5, float("nan"), 1e20, 2.0, float("inf")],
     "string": [None, "a", "b", "abc", "ä", ""],
 }
-TRADING = """
-REGISTER STREAM market (id string, price double);
-REGISTER STREAM initial_resource (val double);
-REGISTER STREAM stock_events (id string, num int);
-REGISTER QUERY resource_stream ISTREAM(SELECT * FROM initial_resource [Now] UNION ALL
-    SELECT resource.val - buy_event.price * buy_event.num AS val FROM resource, buy_event [Now])<Now>;
-REGISTER QUERY resource SELECT * FROM resource_stream [Rows 1];
-REGISTER QUERY stock_stream ISTREAM(SELECT * FROM stock_events [Now] UNION ALL
-    SELECT stock.id, stock.num + buy_event.num AS num FROM stock, buy_event [Now] WHERE stock.id = buy_event.id)<Now>;
-REGISTER QUERY stock SELECT * FROM stock_stream [Partition By id Rows 1];
-REGISTER QUERY buy_event ISTREAM(SELECT market.id, 1000 AS num, market.price FROM market [Now], stock, resource
-    WHERE stock.id = market.id AND stock.num = 0 AND market.price < 500 AND resource.val > market.price * 1000);
-"""
-"""The paper's: what is bought reduces the cash that the next order is decided by (`papers.md` 2)."""
 
 
 def graph(text: str, missing_delay: str = "error") -> Graph:

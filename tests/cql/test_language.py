@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import pytest
 
+from bench.cql import TRADING
 from sparkext.cql.binder import bind
 from sparkext.cql.drawing import drawing
 from sparkext.cql.parser import parse
 from sparkext.cql.partitioning import Partitioning, Unpartitioned, partitioned_by
 from sparkext.cql.problems import CqlProblems
 from sparkext.cql.types import spell_type
-from tests.cql.graphs import STREAMS, TRADING, graph
+from tests.cql.graphs import STREAMS, graph
 
 S = "REGISTER STREAM s (a int, b string, c double, d date, t timestamp NOT NULL);"
 

@@ -12,10 +12,10 @@ import pytest
 from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 
+from bench.cql import TRADING
 from sparkext import report
 from sparkext.errors import InvalidQueryError
 from sparkext.streams import ContinuousQueries, cql
-from tests.cql.graphs import TRADING
 from tests.oracle.cql import run_graph
 from tests.streams.feeds import Feed, bare, run
 

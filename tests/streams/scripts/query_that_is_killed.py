@@ -1,7 +1,7 @@
-"""A driver that may be killed at any time: joins two streams of files on a cluster, whose executors die once a phase.
+"""A driver that may be killed at any time: two streams of files on a cluster, whose executors die once a phase.
 
 Files go to a sink that takes each batch once. It says that all is well when a run has come to the end of its input, and
-all that the sink has is what a join of all rows is.
+all that the sink has is what the same is of tables, as far as time has gone on.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from pathlib import Path
 import psutil
 import pyarrow as pa
 from pyspark import TaskContext
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from sparkext.streams import stream_join
+from sparkext.streams import cql, ordered, stream_join
 from tests.streams.feeds import MATCH, ON, POINTS, SPANS, rows_of
 
 SETTINGS = {
@@ -66,7 +66,47 @@ def executor() -> int:
     return next(parent.pid for parent in psutil.Process().parents() if parent.name() == "java")
 
 
-def main(master: str, place: str, secret: str) -> None:
+LATE = "10 seconds"
+HITS = """
+    REGISTER STREAM points (id bigint, k int, price double);
+    REGISTER STREAM spans (rid bigint, d int, low double, high double);
+    REGISTER QUERY hits ISTREAM(SELECT p.id, s.rid, p.price, s.low FROM points [Range 5 seconds] p,
+        spans [Range 5 seconds] s WHERE p.k = s.d AND p.price >= s.low AND p.price < s.high);
+"""
+
+
+def joined(points: DataFrame, spans: DataFrame) -> DataFrame:
+    if points.isStreaming:
+        return stream_join(points, spans, on=ON)
+    return points.join(spans, F.expr(MATCH))
+
+
+def numbered(rows: pa.Table, count: int) -> tuple[pa.Table, int]:
+    numbers = pa.array(range(count, count + rows.num_rows), pa.int64())
+    return rows.select(["k", "id", "at"]).append_column("number", numbers), count + rows.num_rows
+
+
+def in_order(points: DataFrame, spans: DataFrame) -> DataFrame:
+    marked = points.withWatermark("at", LATE)
+    schema = "k int, id long, at timestamp, number long"
+    return ordered(marked, time="at", order_key="k", operator_key="k", apply=numbered, schema=schema, state=0)
+
+
+def continuous(points: DataFrame, spans: DataFrame) -> DataFrame:
+    spans = spans.withColumnRenamed("time", "at")
+    return cql(HITS).output("hits", points=points, spans=spans, time="at", watermark=LATE)
+
+
+QUERIES = {"join": joined, "order": in_order, "cql": continuous}
+
+
+def due(rows: DataFrame, points: DataFrame, spans: DataFrame) -> DataFrame:
+    """Return the rows that the last watermark has passed, which is that of the slower stream."""
+    ends = [frame.agg(F.max(time)).first()[0] for frame, time in ((points, "at"), (spans, "time"))]  # type: ignore[index]
+    return rows.where(F.col("at") <= F.lit(min(ends)) - F.expr(f"INTERVAL {LATE}"))
+
+
+def main(query: str, master: str, place: str, secret: str) -> None:
     folder = Path(place)
     builder = SparkSession.builder.master(master)
     for key, value in {**SETTINGS, **dict(pair.split("=") for pair in secret.split(","))}.items():
@@ -78,14 +118,16 @@ def main(master: str, place: str, secret: str) -> None:
         for side, schema in (("left", POINTS), ("right", SPANS))
     ]
     sent = streams[0].mapInArrow(partial(passing, folder / "marks", "sending"), streams[0].schema)
-    joined = stream_join(sent, streams[1], on=ON)
-    out = joined.mapInArrow(partial(passing, folder / "marks", "joining"), joined.schema)
+    made = QUERIES[query](sent, streams[1])
+    out = made.mapInArrow(partial(passing, folder / "marks", "joining"), made.schema)
     writer = out.writeStream.option("checkpointLocation", str(folder / "checkpoint")).trigger(availableNow=True)
     writer.start(str(folder / "sink"), format="parquet").awaitTermination()
     left, right = (
         spark.read.schema(schema).parquet(str(folder / side)) for side, schema in (("left", POINTS), ("right", SPANS))
     )
-    expected = left.join(right, F.expr(MATCH))
+    expected = QUERIES[query](left, right)
+    if query != "join":
+        expected = due(expected, left, right if query == "cql" else left.withColumnRenamed("at", "time"))
     assert rows_of(spark.read.parquet(str(folder / "sink"))) == rows_of(expected)
     print(f"all {expected.count()} rows are well")
 
