@@ -23,6 +23,10 @@ if TYPE_CHECKING:
 
 Columns = Mapping[str, Sequence[pa.Array]]
 
+NOTES = """\
+All answers are checked: orders against a loop written by hand, quotas against one, the rest against each other.
+Left out: compilation, which takes numba 5 to 30 seconds for a graph, once on a machine."""
+
 NOTES_TRADING = """\
 Offers, one a microsecond, for a thousand stocks, of which each is bought at most once: from rows in memory to orders.
 In one process: the engine, from Arrow columns; a loop in Python over lists, with dicts for stock. In Spark: tables in
