@@ -30,6 +30,16 @@ _PARTS_ROW = RECORD_WORDS + QUEUE_WORDS
 
 
 @inlined
+def _new_record(arena: Int64Array, table: int, hashed_row: int, row: int, width: int, at: int) -> int:
+    """Return a record that is in a table, with a copy of a row at word `at`, and zeros before it."""
+    record = cleared(arena, at + 1 + width)
+    arena[record + HASH] = hashed_row
+    copy_row(arena, row, record + at, width)
+    link(arena, table, record)
+    return record
+
+
+@inlined
 def note_change(arena: Int64Array, table: int, changed: int, weight: int, row: int, width: int) -> None:
     """Note that a row comes so many times, or goes. `changed`: the word with the first changed record."""
     hashed_row = hash_row(arena, row, width)
@@ -37,13 +47,10 @@ def note_change(arena: Int64Array, table: int, changed: int, weight: int, row: i
     if record != 0:
         arena[record + _CHANGE] += weight
         return
-    record = allocate(arena, _CHANGES_ROW + 1 + width)
-    arena[record + HASH] = hashed_row
+    record = _new_record(arena, table, hashed_row, row, width, _CHANGES_ROW)
     arena[record + _CHANGED] = arena[changed]
     arena[changed] = record
     arena[record + _CHANGE] = weight
-    copy_row(arena, row, record + _CHANGES_ROW, width)
-    link(arena, table, record)
 
 
 @inlined
@@ -105,11 +112,8 @@ def add_to_bag(arena: Int64Array, table: int, weight: int, row: int, width: int,
     if record != 0:
         arena[record + _WEIGHT] += weight
         return -record if arena[record + _WEIGHT] == 0 else np.int64(0)
-    record = allocate(arena, at + 1 + width)
-    arena[record + HASH] = hashed_row
+    record = _new_record(arena, table, hashed_row, row, width, at)
     arena[record + _WEIGHT] = weight
-    copy_row(arena, row, record + at, width)
-    link(arena, table, record)
     return record
 
 
@@ -181,10 +185,7 @@ def count_side(arena: Int64Array, table: int, op: int, side: int, weight: int, r
     hashed_row = hash_row(arena, row, width)
     record = find_row(arena, table, hashed_row, row, width, _SIDES_ROW)
     if record == 0:
-        record = cleared(arena, _SIDES_ROW + 1 + width)
-        arena[record + HASH] = hashed_row
-        copy_row(arena, row, record + _SIDES_ROW, width)
-        link(arena, table, record)
+        record = _new_record(arena, table, hashed_row, row, width, _SIDES_ROW)
     was = _times(op, arena[record + _LEFT], arena[record + _RIGHT])
     arena[record + _LEFT + side] += weight
     now = _times(op, arena[record + _LEFT], arena[record + _RIGHT])
@@ -200,8 +201,5 @@ def part_of(arena: Int64Array, table: int, row: int, width: int) -> int:
     hashed_row = hash_row(arena, row, width)
     record = find_row(arena, table, hashed_row, row, width, _PARTS_ROW)
     if record == 0:
-        record = cleared(arena, _PARTS_ROW + 1 + width)
-        arena[record + HASH] = hashed_row
-        copy_row(arena, row, record + _PARTS_ROW, width)
-        link(arena, table, record)
+        record = _new_record(arena, table, hashed_row, row, width, _PARTS_ROW)
     return record + RECORD_WORDS

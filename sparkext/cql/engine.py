@@ -14,12 +14,12 @@ from sparkext.cql.expressions import constant_word
 from sparkext.cql.graph import Graph
 from sparkext.cql.layout import AFTER, EPSILONS, GIVEN, NOW, ROW, TIME
 from sparkext.cql.modules import module_of
-from sparkext.cql.queries import Column
 from sparkext.cql.words import column_of, nulls_of, words_of
 from sparkext.kernels.arena.queues import drain
 from sparkext.kernels.arena.room import ArenaFullError
 from sparkext.kernels.buffers import Int64Array
 from sparkext.kernels.text_dictionary import TextDictionary
+from sparkext.rows.types import arrow_key_type
 
 FOR_EVER = (1 << 63) - 2
 """The last timestamp that there is, in µs."""
@@ -166,27 +166,7 @@ class Engine:
         drain(self._arena, queue, words, out)
         nulls = out[ROW - 1]
         made = [
-            column_of(out[ROW + k], (nulls >> k) & 1 != 0, column, arrow_type(column), self._texts)
+            column_of(out[ROW + k], (nulls >> k) & 1 != 0, column, arrow_key_type(column.type), self._texts)
             for k, column in enumerate(columns)
         ]
         yield Emitted(query, out[TIME - 1], out[EPSILONS - 1], made)
-
-
-_ARROW = {
-    "bool": pa.bool_(),
-    "int8": pa.int8(),
-    "int16": pa.int16(),
-    "int32": pa.int32(),
-    "int64": pa.int64(),
-    "float32": pa.float32(),
-    "float64": pa.float64(),
-    "string": pa.string(),
-    "date": pa.date32(),
-    "timestamp": pa.timestamp("us", "UTC"),
-    "timestamp_ntz": pa.timestamp("us"),
-}
-
-
-def arrow_type(column: Column) -> pa.DataType:
-    """Return the Arrow type of a column."""
-    return _ARROW[column.type.name]

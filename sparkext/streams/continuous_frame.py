@@ -17,7 +17,7 @@ from sparkext.cql.queries import Column
 from sparkext.cql.types import common_type, spell_type
 from sparkext.errors import InvalidQueryError
 from sparkext.plans.number_types import INTEGERS
-from sparkext.rows.types import spark_key_type
+from sparkext.rows.types import arrow_key_type, spark_key_type
 from sparkext.spark.arrow import arrow_schema
 from sparkext.spark.frames import quoted
 from sparkext.spark.session_settings import is_case_sensitive
@@ -232,21 +232,9 @@ def _fits(field: StructField, column: Column) -> bool:
 
 
 def _spark_type(column: Column) -> DataType:
-    from pyspark.sql import types
+    from pyspark.sql.pandas.types import from_arrow_type
 
-    return {
-        "bool": types.BooleanType(),
-        "int8": types.ByteType(),
-        "int16": types.ShortType(),
-        "int32": types.IntegerType(),
-        "int64": types.LongType(),
-        "float32": types.FloatType(),
-        "float64": types.DoubleType(),
-        "string": types.StringType(),
-        "date": types.DateType(),
-        "timestamp": types.TimestampType(),
-        "timestamp_ntz": types.TimestampNTZType(),
-    }[column.type.name]
+    return from_arrow_type(arrow_key_type(column.type), prefer_timestamp_ntz=True)
 
 
 def _check_alike(argument: str, fields: Mapping[str, StructField | None], problems: list[str]) -> None:

@@ -10,12 +10,13 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from sparkext.cql.engine import Emitted, Engine, Given, StateFullError, StepsExceededError, arrow_type
+from sparkext.cql.engine import Emitted, Engine, Given, StateFullError, StepsExceededError
 from sparkext.cql.graph import Graph
 from sparkext.errors import QueryStateError
 from sparkext.kernels.jit import frozen
 from sparkext.rows.contiguous import contiguous
 from sparkext.rows.times import microseconds
+from sparkext.rows.types import arrow_key_type
 
 _AT_ONCE = 1 << 20
 """Rows that are words at a time."""
@@ -69,7 +70,7 @@ class CqlOperator:
         columns: dict[str, Sequence[pa.Array]] = {}
         at = 2
         for name in self.streams:
-            kinds = [arrow_type(column) for column in self.graph.streams[name].columns]
+            kinds = [arrow_key_type(column.type) for column in self.graph.streams[name].columns]
             columns[name] = [contiguous(rows.column(at + k)).cast(kind) for k, kind in enumerate(kinds)]
             at += len(kinds)
         return Given(frozen(times), frozen(streams), columns)

@@ -10,10 +10,11 @@ import numpy as np
 import pyarrow as pa
 
 from sparkext.cql.binder import bind
-from sparkext.cql.engine import Engine, Given, arrow_type
+from sparkext.cql.engine import Engine, Given
 from sparkext.cql.graph import Graph, graph_of
 from sparkext.cql.parser import parse
 from sparkext.kernels.jit import frozen
+from sparkext.rows.types import arrow_key_type
 
 Rows = Sequence[tuple[int, tuple[Any, ...]]]
 COLUMNS = {"k": "int", "v": "double", "s": "string"}
@@ -150,7 +151,7 @@ def given(graph: Graph, inputs: Mapping[str, Rows]) -> Given:
     names, rows = [*graph.streams], together(graph, inputs)
     columns = {
         name: [
-            pa.array([row[k] if of == name else None for _, of, row in rows], arrow_type(column))
+            pa.array([row[k] if of == name else None for _, of, row in rows], arrow_key_type(column.type))
             for k, column in enumerate(graph.streams[name].columns)
         ]
         for name in names
