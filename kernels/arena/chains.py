@@ -34,6 +34,14 @@ def unchain(arena: Int64Array, index: int, record: int, field: int) -> None:
 
 
 @inlined
+def empty_chains(arena: Int64Array, index: int) -> None:
+    """Take all records out of an index."""
+    for bucket in range(arena[index], arena[index] + arena[index + 1] + 1):
+        arena[bucket] = 0
+    arena[index + 2] = 0
+
+
+@inlined
 def _put(arena: Int64Array, head: int, record: int, field: int) -> None:
     following = arena[head]
     arena[record + field] = following

@@ -196,6 +196,29 @@ def count_side(arena: Int64Array, table: int, op: int, side: int, weight: int, r
 
 
 @inlined
+def take_rows(arena: Int64Array, table: int, width: int, queue: int) -> None:
+    """Empty a table of sides; append its rows to a queue."""
+    for bucket in range(arena[table], arena[table] + arena[table + 1] + 1):
+        while arena[bucket] != 0:
+            record = arena[bucket]
+            arena[bucket] = arena[record]
+            append(arena, queue, queued(arena, 0, 0, record + _SIDES_ROW, width))
+            release(arena, record, _SIDES_ROW + 1 + width)
+    arena[table + 2] = 0
+
+
+@inlined
+def empty_bag(arena: Int64Array, table: int, width: int, at: int) -> None:
+    """Drop all records of a bag, which are in no chain any more."""
+    for bucket in range(arena[table], arena[table] + arena[table + 1] + 1):
+        while arena[bucket] != 0:
+            record = arena[bucket]
+            arena[bucket] = arena[record]
+            release(arena, record, at + 1 + width)
+    arena[table + 2] = 0
+
+
+@inlined
 def part_of(arena: Int64Array, table: int, row: int, width: int) -> int:
     """Return the queue that belongs to a row."""
     hashed_row = hash_row(arena, row, width)

@@ -151,7 +151,7 @@ def _bound(query: RegisteredQuery, known: Mapping[str, _Known]) -> BoundQuery:
                 f"column {one.name} of {query.name} is {spell_type(two.type)} in one place and"
                 f" {spell_type(one.type)} in another: see CAST",
             )
-    return BoundQuery(query.name, query.operator, query.period, plan, query.delay, query.at)
+    return BoundQuery(query.name, query.operator, query.period, plan, query.delay, query.at, query.recursive)
 
 
 class _Binder:

@@ -56,13 +56,13 @@ ROWS_AT_ONCE = 1 << 16
 
 _IMPORTS = """import numpy as np
 
-from sparkext.kernels.arena.chains import chain, unchain
+from sparkext.kernels.arena.chains import chain, empty_chains, unchain
 from sparkext.kernels.arena.exact_sums import add_exactly, exact_sum
 from sparkext.kernels.arena.integer_sums import add_integer, has_integer_sum, integer_average, integer_sum
 from sparkext.kernels.arena.ordered_sets import count_value, greatest, least
 from sparkext.kernels.arena.queues import append, move_all, pop, release_all
 from sparkext.kernels.arena.relations import add_to_bag, count_side, drop_from_bag, emit_all, emit_changes, keep_row
-from sparkext.kernels.arena.relations import note_change, part_of
+from sparkext.kernels.arena.relations import empty_bag, note_change, part_of, take_rows
 from sparkext.kernels.arena.room import cleared, release
 from sparkext.kernels.arena.rows import copy_row, find_row, hash_row, queued, release_queued
 from sparkext.kernels.arena.tables import link, open_table, unlink
@@ -159,7 +159,8 @@ class _Writer:
         for header in self._delays.values():
             self._firing += _fires(header, f"m[f + {TIME}]", f"m[f + {EPSILONS}]")
         for name in self._graph.order:
-            self._query(self._graph.queries[name])
+            query = self._graph.queries[name]
+            (self._recursive if query.recursive else self._query)(query)
         self._function("begin", "m", "kernel")
         self._put(1, *(f"open_table(m, {table})" for table in self._layout.tables), "return")
         self._loop()
@@ -274,7 +275,7 @@ class _Writer:
 
     def _select(self, name: str, plan: SelectPlan, sink: _Sink) -> None:
         """Write what a select makes of a row of each of its inputs, and where it goes on."""
-        rows = ", ".join(f"a{source}" for source in range(len(plan.inputs)))
+        rows = _addresses(plan)
         if plan.group is not None:
             self._groups(name, plan, rows, sink)
         if len(plan.inputs) == 1:
@@ -291,16 +292,9 @@ class _Writer:
             self._function(f"{name}_row", f"{_SHARED}, w, {rows}")
             self._result(1, _of_inputs(plan, self._constants), plan.outputs, sink)
             self._put(1, "return")
-        ways = [_way(plan, start) for start in range(len(plan.inputs))]
-        indexes: list[dict[tuple[Expression, ...], _Index]] = [{} for _ in plan.inputs]
-        for way in ways:
-            for step in way:
-                there = indexes[step.source]
-                field = Literal(BAG_WORDS + CHAIN_WORDS * len(there))
-                if step.keys not in there:
-                    there[step.keys] = _Index(step.keys, self._layout.table(), field)
+        join = _Join(self._layout, plan)
         for source in range(len(plan.inputs)):
-            self._input(name, plan, source, ways[source], indexes, rows)
+            self._input(name, plan, source, join)
 
     def _result(self, depth: int, writer: WordExpressions, outputs: Sequence[Expression], sink: _Sink) -> None:
         """Write how a row of expressions goes on."""
@@ -325,33 +319,38 @@ class _Writer:
             depth += 1
         return depth
 
-    def _input(
-        self,
-        name: str,
-        plan: SelectPlan,
-        start: int,
-        way: Sequence[_Step],
-        indexes: Sequence[dict[tuple[Expression, ...], _Index]],
-        rows: str,
-    ) -> None:
+    def _input(self, name: str, plan: SelectPlan, start: int, join: _Join) -> None:
         """Write how the rows of an input are kept, and which rows of a join one of them makes come, or go."""
         self._function(f"{name}_in{start}", f"{_SHARED}, w, a{start}")
         writer = _of_inputs(plan, self._constants)
+        depth = self._kept(plan, start, join, writer)
+        self._matched(depth, name, plan, start, join, writer)
+        self._put(1, "return")
+
+    def _kept(self, plan: SelectPlan, start: int, join: _Join, writer: WordExpressions) -> int:
+        """Write how the rows of an input get into its bag and indexes; return how deep it is for those that do."""
         depth = self._tested(1, writer, [test for test in plan.where if _sources(test) <= {start}])
-        own = [*indexes[start].values()]
-        table, width, at = self._layout.table(), Literal(len(plan.inputs[start].columns)), _row_in_bag(own)
+        own, table, width = join.own(start), join.tables[start], Literal(len(plan.inputs[start].columns))
         hashes = [_hash_of(writer, index.keys) for index in own]
         self._put(depth, *writer.taken())
+        at = _row_in_bag(own)
         self._put(depth, f"r = add_to_bag(m, {table}, w, a{start}, {width}, {at})", "if r > 0:")
         for index, hashed in zip(own, hashes, strict=True):
             has_key = Literal(bool(index.keys))
             self._put(depth + 1, f"chain(m, {index.header}, r, {index.field}, {hashed}, {has_key})")
+        self._put(depth + 1, *([] if own else ["pass"]))
         self._put(depth, "elif r < 0:")
         self._put(depth + 1, *(f"unchain(m, {index.header}, -r, {index.field})" for index in own))
         self._put(depth + 1, f"drop_from_bag(m, {table}, -r, {width}, {at})")
+        return depth
+
+    def _matched(
+        self, depth: int, name: str, plan: SelectPlan, start: int, join: _Join, writer: WordExpressions
+    ) -> None:
+        """Write which rows of a join a row of an input is part of."""
         weight, after = "w", []
-        for step in way:
-            index = indexes[step.source][step.keys]
+        for step in join.ways[start]:
+            index = join.indexes[step.source][step.keys]
             record = f"r{step.source}"
             hashed = _hash_of(writer, step.probes)
             self._put(depth, *writer.taken())
@@ -363,13 +362,95 @@ class _Writer:
             self._put(depth, f"if m[{record} + {index.field + 2}] == h{step.source}:")
             depth += 1
             self._put(depth, f"w{step.source} = {weight} * m[{record} + 2]")
-            self._put(depth, f"a{step.source} = {record} + {_row_in_bag(indexes[step.source].values())}")
+            self._put(depth, f"a{step.source} = {record} + {_row_in_bag(join.own(step.source))}")
             weight = f"w{step.source}"
             depth = self._tested(depth, writer, step.tests)
-        self._put(depth, f"{name}_row({_SHARED}, {weight}, {rows})")
+        self._put(depth, f"{name}_row({_SHARED}, {weight}, {_addresses(plan)})")
         for at_depth, line in reversed(after):
             self._put(at_depth, line)
-        self._put(1, "return")
+
+    # Fixpoints
+
+    def _recursive(self, query: BoundQuery) -> None:
+        """Write a query that reads itself at the same instant: the least set that its relation makes of itself.
+
+        New rows wait until all inputs know them, and are then followed round by round, as are those that come of them.
+        Where a row goes, all is derived anew: it may follow from what follows from it.
+        """
+        number, width = self._numbers[query.name], Literal(len(query.columns))
+        table, row, shrunk = self._layout.table(), self._layout.words(1 + width), self._layout.words(1)
+        new, round_, gone = (self._layout.words(QUEUE_WORDS) for _ in range(3))
+        readers = [reader for reader in self._readers[query.name] if not reader.startswith(f"{number}_")]
+        doubles = [k for k, column in enumerate(query.columns) if order_of(column.type) == DOUBLE_ORDER]
+
+        def sink(weight: str, taken: str) -> list[str]:
+            counted = f"count_side(m, {table}, {Literal(UNION)}, {Literal(0)}, {Literal(1)}, {row}, {width})"
+            return [
+                f"copy_row(m, {taken}, {row}, {width})",
+                *(f"m[{row + 1 + k}] = normal(m[{row + 1 + k}])" for k in doubles),
+                f"if {counted} != 0:",
+                f"    append(m, {new}, queued(m, {Literal(0)}, {Literal(0)}, {row}, {width}))",
+                *(f"    {reader}({_SHARED}, {Literal(1)}, {row})" for reader in readers),
+            ]
+
+        expires: list[str] = []
+        adds: list[str] = []
+        clears: list[str] = []
+        derives: list[str] = []
+        follows: list[str] = []
+        rounds: list[str] = []
+        for place, select in enumerate(query.selects()):
+            name = f"{number}_s{place}"
+            own = [source for source, read in enumerate(select.inputs) if read.name == query.name]
+            join = _Join(self._layout, select)
+            if not own:
+                join.index(0, ())
+            self._function(f"{name}_row", f"{_SHARED}, w, {_addresses(select)}")
+            self._result(1, _of_inputs(select, self._constants), select.outputs, sink)
+            self._put(1, "return")
+            for source, read in enumerate(select.inputs):
+                self._function(f"{name}_match{source}", f"{_SHARED}, w, a{source}")
+                self._matched(1, name, select, source, join, _of_inputs(select, self._constants))
+                self._put(1, "return")
+                self._function(f"{name}_in{source}", f"{_SHARED}, w, a{source}")
+                depth = self._kept(select, source, join, _of_inputs(select, self._constants))
+                columns, at = Literal(len(read.columns)), _row_in_bag(join.own(source))
+                if source in own:
+                    self._put(depth, f"{name}_match{source}({_SHARED}, w, a{source})")
+                    rounds.append(f"{name}_in{source}({_SHARED}, {Literal(1)}, r + {ROW})")
+                    clears += [f"empty_chains(m, {index.header})" for index in join.own(source)]
+                    clears.append(f"empty_bag(m, {join.tables[source]}, {columns}, {at})")
+                else:
+                    waiting = self._layout.words(QUEUE_WORDS)
+                    entered = f"append(m, {waiting}, queued(m, {Literal(0)}, {Literal(0)}, a{source}, {columns}))"
+                    self._put(depth, "if w < 0:", f"    m[{shrunk}] = 1", "else:", f"    {entered}")
+                    clears.append(f"release_all(m, {waiting}, {Literal(ROW + 1 + columns)})")
+                    matched = f"{name}_match{source}({_SHARED}, {Literal(1)}, r + {ROW})"
+                    follows += _all_of(waiting, [matched, f"release_queued(m, r, {columns})"])
+                    window = None if read.window is None else _Window(self._layout, read, f"{name}_in{source}")
+                    if window is not None:
+                        self._firing += window.firing
+                        expires += window.expire
+                        adds += self._adding(read, window)
+                self._put(1, "return")
+            if not own:
+                index = join.index(0, ())
+                matched = f"{name}_match0({_SHARED}, {Literal(1)}, b + {_row_in_bag(join.own(0))})"
+                lines = [
+                    f"b = m[m[{index.header}]]",
+                    "while b != 0:",
+                    f"    {matched}",
+                    f"    b = m[b + {index.field}]",
+                ]
+                derives += lines
+        left = [f"{reader}({_SHARED}, {Literal(-1)}, r + {ROW})" for reader in readers]
+        goes = [f"take_rows(m, {table}, {width}, {gone})", *_all_of(gone, [*left, f"release_queued(m, r, {width})"])]
+        anew = [f"m[{shrunk}] = 0", *goes, *clears, *derives]
+        one = _all_of(round_, [*rounds, f"release_queued(m, r, {width})"])
+        following = ["rounds += 1", "if rounds > limit:", "    return at, True", f"move_all(m, {new}, {round_})", *one]
+        self._work += [f"# {number}", *expires, *adds]
+        self._work += [f"if m[{shrunk}] != 0:", *_indented(1, anew), "else:", *_indented(1, follows or ["pass"])]
+        self._work += ["rounds = 0", f"while m[{new}] != 0:", *_indented(1, following)]
 
     # Groups
 
@@ -503,6 +584,30 @@ class _Writer:
         self._put(1, "return at, False")
 
 
+class _Join:
+    """The tables and indexes of a select's inputs, and in which order a row of each is joined with the others."""
+
+    def __init__(self, layout: Layout, plan: SelectPlan) -> None:
+        self._layout = layout
+        self.tables = [layout.table() for _ in plan.inputs]
+        self.ways = [_way(plan, start) for start in range(len(plan.inputs))]
+        self.indexes: list[dict[tuple[Expression, ...], _Index]] = [{} for _ in plan.inputs]
+        for way in self.ways:
+            for step in way:
+                self.index(step.source, step.keys)
+
+    def index(self, source: int, keys: tuple[Expression, ...]) -> _Index:
+        """Return the index of an input by some keys; without any it is of all rows."""
+        there = self.indexes[source]
+        if keys not in there:
+            there[keys] = _Index(keys, self._layout.table(), Literal(BAG_WORDS + CHAIN_WORDS * len(there)))
+        return there[keys]
+
+    def own(self, source: int) -> list[_Index]:
+        """Return the indexes of an input."""
+        return [*self.indexes[source].values()]
+
+
 class _Window:
     """The lines by which rows get into a window and out of it, and when it has something to do."""
 
@@ -594,6 +699,11 @@ def _first_ones(queue: Literal, stays: str, lines: Sequence[str]) -> list[str]:
     return ["while True:", *_indented(1, taken)]
 
 
+def _all_of(queue: Literal, lines: Sequence[str]) -> list[str]:
+    """Return what happens to all records of a queue, `r`."""
+    return [f"while m[{queue}] != 0:", *_indented(1, [f"r = pop(m, {queue})", *lines])]
+
+
 def _indented(depth: int, lines: Iterable[str]) -> list[str]:
     return ["    " * depth + line for line in lines]
 
@@ -638,6 +748,10 @@ def _equalities(plan: SelectPlan, bound: set[int], source: int) -> Iterator[tupl
             for one, two in (test.args, test.args[::-1]):
                 if _sources(one) == {source} and _sources(two) and _sources(two) <= bound:
                     yield one, two
+
+
+def _addresses(plan: SelectPlan) -> str:
+    return ", ".join(f"a{source}" for source in range(len(plan.inputs)))
 
 
 def _sources(expression: Expression) -> set[int]:

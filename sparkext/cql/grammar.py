@@ -13,6 +13,7 @@ start: statement (";" statement)* ";"?
 statement: _REGISTER _STREAM name "(" stream_column ("," stream_column)* ")"   -> stream
          | _REGISTER _QUERY name to_stream                                     -> stream_query
          | _REGISTER _QUERY name relation                                      -> relation_query
+         | _REGISTER _RECURSIVE _QUERY name relation                           -> recursive_query
 
 stream_column: name name type_digits? not_null?
 type_digits: "(" INTEGER ("," INTEGER)? ")"
@@ -103,6 +104,7 @@ name: NAME | QUOTED
 _REGISTER.2: /register\b/i
 _STREAM.2: /stream\b/i
 _QUERY.2: /query\b/i
+_RECURSIVE.2: /recursive\b/i
 ISTREAM.2: /istream\b/i
 DSTREAM.2: /dstream\b/i
 RSTREAM.2: /rstream\b/i

@@ -37,7 +37,7 @@ class Graph:
 
     def _before(self, name: str) -> list[str]:
         """Return the queries whose results a query needs that are of the same timestamp."""
-        return [read for read in self.queries[name].reads() if read in self.queries and not self.is_delayed(read)]
+        return _reads_now(self.queries, name)
 
     def is_delayed(self, name: str) -> bool:
         """Whether what a query makes happens later."""
@@ -94,7 +94,8 @@ class Graph:
         for read in plan.inputs:
             if read.window is not None and read.window.kind == "now":
                 return True
-            if read.window is None and not self.is_delayed(read.name) and self.is_momentary(read.name):
+            is_open = read.window is None and not self.is_delayed(read.name)
+            if is_open and not self.queries[read.name].recursive and self.is_momentary(read.name):
                 return True
         return False
 
@@ -139,6 +140,13 @@ def graph_of(bound: Bound, missing_delay: str = "error") -> Graph:
         raise CqlProblems(problems)
     graph = Graph(bound.streams, queries, tuple(inserted))
     for query in queries.values():
+        if query.recursive and not _is_fixpoint(query.plan):
+            problems.append(
+                (
+                    query.at,
+                    f"{query.name} is recursive, but not a UNION of SELECT without aggregates: add a delay instead",
+                )
+            )
         if query.operator == "rstream" and query.period is None and not graph.is_momentary(query.name):
             problems.append(
                 (
@@ -157,12 +165,25 @@ def _is_monotone(plan: Plan) -> bool:
     return plan.group is None
 
 
+def _is_fixpoint(plan: Plan) -> bool:
+    """Whether more rows of a plan only make more rows of it, each once."""
+    if isinstance(plan, SetPlan):
+        return plan.op == "union" and not plan.all and _is_fixpoint(plan.left) and _is_fixpoint(plan.right)
+    return plan.group is None
+
+
+def _reads_now(queries: Mapping[str, BoundQuery], name: str) -> list[str]:
+    """Return the other queries whose results a query needs that are of the same timestamp."""
+    return [
+        read
+        for read in queries[name].reads()
+        if read in queries and queries[read].delay is None and not (read == name and queries[name].recursive)
+    ]
+
+
 def _cycle(queries: Mapping[str, BoundQuery]) -> list[str] | None:
     """Return a cycle without a delay, each query before one that reads it, None if there is none."""
-    reads = {
-        name: [read for read in query.reads() if read in queries and queries[read].delay is None]
-        for name, query in queries.items()
-    }
+    reads = {name: _reads_now(queries, name) for name in queries}
     for part in _components(reads):
         start = next(name for name in queries if name in part)
         way, seen = [start], {start: 0}

@@ -144,6 +144,9 @@ class _Builder(Transformer[Token, Any]):
     def relation_query(self, meta: Any, parts: list[Any]) -> RegisteredQuery:
         return RegisteredQuery(parts[0], None, None, parts[1], None, _at(meta))
 
+    def recursive_query(self, meta: Any, parts: list[Any]) -> RegisteredQuery:
+        return RegisteredQuery(parts[0], None, None, parts[1], None, _at(meta), recursive=True)
+
     def stream_query(self, meta: Any, parts: list[Any]) -> RegisteredQuery:
         name, (operator, period, relation, delay) = parts
         if period is not None and operator != "rstream":

@@ -110,7 +110,10 @@ Plan: TypeAlias = SelectPlan | SetPlan
 
 @dataclass(frozen=True)
 class BoundQuery:
-    """A registered query. `operator` and `period` are as in `syntax.RegisteredQuery`, `delay` too (`EPSILON`: ε)."""
+    """A registered query. `operator`, `period`, `delay` (`EPSILON`: ε) and `recursive` are as in `RegisteredQuery`.
+
+    What is recursive is the least set of rows that its relation makes of itself.
+    """
 
     name: str
     operator: str | None
@@ -118,6 +121,7 @@ class BoundQuery:
     plan: Plan
     delay: int | None
     at: Position
+    recursive: bool = False
 
     @property
     def columns(self) -> tuple[Column, ...]:

@@ -164,7 +164,7 @@ class RegisteredStream:
 class RegisteredQuery:
     """REGISTER QUERY. `operator` is istream, dstream or rstream, None for a relation; `period` that of rstream, in µs.
 
-    `delay`: µs, 0 for ε, None without one.
+    `delay`: µs, 0 for ε, None without one. `recursive`: it may read itself at the same instant.
     """
 
     name: str
@@ -173,6 +173,7 @@ class RegisteredQuery:
     relation: Relation
     delay: int | None
     at: Position
+    recursive: bool = False
 
 
 @dataclass(frozen=True)

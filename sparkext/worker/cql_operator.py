@@ -98,10 +98,10 @@ def _goes_on(operator: CqlOperator, error: StepsExceededError) -> str:
     cycles = [
         " ▶ ".join([*part, part[0]])
         for part in operator.graph.components
-        if any(operator.graph.queries[name].delay == 0 for name in part)
+        if any(operator.graph.queries[name].delay == 0 or operator.graph.queries[name].recursive for name in part)
     ]
     return (
-        f"{error.limit} instants at {_EPOCH + timedelta(microseconds=error.time)}, each an ε behind the one before:"
+        f"{error.limit} instants or rounds at {_EPOCH + timedelta(microseconds=error.time)}:"
         f" {' and '.join(cycles)} does not come to rest; see spark.sparkext.cql.maxInstants"
     )
 

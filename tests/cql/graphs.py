@@ -45,6 +45,11 @@ class Program:
         names = ["i0", "i1", *(f"q{number}" for number in range(count))]
         self.text = STREAMS
         for number in range(count):
+            if not emits[number] and self._draw.random() < 0.4:
+                first, more = self._select(names[: 2 + number], plain=True), [f"q{number}"] * 2 + names[: 2 + number]
+                relation = " UNION ".join([first, *(self._select(more, plain=True) for _ in range(2))])
+                self.text += f"REGISTER RECURSIVE QUERY q{number} {relation};\n"
+                continue
             is_recursive = self._draw.random() < 0.35
             relation = self._relation(names if is_recursive else names[: 2 + number])
             if is_recursive:
@@ -95,7 +100,8 @@ class Program:
         made += [f"({part(kind)} / {part('int')})"] if kind == "double" else []
         return draw.choice(made)
 
-    def _select(self, names: Sequence[str]) -> str:
+    def _select(self, names: Sequence[str], plain: bool = False) -> str:
+        """A SELECT; a plain one has no aggregates, and mostly columns as they are."""
         draw = self._draw
         count = draw.choice([1, 1, 1, 2, 2, 3])
         chosen = [draw.choice(names) for _ in range(count)]
@@ -108,6 +114,10 @@ class Program:
         if draw.random() < 0.5:
             tests.append(self._formula("boolean", count))
         made = f" FROM {', '.join(sources)}{' WHERE ' + ' AND '.join(tests) if tests else ''}"
+        if plain:
+            columns = [f"a{draw.randrange(count)}.{name} AS {name}" for name in COLUMNS]
+            columns[0] = draw.choice([columns[0]] * 3 + [f"least(a0.k, a{draw.randrange(count)}.k + 1) AS k"])
+            return f"SELECT {', '.join(columns)}{made}"
         if draw.random() < 0.3:
             return f"SELECT {self._aggregates(by := draw.choice(['k', 's']))}{made} GROUP BY a0.{by}" + draw.choice(
                 ["", " HAVING count(*) > 1"]

@@ -109,6 +109,40 @@ def test_a_cycle_that_does_not_come_to_rest_fails() -> None:
     assert [row for _, row in found["q"]] == [(k,) for k in range(900, -1, -1)]
 
 
+REACH = """
+    REGISTER STREAM edges (a int, b int);
+    REGISTER RECURSIVE QUERY reach SELECT a, b FROM edges [Range 4 us]
+        UNION SELECT r.a, e.b FROM reach r, edges [Range 4 us] e WHERE r.b = e.a;
+    REGISTER QUERY found ISTREAM(SELECT * FROM reach);
+    REGISTER QUERY lost DSTREAM(SELECT * FROM reach);
+"""
+
+
+@pytest.mark.parametrize("rule", ["r.b = e.a", "r.b = e.a AND r.a <> e.b"])
+def test_what_is_reached_follows_edges_that_come_and_go(rule: str) -> None:
+    """Among few nodes there are circles, whose paths follow from each other: none of them keeps the others there."""
+    draw = random.Random(1)
+    edges = sorted((draw.randint(0, 40), (draw.randrange(6), draw.randrange(6))) for _ in range(60))
+    queries = graph(REACH.replace("r.b = e.a", rule))
+    found = run_engine(queries, ["found", "lost"], {"edges": edges}, 100, [7, 20])
+    expected = run_graph(queries, {"edges": edges}, 100)
+    assert found == {name: expected[name] for name in found}
+    assert len(found["found"]) == len(found["lost"]) > len(edges)
+
+
+def test_a_recursion_that_does_not_end_fails() -> None:
+    text = """
+        REGISTER STREAM s (k int);
+        REGISTER RECURSIVE QUERY more SELECT k FROM s [Now] UNION SELECT k + 1 AS k FROM more;
+        REGISTER QUERY q ISTREAM(SELECT * FROM more);
+    """
+    with pytest.raises(StepsExceededError):
+        run_engine(graph(text), ["q"], {"s": [(5, (1,))]}, 100)
+    bounded = text.replace("FROM more;", "FROM more WHERE k < 1000;")
+    found = run_engine(graph(bounded), ["q"], {"s": [(5, (2,))]}, 100)
+    assert found["q"] == [(5, (k,)) for k in range(2, 1001)]
+
+
 def test_a_state_that_is_too_large_fails() -> None:
     text = (
         "REGISTER STREAM s (k int); REGISTER QUERY q ISTREAM(SELECT count(*) AS n FROM s [Range Unbounded] GROUP BY k)"

@@ -90,6 +90,21 @@ def test_all_problems_are_told() -> None:
     assert ["cast it to double or bigint before" in one for one in told] == [False, True, False]
 
 
+@pytest.mark.parametrize(
+    "relation",
+    [
+        "SELECT a FROM s [Now] UNION ALL SELECT a FROM q",
+        "SELECT a FROM s [Now] EXCEPT SELECT a FROM q",
+        "SELECT a FROM s [Now] UNION SELECT max(a) AS a FROM q",
+    ],
+)
+def test_what_has_no_least_set_is_not_recursive(relation: str) -> None:
+    (told,) = problems(f"{S}\nREGISTER RECURSIVE QUERY q {relation}")
+    assert told.startswith("line 2, column 1: q is recursive, but not a UNION of SELECT without aggregates")
+    others = "REGISTER RECURSIVE QUERY q SELECT a FROM s [Now] UNION SELECT a FROM r; REGISTER QUERY r SELECT a FROM q"
+    assert "the cycle q ▶ r ▶ q has no delay" in problems(f"{S}\n{others}")[0]
+
+
 def test_types_of_recursive_queries_are_found() -> None:
     text = """
         REGISTER STREAM s (a int NOT NULL);

@@ -93,6 +93,12 @@ class Interpreter:
 
     def work(self, query: BoundQuery, now: Instant) -> None:
         before, after = self.relations[query.name], self.relation(query.plan, now)
+        if query.recursive:
+            self.relations[query.name] = []
+            after = distinct(self.relation(query.plan, now))
+            while {*map(same, after)} != {*map(same, self.relations[query.name])}:
+                self.relations[query.name] = after
+                after = distinct(self.relation(query.plan, now))
         self.relations[query.name] = after
         if query.operator is None:
             return

@@ -162,7 +162,9 @@ def test_a_cycle_without_rest_and_too_large_a_state_are_errors(spark: SparkSessi
     """)
     spark.conf.set("spark.sparkext.cql.maxInstants", "50")
     try:
-        with pytest.raises(PySparkException, match=r"50 instants at 2026-01-01 .* q ▶ q does not come to rest"):
+        with pytest.raises(
+            PySparkException, match=r"50 instants or rounds at 2026-01-01 .* q ▶ q does not come to rest"
+        ):
             queries.output("q", s=frame, time="ts").collect()
     finally:
         spark.conf.unset("spark.sparkext.cql.maxInstants")
