@@ -379,8 +379,8 @@ CQL_MAX_INSTANTS = ConfigKey(
     type=INTEGER,
     unit="instants",
     default=100_000,
-    doc="How many instants of one timestamp, each an ε behind the one before, or rounds of a recursive query, continuous"
-    " queries go through before they fail: a cycle that does not come to rest would go on for ever.",
+    doc="How many instants of one timestamp, each an ε behind the one before, or rounds of a recursive query,"
+    " continuous queries go through before they fail: a cycle that does not come to rest would go on for ever.",
     expected="an integer of at least 1",
     least=1,
 )

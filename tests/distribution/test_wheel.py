@@ -94,7 +94,7 @@ def test_the_wheel_leaves_the_users_pyspark_alone(wheel: Path) -> None:
             archive.read(name).decode() for name in archive.namelist() if name.endswith(".dist-info/METADATA")
         ]
     required = re.findall(r"^Requires-Dist: ([\w-]+)(?!.*; extra)", metadata, re.MULTILINE)
-    assert sorted(required) == ["numba", "numpy", "pandas", "pyarrow"]
+    assert sorted(required) == ["lark", "numba", "numpy", "pandas", "pyarrow"]
 
 
 def test_the_sdist_holds_the_sources(dist: Path) -> None:
