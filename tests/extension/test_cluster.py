@@ -22,7 +22,7 @@ from tests.extension.extension_checks import ENCRYPTED, QUICK_START
 
 HERE = Path(__file__).parent
 WORKERS = 2
-CASES = 21 if WHOLE in os.environ else 5  # so that a case that is not collected any more is noticed
+CASES = 21 if WHOLE in os.environ else 3  # so that a case that is not collected any more is noticed
 
 pytestmark = [pytest.mark.timeout(540), pytest.mark.xdist_group("cluster")]
 
