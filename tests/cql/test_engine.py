@@ -14,7 +14,7 @@ from sparkext.kernels.jit import JIT_ENABLED
 from tests.cql.graphs import Program, graph, random_rows, run_engine, together
 from tests.oracle.cql import exact, run_graph
 
-BLOCKS = range(1) if JIT_ENABLED else range(8)
+BLOCKS = range(1) if JIT_ENABLED else range(4)
 PROGRAMS = 1 if JIT_ENABLED else 25
 UNTIL = 28
 

@@ -49,7 +49,8 @@ def _add(arena: Int64Array, value: float, weight: int) -> float:
 @kernel
 def _add_integer(arena: Int64Array, value: int, weight: int) -> tuple[bool, int, float]:
     add_integer(arena, ROOT, value, weight)
-    return has_integer_sum(arena, ROOT), integer_sum(arena, ROOT), integer_average(arena, ROOT)
+    average = integer_average(arena, ROOT) if arena[ROOT + 2] > 0 else 0.0
+    return has_integer_sum(arena, ROOT), integer_sum(arena, ROOT), average
 
 
 @kernel
