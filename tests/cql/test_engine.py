@@ -1,5 +1,7 @@
-"""Generated code against the definitions, on random graphs, in any cuts. Most of them without the JIT: see
-`test_without_jit`."""
+"""Generated code against the definitions, on random graphs, in any cuts.
+
+Most of it without the JIT (see `test_without_jit`): to compile a graph takes numba longer than to run a hundred.
+"""
 
 from __future__ import annotations
 
@@ -14,12 +16,14 @@ from sparkext.kernels.jit import JIT_ENABLED
 from tests.cql.graphs import Program, graph, random_rows, run_engine, together
 from tests.oracle.cql import exact, run_graph
 
-BLOCKS = range(1) if JIT_ENABLED else range(4)
-PROGRAMS = 1 if JIT_ENABLED else 25
+PROGRAMS = 25
 UNTIL = 28
 
+interpreted = pytest.mark.skipif(JIT_ENABLED, reason="it takes long to compile")
 
-@pytest.mark.parametrize("block", BLOCKS)
+
+@interpreted
+@pytest.mark.parametrize("block", range(4))
 def test_random_graphs_are_what_they_mean(block: int) -> None:
     compared, seed = 0, 10_000 * block
     while compared < PROGRAMS:
@@ -71,6 +75,7 @@ def test_the_papers_run() -> None:
     assert found == {name: run_graph(queries, inputs)[name] for name in found}
 
 
+@interpreted
 @pytest.mark.parametrize("seed", range(4))
 def test_orders_never_exceed_the_cash(seed: int) -> None:
     """Offers of one time compete for it: they are taken one after the other."""
@@ -97,6 +102,7 @@ def test_orders_never_exceed_the_cash(seed: int) -> None:
     assert sum(row[1] * row[2] for _, row in at_once) > 4_000_000.0  # none sees what another spends
 
 
+@interpreted
 def test_a_cycle_that_does_not_come_to_rest_fails() -> None:
     text = """
         REGISTER STREAM s (k int);
@@ -118,6 +124,7 @@ REACH = """
 """
 
 
+@interpreted
 @pytest.mark.parametrize("rule", ["r.b = e.a", "r.b = e.a AND r.a <> e.b"])
 def test_what_is_reached_follows_edges_that_come_and_go(rule: str) -> None:
     """Among few nodes there are circles, whose paths follow from each other: none of them keeps the others there."""
@@ -130,6 +137,7 @@ def test_what_is_reached_follows_edges_that_come_and_go(rule: str) -> None:
     assert len(found["found"]) == len(found["lost"]) > len(edges)
 
 
+@interpreted
 def test_a_recursion_that_does_not_end_fails() -> None:
     text = """
         REGISTER STREAM s (k int);
@@ -143,6 +151,7 @@ def test_a_recursion_that_does_not_end_fails() -> None:
     assert found["q"] == [(5, (k,)) for k in range(2, 1001)]
 
 
+@interpreted
 def test_a_state_that_is_too_large_fails() -> None:
     text = (
         "REGISTER STREAM s (k int); REGISTER QUERY q ISTREAM(SELECT count(*) AS n FROM s [Range Unbounded] GROUP BY k)"
