@@ -33,6 +33,7 @@ def test_only_the_loop_overspends() -> None:
     assert 0.7 * cash < spent <= cash < wasted
 
 
+@pytest.mark.whole
 def test_the_tour() -> None:
     *batches, last = said("streams.py")
     assert last.endswith("a join of all rows gives the same: True") and not last.startswith("0 hits"), batches
