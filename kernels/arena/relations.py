@@ -30,13 +30,47 @@ _PARTS_ROW = RECORD_WORDS + QUEUE_WORDS
 
 
 @inlined
-def _new_record(arena: Int64Array, table: int, hashed_row: int, row: int, width: int, at: int) -> int:
-    """Return a record that is in a table, with a copy of a row at word `at`, and zeros before it."""
-    record = cleared(arena, at + 1 + width)
+def _new_record(arena: Int64Array, table: int, hashed_row: int, row: int, width: int, at: int, words: int) -> int:
+    """Return a record that is in a table: so many words, zeros but for a copy of a row at word `at`."""
+    record = cleared(arena, words)
     arena[record + HASH] = hashed_row
     copy_row(arena, row, record + at, width)
     link(arena, table, record)
     return record
+
+
+@inlined
+def record_of(arena: Int64Array, table: int, row: int, width: int, at: int, words: int) -> int:
+    """Return the record of a row, which is at word `at` of so many; a new one has zeros beside it."""
+    hashed_row = hash_row(arena, row, width)
+    record = find_row(arena, table, hashed_row, row, width, at)
+    return _new_record(arena, table, hashed_row, row, width, at, words) if record == 0 else record
+
+
+@inlined
+def _emit_sorted(
+    arena: Int64Array,
+    rows: int,
+    count: int,
+    back: int,
+    sign: int,
+    width: int,
+    orders: int,
+    starts: Int64Array,
+    data: UInt8Array,
+    queue: int,
+    time: int,
+    epsilons: int,
+) -> None:
+    """Append rows, of whose addresses so many begin at word `rows`, to a queue in order.
+
+    Each is appended `sign` times the weight, which is so many words before it.
+    """
+    sort_rows(arena, rows, count, width, orders, starts, data)
+    for place in range(count):
+        row = arena[rows + place]
+        for _ in range(sign * arena[row - back]):
+            append(arena, queue, queued(arena, time, epsilons, row, width))
 
 
 @inlined
@@ -47,7 +81,7 @@ def note_change(arena: Int64Array, table: int, changed: int, weight: int, row: i
     if record != 0:
         arena[record + _CHANGE] += weight
         return
-    record = _new_record(arena, table, hashed_row, row, width, _CHANGES_ROW)
+    record = _new_record(arena, table, hashed_row, row, width, _CHANGES_ROW, _CHANGES_ROW + 1 + width)
     arena[record + _CHANGED] = arena[changed]
     arena[changed] = record
     arena[record + _CHANGE] = weight
@@ -68,28 +102,20 @@ def emit_changes(
     epsilons: int,
 ) -> None:
     """Append the rows that have come (`sign` 1) or gone (-1) to a queue, in order, and forget all changes."""
+    most = arena[table + 2]
+    if most == 0:
+        return
+    rows = allocate(arena, most)
     count = np.int64(0)
     record = arena[changed]
     while record != 0:
         if sign * arena[record + _CHANGE] > 0:
+            arena[rows + count] = record + _CHANGES_ROW
             count += 1
         record = arena[record + _CHANGED]
-    if count > 0:
-        rows = allocate(arena, count)
-        count = np.int64(0)
-        record = arena[changed]
-        while record != 0:
-            if sign * arena[record + _CHANGE] > 0:
-                arena[rows + count] = record + _CHANGES_ROW
-                count += 1
-            record = arena[record + _CHANGED]
-        if count > 1:
-            sort_rows(arena, rows, count, width, orders, starts, data)
-        for place in range(count):
-            row = arena[rows + place]
-            for _ in range(sign * arena[row - _CHANGES_ROW + _CHANGE]):
-                append(arena, queue, queued(arena, time, epsilons, row, width))
-        release(arena, rows, count)
+    back = _CHANGES_ROW - _CHANGE
+    _emit_sorted(arena, rows, count, back, sign, width, orders, starts, data, queue, time, epsilons)
+    release(arena, rows, most)
     record = arena[changed]
     while record != 0:
         arena[arena[table] + (arena[record + HASH] & arena[table + 1])] = 0
@@ -112,7 +138,7 @@ def add_to_bag(arena: Int64Array, table: int, weight: int, row: int, width: int,
     if record != 0:
         arena[record + _WEIGHT] += weight
         return -record if arena[record + _WEIGHT] == 0 else np.int64(0)
-    record = _new_record(arena, table, hashed_row, row, width, at)
+    record = _new_record(arena, table, hashed_row, row, width, at, at + 1 + width)
     arena[record + _WEIGHT] = weight
     return record
 
@@ -157,11 +183,8 @@ def emit_all(
     for place in range(count):
         arena[rows + place] = record + _ALL_ROW
         record = arena[record + BAG_WORDS]
-    sort_rows(arena, rows, count, width, orders, starts, data)
-    for place in range(count):
-        row = arena[rows + place]
-        for _ in range(arena[row - _ALL_ROW + _WEIGHT]):
-            append(arena, queue, queued(arena, time, epsilons, row, width))
+    back = _ALL_ROW - _WEIGHT
+    _emit_sorted(arena, rows, count, back, 1, width, orders, starts, data, queue, time, epsilons)
     release(arena, rows, count)
 
 
@@ -182,10 +205,7 @@ def _times(op: int, left: int, right: int) -> int:
 @inlined
 def count_side(arena: Int64Array, table: int, op: int, side: int, weight: int, row: int, width: int) -> int:
     """Let a row be so many times more, or fewer, on one side; return how many times more it is in the result."""
-    hashed_row = hash_row(arena, row, width)
-    record = find_row(arena, table, hashed_row, row, width, _SIDES_ROW)
-    if record == 0:
-        record = _new_record(arena, table, hashed_row, row, width, _SIDES_ROW)
+    record = record_of(arena, table, row, width, _SIDES_ROW, _SIDES_ROW + 1 + width)
     was = _times(op, arena[record + _LEFT], arena[record + _RIGHT])
     arena[record + _LEFT + side] += weight
     now = _times(op, arena[record + _LEFT], arena[record + _RIGHT])
@@ -221,8 +241,4 @@ def empty_bag(arena: Int64Array, table: int, width: int, at: int) -> None:
 @inlined
 def part_of(arena: Int64Array, table: int, row: int, width: int) -> int:
     """Return the queue that belongs to a row."""
-    hashed_row = hash_row(arena, row, width)
-    record = find_row(arena, table, hashed_row, row, width, _PARTS_ROW)
-    if record == 0:
-        record = _new_record(arena, table, hashed_row, row, width, _PARTS_ROW)
-    return record + RECORD_WORDS
+    return record_of(arena, table, row, width, _PARTS_ROW, _PARTS_ROW + 1 + width) + RECORD_WORDS

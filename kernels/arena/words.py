@@ -9,7 +9,7 @@ import numpy as np
 
 from sparkext.kernels.buffers import Int64Array, UInt8Array
 from sparkext.kernels.hashing import mix_word
-from sparkext.kernels.intrinsics import double_of, word_of
+from sparkext.kernels.intrinsics import word_of
 from sparkext.kernels.jit import inlined
 
 NAN = 0x7FF8000000000000
@@ -62,9 +62,3 @@ def compare_texts(one: int, two: int, starts: Int64Array, data: UInt8Array) -> i
         if difference != 0:
             return difference
     return length - other
-
-
-@inlined
-def number(word: int) -> float:
-    """Return the double of a word."""
-    return double_of(word)

@@ -277,12 +277,11 @@ class _Binder:
 
 def _cast(plan: Plan, columns: tuple[Column, ...]) -> Plan:
     """Return a plan whose columns have these types."""
+    typed = tuple(replace(one, type=two.type) for one, two in zip(plan.columns, columns, strict=True))
     if isinstance(plan, SetPlan):
-        typed = tuple(Column(one.name, two.type, one.nullable) for one, two in zip(plan.columns, columns, strict=True))
         return replace(plan, left=_cast(plan.left, columns), right=_cast(plan.right, columns), columns=typed)
     outputs = tuple(
         Typed(output, own.type, own.nullable).cast(wanted.type)
         for output, own, wanted in zip(plan.outputs, plan.columns, columns, strict=True)
     )
-    typed = tuple(Column(one.name, two.type, one.nullable) for one, two in zip(plan.columns, columns, strict=True))
     return replace(plan, outputs=outputs, columns=typed)

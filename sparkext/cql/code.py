@@ -22,7 +22,7 @@ is no function, but lines.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import count
@@ -30,15 +30,16 @@ from pathlib import Path
 
 from sparkext.cql.expressions import TextConstant, WordExpressions
 from sparkext.cql.graph import Graph
+from sparkext.cql.joins import Join, sources_of
 from sparkext.cql.layout import AFTER, EPSILONS, GIVEN, NOW, ROW, STEPS, TIME, Layout, Literal, order_of
+from sparkext.cql.lines import SHARED, all_of, fires, indented
 from sparkext.cql.queries import Aggregate, BoundQuery, Column, Input, Plan, SelectPlan, SetPlan
+from sparkext.cql.windows import WindowLines
 from sparkext.kernels import arena
-from sparkext.kernels.arena.chains import CHAIN_WORDS
 from sparkext.kernels.arena.exact_sums import SUM_WORDS
 from sparkext.kernels.arena.integer_sums import INTEGER_SUM_WORDS
 from sparkext.kernels.arena.queues import QUEUE_WORDS
 from sparkext.kernels.arena.relations import (
-    BAG_WORDS,
     DISTINCT,
     EXCEPT,
     EXCEPT_ALL,
@@ -62,17 +63,14 @@ from sparkext.kernels.arena.integer_sums import add_integer, has_integer_sum, in
 from sparkext.kernels.arena.ordered_sets import count_value, greatest, least
 from sparkext.kernels.arena.queues import append, move_all, pop, release_all
 from sparkext.kernels.arena.relations import add_to_bag, count_side, drop_from_bag, emit_all, emit_changes, keep_row
-from sparkext.kernels.arena.relations import empty_bag, note_change, part_of, take_rows
-from sparkext.kernels.arena.room import cleared, release
-from sparkext.kernels.arena.rows import copy_row, find_row, hash_row, queued, release_queued
-from sparkext.kernels.arena.tables import link, open_table, unlink
-from sparkext.kernels.arena.words import compare_texts, double_word, hashed, normal, number
-from sparkext.kernels.intrinsics import multiply_overflows
+from sparkext.kernels.arena.relations import empty_bag, note_change, part_of, record_of, take_rows
+from sparkext.kernels.arena.room import release
+from sparkext.kernels.arena.rows import copy_row, queued, release_queued
+from sparkext.kernels.arena.tables import open_table, unlink
+from sparkext.kernels.arena.words import compare_texts, double_word, hashed, normal
+from sparkext.kernels.intrinsics import double_of, multiply_overflows
 from sparkext.kernels.jit import inlined, kernel
 """
-_SHARED = "m, c, s, d"
-"""What all functions take: the arena, constants, and texts."""
-
 _LOOP = "m, c, s, d, x, n, times, streams, serial, at, until, limit"
 _LAST = 1 << 62
 """How many ε behind a timestamp what waits for all else that happens at it does so."""
@@ -118,15 +116,6 @@ _Sink = Callable[[str, str], list[str]]
 """Returns the lines by which a row goes on, from what names its weight and its address."""
 
 
-@dataclass(frozen=True)
-class _Index:
-    """An index of an input of a join: by these expressions, at a word of its records."""
-
-    keys: tuple[Expression, ...]
-    header: Literal
-    field: Literal
-
-
 class _Writer:
     def __init__(self, graph: Graph, outputs: Sequence[str]) -> None:
         self._graph = graph
@@ -157,7 +146,7 @@ class _Writer:
 
     def code(self) -> Code:
         for header in self._delays.values():
-            self._firing += _fires(header, f"m[f + {TIME}]", f"m[f + {EPSILONS}]")
+            self._firing += fires(header, f"m[f + {TIME}]", f"m[f + {EPSILONS}]")
         for name in self._graph.order:
             query = self._graph.queries[name]
             (self._recursive if query.recursive else self._query)(query)
@@ -173,7 +162,7 @@ class _Writer:
         self._lines += ["", "", f"@{decorator}", f"def {name}({parameters}):"]
 
     def _put(self, depth: int, *lines: str) -> None:
-        self._lines += _indented(depth, lines)
+        self._lines += indented(depth, lines)
 
     # Queries
 
@@ -198,34 +187,38 @@ class _Writer:
                 (sink,) = self._set(DISTINCT, (plan.columns,), sink)
             self._select(name, plan, sink)
             if plan.group is not None:
-                flushes.append(f"{name}_flush({_SHARED})")
+                flushes.append(f"{name}_flush({SHARED})")
             for place, read in enumerate(plan.inputs):
-                if read.window is not None:
-                    window = _Window(self._layout, read, f"{name}_in{place}")
-                    self._firing += window.firing
-                    expires.extend(window.expire)
-                    adds.extend(self._adding(read, window))
+                self._windowed(read, f"{name}_in{place}", expires, adds)
 
         sink, emit = self._end(query)
         write_plan(query.plan, sink)
         self._work += [f"# {number}", *expires, *adds, *flushes, *emit]
 
-    def _adding(self, read: Input, window: _Window) -> list[str]:
+    def _windowed(self, read: Input, into: str, expires: list[str], adds: list[str]) -> None:
+        """Add how rows get out of the window of an input and into it, if it has one."""
+        if read.window is not None:
+            window = WindowLines(self._layout, read, into)
+            self._firing += window.firing
+            expires += window.expire
+            adds += self._adding(read, window)
+
+    def _adding(self, read: Input, window: WindowLines) -> list[str]:
         """Return how the rows of a stream at this instant get into a window."""
         if read.name not in self._graph.streams:
             lines = window.add(f"b + {ROW}")
-            return [f"b = m[{self._buffers[read.name]}]", "while b != 0:", *_indented(1, lines), "    b = m[b]"]
+            return [f"b = m[{self._buffers[read.name]}]", "while b != 0:", *indented(1, lines), "    b = m[b]"]
         stream, first = self._places[read.name]
         row = self._layout.words(1 + len(read.columns))
         given = [f"m[{row + 1 + k}] = x[{first + k}][i]" for k in range(len(read.columns))]
         lines = [f"m[{row}] = n[{stream}][i]", *given, *window.add(f"{row}")]
-        return ["for i in range(at, stop):", f"    if streams[i] == {stream}:", *_indented(2, lines)]
+        return ["for i in range(at, stop):", f"    if streams[i] == {stream}:", *indented(2, lines)]
 
     def _end(self, query: BoundQuery) -> tuple[_Sink, list[str]]:
         """Return how a row gets to those that read a relation, or how that becomes a stream, and when it does."""
         if query.operator is None:
             readers = self._readers[query.name]
-            return lambda weight, row: [f"{reader}({_SHARED}, {weight}, {row})" for reader in readers], []
+            return lambda weight, row: [f"{reader}({SHARED}, {weight}, {row})" for reader in readers], []
         width, table, orders = Literal(len(query.columns)), self._layout.table(), self._orders(query.columns)
         queue = self._buffers[query.name] if query.delay is None else self._delays[query.name]
         told = f"{width}, {orders}, s, d, {queue}, t + {query.delay or 0}, e + {int(query.delay == 0)}"
@@ -252,24 +245,25 @@ class _Writer:
 
     def _set(self, op: int, sides: Sequence[tuple[Column, ...]], sink: _Sink) -> list[_Sink]:
         """Return what takes the rows of the sides of a set operation."""
-        table, row, width = self._layout.table(), self._layout.words(1 + len(sides[0])), Literal(len(sides[0]))
+        table = self._layout.table()
+        return [self._side(op, side, table, columns, sink) for side, columns in enumerate(sides)]
 
-        def taking(side: int) -> _Sink:
-            def lines(weight: str, taken: str) -> list[str]:
-                times = f"w{next(self._ids)}"
-                doubles = [k for k, column in enumerate(sides[side]) if order_of(column.type) == DOUBLE_ORDER]
-                counted = f"count_side(m, {table}, {Literal(op)}, {Literal(side)}, {weight}, {row}, {width})"
-                return [
-                    f"copy_row(m, {taken}, {row}, {width})",
-                    *(f"m[{row + 1 + k}] = normal(m[{row + 1 + k}])" for k in doubles),
-                    f"{times} = {counted}",
-                    f"if {times} != 0:",
-                    *_indented(1, sink(times, f"{row}")),
-                ]
+    def _side(self, op: int, side: int, table: Literal, columns: Sequence[Column], sink: _Sink) -> _Sink:
+        """Return what counts a row on one side, and lets it go on as many times as that makes it more in the result."""
+        row, width = self._layout.words(1 + len(columns)), Literal(len(columns))
+        doubles = [k for k, column in enumerate(columns) if order_of(column.type) == DOUBLE_ORDER]
 
-            return lines
+        def lines(weight: str, taken: str) -> list[str]:
+            times = f"w{next(self._ids)}"
+            return [
+                f"copy_row(m, {taken}, {row}, {width})",
+                *(f"m[{row + 1 + k}] = normal(m[{row + 1 + k}])" for k in doubles),
+                f"{times} = count_side(m, {table}, {Literal(op)}, {Literal(side)}, {weight}, {row}, {width})",
+                f"if {times} != 0:",
+                *indented(1, sink(times, f"{row}")),
+            ]
 
-        return [taking(side) for side in range(len(sides))]
+        return lines
 
     # Selects
 
@@ -279,20 +273,20 @@ class _Writer:
         if plan.group is not None:
             self._groups(name, plan, rows, sink)
         if len(plan.inputs) == 1:
-            self._function(f"{name}_in0", f"{_SHARED}, w, a0")
+            self._function(f"{name}_in0", f"{SHARED}, w, a0")
             writer = _of_inputs(plan, self._constants)
             depth = self._tested(1, writer, plan.where)
             if plan.group is None:
                 self._result(depth, writer, plan.outputs, sink)
             else:
-                self._put(depth, f"{name}_row({_SHARED}, w, a0)")
+                self._put(depth, f"{name}_row({SHARED}, w, a0)")
             self._put(1, "return")
             return
         if plan.group is None:
-            self._function(f"{name}_row", f"{_SHARED}, w, {rows}")
+            self._function(f"{name}_row", f"{SHARED}, w, {rows}")
             self._result(1, _of_inputs(plan, self._constants), plan.outputs, sink)
             self._put(1, "return")
-        join = _Join(self._layout, plan)
+        join = Join(self._layout, plan)
         for source in range(len(plan.inputs)):
             self._input(name, plan, source, join)
 
@@ -319,21 +313,21 @@ class _Writer:
             depth += 1
         return depth
 
-    def _input(self, name: str, plan: SelectPlan, start: int, join: _Join) -> None:
+    def _input(self, name: str, plan: SelectPlan, start: int, join: Join) -> None:
         """Write how the rows of an input are kept, and which rows of a join one of them makes come, or go."""
-        self._function(f"{name}_in{start}", f"{_SHARED}, w, a{start}")
+        self._function(f"{name}_in{start}", f"{SHARED}, w, a{start}")
         writer = _of_inputs(plan, self._constants)
         depth = self._kept(plan, start, join, writer)
         self._matched(depth, name, plan, start, join, writer)
         self._put(1, "return")
 
-    def _kept(self, plan: SelectPlan, start: int, join: _Join, writer: WordExpressions) -> int:
+    def _kept(self, plan: SelectPlan, start: int, join: Join, writer: WordExpressions) -> int:
         """Write how the rows of an input get into its bag and indexes; return how deep it is for those that do."""
-        depth = self._tested(1, writer, [test for test in plan.where if _sources(test) <= {start}])
+        depth = self._tested(1, writer, [test for test in plan.where if sources_of(test) <= {start}])
         own, table, width = join.own(start), join.tables[start], Literal(len(plan.inputs[start].columns))
         hashes = [_hash_of(writer, index.keys) for index in own]
         self._put(depth, *writer.taken())
-        at = _row_in_bag(own)
+        at = join.row_at(start)
         self._put(depth, f"r = add_to_bag(m, {table}, w, a{start}, {width}, {at})", "if r > 0:")
         for index, hashed in zip(own, hashes, strict=True):
             has_key = Literal(bool(index.keys))
@@ -345,7 +339,7 @@ class _Writer:
         return depth
 
     def _matched(
-        self, depth: int, name: str, plan: SelectPlan, start: int, join: _Join, writer: WordExpressions
+        self, depth: int, name: str, plan: SelectPlan, start: int, join: Join, writer: WordExpressions
     ) -> None:
         """Write which rows of a join a row of an input is part of."""
         weight, after = "w", []
@@ -362,10 +356,10 @@ class _Writer:
             self._put(depth, f"if m[{record} + {index.field + 2}] == h{step.source}:")
             depth += 1
             self._put(depth, f"w{step.source} = {weight} * m[{record} + 2]")
-            self._put(depth, f"a{step.source} = {record} + {_row_in_bag(join.own(step.source))}")
+            self._put(depth, f"a{step.source} = {record} + {join.row_at(step.source)}")
             weight = f"w{step.source}"
             depth = self._tested(depth, writer, step.tests)
-        self._put(depth, f"{name}_row({_SHARED}, {weight}, {_addresses(plan)})")
+        self._put(depth, f"{name}_row({SHARED}, {weight}, {_addresses(plan)})")
         for at_depth, line in reversed(after):
             self._put(at_depth, line)
 
@@ -378,21 +372,15 @@ class _Writer:
         Where a row goes, all is derived anew: it may follow from what follows from it.
         """
         number, width = self._numbers[query.name], Literal(len(query.columns))
-        table, row, shrunk = self._layout.table(), self._layout.words(1 + width), self._layout.words(1)
+        table, shrunk = self._layout.table(), self._layout.words(1)
         new, round_, gone = (self._layout.words(QUEUE_WORDS) for _ in range(3))
         readers = [reader for reader in self._readers[query.name] if not reader.startswith(f"{number}_")]
-        doubles = [k for k, column in enumerate(query.columns) if order_of(column.type) == DOUBLE_ORDER]
 
-        def sink(weight: str, taken: str) -> list[str]:
-            counted = f"count_side(m, {table}, {Literal(UNION)}, {Literal(0)}, {Literal(1)}, {row}, {width})"
-            return [
-                f"copy_row(m, {taken}, {row}, {width})",
-                *(f"m[{row + 1 + k}] = normal(m[{row + 1 + k}])" for k in doubles),
-                f"if {counted} != 0:",
-                f"    append(m, {new}, queued(m, {Literal(0)}, {Literal(0)}, {row}, {width}))",
-                *(f"    {reader}({_SHARED}, {Literal(1)}, {row})" for reader in readers),
-            ]
+        def follow(weight: str, row: str) -> list[str]:
+            kept = f"append(m, {new}, queued(m, {Literal(0)}, {Literal(0)}, {row}, {width}))"
+            return [kept, *(f"{reader}({SHARED}, {weight}, {row})" for reader in readers)]
 
+        sink = self._side(DISTINCT, 0, table, query.columns, follow)
         expires: list[str] = []
         adds: list[str] = []
         clears: list[str] = []
@@ -402,22 +390,22 @@ class _Writer:
         for place, select in enumerate(query.selects()):
             name = f"{number}_s{place}"
             own = [source for source, read in enumerate(select.inputs) if read.name == query.name]
-            join = _Join(self._layout, select)
+            join = Join(self._layout, select)
             if not own:
                 join.index(0, ())
-            self._function(f"{name}_row", f"{_SHARED}, w, {_addresses(select)}")
+            self._function(f"{name}_row", f"{SHARED}, w, {_addresses(select)}")
             self._result(1, _of_inputs(select, self._constants), select.outputs, sink)
             self._put(1, "return")
             for source, read in enumerate(select.inputs):
-                self._function(f"{name}_match{source}", f"{_SHARED}, w, a{source}")
+                self._function(f"{name}_match{source}", f"{SHARED}, w, a{source}")
                 self._matched(1, name, select, source, join, _of_inputs(select, self._constants))
                 self._put(1, "return")
-                self._function(f"{name}_in{source}", f"{_SHARED}, w, a{source}")
+                self._function(f"{name}_in{source}", f"{SHARED}, w, a{source}")
                 depth = self._kept(select, source, join, _of_inputs(select, self._constants))
-                columns, at = Literal(len(read.columns)), _row_in_bag(join.own(source))
+                columns, at = Literal(len(read.columns)), join.row_at(source)
                 if source in own:
-                    self._put(depth, f"{name}_match{source}({_SHARED}, w, a{source})")
-                    rounds.append(f"{name}_in{source}({_SHARED}, {Literal(1)}, r + {ROW})")
+                    self._put(depth, f"{name}_match{source}({SHARED}, w, a{source})")
+                    rounds.append(f"{name}_in{source}({SHARED}, {Literal(1)}, r + {ROW})")
                     clears += [f"empty_chains(m, {index.header})" for index in join.own(source)]
                     clears.append(f"empty_bag(m, {join.tables[source]}, {columns}, {at})")
                 else:
@@ -425,17 +413,13 @@ class _Writer:
                     entered = f"append(m, {waiting}, queued(m, {Literal(0)}, {Literal(0)}, a{source}, {columns}))"
                     self._put(depth, "if w < 0:", f"    m[{shrunk}] = 1", "else:", f"    {entered}")
                     clears.append(f"release_all(m, {waiting}, {Literal(ROW + 1 + columns)})")
-                    matched = f"{name}_match{source}({_SHARED}, {Literal(1)}, r + {ROW})"
-                    follows += _all_of(waiting, [matched, f"release_queued(m, r, {columns})"])
-                    window = None if read.window is None else _Window(self._layout, read, f"{name}_in{source}")
-                    if window is not None:
-                        self._firing += window.firing
-                        expires += window.expire
-                        adds += self._adding(read, window)
+                    matched = f"{name}_match{source}({SHARED}, {Literal(1)}, r + {ROW})"
+                    follows += all_of(waiting, [matched, f"release_queued(m, r, {columns})"])
+                    self._windowed(read, f"{name}_in{source}", expires, adds)
                 self._put(1, "return")
             if not own:
                 index = join.index(0, ())
-                matched = f"{name}_match0({_SHARED}, {Literal(1)}, b + {_row_in_bag(join.own(0))})"
+                matched = f"{name}_match0({SHARED}, {Literal(1)}, b + {join.row_at(0)})"
                 lines = [
                     f"b = m[m[{index.header}]]",
                     "while b != 0:",
@@ -443,14 +427,14 @@ class _Writer:
                     f"    b = m[b + {index.field}]",
                 ]
                 derives += lines
-        left = [f"{reader}({_SHARED}, {Literal(-1)}, r + {ROW})" for reader in readers]
-        goes = [f"take_rows(m, {table}, {width}, {gone})", *_all_of(gone, [*left, f"release_queued(m, r, {width})"])]
+        left = [f"{reader}({SHARED}, {Literal(-1)}, r + {ROW})" for reader in readers]
+        goes = [f"take_rows(m, {table}, {width}, {gone})", *all_of(gone, [*left, f"release_queued(m, r, {width})"])]
         anew = [f"m[{shrunk}] = 0", *goes, *clears, *derives]
-        one = _all_of(round_, [*rounds, f"release_queued(m, r, {width})"])
+        one = all_of(round_, [*rounds, f"release_queued(m, r, {width})"])
         following = ["rounds += 1", "if rounds > limit:", "    return at, True", f"move_all(m, {new}, {round_})", *one]
         self._work += [f"# {number}", *expires, *adds]
-        self._work += [f"if m[{shrunk}] != 0:", *_indented(1, anew), "else:", *_indented(1, follows or ["pass"])]
-        self._work += ["rounds = 0", f"while m[{new}] != 0:", *_indented(1, following)]
+        self._work += [f"if m[{shrunk}] != 0:", *indented(1, anew), "else:", *indented(1, follows or ["pass"])]
+        self._work += ["rounds = 0", f"while m[{new}] != 0:", *indented(1, following)]
 
     # Groups
 
@@ -471,15 +455,13 @@ class _Writer:
         table, changed = self._layout.table(), self._layout.words(1)
         aggregates = [*zip(range(made), plan.aggregates, states, strict=True)]
         # A row of the join: what it is grouped by, and what is aggregated.
-        self._function(f"{name}_row", f"{_SHARED}, w, {rows}")
+        self._function(f"{name}_row", f"{SHARED}, w, {rows}")
         writer = _of_inputs(plan, self._constants)
         by = [writer.key(one) for one in plan.group]
         of = [None if one.argument is None else writer.word(one.argument) for one in plan.aggregates]
         self._put(1, *writer.taken())
         self._stored(1, row, by)
-        self._put(1, f"h = hash_row(m, {row}, {width})", f"r = find_row(m, {table}, h, {row}, {width}, {key})")
-        self._put(1, "if r == 0:", f"    r = cleared(m, {words})", "    m[r + 1] = h")
-        self._put(2, f"copy_row(m, {row}, r + {key}, {width})", f"link(m, {table}, r)")
+        self._put(1, f"r = record_of(m, {table}, {row}, {width}, {key}, {words})")
         self._put(1, "m[r + 3] += w", "if m[r + 2] == 0:")
         self._put(2, f"m[r + 2] = m[{changed}] if m[{changed}] != 0 else 1", f"m[{changed}] = r")
         for (_, aggregate, at), value in zip(aggregates, of, strict=True):
@@ -487,7 +469,7 @@ class _Writer:
                 self._accumulate(aggregate, at, *value)
         self._put(1, "return")
         # What has changed at an instant.
-        self._function(f"{name}_flush", _SHARED)
+        self._function(f"{name}_flush", SHARED)
         self._put(1, f"r = m[{changed}]", f"m[{changed}] = 0", "while r > 1:")
         self._put(2, "following = m[r + 2]", "m[r + 2] = 0", "is_there = m[r + 3] > 0")
         self._put(2, f"copy_row(m, r + {key}, {given}, {width})")
@@ -495,13 +477,13 @@ class _Writer:
             self._aggregate(given, width + j, aggregate, at)
         differs = "".join(f" or m[r + {result + k}] != m[{given + k}]" for k in range(1 + width + made))
         self._put(2, f"if m[r + 4] == 0 or not is_there{differs}:")
-        self._put(3, "if m[r + 4] != 0:", f"    {name}_post({_SHARED}, {Literal(-1)}, r + {result})")
+        self._put(3, "if m[r + 4] != 0:", f"    {name}_post({SHARED}, {Literal(-1)}, r + {result})")
         self._put(3, "if is_there:", "    m[r + 4] = 1")
         self._put(4, f"copy_row(m, {given}, r + {result}, {Literal(width + made)})")
-        self._put(4, f"{name}_post({_SHARED}, {Literal(1)}, r + {result})")
+        self._put(4, f"{name}_post({SHARED}, {Literal(1)}, r + {result})")
         self._put(2, "if not is_there:", f"    unlink(m, {table}, r)", f"    release(m, r, {words})", "r = following")
         self._put(1, "return")
-        self._function(f"{name}_post", f"{_SHARED}, w, a0")
+        self._function(f"{name}_post", f"{SHARED}, w, a0")
         writer = WordExpressions(lambda source, place: True, self._constants)
         depth = self._tested(1, writer, [] if plan.having is None else [plan.having])
         self._result(depth, writer, plan.outputs, sink)
@@ -527,7 +509,7 @@ class _Writer:
         elif kind.name in INTEGERS:
             self._put(depth, f"add_integer(m, r + {at}, {word}, {weight})")
         else:
-            self._put(depth, f"add_exactly(m, r + {at}, number({word}), {weight})")
+            self._put(depth, f"add_exactly(m, r + {at}, double_of({word}), {weight})")
             self._put(depth, f"m[r + {at + SUM_WORDS}] += {weight}")
 
     def _aggregate(self, row: Literal, place: int, aggregate: Aggregate, at: int) -> None:
@@ -584,178 +566,8 @@ class _Writer:
         self._put(1, "return at, False")
 
 
-class _Join:
-    """The tables and indexes of a select's inputs, and in which order a row of each is joined with the others."""
-
-    def __init__(self, layout: Layout, plan: SelectPlan) -> None:
-        self._layout = layout
-        self.tables = [layout.table() for _ in plan.inputs]
-        self.ways = [_way(plan, start) for start in range(len(plan.inputs))]
-        self.indexes: list[dict[tuple[Expression, ...], _Index]] = [{} for _ in plan.inputs]
-        for way in self.ways:
-            for step in way:
-                self.index(step.source, step.keys)
-
-    def index(self, source: int, keys: tuple[Expression, ...]) -> _Index:
-        """Return the index of an input by some keys; without any it is of all rows."""
-        there = self.indexes[source]
-        if keys not in there:
-            there[keys] = _Index(keys, self._layout.table(), Literal(BAG_WORDS + CHAIN_WORDS * len(there)))
-        return there[keys]
-
-    def own(self, source: int) -> list[_Index]:
-        """Return the indexes of an input."""
-        return [*self.indexes[source].values()]
-
-
-class _Window:
-    """The lines by which rows get into a window and out of it, and when it has something to do."""
-
-    def __init__(self, layout: Layout, read: Input, into: str) -> None:
-        assert read.window is not None, "streams have one"
-        self._layout, self._read, self._into = layout, read, into
-        self._window, self._width = read.window, Literal(len(read.columns))
-        self._queue, self._waiting = layout.words(QUEUE_WORDS), layout.words(QUEUE_WORDS)
-        self.firing: list[str] = []
-        self.expire: list[str] = []
-        if read.window.kind in ("now", "range"):
-            (self._slides if read.window.slide else self._ends)()
-
-    def _comes(self, row: str) -> str:
-        return f"{self._into}({_SHARED}, {Literal(1)}, {row})"
-
-    def _goes(self) -> list[str]:
-        return [f"{self._into}({_SHARED}, {Literal(-1)}, r + {ROW})", f"release_queued(m, r, {self._width})"]
-
-    def add(self, row: str) -> list[str]:
-        """Return how a row gets in."""
-        record, queue, waiting = f"queued(m, t, e, {row}, {self._width})", self._queue, self._waiting
-        slide = self._window.slide
-        if self._window.kind == "unbounded":
-            return [self._comes(row)]
-        if self._window.kind == "rows":
-            return self._add_counted(row, record)
-        if not slide:
-            return [f"append(m, {queue}, {record})", self._comes(row)]
-        enters = [f"if t % {slide} == 0:", f"    append(m, {queue}, {record})", f"    {self._comes(row)}"]
-        return [*enters, "else:", f"    append(m, {waiting}, {record})"]
-
-    def _add_counted(self, row: str, record: str) -> list[str]:
-        """Return how a row gets into a window of rows, and the first one out of it."""
-        queue, waiting = self._queue, self._waiting
-        amount, slide = self._window.amount, self._window.slide
-        if not slide:
-            lines, part = self._part(row)
-            leaves = [f"if m[q + 2] == {amount}:", *_indented(1, ["r = pop(m, q)", *self._goes()])]
-            return [*lines, f"q = {part}", *leaves, f"append(m, q, {record})", self._comes(row)]
-        both = f"m[{queue + 2}] + m[{waiting + 2}] > {amount}"
-        leaves = [f"while m[{queue}] != 0 and {both}:", *_indented(1, [f"r = pop(m, {queue})", *self._goes()])]
-        skipped = [f"while {both}:", f"    release_queued(m, pop(m, {waiting}), {self._width})"]
-        enters = [f"r = m[{waiting}]", "while r != 0:", f"    {self._comes(f'r + {ROW}')}", "    r = m[r]"]
-        slides = [*leaves, *skipped, *enters, f"move_all(m, {waiting}, {queue})"]
-        return [f"append(m, {waiting}, {record})", f"if m[{waiting + 2}] == {slide}:", *_indented(1, slides)]
-
-    def _part(self, row: str) -> tuple[list[str], str]:
-        """Return the lines that find the queue of a row's part, and what it is."""
-        places = self._window.partition
-        if not places:
-            return [], f"{self._queue}"
-        key, table = self._layout.words(1 + len(places)), self._layout.table()
-        bits = " | ".join(f"((m[{row}] >> {place}) & 1) << {k}" for k, place in enumerate(places))
-        lines = [f"m[{key}] = {bits}"]
-        for k, place in enumerate(places):
-            word = f"m[{row} + {1 + place}]"
-            is_double = order_of(self._read.columns[place].type) == DOUBLE_ORDER
-            lines.append(f"m[{key + 1 + k}] = {f'normal({word})' if is_double else word}")
-        return lines, f"part_of(m, {table}, {key}, {Literal(len(places))})"
-
-    def _ends(self) -> None:
-        """Rows leave when their time is over."""
-        end, epsilons = f"m[f + {TIME}] + {self._window.amount}", f"m[f + {EPSILONS}]"
-        self.firing = _fires(self._queue, end, f"{epsilons} + 1")
-        self.expire = _first_ones(self._queue, f"{end} > t or ({end} == t and {epsilons} >= e)", self._goes())
-
-    def _slides(self) -> None:
-        """Rows get in and leave at the edges of slides."""
-        amount, slide = self._window.amount, self._window.slide
-        begin, end = f"-(-m[f + {TIME}] // {slide}) * {slide}", f"((m[f + {TIME}] + {amount}) // {slide} + 1) * {slide}"
-        self.firing = [*_fires(self._waiting, begin, "np.int64(0)"), *_fires(self._queue, end, "np.int64(0)")]
-        is_over = f"if m[r + {TIME}] < t // {slide} * {slide} - {amount}:"
-        enters = [f"    append(m, {self._queue}, r)", f"    {self._comes(f'r + {ROW}')}"]
-        lines = [is_over, f"    release_queued(m, r, {self._width})", "else:", *enters]
-        leaving = _first_ones(self._queue, f"{end} > t", self._goes())
-        self.expire = [*leaving, *_first_ones(self._waiting, f"{begin} > t", lines)]
-
-
-def _fires(queue: Literal, time: str, epsilons: str) -> list[str]:
-    """Return how the next instant may be that at which the first record `f` of a queue has something to do."""
-    earlier = [f"    ft, fe = {time}, {epsilons}", "    if ft < t or (ft == t and fe < e):", "        t, e = ft, fe"]
-    return [f"f = m[{queue}]", "if f != 0:", *earlier]
-
-
-def _first_ones(queue: Literal, stays: str, lines: Sequence[str]) -> list[str]:
-    """Return what happens to the first records of a queue, `f` and then `r`, until one of them stays."""
-    taken = [f"f = m[{queue}]", f"if f == 0 or {stays}:", "    break", f"r = pop(m, {queue})", *lines]
-    return ["while True:", *_indented(1, taken)]
-
-
-def _all_of(queue: Literal, lines: Sequence[str]) -> list[str]:
-    """Return what happens to all records of a queue, `r`."""
-    return [f"while m[{queue}] != 0:", *_indented(1, [f"r = pop(m, {queue})", *lines])]
-
-
-def _indented(depth: int, lines: Iterable[str]) -> list[str]:
-    return ["    " * depth + line for line in lines]
-
-
-@dataclass(frozen=True)
-class _Step:
-    """A source that a row is joined with next: what its index is by, what is looked up in it, what is tested then."""
-
-    source: int
-    keys: tuple[Expression, ...]
-    probes: tuple[Expression, ...]
-    tests: tuple[Expression, ...]
-
-
-def _way(plan: SelectPlan, start: int) -> list[_Step]:
-    """Return in which order a row of one input is joined with the others."""
-    bound, steps = {start}, []
-    waiting = [source for source in range(len(plan.inputs)) if source != start]
-    while waiting:
-        source = min(waiting, key=lambda one: _rank(plan, bound, one))
-        pairs = [*_equalities(plan, bound, source)]
-        now = {*bound, source}
-        # What is of one source only has been tested when its row came.
-        tests = [test for test in plan.where if len(_sources(test)) > 1 and _sources(test) <= now]
-        tests = [test for test in tests if not _sources(test) <= bound]
-        steps.append(_Step(source, tuple(key for key, _ in pairs), tuple(probe for _, probe in pairs), tuple(tests)))
-        bound = now
-        waiting.remove(source)
-    return steps
-
-
-def _rank(plan: SelectPlan, bound: set[int], source: int) -> tuple[bool, bool, int]:
-    window = plan.inputs[source].window
-    is_now = window is not None and window.kind == "now"
-    return not is_now, not [*_equalities(plan, bound, source)], source
-
-
-def _equalities(plan: SelectPlan, bound: set[int], source: int) -> Iterator[tuple[Expression, Expression]]:
-    """Yield what a condition sets equal of a source and of those before it."""
-    for test in plan.where:
-        if test.op == "=":
-            for one, two in (test.args, test.args[::-1]):
-                if _sources(one) == {source} and _sources(two) and _sources(two) <= bound:
-                    yield one, two
-
-
 def _addresses(plan: SelectPlan) -> str:
     return ", ".join(f"a{source}" for source in range(len(plan.inputs)))
-
-
-def _sources(expression: Expression) -> set[int]:
-    return {part.source for part in expression.columns()}
 
 
 def _of_inputs(plan: SelectPlan, constants: list[Constant | TextConstant]) -> WordExpressions:
@@ -768,10 +580,6 @@ def _hash_of(writer: WordExpressions, keys: Sequence[Expression]) -> str:
         word, _ = writer.key(key)
         hashed = f"hashed({hashed}, {word})"
     return hashed
-
-
-def _row_in_bag(indexes: Iterable[_Index]) -> Literal:
-    return Literal(BAG_WORDS + CHAIN_WORDS * len([*indexes]))
 
 
 def _state_words(aggregate: Aggregate) -> int:

@@ -8,7 +8,7 @@ from html import escape
 from pathlib import Path
 
 from sparkext.cql.graph import Graph
-from sparkext.cql.queries import EPSILON
+from sparkext.cql.queries import spelled_delay
 
 _WIDTH, _HEIGHT, _ACROSS, _DOWN, _MARGIN = 170, 40, 40, 46, 70
 _STYLE = """<style>
@@ -96,9 +96,9 @@ def _edge(graph: Graph, read: str, name: str, places: Mapping[str, tuple[float, 
             at, to, side = at + _WIDTH, to + _WIDTH, side + _WIDTH
         path = f"M{at} {y + 26}C{side} {y + 26} {side} {to_y + 12} {to} {to_y + 12}"
         middle = (at + 3 * side) / 4 + (-12 if is_left else 12), (y + to_y) / 2 + 24
-    if not graph.is_delayed(read):
+    delay = graph.queries[read].delay if read in graph.queries else None
+    if delay is None:
         return f'<path d="{path}"/>'
-    delay = graph.queries[read].delay
-    said = "ε" if delay == EPSILON else f"{(delay or 0) / 1e6:g} s"
+    said = spelled_delay(delay)
     label = f'<text class="small" x="{middle[0]}" y="{middle[1]}" text-anchor="middle">{said}</text>'
     return f'<path class="delayed" d="{path}"/>{label}'

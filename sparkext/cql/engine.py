@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from sparkext.cql.code import ROWS_AT_ONCE, Code, code_of
+from sparkext.cql.code import ROWS_AT_ONCE, Code
 from sparkext.cql.expressions import constant_word
 from sparkext.cql.graph import Graph
 from sparkext.cql.layout import AFTER, EPSILONS, GIVEN, NOW, ROW, TIME
@@ -66,7 +66,7 @@ class Emitted:
 
 
 class Engine:
-    """`words`: of how many the state may have. `limit`: instants of one timestamp without a new row.
+    """`code`: that of the graph. `words`: of how many the state may have. `limit`: instants of one time without a row.
 
     `serial`: rows of one timestamp come one after the other, each when what the one before it has set off has come to
     rest, instead of at one instant. `state`: see `state`.
@@ -75,20 +75,19 @@ class Engine:
     def __init__(
         self,
         graph: Graph,
-        outputs: Sequence[str],
+        code: Code,
         *,
         words: int,
         limit: int,
         serial: bool = False,
         state: Mapping[str, Any] | None = None,
     ) -> None:
-        self._graph, self._limit, self._serial = graph, limit, serial
-        self._code: Code = code_of(graph, outputs)
-        self._module = module_of(self._code.text)
+        self._graph, self._code, self._limit, self._serial = graph, code, limit, serial
+        self._module = module_of(code.text)
         self._texts = TextDictionary()
         if state is None:
-            self._arena = np.empty(max(words, _LEAST_WORDS + len(self._code.headers)), dtype=np.int64)
-            self._arena[: len(self._code.headers)] = self._code.headers
+            self._arena = np.empty(max(words, _LEAST_WORDS + len(code.headers)), dtype=np.int64)
+            self._arena[: len(code.headers)] = code.headers
             self._module.begin(self._arena)
             self._arena[NOW] = -(1 << 63)
             self._texts.codes(pa.array([""]))
@@ -98,7 +97,7 @@ class Engine:
             self._arena[: kept.size] = kept
             self._texts.codes(state["texts"])
         self._last = self._instant
-        self._constants = tuple(constant_word(one, self._text_code) for one in self._code.constants)
+        self._constants = tuple(constant_word(one, self._text_code) for one in code.constants)
 
     def _text_code(self, text: str) -> int:
         return int(self._texts.codes(pa.array([text]))[0])
@@ -112,15 +111,10 @@ class Engine:
         """Whether anything has happened since it was made."""
         return self._instant != self._last
 
-    @property
-    def used(self) -> int:
-        """The words of the state."""
-        return int(self._arena[0])
-
     def state(self) -> dict[str, Any]:
         """Return what another engine of the same graph goes on with."""
         return {
-            "arena": self._arena[: self.used].copy(),
+            "arena": self._arena[: self._arena[0]].copy(),
             "texts": self._texts.span(0, self._texts.count, pa.large_string()),
         }
 

@@ -118,8 +118,8 @@ def _loaded(word: str, kind: str) -> str:
     if kind == "bool":
         return f"{word} != 0"
     if kind == "float64":
-        return f"number({word})"
-    return f"np.float32(number({word}))" if kind == "float32" else f"np.{kind}({word})"
+        return f"double_of({word})"
+    return f"np.float32(double_of({word}))" if kind == "float32" else f"np.{kind}({word})"
 
 
 def constant_word(constant: Constant | TextConstant, code: Callable[[str], int]) -> Constant:

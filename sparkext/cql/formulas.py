@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from datetime import date, datetime, timezone
+from datetime import date, datetime, timedelta, timezone
 
 from sparkext.cql.queries import Aggregate, Column
 from sparkext.cql.syntax import Call, Case, Cast, Constant, Formula, Name, Operation, Position
@@ -268,8 +268,7 @@ class Formulas:
         otherwise = Typed(None, None, True) if node.otherwise is None else self.typed(node.otherwise)
         kind = self._common([*values, otherwise], node)
         made = otherwise.cast(kind)
-        for (test, _), value in reversed([*zip(node.branches, values, strict=True)]):
-            (when, _), *_ = [(test, value)]
+        for (when, _), value in reversed([*zip(node.branches, values, strict=True)]):
             holds = coerced(self.typed(when), BOOL, when.at, "WHEN")
             made = Expression("if", kind, (holds, value.cast(kind), made))
         return Typed(made, kind, any(one.nullable for one in [*values, otherwise]))
@@ -381,9 +380,7 @@ def _constant(node: Constant) -> Typed:
         raise Invalid(node.at, f"{node.text!r} is no {node.kind}, as 2026-01-31 12:30:00 is") from None
     if told.tzinfo is not None:
         told = told.astimezone(timezone.utc).replace(tzinfo=None)
-    elapsed = told - _EPOCH
-    microseconds = (elapsed.days * 86_400 + elapsed.seconds) * 1_000_000 + elapsed.microseconds
-    return Typed(literal(str(microseconds), TIMESTAMP), TIMESTAMP, False)
+    return Typed(literal(str((told - _EPOCH) // timedelta(microseconds=1)), TIMESTAMP), TIMESTAMP, False)
 
 
 def _literal_of(text: str, kind: KeyType, at: Position) -> Typed:

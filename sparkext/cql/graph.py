@@ -132,7 +132,7 @@ def graph_of(bound: Bound, missing_delay: str = "error") -> Graph:
             inserted.append(places[-1])
             queries[places[-1]] = replace(queries[places[-1]], delay=EPSILON)
             continue
-        way = " ▶ ".join([*cycle, cycle[0]])
+        way = spelled_cycle(cycle)
         advice = f"break it by {ways_out}" if places else "make a stream of one of them: ISTREAM(…)<Now>"
         problems.append(
             (queries[cycle[0]].at, f"the cycle {way} has no delay, so that it contradicts itself: {advice}")
@@ -157,6 +157,11 @@ def graph_of(bound: Bound, missing_delay: str = "error") -> Graph:
     if problems:
         raise CqlProblems(problems)
     return graph
+
+
+def spelled_cycle(names: Sequence[str]) -> str:
+    """Return the queries of a cycle, and the first of them once more."""
+    return " ▶ ".join([*names, names[0]])
 
 
 def _is_monotone(plan: Plan) -> bool:

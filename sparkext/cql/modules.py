@@ -6,12 +6,13 @@ import hashlib
 import importlib.util
 import os
 import sys
-import tempfile
 from functools import lru_cache
 from pathlib import Path
 from types import ModuleType
 
 import numba
+
+from sparkext.storage.local_folder import local_folder
 
 
 @lru_cache(maxsize=64)
@@ -37,7 +38,7 @@ def _folder() -> Path:
             return folder
     except OSError:
         pass
-    return Path(tempfile.mkdtemp(prefix="sparkext-cql-"))
+    return local_folder()
 
 
 def _written(folder: Path, name: str, text: str) -> Path:

@@ -19,6 +19,11 @@ EPSILON = 0
 """The delay that is shorter than any unit of time."""
 
 
+def spelled_delay(delay: int) -> str:
+    """Return how long a delay is."""
+    return "ε" if delay == EPSILON else f"{delay / 1e6:g} s"
+
+
 @dataclass(frozen=True)
 class Column:
     """A column of a stream or a relation."""

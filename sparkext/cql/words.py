@@ -49,8 +49,6 @@ def column_of(
     """Return the column of words, of an Arrow type."""
     name = column.type.name
     if name == "string":
-        if not texts.count:
-            return pa.nulls(words.size, kind)
         found = texts.texts(words, kind)
         return pc.if_else(pa.array(is_null), pa.scalar(None, kind), found) if is_null.any() else found
     if name in ("float32", "float64"):

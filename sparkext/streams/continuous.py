@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from sparkext.cql.binder import bind
 from sparkext.cql.drawing import Drawing, drawing
-from sparkext.cql.graph import Graph, graph_of
+from sparkext.cql.graph import Graph, graph_of, spelled_cycle
 from sparkext.cql.parser import parse
 from sparkext.cql.partitioning import Partitioning, Unpartitioned, partitioned_by
 from sparkext.cql.problems import CqlProblems
-from sparkext.cql.queries import EPSILON
+from sparkext.cql.queries import Column, spelled_delay
 from sparkext.cql.types import spell_type
 from sparkext.errors import InvalidQueryError
 from sparkext.streams.continuous_frame import Asked, continuous_frame
@@ -103,10 +103,10 @@ class ContinuousQueries:
             told = [] if graph.is_monotone(name) else ["not monotone"]
             if query.delay is not None:
                 inserted = ", inserted" if name in graph.inserted else ""
-                told.append(f"delayed by {'ε' if query.delay == EPSILON else f'{query.delay / 1e6:g} s'}{inserted}")
+                told.append(f"delayed by {spelled_delay(query.delay)}{inserted}")
             lines.append(f"{made:<9} {name} ({_columns(query.columns)}){''.join(f', {one}' for one in told)}")
         lines.append(f"order     {' ▶ '.join(graph.order)}")
-        lines += [f"cycle     {' ▶ '.join([*part, part[0]])}" for part in graph.components]
+        lines += [f"cycle     {spelled_cycle(part)}" for part in graph.components]
         partitioning = partitioned_by(graph, self._given)
         if isinstance(partitioning, Partitioning):
             keys = [
@@ -182,6 +182,6 @@ class ContinuousQueries:
         return continuous_frame(asked, streams)
 
 
-def _columns(columns: Any) -> str:
+def _columns(columns: Sequence[Column]) -> str:
     said = (f"{one.name} {spell_type(one.type)}{'' if one.nullable else ' not null'}" for one in columns)
     return ", ".join(said)

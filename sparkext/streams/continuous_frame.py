@@ -100,11 +100,9 @@ def continuous_frame(asked: Asked, streams: Mapping[str, Any]) -> DataFrame:
     width = len(frame.columns)
     key_place = width - (1 if asked.ties is None else 2)
     columns = Columns(frame, width, 0, (key_place,), (key_place,), None if asked.ties is None else width - 1)
-    names = tuple(graph.streams)
-    operator = CqlOperator(
-        graph, names, queries, asked.tagged, arrow_schema(schema), asked.serial, settings.cql_max_instants
-    )
-    text = code_of(graph, queries).text.partition("\n")[2]
+    code, limit = code_of(graph, queries), settings.cql_max_instants
+    operator = CqlOperator(graph, code, queries, asked.tagged, arrow_schema(schema), asked.serial, limit)
+    text = code.text.partition("\n")[2]  # but for what tells the kernels
     made_by = f"queries {hashlib.sha256(text.encode()).hexdigest()}, of {keys}"
     apply = TimedApply(operator, schema, time, keys, until, made_by)
     return ordered_frame(columns, apply, settings, split=False, late=None, name=asked.name)

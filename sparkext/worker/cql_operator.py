@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from sparkext.cql.code import Code
 from sparkext.cql.engine import Emitted, Engine, Given, StateFullError, StepsExceededError
-from sparkext.cql.graph import Graph
+from sparkext.cql.graph import Graph, spelled_cycle
 from sparkext.errors import QueryStateError
 from sparkext.kernels.jit import frozen
 from sparkext.rows.contiguous import contiguous
@@ -26,14 +27,14 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 @dataclass(frozen=True)
 class CqlOperator:
-    """See `TimedOperator`. Rows have the time, the number of a stream among `streams`, and the columns of each.
+    """See `TimedOperator`. Rows have the time, the number of a stream of the graph, and the columns of each.
 
     `tagged`: results have the name of their query first, then the time, then a struct of each output; else the columns
     of the only one, and the time.
     """
 
     graph: Graph
-    streams: tuple[str, ...]
+    code: Code
     outputs: tuple[str, ...]
     tagged: bool
     schema: pa.Schema
@@ -45,7 +46,7 @@ class CqlOperator:
     ) -> Generator[pa.Table, None, dict[str, Any] | None]:
         """Run the graph on some rows; see `TimedOperator`."""
         limit = self.most_instants
-        engine = Engine(self.graph, self.outputs, words=room // 8, limit=limit, serial=self.serial, state=state)
+        engine = Engine(self.graph, self.code, words=room // 8, limit=limit, serial=self.serial, state=state)
         times = frozen(microseconds(contiguous(rows.column(0))))
         streams = np.asarray(contiguous(rows.column(1)), dtype=np.int8)
         start = 0
@@ -69,8 +70,8 @@ class CqlOperator:
     def _given(self, rows: pa.Table, times: np.ndarray, streams: np.ndarray) -> Given:
         columns: dict[str, Sequence[pa.Array]] = {}
         at = 2
-        for name in self.streams:
-            kinds = [arrow_key_type(column.type) for column in self.graph.streams[name].columns]
+        for name, stream in self.graph.streams.items():
+            kinds = [arrow_key_type(column.type) for column in stream.columns]
             columns[name] = [contiguous(rows.column(at + k)).cast(kind) for k, kind in enumerate(kinds)]
             at += len(kinds)
         return Given(frozen(times), frozen(streams), columns)
@@ -96,7 +97,7 @@ class CqlOperator:
 
 def _goes_on(operator: CqlOperator, error: StepsExceededError) -> str:
     cycles = [
-        " ▶ ".join([*part, part[0]])
+        spelled_cycle(part)
         for part in operator.graph.components
         if any(operator.graph.queries[name].delay == 0 or operator.graph.queries[name].recursive for name in part)
     ]

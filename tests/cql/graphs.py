@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from sparkext.cql.binder import bind
+from sparkext.cql.code import code_of
 from sparkext.cql.engine import Engine, Given
 from sparkext.cql.graph import Graph, graph_of
 from sparkext.cql.parser import parse
@@ -183,9 +184,10 @@ def run_engine(
 ) -> dict[str, list[tuple[int, tuple[Any, ...]]]]:
     """What engines emit, each of which goes on where the one before it has stopped, at one of `cuts`."""
     needed, state, low = graph.needed(outputs), None, -1
+    code = code_of(needed, outputs)
     emitted: dict[str, list[tuple[int, tuple[Any, ...]]]] = {name: [] for name in outputs}
     for high in [*cuts, until]:
-        engine = Engine(needed, outputs, words=words, limit=limit, serial=serial, state=state)
+        engine = Engine(needed, code, words=words, limit=limit, serial=serial, state=state)
         part = {name: [row for row in rows if low < row[0] <= high] for name, rows in inputs.items()}
         for made in engine.run(given(needed, part), high):
             columns = [column.to_pylist() for column in made.columns]

@@ -1,0 +1,97 @@
+"""Plans the joins of a select: in which order a row of each input meets the others, and by which indexes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from sparkext.cql.layout import Layout, Literal
+from sparkext.cql.queries import SelectPlan
+from sparkext.kernels.arena.chains import CHAIN_WORDS
+from sparkext.kernels.arena.relations import BAG_WORDS
+from sparkext.plans.expression import Expression
+
+
+@dataclass(frozen=True)
+class Index:
+    """An index of an input of a join: by these expressions, at a word of its records."""
+
+    keys: tuple[Expression, ...]
+    header: Literal
+    field: Literal
+
+
+class Join:
+    """The tables and indexes of a select's inputs, and in which order a row of each is joined with the others."""
+
+    def __init__(self, layout: Layout, plan: SelectPlan) -> None:
+        """Plan the ways of all inputs."""
+        self._layout = layout
+        self.tables = [layout.table() for _ in plan.inputs]
+        self.ways = [_way(plan, start) for start in range(len(plan.inputs))]
+        self.indexes: list[dict[tuple[Expression, ...], Index]] = [{} for _ in plan.inputs]
+        for way in self.ways:
+            for step in way:
+                self.index(step.source, step.keys)
+
+    def index(self, source: int, keys: tuple[Expression, ...]) -> Index:
+        """Return the index of an input by some keys; without any it is of all rows."""
+        there = self.indexes[source]
+        if keys not in there:
+            there[keys] = Index(keys, self._layout.table(), Literal(BAG_WORDS + CHAIN_WORDS * len(there)))
+        return there[keys]
+
+    def own(self, source: int) -> list[Index]:
+        """Return the indexes of an input."""
+        return [*self.indexes[source].values()]
+
+    def row_at(self, source: int) -> Literal:
+        """Return the word of an input's records at which its row is, behind the chains of all indexes."""
+        return Literal(BAG_WORDS + CHAIN_WORDS * len(self.indexes[source]))
+
+
+@dataclass(frozen=True)
+class Step:
+    """A source that a row is joined with next: what its index is by, what is looked up in it, what is tested then."""
+
+    source: int
+    keys: tuple[Expression, ...]
+    probes: tuple[Expression, ...]
+    tests: tuple[Expression, ...]
+
+
+def _way(plan: SelectPlan, start: int) -> list[Step]:
+    """Return in which order a row of one input is joined with the others."""
+    bound, steps = {start}, []
+    waiting = [source for source in range(len(plan.inputs)) if source != start]
+    while waiting:
+        source = min(waiting, key=lambda one: _rank(plan, bound, one))
+        pairs = [*_equalities(plan, bound, source)]
+        now = {*bound, source}
+        # What is of one source only has been tested when its row came.
+        tests = [test for test in plan.where if len(sources_of(test)) > 1 and sources_of(test) <= now]
+        tests = [test for test in tests if not sources_of(test) <= bound]
+        steps.append(Step(source, tuple(key for key, _ in pairs), tuple(probe for _, probe in pairs), tuple(tests)))
+        bound = now
+        waiting.remove(source)
+    return steps
+
+
+def _rank(plan: SelectPlan, bound: set[int], source: int) -> tuple[bool, bool, int]:
+    window = plan.inputs[source].window
+    is_now = window is not None and window.kind == "now"
+    return not is_now, not [*_equalities(plan, bound, source)], source
+
+
+def _equalities(plan: SelectPlan, bound: set[int], source: int) -> Iterator[tuple[Expression, Expression]]:
+    """Yield what a condition sets equal of a source and of those before it."""
+    for test in plan.where:
+        if test.op == "=":
+            for one, two in (test.args, test.args[::-1]):
+                if sources_of(one) == {source} and sources_of(two) and sources_of(two) <= bound:
+                    yield one, two
+
+
+def sources_of(expression: Expression) -> set[int]:
+    """Return the sources whose columns an expression looks at."""
+    return {part.source for part in expression.columns()}
