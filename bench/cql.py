@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 import statistics
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta, timezone
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,7 +15,7 @@ import pyarrow as pa
 
 from bench.fit import power_law
 from bench.harness import Bench, Case, WrongAnswerError, measure, record, same, step, verify
-from bench.spark_session import spark_session
+from bench.spark_session import ARROW_BYTES, spark_session
 from bench.text_table import text_table
 
 if TYPE_CHECKING:
@@ -30,17 +32,27 @@ Left out: compilation, which takes numba 5 to 30 seconds for a graph, once on a 
 NOTES_TRADING = """\
 Offers, one a microsecond, for a thousand stocks, of which each is bought at most once: from rows in memory to orders.
 In one process: the engine, from Arrow columns; a loop in Python over lists, with dicts for stock. In Spark: tables in
-Parquet to a count of orders, one core; applyInPandas runs the same loop in one group.
-Left out: compilation, and for Spark the start of the session. Not compared: Flink, which has no recursion; a process
-function would be another program."""
+Parquet to orders, one core; applyInPandas runs the same loop in one group. transformWithState: the loop with cash and
+stock in Spark's states, which it asks for each offer that is cheap enough; a hundredth of the offers.
+Left out: compilation, and for Spark the start of the session. Beside Flink: flink.trading."""
 
 NOTES_RECURSIVE = """\
 The same operators on the same rows: recursive, or with what was bought as one more stream of rows. The engine alone,
 one core."""
 
+NOTES_DELAYS = """\
+The trading query with its delays where the paper has them, or one where both circles meet, or as missing_delay="insert"
+puts them. All give the same orders: an ε earlier or later, which nobody sees. The engine alone, one core."""
+
 NOTES_KEYS = """\
 100,000 people, of whom each has a quota, ask a number of times each: tables in Parquet to a count of what is
 granted."""
+
+NOTES_TURNS = """\
+The paper's averages on two levels: of sensors, in one query or several, each a stream, and of the groups of them all.
+Together: all queries at one instant before any is at the next (time splitting). In turn: each goes on for as many rows
+before the next follows, which is how a scheduler of heartbeats with that batch limit runs the same operators, but for
+what heartbeats cost. The engine alone, one core; the same rows from all."""
 
 NOTES_GROWTH = """\
 The engine alone, one core: seconds by rows, by queries of the graph, and by the rows that a window holds."""
@@ -67,6 +79,8 @@ REGISTER QUERY quota SELECT * FROM left_stream [Partition By who Rows 1];
 REGISTER QUERY taken ISTREAM(SELECT a.who, a.n FROM asked [Now] a, quota q WHERE a.who = q.who AND q.n >= a.n);
 """
 _STOCKS, _CASH = 1000, 300_000_000.0
+_FEWER = 100
+"""Of how many offers transformWithState gets one."""
 
 
 def cases() -> list[Case]:
@@ -74,6 +88,8 @@ def cases() -> list[Case]:
     return [
         Case("cql.trading", "orders that reduce the cash of the next", _run_trading, scaled=False, threads=1),
         Case("cql.recursive", "recursion beside the same without", _run_recursive, scaled=False, threads=1),
+        Case("cql.delays", "where a delay breaks the circles", _run_delays, scaled=False, threads=1, named=True),
+        Case("cql.turns", "all queries at once, or in turns", _run_turns, scaled=False, threads=1, named=True),
         Case("cql.keys", "quotas of 100,000 people, one core and two", _run_keys, scaled=False, named=True),
         Case("cql.growth", "rows, queries, windows", _run_growth, scaled=False, threads=1),
     ]
@@ -82,22 +98,30 @@ def cases() -> list[Case]:
 # --- engines in this process ---
 
 
-def _graph(text: str) -> Graph:
+def _graph(text: str, missing_delay: str = "error") -> Graph:
     from sparkext.cql.binder import bind
     from sparkext.cql.graph import graph_of
     from sparkext.cql.parser import parse
 
-    return graph_of(bind(parse(text)))
+    return graph_of(bind(parse(text)), missing_delay)
 
 
-def _emitted(graph: Graph, outputs: Sequence[str], times: Any, streams: Any, columns: Columns) -> list[Any]:
-    """Return what an engine emits of all rows."""
+def _emitted(
+    graph: Graph,
+    outputs: Sequence[str],
+    times: Any,
+    streams: Any,
+    columns: Columns,
+    batch: int | None = None,
+) -> list[Any]:
+    """Return what an engine emits of all rows. `batch`: rows in turn, 0: all queries at once, None: as it is."""
     from sparkext.cql.code import code_of
-    from sparkext.cql.engine import FOR_EVER, Engine, Given
+    from sparkext.cql.engine import FOR_EVER, ROWS_IN_TURN, Engine, Given
     from sparkext.kernels.jit import frozen
 
     needed = graph.needed(outputs)
-    engine = Engine(needed, code_of(needed, outputs), words=1 << 27, limit=1000)
+    code = code_of(needed, outputs, together=batch == 0)
+    engine = Engine(needed, code, words=1 << 27, limit=1000, batch=batch or ROWS_IN_TURN)
     return [*engine.run(Given(frozen(times), frozen(streams), columns), FOR_EVER)]
 
 
@@ -113,7 +137,7 @@ def _rows_of(emitted: Sequence[Any], query: str) -> list[tuple[Any, ...]]:
 # --- trading ---
 
 
-class _Offers:
+class Offers:
     """A number of offers, and what there is before them."""
 
     def __init__(self, count: int) -> None:
@@ -125,6 +149,7 @@ class _Offers:
         before = 1 + _STOCKS
         self.times = np.concatenate([np.zeros(before, np.int64), np.arange(1, count + 1)])
         self.streams = np.concatenate([[1], np.full(_STOCKS, 2), np.zeros(count)]).astype(np.int8)
+        self.values = np.concatenate([[_CASH], np.zeros(_STOCKS), self.prices])
         ids = pa.concat_arrays([pa.array([""]), pa.array(self.stocks), self.ids])
         prices = pa.concat_arrays([pa.array(np.zeros(before)), self.prices])
         self.columns = {
@@ -146,7 +171,7 @@ def _looped(times: Sequence[int], ids: Sequence[str], prices: Sequence[float], s
 
 
 def _run_trading(bench: Bench) -> None:
-    offers = _Offers(bench.sized(2_000_000))
+    offers = Offers(bench.sized(2_000_000))
     graph = _graph(TRADING)
     rows = offers.times[1 + _STOCKS :].tolist(), offers.ids.to_pylist(), offers.prices.to_pylist()
 
@@ -156,25 +181,75 @@ def _run_trading(bench: Bench) -> None:
 
     loop = same("a loop in Python", lambda: _looped(*rows, offers.stocks))
     contestants = [same("sparkext, engine", engine, ours=True), loop]
-    with spark_session(1, **{"spark.sql.shuffle.partitions": "1"}) as spark:
-        frames = _written(spark, bench, offers)
+    with spark_session(1, **{"spark.sql.shuffle.partitions": "1", ARROW_BYTES: "2147483647"}) as spark:
+        frames = tables_of(spark, bench, offers)
         contestants += [
-            same("sparkext in Spark", lambda: _bought(_ours(frames)), ours=True),
-            same("applyInPandas", lambda: _bought(_pandas(frames, offers.stocks))),
+            same("sparkext in Spark", lambda: bought_in(our_orders(frames)), ours=True),
+            same("applyInPandas", lambda: bought_in(_pandas(frames, offers.stocks))),
         ]
         verify(contestants)
         timings = measure(bench, contestants)
+        few = max(1, offers.count // _FEWER)
+        asked = _Taken(lambda: _with_state(frames, int(offers.times[_STOCKS + few])))
     record(bench, timings, offers.count)
-    print(
-        text_table(
-            ("", "offers a second"),
-            [(one.contestant.name, f"{offers.count / one.median:,.0f}") for one in timings],
-        )
-    )
+    bench.record(contestant="transformWithState", rows=few, rows_per_second=few / asked.seconds)
+    if asked.answer != _looped(*(column[:few] for column in rows), offers.stocks):
+        raise WrongAnswerError("transformWithState gives other orders")
+    rates = [(one.contestant.name, f"{offers.count / one.median:,.0f}") for one in timings]
+    print(text_table(("", "offers a second"), [*rates, ("transformWithState", f"{few / asked.seconds:,.0f}")]))
     print(NOTES_TRADING)
 
 
-def _written(spark: SparkSession, bench: Bench, offers: _Offers) -> dict[str, DataFrame]:
+class _Taken:
+    """What a job gives the second time, and how long it takes."""
+
+    def __init__(self, job: Callable[[], Any]) -> None:
+        job()
+        began = time.perf_counter()
+        self.answer = job()
+        self.seconds = time.perf_counter() - began
+
+
+def _with_state(frames: Mapping[str, DataFrame], until: int) -> list[Any]:
+    """The loop by `transformWithStateInPandas`: cash is a value state, and stock a map state."""
+    import pandas as pd
+    from pyspark.sql import functions as F
+    from pyspark.sql.streaming import StatefulProcessor
+
+    class Buying(StatefulProcessor):
+        def init(self, handle: Any) -> None:
+            self._cash = handle.getValueState("cash", "val double")
+            self._stock = handle.getMapState("stock", "id string", "num int")
+
+        def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[Any]:
+            orders = []
+            for row in pd.concat([*rows]).sort_values(["ts", "stream"]).itertuples(index=False):
+                if row.stream == 0:
+                    self._cash.update((row.value,))
+                elif row.stream == 1:
+                    self._stock.updateValue((row.id,), (0,))
+                elif row.value < 500 and self._stock.getValue((row.id,))[0] == 0:
+                    (cash,) = self._cash.get()
+                    if cash > row.value * 1000:
+                        self._stock.updateValue((row.id,), (1000,))
+                        self._cash.update((cash - row.value * 1000,))
+                        orders.append((row.id, 1000, row.value, row.ts))
+            yield pd.DataFrame(orders, columns=["id", "num", "price", "ts"])
+
+        def close(self) -> None:
+            pass
+
+    offered = frames["market"].where(F.unix_micros("ts") <= until)
+    rows = frames["initial_resource"].select(F.lit(0).alias("stream"), F.lit("").alias("id"), F.col("val"), "ts")
+    rows = rows.union(frames["stock_events"].select(F.lit(1), "id", F.lit(0.0), "ts"))
+    rows = rows.union(offered.select(F.lit(2), "id", "price", "ts")).withColumnRenamed("val", "value")
+    grouped = rows.groupBy(F.lit(0).alias("all"))
+    return bought_in(
+        grouped.transformWithStateInPandas(Buying(), "id string, num int, price double, ts timestamp", "Append", "None")
+    )
+
+
+def tables_of(spark: SparkSession, bench: Bench, offers: Offers) -> dict[str, DataFrame]:
     """Return the three streams as tables in files."""
     import pyarrow.parquet as pq
 
@@ -192,7 +267,7 @@ def _written(spark: SparkSession, bench: Bench, offers: _Offers) -> dict[str, Da
     return frames
 
 
-def _ours(frames: Mapping[str, DataFrame]) -> DataFrame:
+def our_orders(frames: Mapping[str, DataFrame]) -> DataFrame:
     from sparkext.streams import cql
 
     return cql(TRADING).output("buy_event", time="ts", **frames)
@@ -213,7 +288,7 @@ def _pandas(frames: Mapping[str, DataFrame], stocks: Sequence[str]) -> DataFrame
     return grouped.applyInPandas(bought, "id string, num int, price double, ts timestamp")
 
 
-def _bought(frame: DataFrame) -> list[Any]:
+def bought_in(frame: DataFrame) -> list[Any]:
     epoch = datetime(1970, 1, 1, tzinfo=timezone.utc)
     rows = frame.collect()
     found = []
@@ -226,7 +301,7 @@ def _bought(frame: DataFrame) -> list[Any]:
 
 
 def _run_recursive(bench: Bench) -> None:
-    offers = _Offers(bench.sized(2_000_000))
+    offers = Offers(bench.sized(2_000_000))
     recursive = _graph(TRADING)
     again = TRADING.replace("buy_event [Now]", "bought [Now] buy_event")
     flat = _graph(f"REGISTER STREAM bought (id string, num int, price double); {again}")
@@ -252,7 +327,7 @@ def _run_recursive(bench: Bench) -> None:
     print(NOTES_RECURSIVE)
 
 
-def _with_orders(offers: _Offers, orders: Sequence[tuple[Any, ...]]) -> tuple[Any, Any, Columns]:
+def _with_orders(offers: Offers, orders: Sequence[tuple[Any, ...]]) -> tuple[Any, Any, Columns]:
     """Return all rows with those of a fourth stream among them, the first of the graph's: what was bought, and when."""
     at = np.array([order[0] for order in orders], np.int64)
     places = np.searchsorted(offers.times, at, side="right")
@@ -269,6 +344,85 @@ def _with_orders(offers: _Offers, orders: Sequence[tuple[Any, ...]]) -> tuple[An
     bought = [pa.array([order[k] for order in orders], kind) for k, kind in kinds]
     columns["bought"] = [column.take(numbers) for column in bought]
     return times, streams.astype(np.int8), columns
+
+
+# --- delays ---
+
+
+def _run_delays(bench: Bench) -> None:
+    offers = Offers(bench.sized(2_000_000))
+    without = TRADING.replace(")<Now>;", ");")
+    graphs = {
+        "before cash and before stock": _graph(TRADING),
+        "behind orders": _graph(without.replace("* 1000);", "* 1000)<Now>;")),
+        "inserted": _graph(without, "insert"),
+    }
+
+    def orders(graph: Graph) -> Any:
+        emitted = _emitted(graph, ["buy_event"], offers.times, offers.streams, offers.columns)
+        return _rows_of(emitted, "buy_event")
+
+    contestants = [same(name, partial(orders, graph), ours=name == "inserted") for name, graph in graphs.items()]
+    verify(contestants)
+    timings = measure(bench, contestants)
+    record(bench, timings, offers.count)
+    rates = [(timing.contestant.name, f"{offers.count / timing.median:,.0f}") for timing in timings]
+    print(text_table(("delays", "offers a second"), rates))
+    print(f"inserted: at {' and '.join(graphs['inserted'].inserted)}\n{NOTES_DELAYS}")
+
+
+# --- turns ---
+
+
+def _run_turns(bench: Bench) -> None:
+    count = bench.sized(2_000_000)
+    names = {0: "together", **{batch: f"{batch:,} in turn" for batch in (1, 10, 100, 1000, 10_000)}}
+    rows = []
+    for queries in (1, 2, 4):
+        graph = _graph(_two_levels(queries))
+        for alike in (1, 4):
+            part, given = f"{queries} queries, {alike} rows of a time", _readings(count, alike)
+            contestants = [
+                same(name, partial(_averages_in_turn, graph, given, batch), ours=batch == 1000)
+                for batch, name in names.items()
+            ]
+            with step(part):
+                verify(contestants)
+                timings = measure(bench, contestants)
+            record(bench, timings, count, part=part)
+            if timings:  # or the data is tiny
+                rows.append((str(queries), str(alike), *(f"{count / timing.median:,.0f}" for timing in timings)))
+    if rows:
+        print(text_table(("queries", "rows of a time", *names.values()), rows))
+    print(NOTES_TURNS)
+
+
+def _averages_in_turn(graph: Graph, given: tuple[Any, Any, Columns], batch: int) -> str:
+    """Return what tells results from others."""
+    parts = _emitted(graph, ["high"], *given, batch=batch)
+    digest = hashlib.sha256()
+    for columns in ([part.times for part in parts], *zip(*(part.columns for part in parts), strict=True)):
+        digest.update(np.concatenate([np.asarray(one) for one in columns]).tobytes())
+    return digest.hexdigest()
+
+
+def _two_levels(queries: int) -> str:
+    text = "REGISTER STREAM readings (sensor int, part int, level double);"
+    low = "SELECT sensor, part, avg(level) AS level FROM readings [Range 1000 us]"
+    for number in range(queries):
+        where = f"WHERE sensor % {queries} = {number}"
+        text += f"REGISTER QUERY low{number} ISTREAM({low} {where} GROUP BY sensor, part);"
+    lows = " UNION ALL ".join(f"SELECT * FROM low{number} [Range 1000 us]" for number in range(queries))
+    text += f"REGISTER QUERY lows {lows};"
+    return text + "REGISTER QUERY high ISTREAM(SELECT part, avg(level) AS level FROM lows GROUP BY part);"
+
+
+def _readings(count: int, alike: int) -> tuple[Any, Any, Columns]:
+    """Return rows of which as many have the same timestamp."""
+    draw = np.random.default_rng(3)
+    sensors = draw.integers(0, 1000, count).astype(np.int32)
+    columns = {"readings": [pa.array(sensors), pa.array((sensors % 10).astype(np.int32)), pa.array(draw.random(count))]}
+    return np.arange(count, dtype=np.int64) // alike, np.zeros(count, np.int8), columns
 
 
 # --- keys ---
@@ -292,7 +446,8 @@ def _run_keys(bench: Bench) -> None:
     expected = _granted(who.tolist(), wanted.tolist(), quota.tolist())
     rows, medians = [], []
     for cores in (1, 2):
-        with spark_session(cores, **{"spark.sql.shuffle.partitions": str(cores)}) as spark, step(f"{cores} cores"):
+        settings = {"spark.sql.shuffle.partitions": str(cores), ARROW_BYTES: "2147483647"}
+        with spark_session(cores, **settings) as spark, step(f"{cores} cores"):
             seconds = [*_quotas(spark, folder, expected, 1 if bench.tiny else 4)]
         medians.append(statistics.median(seconds[1:] or seconds))
         bench.record(part=f"{cores} cores", contestant="sparkext", rows_per_second=asks / medians[-1])
@@ -364,11 +519,8 @@ def _level(count: int, queries: int, window: int) -> Callable[[], object]:
         text += f"REGISTER QUERY low{number} {low} HAVING sensor % {queries} = {number};"
         text += f"REGISTER QUERY high{number} ISTREAM(SELECT part, avg(level) AS level FROM low{number} GROUP BY part);"
         outputs.append(f"high{number}")
-    graph, draw = _graph(text), np.random.default_rng(3)
-    sensors = draw.integers(0, 1000, count).astype(np.int32)
-    columns = {"readings": [pa.array(sensors), pa.array((sensors % 10).astype(np.int32)), pa.array(draw.random(count))]}
-    times, streams = np.arange(count, dtype=np.int64), np.zeros(count, np.int8)
-    return lambda: sum(one.times.size for one in _emitted(graph, outputs, times, streams, columns))
+    graph, given = _graph(text), _readings(count, 1)
+    return lambda: sum(one.times.size for one in _emitted(graph, outputs, *given))
 
 
 def _average_of_rows(bench: Bench, count: int) -> Callable[[], object]:

@@ -1,4 +1,4 @@
-"""Apache Flink, beside this package: the same join of two streams, by buckets.
+"""Apache Flink, beside this package: a join of two streams, by buckets, and orders that reduce the cash of the next.
 
 `python -m bench.flink --install` makes the environment for it in .data/flink: a virtual environment with PyFlink,
 600 MB. Nothing is fetched otherwise, and without it the case says so.
@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import argparse
 import json
+import statistics
 import subprocess
 import sys
+import time
 import venv
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -18,7 +20,9 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
 
+from bench.cql import Offers, bought_in, our_orders, tables_of
 from bench.harness import Bench, Case, WrongAnswerError, step
+from bench.spark_session import ARROW_BYTES, spark_session
 from bench.streams import LOADS, RANGES, Feed, checked, expected_of, fed, our_ranges, streaming_session
 from bench.text_table import text_table
 
@@ -26,6 +30,7 @@ VERSION = "2.3.0"
 HOME = Path(__file__).parents[1] / ".data" / "flink"
 _PYTHON = HOME / "bin" / "python"
 _JOB = Path(__file__).with_name("flink_job.py")
+_TRADING = Path(__file__).with_name("Trading.java")
 
 NOTES = f"""\
 Measured: as in streams.ranges. Flink {VERSION} has no join of streams without an equality either (a nested loop takes
@@ -33,13 +38,23 @@ only one task and all pairs), so it joins buckets as Spark does there, with its 
 in RocksDB, on the same cores, and reads the same rows from CSV files, for which it needs no other jars. Its time is
 that of a job over all files less that of one over the state alone; it keeps no checkpoints, which ours does."""
 
+NOTES_TRADING = f"""\
+Measured: from files to orders, one core. sparkext: DataFrames of Parquet, of which the rows are put in order first.
+Flink {VERSION}: one process function in Java, with its state on the heap, over lines of CSV, which it takes as they
+come, without event time. Its time is that of a job over all offers less that of one over the stocks alone, the JVM
+warm; ours includes what Spark needs for a query. Both give the same orders."""
+
 _SIZES = (1_000_000, 100_000, 6), (10_000_000, 400_000, 10)
 
 
 def cases() -> list[Case]:
     """One, with little and with much state."""
     title = "points in intervals, both streams: rows a second beside Flink's"
-    return [Case("flink.ranges", title, _run, scaled=False, named=True)]
+    trading = "orders that reduce the cash of the next, beside a process function in Java"
+    return [
+        Case("flink.ranges", title, _run, scaled=False, named=True),
+        Case("flink.trading", trading, _run_trading, scaled=False, named=True, threads=1),
+    ]
 
 
 def install() -> None:
@@ -85,6 +100,57 @@ def _throughput(bench: Bench, feed: Feed, expected: tuple[int, ...]) -> float:
     if tuple(found["answer"]) != expected:
         raise WrongAnswerError(f"Flink gives {found['answer']}, a join of all rows {expected}")
     return feed.rows * feed.batches / (seconds[1] - seconds[0])
+
+
+def _run_trading(bench: Bench) -> None:
+    if not _PYTHON.exists():
+        print("Flink is not there: python -m bench.flink --install")
+        return
+    offers = Offers(bench.sized(2_000_000))
+    with TemporaryDirectory() as folder:
+        flinks, orders = _flinks_orders(offers, Path(folder), 2 if bench.tiny else 1 + bench.runs)
+    seconds = []
+    with spark_session(1, **{"spark.sql.shuffle.partitions": "1", ARROW_BYTES: "2147483647"}) as spark:
+        frames = tables_of(spark, bench, offers)
+        for _ in range(1 if bench.tiny else 1 + bench.runs):
+            with step("sparkext"):
+                began = time.perf_counter()
+                found = bought_in(our_orders(frames))
+                seconds.append(time.perf_counter() - began)
+            if found != orders:
+                raise WrongAnswerError(f"{len(found)} orders, and {len(orders)} of Flink")
+    ours = statistics.median(seconds[1:] or seconds)
+    rows = []
+    for name, taken in (("sparkext in Spark", ours), ("Flink, a process function in Java", flinks)):
+        bench.record(contestant=name, rows=offers.count, rows_per_second=offers.count / taken)
+        rows.append((name, f"{offers.count / taken:,.0f}", f"{taken / ours:.2f}"))
+    print(text_table(("", "offers a second", "seconds, in sparkext's"), rows))
+    print(NOTES_TRADING)
+
+
+def _flinks_orders(offers: Offers, folder: Path, runs: int) -> tuple[float, list[tuple[object, ...]]]:
+    """Return the seconds that Flink needs for the offers, and its orders."""
+    [jars] = HOME.glob("lib/python*/site-packages/pyflink/lib")
+    ids, values = offers.columns["market"][0], offers.values
+    lines = pa.table([offers.streams, offers.times, ids, values], names=["stream", "time", "id", "value"])
+    before = lines.num_rows - offers.count
+    for name, part in (("stocks", lines.slice(0, before)), ("all", lines)):
+        options = pa.csv.WriteOptions(include_header=False, quoting_style="none")
+        pa.csv.write_csv(part, folder / name, options)
+    subprocess.run(["javac", "-d", str(folder), "-cp", f"{jars}/*", str(_TRADING)], check=True)
+    opened = [f"--add-opens=java.base/{package}=ALL-UNNAMED" for package in ("java.util", "java.lang")]
+    files = [str(folder / name) for _ in range(runs) for name in ("stocks", "all")]
+    command = ["java", *opened, "-cp", f"{jars}/*:{folder}", "Trading", *files]
+    with step("Flink"):
+        told = subprocess.run(command, capture_output=True, text=True, check=False)
+    if told.returncode:
+        raise RuntimeError(told.stdout + told.stderr)
+    seconds = [float(line.split(";")[0]) for line in told.stdout.splitlines()]
+    orders = []
+    for order in told.stdout.splitlines()[-1].split(";")[1:]:
+        at, name, num, price = order.split(",")
+        orders.append((int(at), name, int(num), float(price)))
+    return statistics.median(seconds[3::2] or seconds[1::2]) - statistics.median(seconds[2::2] or seconds[::2]), orders
 
 
 if __name__ == "__main__":

@@ -14,6 +14,9 @@ from bench.harness import step
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+ARROW_BYTES = "spark.sql.execution.arrow.maxBytesPerBatch"
+"""Unless that is the greatest int, Spark adds up the bytes of each row on its way to Python: see docs/tuning.md."""
+
 
 @contextmanager
 def spark_session(

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from sparkext.kernels.arena.queues import append
 from sparkext.kernels.arena.room import allocate, release
 from sparkext.kernels.arena.tables import HASH, first
 from sparkext.kernels.arena.words import before, hashed
@@ -110,6 +111,15 @@ def queued(arena: Int64Array, time: int, epsilons: int, row: int, width: int) ->
     arena[record + 2] = epsilons
     copy_row(arena, row, record + 3, width)
     return record
+
+
+@inlined
+def copy_all(arena: Int64Array, source: int, target: int, width: int) -> None:
+    """Put copies of all such records of a queue behind those of another."""
+    record = arena[source]
+    while record != 0:
+        append(arena, target, queued(arena, arena[record + 1], arena[record + 2], record + 3, width))
+        record = arena[record]
 
 
 @inlined

@@ -8,7 +8,7 @@ A row goes on by its address (`a`, see `kernels.arena.rows`) and with a weight (
 0, goes. It goes all of its way at once, but waits (┄) in groups, and where a relation becomes a stream, until what else
 happens at the instant has come there, too: what comes and goes at one instant has then cancelled out. An instant is a
 timestamp and how many ε behind it; the next is the first at which a window, a delay or a period has something to do.
-Queries have their turns in the order of the graph.
+Queries of a section have their turns in the order of the graph, and sections one after the other (`loops`).
 
 A join keeps the rows of each input, and finds those that a new one of another meets by indexes: input after input,
 those of [Now] first, then those that an equality connects. Nothing is kept of rows that are joined in part.
@@ -31,9 +31,11 @@ from pathlib import Path
 from sparkext.cql.expressions import TextConstant, WordExpressions
 from sparkext.cql.graph import Graph
 from sparkext.cql.joins import Join, sources_of
-from sparkext.cql.layout import AFTER, EPSILONS, GIVEN, NOW, ROW, STEPS, TIME, Layout, Literal, order_of
-from sparkext.cql.lines import SHARED, all_of, fires, indented
+from sparkext.cql.layout import ROW, Layout, Literal, order_of
+from sparkext.cql.lines import SHARED, all_of, indented
+from sparkext.cql.loops import RUN, SECTION, SectionLines, run_lines
 from sparkext.cql.queries import Aggregate, BoundQuery, Column, Input, Plan, SelectPlan, SetPlan
+from sparkext.cql.sections import sections_of
 from sparkext.cql.windows import WindowLines
 from sparkext.kernels import arena
 from sparkext.kernels.arena.exact_sums import SUM_WORDS
@@ -52,9 +54,6 @@ from sparkext.kernels.nested_loop import Constant
 from sparkext.plans.expression import Expression
 from sparkext.plans.number_types import INTEGERS
 
-ROWS_AT_ONCE = 1 << 16
-"""Rows of outputs after which the loop returns."""
-
 _IMPORTS = """import numpy as np
 
 from sparkext.kernels.arena.chains import chain, empty_chains, unchain
@@ -65,15 +64,12 @@ from sparkext.kernels.arena.queues import append, move_all, pop, release_all
 from sparkext.kernels.arena.relations import add_to_bag, count_side, drop_from_bag, emit_all, emit_changes, keep_row
 from sparkext.kernels.arena.relations import empty_bag, note_change, part_of, record_of, take_rows
 from sparkext.kernels.arena.room import release
-from sparkext.kernels.arena.rows import copy_row, queued, release_queued
+from sparkext.kernels.arena.rows import copy_all, copy_row, queued, release_queued
 from sparkext.kernels.arena.tables import open_table, unlink
 from sparkext.kernels.arena.words import compare_texts, double_word, hashed, normal
 from sparkext.kernels.intrinsics import double_of, multiply_overflows
 from sparkext.kernels.jit import inlined, kernel
 """
-_LOOP = "m, c, s, d, x, n, times, streams, serial, at, until, limit"
-_LAST = 1 << 62
-"""How many ε behind a timestamp what waits for all else that happens at it does so."""
 _SET_OPERATIONS = {
     ("union", False): UNION,
     ("except", False): EXCEPT,
@@ -88,7 +84,7 @@ class Code:
     """A module, the constants that its functions take, and the places of what is outside of them.
 
     `headers`: what the words of headers begin as. `places[stream]`: the number of a stream, and that of its first
-    column. `outputs`: the queue of each output.
+    column. `outputs`: the queue of each output. `instants`: where each section keeps the instant that it is at.
     """
 
     text: str
@@ -96,11 +92,18 @@ class Code:
     headers: tuple[int, ...]
     places: Mapping[str, tuple[int, int]]
     outputs: Mapping[str, int]
+    instants: tuple[int, ...]
 
 
-def code_of(graph: Graph, outputs: Sequence[str]) -> Code:
-    """Write the module for some outputs, and what they follow from."""
-    return _Writer(graph.needed(outputs), outputs).code()
+def code_of(graph: Graph, outputs: Sequence[str], *, serial: bool = False, together: bool = False) -> Code:
+    """Write the module for some outputs, and what they follow from.
+
+    `serial`: rows of one timestamp come one after the other, each when what the one before it has set off has come to
+    rest, instead of at one instant. `together`: all queries are at the same instant, as they have to be then.
+    """
+    needed = graph.needed(outputs)
+    sections = [needed.order] if serial or together else sections_of(needed)
+    return _Writer(needed, outputs, sections).code(serial)
 
 
 @cache
@@ -117,17 +120,12 @@ _Sink = Callable[[str, str], list[str]]
 
 
 class _Writer:
-    def __init__(self, graph: Graph, outputs: Sequence[str]) -> None:
+    def __init__(self, graph: Graph, outputs: Sequence[str], sections: Sequence[Sequence[str]]) -> None:
         self._graph = graph
         self._lines: list[str] = [f"# {_kernels()}", _IMPORTS.rstrip()]
         self._layout = Layout()
         self._constants: list[Constant | TextConstant] = []
         self._numbers = {name: f"q{place}" for place, name in enumerate(graph.order)}
-        self._buffers = {name: self._layout.words(QUEUE_WORDS) for name in graph.queries if graph.is_stream(name)}
-        self._delays = {name: self._layout.words(QUEUE_WORDS) for name in graph.queries if graph.is_delayed(name)}
-        self._outputs = {name: self._layout.words(QUEUE_WORDS) for name in outputs}
-        self._firing: list[str] = []
-        self._work: list[str] = []
         self._ids = count()
         self._readers = {name: [*self._readers_of(name)] for name in graph.queries}
         self._places: dict[str, tuple[int, int]] = {}
@@ -135,6 +133,37 @@ class _Writer:
         for place, (name, stream) in enumerate(graph.streams.items()):
             self._places[name] = place, first
             first += len(stream.columns)
+        self._outputs = {name: self._layout.words(QUEUE_WORDS) for name in outputs}
+        self._sections = [self._section_of(names) for names in sections]
+        self._of = {name: section for names, section in zip(sections, self._sections, strict=True) for name in names}
+        for names, section in zip(sections, self._sections, strict=True):
+            self._connected(names, section)
+
+    def _section_of(self, names: Sequence[str]) -> SectionLines:
+        """Return a section of queries, with places for what they emit."""
+        given = {read for name in names for read in self._graph.queries[name].reads() if read in self._graph.streams}
+        streams = None if given == {*self._graph.streams} else sorted(self._places[name][0] for name in given)
+        section = SectionLines(self._layout.instant(), streams)
+        for name in names:
+            if self._graph.is_stream(name):
+                section.emits(self._layout, name, self._width(name))
+            if self._graph.is_delayed(name):
+                section.delays[name] = self._layout.words(QUEUE_WORDS)
+        return section
+
+    def _connected(self, names: Sequence[str], section: SectionLines) -> None:
+        """Say where what other queries emit gets into a section, and where what its own emit goes."""
+        for name in names:
+            for read in self._graph.queries[name].reads():
+                if read in self._of and self._of[read] is not section and read not in section.inboxes:
+                    section.reads(self._layout, read, self._width(read))
+                    self._of[read].goes_to.setdefault(read, []).append(section.inboxes[read])
+            if name in self._outputs:
+                section.outputs.add(name)
+                section.goes_to.setdefault(name, []).append(self._outputs[name])
+
+    def _width(self, name: str) -> int:
+        return len(self._graph.queries[name].columns)
 
     def _readers_of(self, name: str) -> Iterator[str]:
         """Yield the functions that take the rows of a relation."""
@@ -144,17 +173,20 @@ class _Writer:
                     if read.name == name and read.window is None:
                         yield f"{self._numbers[reader]}_s{number}_in{place}"
 
-    def code(self) -> Code:
-        for header in self._delays.values():
-            self._firing += fires(header, f"m[f + {TIME}]", f"m[f + {EPSILONS}]")
+    def code(self, serial: bool) -> Code:
         for name in self._graph.order:
             query = self._graph.queries[name]
             (self._recursive if query.recursive else self._query)(query)
         self._function("begin", "m", "kernel")
         self._put(1, *(f"open_table(m, {table})" for table in self._layout.tables), "return")
-        self._loop()
+        for place, section in enumerate(self._sections):
+            self._function(f"section{place}", SECTION, "kernel")
+            self._put(1, *section.lines(serial))
+        self._function("run", RUN, "kernel")
+        self._put(1, *run_lines(len(self._sections)))
         text = "\n".join(self._lines) + "\n"
-        return Code(text, tuple(self._constants), self._layout.headers(), self._places, self._outputs)
+        instants = tuple(section.instant for section in self._sections)
+        return Code(text, tuple(self._constants), self._layout.headers(), self._places, self._outputs, instants)
 
     # Text
 
@@ -189,25 +221,25 @@ class _Writer:
             if plan.group is not None:
                 flushes.append(f"{name}_flush({SHARED})")
             for place, read in enumerate(plan.inputs):
-                self._windowed(read, f"{name}_in{place}", expires, adds)
+                self._windowed(self._of[query.name], read, f"{name}_in{place}", expires, adds)
 
         sink, emit = self._end(query)
         write_plan(query.plan, sink)
-        self._work += [f"# {number}", *expires, *adds, *flushes, *emit]
+        self._of[query.name].work += [f"# {number}", *expires, *adds, *flushes, *emit]
 
-    def _windowed(self, read: Input, into: str, expires: list[str], adds: list[str]) -> None:
+    def _windowed(self, section: SectionLines, read: Input, into: str, expires: list[str], adds: list[str]) -> None:
         """Add how rows get out of the window of an input and into it, if it has one."""
         if read.window is not None:
             window = WindowLines(self._layout, read, into)
-            self._firing += window.firing
+            section.firing += window.firing
             expires += window.expire
-            adds += self._adding(read, window)
+            adds += self._adding(section, read, window)
 
-    def _adding(self, read: Input, window: WindowLines) -> list[str]:
+    def _adding(self, section: SectionLines, read: Input, window: WindowLines) -> list[str]:
         """Return how the rows of a stream at this instant get into a window."""
         if read.name not in self._graph.streams:
             lines = window.add(f"b + {ROW}")
-            return [f"b = m[{self._buffers[read.name]}]", "while b != 0:", *indented(1, lines), "    b = m[b]"]
+            return [f"b = m[{section.buffers[read.name]}]", "while b != 0:", *indented(1, lines), "    b = m[b]"]
         stream, first = self._places[read.name]
         row = self._layout.words(1 + len(read.columns))
         given = [f"m[{row + 1 + k}] = x[{first + k}][i]" for k in range(len(read.columns))]
@@ -220,7 +252,8 @@ class _Writer:
             readers = self._readers[query.name]
             return lambda weight, row: [f"{reader}({SHARED}, {weight}, {row})" for reader in readers], []
         width, table, orders = Literal(len(query.columns)), self._layout.table(), self._orders(query.columns)
-        queue = self._buffers[query.name] if query.delay is None else self._delays[query.name]
+        section = self._of[query.name]
+        queue = (section.buffers if query.delay is None else section.delays)[query.name]
         told = f"{width}, {orders}, s, d, {queue}, t + {query.delay or 0}, e + {int(query.delay == 0)}"
         if query.operator != "rstream":
             changed, sign = self._layout.words(1), Literal(1 if query.operator == "istream" else -1)
@@ -231,7 +264,7 @@ class _Writer:
         emits = [emit]
         if query.period is not None:
             due = self._layout.words(1)
-            self._firing += [
+            section.firing += [
                 f"if m[{table + 2}] > 0 and (m[{due}] < t or (m[{due}] == t and e > 0)):",
                 f"    t, e = m[{due}], np.int64(0)",
             ]
@@ -415,7 +448,7 @@ class _Writer:
                     clears.append(f"release_all(m, {waiting}, {Literal(ROW + 1 + columns)})")
                     matched = f"{name}_match{source}({SHARED}, {Literal(1)}, r + {ROW})"
                     follows += all_of(waiting, [matched, f"release_queued(m, r, {columns})"])
-                    self._windowed(read, f"{name}_in{source}", expires, adds)
+                    self._windowed(self._of[query.name], read, f"{name}_in{source}", expires, adds)
                 self._put(1, "return")
             if not own:
                 index = join.index(0, ())
@@ -431,10 +464,12 @@ class _Writer:
         goes = [f"take_rows(m, {table}, {width}, {gone})", *all_of(gone, [*left, f"release_queued(m, r, {width})"])]
         anew = [f"m[{shrunk}] = 0", *goes, *clears, *derives]
         one = all_of(round_, [*rounds, f"release_queued(m, r, {width})"])
-        following = ["rounds += 1", "if rounds > limit:", "    return at, True", f"move_all(m, {new}, {round_})", *one]
-        self._work += [f"# {number}", *expires, *adds]
-        self._work += [f"if m[{shrunk}] != 0:", *indented(1, anew), "else:", *indented(1, follows or ["pass"])]
-        self._work += ["rounds = 0", f"while m[{new}] != 0:", *indented(1, following)]
+        too_many = ["if rounds > limit:", "    return at, t, e, True"]
+        following = ["rounds += 1", *too_many, f"move_all(m, {new}, {round_})", *one]
+        work = self._of[query.name].work
+        work += [f"# {number}", *expires, *adds]
+        work += [f"if m[{shrunk}] != 0:", *indented(1, anew), "else:", *indented(1, follows or ["pass"])]
+        work += ["rounds = 0", f"while m[{new}] != 0:", *indented(1, following)]
 
     # Groups
 
@@ -535,35 +570,6 @@ class _Writer:
             known, value = f"has_integer_sum(m, r + {at})", f"integer_sum(m, r + {at})"
         self._put(2, f"if {known}:", f"    {word} = {value}")
         self._put(2, "else:", f"    {word} = 0", f"    m[{row}] |= 1 << {place}")
-
-    # The loop
-
-    def _loop(self) -> None:
-        self._function("run", _LOOP, "kernel")
-        self._put(1, "rows = times.size", f"while m[{GIVEN}] < {ROWS_AT_ONCE}:")
-        self._put(2, "t, e = np.int64(0x7FFFFFFFFFFFFFFF), np.int64(0)", "if at < rows:", "    t = times[at]")
-        self._put(3, f"if serial and t == m[{NOW}]:", f"    e = np.int64({_LAST})")
-        self._put(2, *self._firing)
-        self._put(2, "if t > until or t == 0x7FFFFFFFFFFFFFFF:", "    break")
-        self._put(2, "stop = at", f"if at < rows and times[at] == t and (e == 0 or e == {_LAST}):")
-        self._put(3, "stop += 1", "if serial:", f"    e = m[{AFTER}] + 1 if t == m[{NOW}] else np.int64(0)")
-        self._put(3, "else:", "    while stop < rows and times[stop] == t:", "        stop += 1")
-        self._put(2, f"if t == m[{NOW}] and stop == at:", f"    m[{STEPS}] += 1", f"    if m[{STEPS}] > limit:")
-        self._put(4, "return at, True")
-        self._put(2, "else:", f"    m[{STEPS}] = 1", f"m[{NOW}] = t", f"m[{AFTER}] = e")
-        for name, delay in self._delays.items():
-            due = f"m[f + {TIME}] < t or (m[f + {TIME}] == t and m[f + {EPSILONS}] <= e)"
-            self._put(2, f"f = m[{delay}]", f"while f != 0 and ({due}):")
-            self._put(3, f"append(m, {self._buffers[name]}, pop(m, {delay}))", f"f = m[{delay}]")
-        self._put(2, *self._work)
-        for name, buffer in self._buffers.items():
-            if name in self._outputs:
-                self._put(2, f"m[{GIVEN}] += m[{buffer + 2}]", f"move_all(m, {buffer}, {self._outputs[name]})")
-            else:
-                words = Literal(ROW + 1 + len(self._graph.queries[name].columns))
-                self._put(2, f"release_all(m, {buffer}, {words})")
-        self._put(2, "at = stop")
-        self._put(1, "return at, False")
 
 
 def _addresses(plan: SelectPlan) -> str:

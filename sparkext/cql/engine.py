@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from sparkext.cql.code import ROWS_AT_ONCE, Code
+from sparkext.cql.code import Code
 from sparkext.cql.expressions import constant_word
 from sparkext.cql.graph import Graph
-from sparkext.cql.layout import AFTER, EPSILONS, GIVEN, NOW, ROW, TIME
+from sparkext.cql.layout import EPSILONS, GIVEN, NOW, ROW, STEPS, TIME
+from sparkext.cql.loops import DONE, MORE, NEXT
 from sparkext.cql.modules import module_of
 from sparkext.cql.words import column_of, nulls_of, words_of
 from sparkext.kernels.arena.queues import drain
@@ -23,6 +24,9 @@ from sparkext.rows.types import arrow_key_type
 
 FOR_EVER = (1 << 63) - 2
 """The last timestamp that there is, in µs."""
+
+ROWS_IN_TURN = 1000
+"""Given rows that a section goes on for before the next has its turn."""
 
 _LEAST_WORDS = 1 << 12
 
@@ -47,7 +51,8 @@ class StateFullError(MemoryError):
 class Given:
     """Rows in the order of time: µs, the number of each one's stream, and a table of each stream's columns.
 
-    `rows[stream]` has as many rows as all have, of which those of other streams are not looked at.
+    `rows[stream]` has as many rows as all have, of which those of other streams are not looked at: streams may share
+    the arrays of a type.
     """
 
     times: Int64Array
@@ -68,8 +73,7 @@ class Emitted:
 class Engine:
     """`code`: that of the graph. `words`: of how many the state may have. `limit`: instants of one time without a row.
 
-    `serial`: rows of one timestamp come one after the other, each when what the one before it has set off has come to
-    rest, instead of at one instant. `state`: see `state`.
+    `batch`: how many rows a section of the code goes on for before the next has its turn. `state`: see `state`.
     """
 
     def __init__(
@@ -79,37 +83,37 @@ class Engine:
         *,
         words: int,
         limit: int,
-        serial: bool = False,
+        batch: int = ROWS_IN_TURN,
         state: Mapping[str, Any] | None = None,
     ) -> None:
-        self._graph, self._code, self._limit, self._serial = graph, code, limit, serial
+        self._graph, self._code, self._limit, self._batch = graph, code, limit, batch
         self._module = module_of(code.text)
         self._texts = TextDictionary()
         if state is None:
             self._arena = np.empty(max(words, _LEAST_WORDS + len(code.headers)), dtype=np.int64)
             self._arena[: len(code.headers)] = code.headers
             self._module.begin(self._arena)
-            self._arena[NOW] = -(1 << 63)
             self._texts.codes(pa.array([""]))
         else:
             kept = state["arena"]
             self._arena = np.empty(max(words, _LEAST_WORDS + kept.size), dtype=np.int64)
             self._arena[: kept.size] = kept
             self._texts.codes(state["texts"])
-        self._last = self._instant
+        self._last = self._instants
         self._constants = tuple(constant_word(one, self._text_code) for one in code.constants)
 
     def _text_code(self, text: str) -> int:
         return int(self._texts.codes(pa.array([text]))[0])
 
     @property
-    def _instant(self) -> tuple[int, int]:
-        return int(self._arena[NOW]), int(self._arena[AFTER])
+    def _instants(self) -> list[int]:
+        """Where all sections are."""
+        return [int(word) for place in self._code.instants for word in self._arena[place : place + STEPS]]
 
     @property
     def has_run(self) -> bool:
         """Whether anything has happened since it was made."""
-        return self._instant != self._last
+        return self._instants != self._last
 
     def state(self) -> dict[str, Any]:
         """Return what another engine of the same graph goes on with."""
@@ -129,26 +133,30 @@ class Engine:
             The state needs more words.
         """
         x, n = [], []
+        shared: dict[int, Int64Array] = {}
         for name in self._code.places:
-            kinds = [column.type for column in self._graph.streams[name].columns]
             columns = given.rows[name]
-            x += [words_of(column, kind, self._texts) for column, kind in zip(columns, kinds, strict=True)]
+            for column, registered in zip(columns, self._graph.streams[name].columns, strict=True):
+                if id(column) not in shared:
+                    shared[id(column)] = words_of(column, registered.type, self._texts)
+                x.append(shared[id(column)])
             n.append(nulls_of([*columns], given.times.size))
         starts, data = self._texts.spans
-        shared = (self._arena, self._constants, starts, data, tuple(x), tuple(n), given.times, given.streams)
-        at, goes_on = 0, True
-        while goes_on:
+        taken = (self._arena, self._constants, starts, data, tuple(x), tuple(n), given.times, given.streams)
+        at = np.zeros(len(self._code.instants) + 2, dtype=np.int64)
+        at[-2] = NEXT
+        section = MORE
+        while section == MORE:
             try:
                 with np.errstate(all="ignore"):  # where there is no JIT
-                    at, exceeded = self._module.run(*shared, self._serial, at, until, self._limit)
+                    section = self._module.run(*taken, at, until, self._batch, self._limit)
             except ArenaFullError:
                 raise StateFullError(self._arena.size) from None
-            goes_on = not exceeded and self._arena[GIVEN] >= ROWS_AT_ONCE
             for query, queue in self._code.outputs.items():
                 yield from self._drained(query, queue)
             self._arena[GIVEN] = 0
-            if exceeded:
-                raise StepsExceededError(int(self._arena[NOW]), self._limit)
+        if section != DONE:
+            raise StepsExceededError(int(self._arena[self._code.instants[section] + NOW]), self._limit)
 
     def _drained(self, query: str, queue: int) -> Iterator[Emitted]:
         rows = int(self._arena[queue + 2])

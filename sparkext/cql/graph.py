@@ -50,7 +50,7 @@ class Graph:
     @cached_property
     def components(self) -> tuple[tuple[str, ...], ...]:
         """The queries that lie on cycles together, in the order in which they run."""
-        found = _components({name: self._queries_read(name) for name in self.queries})
+        found = components_of({name: self._queries_read(name) for name in self.queries})
         return tuple(
             tuple(name for name in self.order if name in part)
             for part in found
@@ -189,7 +189,7 @@ def _reads_now(queries: Mapping[str, BoundQuery], name: str) -> list[str]:
 def _cycle(queries: Mapping[str, BoundQuery]) -> list[str] | None:
     """Return a cycle without a delay, each query before one that reads it, None if there is none."""
     reads = {name: _reads_now(queries, name) for name in queries}
-    for part in _components(reads):
+    for part in components_of(reads):
         start = next(name for name in queries if name in part)
         way, seen = [start], {start: 0}
         while len(part) > 1 or start in reads[start]:
@@ -201,7 +201,7 @@ def _cycle(queries: Mapping[str, BoundQuery]) -> list[str] | None:
     return None
 
 
-def _components(edges: Mapping[str, Sequence[str]]) -> list[set[str]]:
+def components_of(edges: Mapping[str, Sequence[str]]) -> list[set[str]]:
     """Return the strongly connected parts of a graph: those whose members all reach each other."""
     reached = {name: _reached(name, edges) for name in edges}
     found: list[set[str]] = []

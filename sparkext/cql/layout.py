@@ -11,9 +11,15 @@ from sparkext.kernels.arena.words import DOUBLE_ORDER, INTEGER_ORDER, TEXT_ORDER
 from sparkext.plans.key_types import KeyType
 from sparkext.plans.number_types import FLOATS
 
-NOW, AFTER, STEPS, GIVEN = range(FIRST_FREE, FIRST_FREE + 4)
-"""Words of an arena: the instant that was last, a timestamp and how many ε behind it, instants so far since a new row
-came or time went on, and rows that outputs hold."""
+GIVEN = FIRST_FREE
+"""The word of an arena that counts the rows that outputs hold."""
+
+NOW, AFTER, STEPS = range(3)
+"""Words of where a section is: the instant that was last, a timestamp and how many ε behind it, and instants so far
+since a new row came or time went on."""
+
+BEFORE_ALL = -(1 << 63)
+"""Where sections are at first."""
 
 TIME, EPSILONS, ROW = 1, 2, 3
 """Words of a record that a queue holds: see `kernels.arena.rows.queued`."""
@@ -39,6 +45,10 @@ class Layout:
         at = Literal(len(self._words))
         self._words += map(int, values or [0] * count)
         return at
+
+    def instant(self) -> Literal:
+        """Return the place of where a section is."""
+        return self.words(3, (BEFORE_ALL, 0, 0))
 
     def table(self) -> Literal:
         """Return the place of a table's header."""

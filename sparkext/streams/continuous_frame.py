@@ -14,6 +14,7 @@ from sparkext.cql.engine import FOR_EVER
 from sparkext.cql.graph import Graph
 from sparkext.cql.partitioning import Partitioning, partitioned_by
 from sparkext.cql.queries import Column
+from sparkext.cql.shared_columns import SharedColumns
 from sparkext.cql.types import common_type, spell_type
 from sparkext.errors import InvalidQueryError
 from sparkext.plans.number_types import INTEGERS
@@ -92,16 +93,17 @@ def continuous_frame(asked: Asked, streams: Mapping[str, Any]) -> DataFrame:
         raise InvalidQueryError(problems)
     partitioning = partitioned_by(graph, _given(asked, graph))
     keys = KEYS if isinstance(partitioning, Partitioning) else 1
+    shared = SharedColumns({name: [*map(_spark_type, stream.columns)] for name, stream in graph.streams.items()})
     parts = []
     for number, name in enumerate(graph.streams):
         key = partitioning.columns[name] if isinstance(partitioning, Partitioning) else None
-        parts.append(sources[name].tagged(number, [*sources.values()], key, keys))
+        parts.append(sources[name].tagged(number, shared, key, keys))
     frame = reduce(lambda one, two: one.unionAll(two), parts)
     width = len(frame.columns)
     key_place = width - (1 if asked.ties is None else 2)
     columns = Columns(frame, width, 0, (key_place,), (key_place,), None if asked.ties is None else width - 1)
-    code, limit = code_of(graph, queries), settings.cql_max_instants
-    operator = CqlOperator(graph, code, queries, asked.tagged, arrow_schema(schema), asked.serial, limit)
+    code, limit = code_of(graph, queries, serial=asked.serial), settings.cql_max_instants
+    operator = CqlOperator(graph, shared.places, code, queries, asked.tagged, arrow_schema(schema), limit)
     text = code.text.partition("\n")[2]  # but for what tells the kernels
     made_by = f"queries {hashlib.sha256(text.encode()).hexdigest()}, of {keys}"
     apply = TimedApply(operator, schema, time, keys, until, made_by)
@@ -185,7 +187,7 @@ class _Source:
                 )
         self._frame = frame
 
-    def tagged(self, number: int, sources: list[_Source], key: int | None, keys: int) -> DataFrame:
+    def tagged(self, number: int, shared: SharedColumns[DataType], key: int | None, keys: int) -> DataFrame:
         """Return the rows with their time, their stream's number, the columns of all streams, and their part."""
         from pyspark.sql import functions as F
 
@@ -196,10 +198,10 @@ class _Source:
         )
         stream = F.when(time.isNull(), missing).otherwise(F.lit(number)).cast("tinyint")
         chosen = [time.alias("time"), stream.alias("stream")]
-        for place, source in enumerate(sources):
-            for at, (column, field) in enumerate(zip(source.columns, source._fields, strict=True)):
-                value = self._value(column, field) if source is self else F.lit(None).cast(_spark_type(column))
-                chosen.append(value.alias(f"c{place}_{at}"))
+        values = [F.lit(None).cast(kind) for kind in shared.kinds]
+        for place, column, field in zip(shared.places[self._name], self.columns, self._fields, strict=True):
+            values[place] = self._value(column, field)
+        chosen += [value.alias(f"c{place}") for place, value in enumerate(values)]
         part = F.lit(0)
         if key is not None:
             part = F.pmod(F.xxhash64(self._value(self.columns[key], self._fields[key])), F.lit(keys)).cast("int")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from typing import Any
@@ -27,18 +27,19 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 @dataclass(frozen=True)
 class CqlOperator:
-    """See `TimedOperator`. Rows have the time, the number of a stream of the graph, and the columns of each.
+    """See `TimedOperator`. Rows have the time, the number of a stream of the graph, and the columns that all share:
+    `places[stream]` are those of each.
 
     `tagged`: results have the name of their query first, then the time, then a struct of each output; else the columns
     of the only one, and the time.
     """
 
     graph: Graph
+    places: Mapping[str, tuple[int, ...]]
     code: Code
     outputs: tuple[str, ...]
     tagged: bool
     schema: pa.Schema
-    serial: bool
     most_instants: int
 
     def __call__(
@@ -46,7 +47,7 @@ class CqlOperator:
     ) -> Generator[pa.Table, None, dict[str, Any] | None]:
         """Run the graph on some rows; see `TimedOperator`."""
         limit = self.most_instants
-        engine = Engine(self.graph, self.code, words=room // 8, limit=limit, serial=self.serial, state=state)
+        engine = Engine(self.graph, self.code, words=room // 8, limit=limit, state=state)
         times = frozen(microseconds(contiguous(rows.column(0))))
         streams = np.asarray(contiguous(rows.column(1)), dtype=np.int8)
         start = 0
@@ -68,12 +69,12 @@ class CqlOperator:
         return engine.state() if engine.has_run else None
 
     def _given(self, rows: pa.Table, times: np.ndarray, streams: np.ndarray) -> Given:
-        columns: dict[str, Sequence[pa.Array]] = {}
-        at = 2
+        shared: dict[int, pa.Array] = {}
         for name, stream in self.graph.streams.items():
-            kinds = [arrow_key_type(column.type) for column in stream.columns]
-            columns[name] = [contiguous(rows.column(at + k)).cast(kind) for k, kind in enumerate(kinds)]
-            at += len(kinds)
+            for place, column in zip(self.places[name], stream.columns, strict=True):
+                if place not in shared:
+                    shared[place] = contiguous(rows.column(2 + place)).cast(arrow_key_type(column.type))
+        columns = {name: [shared[place] for place in self.places[name]] for name in self.graph.streams}
         return Given(frozen(times), frozen(streams), columns)
 
     def _table(self, emitted: Emitted) -> pa.Table:

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from sparkext.cql.binder import bind
 from sparkext.cql.code import code_of
-from sparkext.cql.engine import Engine, Given
+from sparkext.cql.engine import ROWS_IN_TURN, Engine, Given
 from sparkext.cql.graph import Graph, graph_of
 from sparkext.cql.parser import parse
 from sparkext.kernels.jit import frozen
@@ -181,13 +181,15 @@ def run_engine(
     words: int = 1 << 20,
     limit: int = 1000,
     serial: bool = False,
+    together: bool = False,
+    batch: int = ROWS_IN_TURN,
 ) -> dict[str, list[tuple[int, tuple[Any, ...]]]]:
     """What engines emit, each of which goes on where the one before it has stopped, at one of `cuts`."""
     needed, state, low = graph.needed(outputs), None, -1
-    code = code_of(needed, outputs)
+    code = code_of(needed, outputs, serial=serial, together=together)
     emitted: dict[str, list[tuple[int, tuple[Any, ...]]]] = {name: [] for name in outputs}
     for high in [*cuts, until]:
-        engine = Engine(needed, code, words=words, limit=limit, serial=serial, state=state)
+        engine = Engine(needed, code, words=words, limit=limit, batch=batch, state=state)
         part = {name: [row for row in rows if low < row[0] <= high] for name, rows in inputs.items()}
         for made in engine.run(given(needed, part), high):
             columns = [column.to_pylist() for column in made.columns]

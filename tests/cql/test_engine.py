@@ -40,9 +40,19 @@ def test_random_graphs_are_what_they_mean(block: int) -> None:
             "i1": [(time, (row[0] or 0, *row[1:])) for time, row in rows],
         }
         cuts = sorted({draw.randint(0, 25) for _ in range(draw.randint(0, 3))})
-        serial = draw.random() < 0.25
+        serial, as_one, batch = draw.random() < 0.25, draw.random() < 0.25, draw.choice([1, 2, 5, 1000])
         try:
-            found = run_engine(queries, program.outputs, inputs, UNTIL, cuts, limit=50, serial=serial)
+            found = run_engine(
+                queries,
+                program.outputs,
+                inputs,
+                UNTIL,
+                cuts,
+                limit=50,
+                serial=serial,
+                together=as_one,
+                batch=batch,
+            )
         except StepsExceededError:  # it grows from ε to ε
             continue
         if sum(map(len, found.values())) > 600:

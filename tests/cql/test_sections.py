@@ -1,0 +1,71 @@
+"""Which queries run together, and that sections find what others have emitted, whenever they have their turns."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from sparkext.cql.code import code_of
+from sparkext.cql.sections import sections_of
+from sparkext.kernels.jit import JIT_ENABLED
+from tests.cql.graphs import graph, run_engine
+from tests.oracle.cql import run_graph
+
+interpreted = pytest.mark.skipif(JIT_ENABLED, reason="it takes long to compile")
+
+CHAIN = """
+    REGISTER STREAM s (k int, v double);
+    REGISTER STREAM t (k int);
+    REGISTER QUERY low ISTREAM(SELECT k, count(*) AS n FROM s [Range 3 us] GROUP BY k);
+    REGISTER QUERY later ISTREAM(SELECT k, n + 1 AS n FROM low [Now])<2 us>;
+    REGISTER QUERY held SELECT k, max(n) AS n FROM later [Range 4 us] GROUP BY k;
+    REGISTER QUERY left ISTREAM(SELECT h.k, h.n FROM held h, t [Now] WHERE h.k = t.k);
+    REGISTER QUERY right ISTREAM(SELECT a.k, a.n + b.n AS n FROM low [Rows 2] a, later [Rows 2] b WHERE a.k = b.k);
+"""
+LOOP = """
+    REGISTER STREAM s (k int);
+    REGISTER QUERY a ISTREAM(SELECT k FROM s [Now] UNION ALL SELECT k - 1 AS k FROM b [Now] WHERE k > 0)<Now>;
+    REGISTER QUERY b ISTREAM(SELECT k FROM a [Now]);
+    REGISTER QUERY c ISTREAM(SELECT k, count(*) AS n FROM b [Range 5 us] GROUP BY k);
+"""
+BETWEEN = """
+    REGISTER STREAM s (k int);
+    REGISTER QUERY known SELECT k FROM s [Range 5 us];
+    REGISTER QUERY one ISTREAM(SELECT k FROM known);
+    REGISTER QUERY two ISTREAM(SELECT k + 1 AS k FROM one [Now]);
+    REGISTER QUERY three ISTREAM(SELECT o.k FROM known o, two [Now] t WHERE o.k = t.k);
+"""
+
+
+def test_queries_that_read_relations_or_run_in_circles_stay_together() -> None:
+    assert sections_of(graph(CHAIN)) == (("low",), ("later",), ("held", "left"), ("right",))
+    assert sections_of(graph(LOOP)) == (("b", "a"), ("c",))
+
+
+def test_a_query_between_two_that_stay_together_stays_with_them() -> None:
+    """Two reads one, and three reads two and what one reads."""
+    assert sections_of(graph(BETWEEN)) == (("known", "one", "two", "three"),)
+
+
+def test_code_that_takes_rows_one_by_one_has_one_section() -> None:
+    queries = graph(CHAIN)
+    assert len(code_of(queries, ["left", "right"]).instants) == 4
+    assert len(code_of(queries, ["left", "right"], serial=True).instants) == 1
+    assert len(code_of(queries, ["left"]).instants) == 3  # the others are not needed
+
+
+@interpreted
+@pytest.mark.parametrize("text", [CHAIN, LOOP, BETWEEN], ids=["chain", "loop", "between"])
+@pytest.mark.parametrize("batch", [1, 2, 7, 1000])
+def test_turns_change_nothing(text: str, batch: int) -> None:
+    draw, queries = random.Random(batch), graph(text)
+    inputs = {}
+    for name, stream in queries.streams.items():
+        rows = sorted((draw.randint(0, 30), draw.randint(0, 3), float(draw.randint(0, 9))) for _ in range(40))
+        inputs[name] = [(time, tuple(values[: len(stream.columns)])) for time, *values in rows]
+    outputs = [name for name in queries.queries if queries.is_stream(name)]
+    found = run_engine(queries, outputs, inputs, 100, [5, 17], batch=batch)
+    assert found == {name: run_graph(queries, inputs, 100)[name] for name in outputs}
+    assert all(found.values())
+    assert found == run_engine(queries, outputs, inputs, 100, together=True)
