@@ -413,9 +413,17 @@ def _run_skew(bench: Bench) -> None:
 def _run_redraw(bench: Bench) -> None:
     """From batch 8 on, one device has six rows of ten; from batch 16 on, none has."""
     batches = 4 if bench.tiny else 24
-    with streaming_session(bench) as spark, _fed(bench, lambda n: 0.6 if 8 <= n < 16 else 0.0, batches) as folder:
+    shares = [0.6 if 8 <= number < 16 else 0.0 for number in range(batches)]
+    with streaming_session(bench) as spark, _fed(bench, shares.__getitem__, batches) as folder:
         played = _ours(spark, folder)
     told = played.report.of("o")
+    bench.record(
+        contestant="sparkext",
+        milliseconds=played.milliseconds[: len(told)],
+        share=shares,
+        **{name: [getattr(one, name) for one in told] for name in ("rows_out", "merged_rows", "moved_rows", "tables")},
+        bytes_of_row=told[-1].state_bytes / max(1, told[-1].state_rows),
+    )
     rows = [
         (str(number), f"{taken:,.0f}", f"{one.merged_rows:,}", f"{one.moved_rows:,}", str(one.tables))
         for number, (taken, one) in enumerate(zip(played.milliseconds, told, strict=False))

@@ -107,11 +107,13 @@ def figures(tables: Mapping[Key, Sequence[Timed]], others: Sequence[Mapping[str,
     }
     following = {line["case"]: line for line in others if line.get("case", "").startswith("controller.follow")}
     peaks = [line for line in others if line.get("case") == "memory.fan-out"][-4:]
+    redrawn = [line for line in others if line.get("case") == "ordered_streams.redraw"][-1:]
     study = {part: [line for line in others if line.get("part") == part] for part in ("delivery", "threads")}
     growth = tuple(each.key for timed in growing.values() for each in timed)
     made = [_ratios(name, rows) for name, rows in ratios.items() if rows]
     made += [Plot("growth", lambda: plots.growth_plot(growing), growth)] * bool(growing)
     made += [Plot("budgets", lambda: plots.budget_plot(list(following.values())), tuple(following))] * bool(following)
+    made += [Plot("redraw", lambda: plots.redraw_plot(redrawn[0]), ("ordered_streams.redraw",))] * bool(redrawn)
     made += [Plot("memory", lambda: plots.memory_plot(peaks), ("memory.fan-out",))] * bool(peaks)
     for name, drawn, part in (
         ("study-rates", plots.study_rates, "delivery"),

@@ -57,7 +57,7 @@ def test_code_that_takes_rows_one_by_one_has_one_section() -> None:
 
 @interpreted
 @pytest.mark.parametrize("text", [CHAIN, LOOP, BETWEEN], ids=["chain", "loop", "between"])
-@pytest.mark.parametrize("batch", [1, 2, 7, 1000])
+@pytest.mark.parametrize("batch", [1, 7])
 def test_turns_change_nothing(text: str, batch: int) -> None:
     draw, queries = random.Random(batch), graph(text)
     inputs = {}

@@ -18,10 +18,11 @@ from sparkext.kernels.jit import JIT_ENABLED
 
 TESTS = Path(__file__).parents[1]
 # What runs in processes of its own gains nothing, and what is there for its size takes too long.
-LEFT_OUT = "not outside and not sizes_around and not null_rates and not gibibytes"
+LEFT_OUT = "not outside and not sizes_around and not null_rates and not gibibytes and not what_is_chosen"
 FILES = [
     "rows/test_expression_code",
     "cql/test_engine",
+    "cql/test_sections",
     "kernels/test_accumulators",
     "kernels/test_arena",
     "kernels/test_bytes_equal",

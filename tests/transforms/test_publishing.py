@@ -563,6 +563,7 @@ def source_of(out):
 """
 
 
+@pytest.mark.whole
 def test_encryption_gives_right_answers_and_warns_once() -> None:
     told, stderr = run_alone(
         """
