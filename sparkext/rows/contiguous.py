@@ -30,6 +30,13 @@ def contiguous(column: pa.Array | pa.ChunkedArray, name: str = "") -> pa.Array:
         ) from error
 
 
+def in_one_piece(table: pa.Table) -> pa.Table:
+    """Return a table whose columns are one array each."""
+    columns = [contiguous(column) for column in table.columns]
+    fields = [field.with_type(column.type) for field, column in zip(table.schema, columns, strict=True)]
+    return pa.Table.from_arrays(columns, schema=pa.schema(fields))
+
+
 def needs_wide_offsets(column: pa.Array | pa.ChunkedArray) -> bool:
     """Return whether one array of all rows holds, or would hold, more bytes than 32-bit offsets reach."""
     if isinstance(column, pa.Array):

@@ -20,6 +20,7 @@ from sparkext.plans.order_table import LINES, SPLIT, OrderTable
 from sparkext.rows.compression import decompressed
 from sparkext.rows.fingerprints import row_hashes
 from sparkext.rows.morsels import within_bytes
+from sparkext.rows.taken import taken
 from sparkext.rows.times import microseconds
 from sparkext.rows.types import conformed
 from sparkext.worker.micro_batch import MicroBatch
@@ -91,10 +92,9 @@ class _Sending:
             if late.any():
                 yield from self._late(rows.filter(pa.array(late)))
         order = slot_order(frozen(writers), self._homes, self._homes.size, None)
-        taken = pa.array(order.rows)
         for field, numbers in zip(LINE_FIELDS, (lines, parts), strict=True):
             rows = rows.append_column(field, pa.array(numbers.astype(np.uint16)))
-        stored = ordered.rows.stored(rows.take(taken))
+        stored = ordered.rows.stored(taken(rows, order.rows))
         in_order = stored.append_column("line", pa.array(self._lines[writers[order.rows]]))
         for writer, (at, stop) in enumerate(zip(order.starts[:-1].tolist(), order.starts[1:].tolist(), strict=True)):
             if at < stop:

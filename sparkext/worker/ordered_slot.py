@@ -18,13 +18,13 @@ from sparkext.build_sides.rows_on_disk import collected_rows
 from sparkext.exchange.cells import rows_of
 from sparkext.kernels.buffers import Int64Array
 from sparkext.kernels.gather import Column
-from sparkext.kernels.row_ids import RowIds
+from sparkext.kernels.row_ids import RowIds, count_runs
 from sparkext.memory.probes import Tasks, process_probe
 from sparkext.plans.fragments import LEFT, LINES
 from sparkext.plans.line_rows import LineRows
 from sparkext.plans.order_table import LINES as TABLE_LINES
 from sparkext.plans.order_table import SPLIT, WHOLE
-from sparkext.rows.contiguous import contiguous
+from sparkext.rows.contiguous import contiguous, in_one_piece
 from sparkext.rows.morsels import MAX_MORSEL_BYTES, within_bytes
 from sparkext.rows.times import microseconds
 from sparkext.state.run_rows import RunRows
@@ -90,10 +90,14 @@ class InOrder:
 
     def pieces(self, width: int) -> Iterator[pa.RecordBatch]:
         """Yield the first columns of rows in order, as many at a time as go well."""
-        columns = [Column.of(contiguous(column)) for column in self.rows.columns[:width]]
+        whole = [contiguous(column) for column in self.rows.columns[:width]]
+        columns = [Column.of(column) for column in whole]
         for at in range(0, self.order.size, _OUT_ROWS):
-            taken = self.order[at : at + _OUT_ROWS]
-            arrays = [column.take(taken, False) for column in columns]
+            numbers = self.order[at : at + _OUT_ROWS]
+            if count_runs(numbers) == 1:
+                arrays = [column.slice(int(numbers[0]), numbers.size) for column in whole]
+            else:
+                arrays = [column.take(numbers, False) for column in columns]
             fields = [field.with_type(array.type) for field, array in zip(self.rows.schema, arrays, strict=False)]
             rows = pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields))
             yield from within_bytes(rows, MAX_MORSEL_BYTES)
@@ -125,7 +129,7 @@ class OrderedSlot:
     def results(self) -> InOrder:
         """Return what comes out, in order."""
         ordered = self._ordered
-        due = self._due()
+        due = in_one_piece(self._due())
         order = ordered.order.order(due)
         if ordered.operator is None:
             return InOrder(due, order)

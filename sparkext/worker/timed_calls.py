@@ -17,6 +17,7 @@ from sparkext.kernels.jit import frozen
 from sparkext.kernels.partition import Int32Array, slot_order
 from sparkext.kernels.row_ids import RowIds
 from sparkext.rows.contiguous import contiguous
+from sparkext.rows.taken import taken
 from sparkext.state.run_rows import RunRows
 from sparkext.worker.key_states import KeyStates
 from sparkext.worker.ordered_rows import LINE_FIELDS, OrderedRows, TimedOperator
@@ -54,10 +55,10 @@ class TimedCalls(KeyStates):
         distinct = [pa.array(self._own, key_type)]
         states = self._states(distinct, lookup, known)
         columns = [contiguous(column) for column in rows.columns[: len(self._operator.names)]]
+        own = pa.Table.from_arrays(columns, names=list(self._operator.names))
         changed: list[int] = []
         for number in range(self._own.size):
-            taken = pa.array(in_order[by_key.starts[number] : by_key.starts[number + 1]])
-            given = pa.Table.from_arrays([column.take(taken) for column in columns], names=list(self._operator.names))
+            given = taken(own, in_order[by_key.starts[number] : by_key.starts[number + 1]])
             before = states[number]
             calls = self._operator.function(
                 given, None if before is None else pickle.loads(before), self._until, self._room
