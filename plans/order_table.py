@@ -10,7 +10,7 @@ those of a split one go by their operator line, to slots of the stage before, an
 from __future__ import annotations
 
 import random
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -77,6 +77,13 @@ class OrderTable:
 def first_table(slots: int) -> OrderTable:
     """Return the table to begin with: nothing is split."""
     return OrderTable(RoutingTable(LINES, slots), RoutingTable(LINES, slots))
+
+
+def even_table(slots: int, lines: Iterable[int]) -> OrderTable:
+    """Return the table by which keys of as many rows each, on these lines, are dealt out evenly."""
+    keys = Counter(lines)
+    homes = {line: (number % slots,) for number, (line, _) in enumerate(keys.most_common())}
+    return OrderTable(RoutingTable(LINES, slots, homes), RoutingTable(LINES, slots))
 
 
 def any_table(slots: int, may_split: bool) -> OrderTable:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from sparkext.config import Settings
-from sparkext.plans.order_table import OrderTable, first_table, next_table
+from sparkext.plans.order_table import OrderTable, even_table, first_table, next_table
 from sparkext.spark.arrow import arrow_schema
 from sparkext.spark.frames import map_in_arrow, pick, quoted
 from sparkext.spark.session_settings import s3a_settings, tasks_per_executor
@@ -56,10 +56,12 @@ def ordered_frame(
         keeps_late=late is not None,
         name=name,
     )
+    if isinstance(apply, TimedApply):  # all keys are alike: they are parts of a hash
+        ordered = replace(ordered, table=even_table(slots, ordered.lines_of(apply.keys).tolist()))
+    elif not frame.isStreaming:
+        ordered = replace(ordered, table=_table(columns, ordered))
     if frame.isStreaming:
         tell_checkpoints(session, CHECKPOINT, RUN)
-    else:
-        ordered = replace(ordered, table=_table(columns, ordered))
     keys = slot_keys(slots)
     cells = map_in_arrow(frame, OrderedCellsTask(ordered, keys), DDL)
     if frame.isStreaming:

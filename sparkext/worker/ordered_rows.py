@@ -7,7 +7,7 @@ rows ──▶ cells ──┬──▶ slots of whole order keys: process, sort
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 import numpy as np
@@ -104,6 +104,11 @@ class OrderedRows:
     def metrics(self) -> str:
         """What its observed metrics are called."""
         return metrics_name(self.name, self.is_named, self.token)
+
+    def lines_of(self, keys: int) -> Int32Array:
+        """Return the lines of the keys from 0 to before `keys`: int32[keys]."""
+        column = pa.RecordBatch.from_arrays([pa.array(np.arange(keys), pa.int32())], ["key"])
+        return replace(self.order_keys, key_columns=(0,)).lines(column)[1]
 
     @property
     def width(self) -> int:

@@ -8,7 +8,7 @@ rows that waited ── up to it ──┴──▶ in order ──▶ operator 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -147,8 +147,7 @@ class OrderedSlot:
         if isinstance(operator, Operator):
             return OperatorCalls(self._ordered, operator, batch)
         keys = np.arange(operator.keys, dtype=np.int64)
-        column = pa.RecordBatch.from_arrays([pa.array(keys, pa.int32())], ["key"])
-        lines = replace(self._ordered.order_keys, key_columns=(0,)).lines(column)[1]
+        lines = self._ordered.lines_of(operator.keys)
         is_own = self._writers.of(lines, lines) == self._writer
         until = operator.until if self._batch is None else self._batch.next_watermark()
         room = process_probe().headroom(self._tasks)

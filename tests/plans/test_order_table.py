@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import random
 import time
+from collections import Counter
 from dataclasses import replace
 
 import pytest
 
 from sparkext.plans.line_rows import LineRows
-from sparkext.plans.order_table import LINES, MERGE_COST, OrderTable, any_table, first_table, next_table
+from sparkext.plans.order_table import LINES, MERGE_COST, OrderTable, any_table, even_table, first_table, next_table
 
 
 def skewed(share: float, rows: int = 100_000) -> dict[int, float]:
@@ -89,3 +90,14 @@ def test_counts_fade() -> None:
     counts = LineRows({1: 100, 2: 1}, {7: 10}).followed([LineRows({1: 5, 3: 2}), LineRows({3: 1}, {7: 1})])
     assert counts == LineRows({1: 85, 3: 3}, {7: 9})
     assert LineRows.from_data(counts.to_data()) == counts
+
+
+@pytest.mark.parametrize("slots", [1, 2, 3, 16, 40])
+def test_keys_that_are_alike_are_dealt_out_evenly(slots: int) -> None:
+    lines = random.Random(slots).sample(range(LINES), 32)
+    table = even_table(slots, lines)
+    loads = Counter(table.whole.slots_of(line)[0] for line in lines)
+    assert max(loads.values()) == -(-32 // slots)
+    assert not table.merged
+    twice = even_table(slots, [5, 5, 7])
+    assert twice.whole.slots_of(5) == (0,) and twice.whole.slots_of(7) == (1 % slots,)
