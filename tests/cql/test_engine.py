@@ -172,16 +172,23 @@ def test_a_state_that_is_too_large_fails() -> None:
     assert len(run_engine(graph(text), ["q"], rows, 3000, words=1 << 20)["q"]) == 3000
 
 
-def test_many_rows_at_one_time() -> None:
+def test_many_rows_and_many_instants_at_one_time() -> None:
     text = """
         REGISTER STREAM s (k int);
+        REGISTER STREAM go (k int);
         REGISTER QUERY r SELECT k, count(*) AS n, sum(k) AS t FROM s [Range 1 us] GROUP BY k;
         REGISTER QUERY q ISTREAM(SELECT * FROM r);
         REGISTER QUERY d DSTREAM(SELECT * FROM r);
+        REGISTER QUERY down ISTREAM(SELECT k FROM go [Now] UNION ALL
+            SELECT k - 1 AS k FROM down [Now] WHERE k > 0)<Now>;
     """
-    rows = 70_000 if JIT_ENABLED else 700
-    inputs = {"s": [(5, (place % 1000,)) for place in range(rows)]}
-    found = run_engine(graph(text), ["q", "d"], inputs, 100)
+    rows, steps = (1_000_000, 100_000) if JIT_ENABLED else (700, 700)
+    inputs = {"s": [(5, (place % 1000,)) for place in range(rows)], "go": [(5, (steps,))]}
+    queries = graph(text)
+    found = run_engine(queries, ["q", "d", "down"], inputs, 100, limit=steps + 10, words=1 << 24)
     keys = min(rows, 1000)
     assert found["q"] == [(5, (k, rows // keys, k * (rows // keys))) for k in range(keys)]
     assert found["d"] == [(6, row) for _, row in found["q"]]
+    assert found["down"] == [(5, (k,)) for k in range(steps, -1, -1)]
+    with pytest.raises(StepsExceededError, match=f"{steps} instants"):
+        run_engine(queries, ["q", "d", "down"], {"s": [], "go": [(5, (steps,))]}, 100, limit=steps, words=1 << 24)
