@@ -383,7 +383,7 @@ def _run_turns(bench: Bench) -> None:
         for alike in (1, 4):
             part, given = f"{queries} queries, {alike} rows of a time", _readings(count, alike)
             contestants = [
-                same(name, partial(_averages_in_turn, graph, given, batch), ours=batch == 1000)
+                same(name, partial(_averages_in_turn, graph, given, batch), ours=batch == 100)
                 for batch, name in names.items()
             ]
             with step(part):

@@ -208,37 +208,40 @@ def memory_plot(lines: Sequence[Mapping[str, Any]]) -> Figure:
     return figure
 
 
+_FIRST_BATCHES = 4
+"""They compile, and fill the state."""
+
+
 def redraw_plot(line: Mapping[str, Any]) -> Figure:
     """Batches of a stream of which one key grows and shrinks: their time above, what is merged and moved below.
 
-    Of the line are read, for each batch: `milliseconds`, `rows_out`, `merged_rows`, `moved_rows`, `tables` (drawn for
-    the next one), and `share`, of the rows that are of the one key.
+    Of the line are read, for each batch: `milliseconds`, `merged_rows`, `moved_rows`, `tables` (drawn for the next
+    one), and `share`, of the rows that are of the one key. The first four are left out.
     """
     import matplotlib.pyplot as plt
 
     figure, (above, below) = plt.subplots(2, 1, figsize=(_WIDTH, 4.6), sharex=True, layout="constrained")
-    batches = range(len(line["milliseconds"]))
-    above.bar(batches, line["milliseconds"], width=0.7, color=PAINT["win"], label="ms of a batch")
-    largest = [share > 0 for share in line["share"]]
-    below.bar(batches, _thousands(line["merged_rows"]), width=0.7, color=PAINT["win"], label="merged, thousand rows")
-    below.bar(batches, _thousands(line["moved_rows"]), width=0.3, color=PAINT["lose"], label="moved, thousand rows")
+    batches = range(_FIRST_BATCHES, len(line["milliseconds"]))
+    seconds = [each / 1e3 for each in line["milliseconds"][_FIRST_BATCHES:]]
+    above.bar(batches, seconds, width=0.7, color=PAINT["win"])
+    above.set_ylabel("seconds")
+    for name, colour, width in (("merged", "win", 0.7), ("moved", "lose", 0.35)):
+        rows = [each / 1e3 for each in line[f"{name}_rows"][_FIRST_BATCHES:]]
+        below.bar(batches, rows, width=width, color=PAINT[colour], label=name)
+    below.set_ylabel("thousand rows")
+    large = [number for number in batches if line["share"][number] > 0]
     for axes in (above, below):
-        for number, drawn in enumerate(line["tables"]):
-            if drawn:
+        for number in batches:
+            if line["tables"][number]:
                 axes.axvline(number + 0.5, color=PAINT["ink"], linewidth=0.9, linestyle=":")
-        if any(largest):
-            begin, end = largest.index(True), len(largest) - largest[::-1].index(True)
-            said = f"one device has {max(line['share']):.0%} of all rows"
-            axes.axvspan(begin - 0.5, end - 0.5, color=PAINT["muted"], alpha=0.15, label=said)
+        if large:
+            axes.axvspan(large[0] - 0.5, large[-1] + 0.5, color=PAINT["muted"], alpha=0.15)
         axes.grid(axis="x", visible=False)
         axes.set_ylim(0, 1.3 * axes.get_ylim()[1])
-        axes.legend(fontsize=8.5, loc="upper left", ncols=3)
-    below.set_xlabel("batch; dotted: a new table of slots")
+    below.legend(fontsize=8.5, loc="upper left", ncols=2)
+    share = f"; shaded: one device has {max(line['share']):.0%} of all rows" if large else ""
+    below.set_xlabel(f"batch; dotted: another table of slots from the next one on{share}")
     return figure
-
-
-def _thousands(rows: Iterable[int]) -> list[float]:
-    return [each / 1e3 for each in rows]
 
 
 _BUDGET_TITLES = {

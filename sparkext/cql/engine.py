@@ -25,8 +25,9 @@ from sparkext.rows.types import arrow_key_type
 FOR_EVER = (1 << 63) - 2
 """The last timestamp that there is, in µs."""
 
-ROWS_IN_TURN = 1000
-"""Given rows that a section goes on for before the next has its turn."""
+ROWS_IN_TURN = 100
+"""Given rows that a section goes on for before the next has its turn: with 10 to 1000 it is about as fast, and with
+more or fewer slower."""
 
 _LEAST_WORDS = 1 << 12
 
