@@ -41,8 +41,9 @@ The same operators on the same rows: recursive, or with what was bought as one m
 one core."""
 
 NOTES_DELAYS = """\
-The trading query with its delays where the paper has them, or one where both circles meet, or as missing_delay="insert"
-puts them. All give the same orders: an ε earlier or later, which nobody sees. The engine alone, one core."""
+The trading query with its delays where the paper has them, with one more where both circles meet, or as
+missing_delay="insert" puts them. All give the same orders: an ε earlier or later, which nobody sees. The engine alone,
+one core."""
 
 NOTES_KEYS = """\
 100,000 people, of whom each has a quota, ask a number of times each: tables in Parquet to a count of what is
@@ -354,7 +355,7 @@ def _run_delays(bench: Bench) -> None:
     without = TRADING.replace(")<Now>;", ");")
     graphs = {
         "before cash and before stock": _graph(TRADING),
-        "behind orders": _graph(without.replace("* 1000);", "* 1000)<Now>;")),
+        "and behind orders": _graph(TRADING.replace("* 1000);", "* 1000)<Now>;")),
         "inserted": _graph(without, "insert"),
     }
 

@@ -239,6 +239,7 @@ def redraw_plot(line: Mapping[str, Any]) -> Figure:
         axes.grid(axis="x", visible=False)
         axes.set_ylim(0, 1.3 * axes.get_ylim()[1])
     below.legend(fontsize=8.5, loc="upper left", ncols=2)
+    below.xaxis.get_major_locator().set_params(integer=True)
     share = f"; shaded: one device has {max(line['share']):.0%} of all rows" if large else ""
     below.set_xlabel(f"batch; dotted: another table of slots from the next one on{share}")
     return figure
