@@ -56,7 +56,7 @@ def bind(program: Program) -> Bound:
     streams = {stream.name: _stream(stream, problems) for stream in program.streams}
     if problems:
         raise CqlProblems(problems)
-    known = {name.lower(): _Known(name, True, stream.columns) for name, stream in streams.items()}
+    known = {name.lower(): _Known(name, True, stream.columns, True) for name, stream in streams.items()}
     for query in program.queries:
         known[query.name.lower()] = _Known(query.name, query.operator is not None, None)
     changed = True
@@ -81,16 +81,18 @@ def bind(program: Program) -> Bound:
             problems.append((error.at, f"the columns of {error.name} are not known: it is made of nothing but itself"))
     if problems:
         raise CqlProblems(problems)
-    return Bound(streams, queries)
+    complete = {name: known[name.lower()].columns or () for name in streams}
+    return Bound({name: replace(stream, columns=complete[name]) for name, stream in streams.items()}, queries)
 
 
 @dataclass(frozen=True)
 class _Known:
-    """What is registered under a name; `columns` are None until they are found."""
+    """What is registered under a name; `columns` are None until they are found. `is_registered`: as a stream."""
 
     name: str
     is_stream: bool
     columns: tuple[Column, ...] | None
+    is_registered: bool = False
 
 
 class _Unknown(Exception):
@@ -136,7 +138,7 @@ def _widened(left: tuple[Column, ...], right: tuple[Column, ...]) -> tuple[Colum
     )
 
 
-def _bound(query: RegisteredQuery, known: Mapping[str, _Known]) -> BoundQuery:
+def _bound(query: RegisteredQuery, known: dict[str, _Known]) -> BoundQuery:
     plan = _Binder(known, partly=False).plan(query.relation)
     found = known[query.name.lower()].columns
     assert found is not None, "a plan that can be made has columns"
@@ -157,7 +159,7 @@ def _bound(query: RegisteredQuery, known: Mapping[str, _Known]) -> BoundQuery:
 class _Binder:
     """Binds relations. `partly`: a branch of a set operation whose columns are not known yet is left out."""
 
-    def __init__(self, known: Mapping[str, _Known], *, partly: bool) -> None:
+    def __init__(self, known: dict[str, _Known], *, partly: bool) -> None:
         self._known, self._partly = known, partly
 
     def plan(self, relation: Relation) -> Plan:
@@ -204,7 +206,8 @@ class _Binder:
         for place, source in enumerate(select.sources):
             if source.alias.lower() in [alias.lower() for alias in aliases[:place]]:
                 raise Invalid(source.at, f"two sources are called {source.alias}: give one another name with AS")
-        rows = RowScope(aliases, [one.columns for one in inputs])
+        columns_read = [one.columns for one in inputs]
+        rows = RowScope(aliases, columns_read, lambda source, made: self._place(select.sources[source], made))
         formulas = Formulas(rows)
         where = []
         for condition in select.where:
@@ -238,9 +241,20 @@ class _Binder:
         if select.having is not None:
             having = coerced(formulas.typed(select.having), BOOL, select.having.at, "HAVING")
         aggregates = tuple(scope.aggregates) if isinstance(scope, GroupScope) else ()
+        inputs = tuple(replace(one, columns=self._known[one.name.lower()].columns or ()) for one in inputs)
         return SelectPlan(
             inputs, tuple(where), group, aggregates, having, tuple(outputs), select.distinct, tuple(columns)
         )
+
+    def _place(self, read: Source, computed: Column) -> int | None:
+        """Return the place of a column that is computed where the rows of a stream come in, None if they do not."""
+        known = self._known[read.name.lower()]
+        if not known.is_registered or known.columns is None:
+            return None
+        if computed not in known.columns:
+            self._known[read.name.lower()] = replace(known, columns=(*known.columns, computed))
+        columns = self._known[read.name.lower()].columns or ()
+        return columns.index(computed)
 
     def _items(self, items: Sequence[Item], rows: RowScope) -> list[Item]:
         """Return the columns of a result, each with its name, stars spelled out."""

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta, timezone
 
+from sparkext.cql.computed import SIGNATURES, is_computed, is_constant, placeless, spelled, takes
 from sparkext.cql.queries import Aggregate, Column
 from sparkext.cql.syntax import Call, Case, Cast, Constant, Formula, Name, Operation, Position
 from sparkext.cql.types import (
@@ -75,13 +76,19 @@ class Typed:
         return Expression("cast", kind, (self.expression,))
 
 
+Compute = Callable[[int, Column], int | None]
+"""Gives a source a column, unless it has it; returns its place, None if it can have none."""
+
+
 class RowScope:
     """The columns of all sources."""
 
-    def __init__(self, aliases: Sequence[str], columns: Sequence[tuple[Column, ...]]) -> None:
-        """Bind it to the sources' names and columns."""
+    def __init__(
+        self, aliases: Sequence[str], columns: Sequence[tuple[Column, ...]], compute: Compute | None = None
+    ) -> None:
+        """Bind it to the sources' names and columns. `compute`: what gives a source more columns, if anything does."""
         self.aliases = tuple(aliases)
-        self._columns = columns
+        self._columns, self._compute = columns, compute
 
     def names(self, of: str | None) -> list[tuple[str, str]]:
         """Return the columns of one source, or of all, each with the source's name."""
@@ -89,7 +96,7 @@ class RowScope:
             (alias, one.name)
             for alias, columns in zip(self.aliases, self._columns, strict=True)
             for one in columns
-            if of is None or alias.lower() == of.lower()
+            if (of is None or alias.lower() == of.lower()) and one.computed is None
         ]
 
     def place(self, name: Name) -> tuple[int, int]:
@@ -99,7 +106,7 @@ class RowScope:
             for source, columns in enumerate(self._columns)
             if name.of is None or self.aliases[source].lower() == name.of.lower()
             for place, one in enumerate(columns)
-            if one.name.lower() == name.name.lower()
+            if one.name.lower() == name.name.lower() and one.computed is None
         ]
         if len(found) == 1:
             return found[0]
@@ -119,7 +126,51 @@ class RowScope:
             return Typed(column(source, place, found.type), found.type, found.nullable)
         if isinstance(formula, Call) and formula.function in AGGREGATES:
             raise Invalid(formula.at, f"{formula.function.upper()} is an aggregate, which has no place here")
+        if isinstance(formula, Call) and is_computed(formula):
+            return self._computed(formula)
         return None
+
+    def _computed(self, call: Call) -> Typed:
+        """Return the column of a source that a function of texts or times makes."""
+        kind = self._computed_type(call)
+        called = call.function.upper()
+        names = [part for part in parts_of(call) if isinstance(part, Name)]
+        places = {name: self.place(name) for name in names}
+        sources = {source for source, _ in places.values()}
+        if len(sources) != 1:
+            raise Invalid(call.at, f"{called} of columns of {len(sources)} sources: expected those of one stream")
+        (source,) = sources
+        registered = {name: self._columns[source][place].name for name, (_, place) in places.items()}
+        formula = placeless(call, registered)
+        found = Column(spelled(formula), kind, True, formula)
+        place = None if self._compute is None else self._compute(source, found)
+        if place is None:
+            raise Invalid(
+                call.at,
+                f"{called} of columns of {self.aliases[source]}, which is no registered stream: it is computed where"
+                " rows come in, so call it where such a stream is read",
+            )
+        return Typed(column(source, place, kind), kind, True)
+
+    def _computed_type(self, call: Call) -> KeyType:
+        """Return what a call returns."""
+        signature, args, called = SIGNATURES[call.function], call.args, call.function.upper()
+        is_called = not (call.star or call.distinct) and signature.least <= len(args) <= len(signature.takes)
+        if not is_called:
+            raise Invalid(call.at, f"{called} takes {signature.expected}")
+        for wanted, argument in zip(signature.takes, args, strict=False):
+            if isinstance(argument, Call) and is_computed(argument):
+                given: KeyType | None = self._computed_type(argument)
+            elif isinstance(argument, Name) or is_constant(argument):
+                given = Formulas(self).typed(argument).type
+            else:
+                raise Invalid(
+                    argument.at,
+                    f"{called} is computed where rows come in, of columns, constants and such calls: not of a formula",
+                )
+            if not takes(wanted, given):
+                raise Invalid(argument.at, f"{called} takes {signature.expected}, not {spell_type(given or STRING)}")
+        return signature.returns
 
 
 class GroupScope(RowScope):
@@ -287,8 +338,10 @@ class Formulas:
         return Typed(value.cast(kind), kind, value.nullable)
 
     def _call(self, node: Call) -> Typed:
+        if is_computed(node):
+            raise Invalid(node.at, f"{node.function.upper()} has no place behind GROUP BY: group by it")
         if node.function not in FUNCTIONS:
-            names = " ".join([*AGGREGATES, *FUNCTIONS])
+            names = " ".join([*AGGREGATES, *FUNCTIONS, *SIGNATURES])
             raise Invalid(node.at, f"there is no function {node.function}, expected one of {names}")
         least, most = FUNCTIONS[node.function]
         if node.star or node.distinct or not least <= len(node.args) <= (most or len(node.args)):

@@ -2,8 +2,8 @@
 
 RESERVED = (
     *("all", "and", "as", "between", "case", "distinct", "else", "end", "except", "from", "group", "having", "in"),
-    *("inner", "intersect", "is", "join", "not", "null", "on", "or", "register", "select", "then", "union", "when"),
-    "where",
+    *("inner", "intersect", "is", "join", "like", "not", "null", "on", "or", "register", "rlike", "select", "then"),
+    *("union", "when", "where"),
 )
 """Words that are no names, unless they are quoted."""
 
@@ -68,6 +68,10 @@ duration: INTEGER name
           | sum _NOT _BETWEEN sum _AND sum             -> not_between
           | sum _IN "(" expr ("," expr)* ")"           -> in_
           | sum _NOT _IN "(" expr ("," expr)* ")"      -> not_in
+          | sum _LIKE sum                              -> like
+          | sum _NOT _LIKE sum                         -> not_like
+          | sum _RLIKE sum                             -> rlike
+          | sum _NOT _RLIKE sum                        -> not_rlike
 !comparison: "=" | "<=>" | "<>" | "!=" | "<=" | ">=" | "<" | ">"
 ?sum: product
     | sum "+" product   -> plus
@@ -136,6 +140,8 @@ _IS.2: /is\b/i
 _NULL.2: /null\b/i
 _BETWEEN.2: /between\b/i
 _IN.2: /in\b/i
+_LIKE.2: /like\b/i
+_RLIKE.2: /rlike\b/i
 _CASE.2: /case\b/i
 _WHEN.2: /when\b/i
 _THEN.2: /then\b/i

@@ -290,6 +290,18 @@ class _Builder(Transformer[Token, Any]):
     def not_in(self, meta: Any, parts: list[Formula]) -> Operation:
         return _not(self.in_(meta, parts))
 
+    def like(self, meta: Any, parts: list[Formula]) -> Call:
+        return Call("like", tuple(parts), _at(meta))
+
+    def not_like(self, meta: Any, parts: list[Formula]) -> Operation:
+        return _not(self.like(meta, parts))
+
+    def rlike(self, meta: Any, parts: list[Formula]) -> Call:
+        return Call("rlike", tuple(parts), _at(meta))
+
+    def not_rlike(self, meta: Any, parts: list[Formula]) -> Operation:
+        return _not(self.rlike(meta, parts))
+
     def call(self, meta: Any, parts: list[Any]) -> Call:
         return Call(parts[0].lower(), tuple(parts[1:]), _at(meta))
 
@@ -351,7 +363,7 @@ def _tagged(parts: list[Any]) -> list[tuple[str, Any]]:
     return [part for part in parts if isinstance(part, tuple) and len(part) == 2 and isinstance(part[0], str)]
 
 
-def _not(formula: Operation) -> Operation:
+def _not(formula: Operation | Call) -> Operation:
     return Operation("not", (formula,), formula.at)
 
 

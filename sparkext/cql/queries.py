@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from sparkext.cql.syntax import Position
+from sparkext.cql.syntax import Formula, Position
 from sparkext.plans.expression import Expression
 from sparkext.plans.key_types import KeyType
 
@@ -26,19 +26,25 @@ def spelled_delay(delay: int) -> str:
 
 @dataclass(frozen=True)
 class Column:
-    """A column of a stream or a relation."""
+    """A column of a stream or a relation. `computed`: what it is of others, if nobody sees it (`cql.computed`)."""
 
     name: str
     type: KeyType
     nullable: bool
+    computed: Formula | None = None
 
 
 @dataclass(frozen=True)
 class BoundStream:
-    """A registered stream."""
+    """A registered stream. Columns that are computed come last."""
 
     name: str
     columns: tuple[Column, ...]
+
+    @property
+    def registered(self) -> tuple[Column, ...]:
+        """The columns that it is registered with."""
+        return tuple(column for column in self.columns if column.computed is None)
 
 
 @dataclass(frozen=True)

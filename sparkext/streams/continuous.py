@@ -64,7 +64,7 @@ def _places(graph: Graph, named: Mapping[str, str]) -> dict[str, int]:
         if name.lower() not in streams:
             problems.append(f"partition_by names {name}, but streams are {', '.join(graph.streams)}")
             continue
-        columns = [one.name.lower() for one in graph.streams[streams[name.lower()]].columns]
+        columns = [one.name.lower() for one in graph.streams[streams[name.lower()]].registered]
         if column.lower() not in columns:
             problems.append(f"partition_by names {column} of {name}, which has {', '.join(columns)}")
             continue
@@ -96,7 +96,9 @@ class ContinuousQueries:
         graph = self._graph
         lines = []
         for name, stream in graph.streams.items():
-            lines.append(f"stream    {name} ({_columns(stream.columns)})")
+            lines.append(f"stream    {name} ({_columns(stream.registered)})")
+            computed = [one.name for one in stream.columns if one.computed is not None]
+            lines += [f"computed  {', '.join(computed)} of {name}"] * bool(computed)
         for name in graph.order:
             query = graph.queries[name]
             made = "relation" if query.operator is None else query.operator

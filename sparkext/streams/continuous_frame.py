@@ -23,6 +23,7 @@ from sparkext.spark.arrow import arrow_schema
 from sparkext.spark.frames import quoted
 from sparkext.spark.session_settings import is_case_sensitive
 from sparkext.streams.arguments import check_name, ordering_session
+from sparkext.streams.computed_columns import computed_column
 from sparkext.streams.ordered_frame import ordered_frame
 from sparkext.streams.ordered_plan import Columns, TimedApply
 from sparkext.streams.watermarks import is_marked
@@ -178,8 +179,9 @@ class _Source:
         self.ties = None if ties is None else fields[ties]
         if self.ties is not None and spark_key_type(self.ties) is None:
             problems.append(f"ties {asked.ties} of type {self.ties.dataType.simpleString()} cannot be compared")
-        self._fields = [None if (at := place(column.name)) is None else fields[at] for column in columns]
-        for column, field in zip(columns, self._fields, strict=True):
+        registered = [column for column in columns if column.computed is None]
+        self._fields = [None if (at := place(column.name)) is None else fields[at] for column in registered]
+        for column, field in zip(registered, self._fields, strict=True):
             if field is not None and not _fits(field, column):
                 problems.append(
                     f"column {column.name} of {name} is a {field.dataType.simpleString()}, registered as"
@@ -199,22 +201,28 @@ class _Source:
         stream = F.when(time.isNull(), missing).otherwise(F.lit(number)).cast("tinyint")
         chosen = [time.alias("time"), stream.alias("stream")]
         values = [F.lit(None).cast(kind) for kind in shared.kinds]
-        for place, column, field in zip(shared.places[self._name], self.columns, self._fields, strict=True):
-            values[place] = self._value(column, field)
+        for at, place in enumerate(shared.places[self._name]):
+            values[place] = self._value(at)
         chosen += [value.alias(f"c{place}") for place, value in enumerate(values)]
         part = F.lit(0)
         if key is not None:
-            part = F.pmod(F.xxhash64(self._value(self.columns[key], self._fields[key])), F.lit(keys)).cast("int")
+            part = F.pmod(F.xxhash64(self._value(key)), F.lit(keys)).cast("int")
         chosen.append(part.alias("part"))
         if self.ties is not None:
             chosen.append(F.col(quoted(self.ties.name)).alias("ties"))
         return self._frame.select(*chosen)
 
-    def _value(self, column: Column, field: StructField | None) -> SparkColumn:
+    def _value(self, place: int) -> SparkColumn:
+        """Return a column as it is registered, or computed."""
         from pyspark.sql import functions as F
 
-        assert field is not None, "it has been checked"
+        column = self.columns[place]
         kind = _spark_type(column)
+        if column.computed is not None:
+            names = [one.name for one in self.columns]
+            return computed_column(column.computed, lambda name: self._value(names.index(name))).cast(kind)
+        field = self._fields[place]
+        assert field is not None, "it has been checked"
         value = F.col(quoted(field.name)).cast(kind)
         if column.nullable or not field.nullable:
             return value

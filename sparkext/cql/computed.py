@@ -1,0 +1,101 @@
+"""Functions of texts and times: Spark computes them where the rows of a stream come in.
+
+An engine knows texts by number: it compares them, but does not look into them. So a call that is made of columns of one
+registered stream becomes a column of it, which nobody sees.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from sparkext.cql.syntax import Call, Constant, Formula, Name, Operation, Position
+from sparkext.cql.types import BOOL, INT, STRING, TIMESTAMP
+from sparkext.plans.key_types import KeyType
+from sparkext.plans.number_types import INTEGERS
+
+TEXT, NUMBER, TIME, MOMENT = "a text", "an integer", "a date or time", "a timestamp"
+_MANY = 255
+
+
+@dataclass(frozen=True)
+class Signature:
+    """What a function takes, of which the first `least` have to be there, and what it returns."""
+
+    takes: tuple[str, ...]
+    returns: KeyType
+    least: int
+
+    @property
+    def expected(self) -> str:
+        """What it takes, for messages."""
+        if len(self.takes) == _MANY:
+            return "texts"
+        return ", ".join([*self.takes[: self.least], *(f"[{one}]" for one in self.takes[self.least :])])
+
+
+def _of(*takes: str, returns: KeyType, least: int | None = None) -> Signature:
+    return Signature(takes, returns, len(takes) if least is None else least)
+
+
+SIGNATURES: Mapping[str, Signature] = {
+    **dict.fromkeys(("upper", "lower", "trim", "ltrim", "rtrim", "reverse", "initcap"), _of(TEXT, returns=STRING)),
+    "concat": _of(*(TEXT,) * _MANY, returns=STRING, least=1),
+    **dict.fromkeys(("substring", "substr"), _of(TEXT, NUMBER, NUMBER, returns=STRING, least=2)),
+    **dict.fromkeys(("left", "right"), _of(TEXT, NUMBER, returns=STRING)),
+    **dict.fromkeys(("lpad", "rpad"), _of(TEXT, NUMBER, TEXT, returns=STRING, least=2)),
+    **dict.fromkeys(("replace", "regexp_replace"), _of(TEXT, TEXT, TEXT, returns=STRING)),
+    "regexp_extract": _of(TEXT, TEXT, NUMBER, returns=STRING, least=2),
+    "split_part": _of(TEXT, TEXT, NUMBER, returns=STRING),
+    "length": _of(TEXT, returns=INT),
+    "instr": _of(TEXT, TEXT, returns=INT),
+    **dict.fromkeys(("like", "rlike", "startswith", "endswith", "contains"), _of(TEXT, TEXT, returns=BOOL)),
+    **dict.fromkeys(("year", "quarter", "month", "day", "dayofweek", "dayofyear"), _of(TIME, returns=INT)),
+    **dict.fromkeys(("hour", "minute", "second"), _of(MOMENT, returns=INT)),
+    "date_trunc": _of(TEXT, MOMENT, returns=TIMESTAMP),
+}
+
+
+def takes(kind: str, given: KeyType | None) -> bool:
+    """Whether a value of a type, None for NULL, is of a kind."""
+    if given is None:
+        return True
+    if kind == NUMBER:
+        return given.name in INTEGERS
+    names = {TEXT: ("string",), MOMENT: ("timestamp", "timestamp_ntz"), TIME: ("date", "timestamp", "timestamp_ntz")}
+    return given.name in names[kind]
+
+
+def is_computed(formula: Formula) -> bool:
+    """Whether a formula is a call of such a function."""
+    return isinstance(formula, Call) and formula.function in SIGNATURES
+
+
+def is_constant(formula: Formula) -> bool:
+    """Whether a formula is a constant, or a negative one."""
+    if isinstance(formula, Operation) and formula.op == "negate":
+        return is_constant(formula.args[0])
+    return isinstance(formula, Constant)
+
+
+_NOWHERE = Position(0, 0)
+
+
+def placeless(formula: Formula, names: Mapping[Name, str]) -> Formula:
+    """Return a call, wherever it is written, with the names that columns are registered by."""
+    if isinstance(formula, Name):
+        return Name(None, names[formula], _NOWHERE)
+    if isinstance(formula, Call | Operation):
+        return replace(formula, args=tuple(placeless(part, names) for part in formula.args), at=_NOWHERE)
+    return replace(formula, at=_NOWHERE)
+
+
+def spelled(formula: Formula) -> str:
+    """Spell a call as a name of what it computes."""
+    if isinstance(formula, Call):
+        return f"{formula.function}({', '.join(map(spelled, formula.args))})"
+    if isinstance(formula, Operation):
+        return f"-{spelled(formula.args[0])}"
+    if isinstance(formula, Constant):
+        return f"'{formula.text}'" if formula.kind not in ("integer", "double", "null") else formula.text or "NULL"
+    return str(formula)

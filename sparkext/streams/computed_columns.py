@@ -1,0 +1,36 @@
+"""Functions of texts and times in continuous queries, as Spark computes them: see `cql.computed`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from sparkext.cql.syntax import Call, Constant, Formula, Name, Operation
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column
+
+
+def computed_column(formula: Formula, column_of: Callable[[str], Column]) -> Column:
+    """Return what Spark computes of columns, which `column_of` finds by their registered names."""
+    from pyspark.sql import functions as F
+
+    if isinstance(formula, Name):
+        return column_of(formula.name)
+    if isinstance(formula, Constant):
+        return F.lit(None) if formula.kind == "null" else _constant(formula)
+    if isinstance(formula, Operation):
+        return -computed_column(formula.args[0], column_of)
+    assert isinstance(formula, Call), "nothing else is computed"
+    return F.call_function(formula.function, *(computed_column(part, column_of) for part in formula.args))
+
+
+def _constant(constant: Constant) -> Column:
+    from pyspark.sql import functions as F
+
+    if constant.kind == "integer":
+        return F.lit(int(constant.text))
+    if constant.kind == "bool":
+        return F.lit(constant.text == "true")
+    value = F.lit(constant.text)
+    return value if constant.kind == "string" else value.cast(constant.kind)

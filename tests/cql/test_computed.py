@@ -1,0 +1,76 @@
+"""Functions of texts and times: what becomes a column of a stream, and what is refused."""
+
+from __future__ import annotations
+
+import pytest
+
+from sparkext.cql.problems import CqlProblems
+from sparkext.cql.types import BOOL, INT, STRING
+from tests.cql.graphs import graph
+
+STREAMS = """
+    REGISTER STREAM s (id string, k int, at timestamp, born date);
+    REGISTER STREAM t (id string);
+"""
+
+
+def columns(text: str, stream: str = "s") -> list[tuple[str, object]]:
+    """The columns of a stream that are computed."""
+    found = graph(STREAMS + text).streams[stream]
+    return [(one.name, one.type) for one in found.columns[len(found.registered) :]]
+
+
+def test_a_call_is_a_column_wherever_it_is_written_again() -> None:
+    text = """
+        REGISTER QUERY a ISTREAM(SELECT Upper(x.ID) AS u, length(id) + 1 AS n FROM s [Now] x WHERE id LIKE 'a%');
+        REGISTER QUERY b ISTREAM(SELECT upper(s.id) AS u, count(*) AS n FROM s [Rows 5] GROUP BY upper(id));
+    """
+    assert columns(text) == [("like(id, 'a%')", BOOL), ("upper(id)", STRING), ("length(id)", INT)]
+    assert columns(text, "t") == []
+    queries = graph(STREAMS + text).queries
+    assert [(one.name, one.type) for one in queries["a"].columns] == [("u", STRING), ("n", INT)]
+    assert all(read.columns == graph(STREAMS + text).streams["s"].columns for read in queries["b"].plan.inputs)
+
+
+def test_calls_of_calls_are_one_column() -> None:
+    text = "REGISTER QUERY q ISTREAM(SELECT substr(concat(upper(id), '-', NULL), -2) AS x FROM s [Now]);"
+    assert columns(text) == [("substr(concat(upper(id), '-', NULL), -2)", STRING)]
+
+
+def test_nobody_sees_what_is_computed() -> None:
+    text = "REGISTER QUERY q ISTREAM(SELECT s.*, year(born) AS y FROM s [Now] WHERE NOT id RLIKE 'x');"
+    assert [one.name for one in graph(STREAMS + text).queries["q"].columns] == ["id", "k", "at", "born", "y"]
+    with pytest.raises(CqlProblems, match=r"there is no column year\(born\)"):
+        graph(STREAMS + text + "REGISTER QUERY r ISTREAM(SELECT `year(born)` FROM s [Now])")
+
+
+@pytest.mark.parametrize(
+    ("call", "problem"),
+    [
+        ("upper(k)", "UPPER takes a text, not int"),
+        ("upper(s.id, s.id)", "UPPER takes a text"),
+        ("substring(id)", r"SUBSTRING takes a text, an integer, \[an integer\]"),
+        ("concat()", "CONCAT takes texts"),
+        ("hour(born)", "HOUR takes a timestamp, not date"),
+        ("s.id LIKE k", "LIKE takes a text, a text, not int"),
+        ("upper('a')", "UPPER of columns of 0 sources"),
+        ("left(s.id, k + 1)", "LEFT is computed where rows come in, of columns, constants and such calls"),
+        ("concat(s.id, u.id)", "CONCAT of columns of 2 sources"),
+        ("upper(u.id)", "UPPER of columns of u, which is no registered stream"),
+        ("upper(nothing)", "there is no column nothing"),
+        ("soundex(id)", "there is no function soundex, expected one of .* upper "),
+    ],
+)
+def test_what_cannot_be_computed_is_told(call: str, problem: str) -> None:
+    text = f"""
+        REGISTER QUERY r ISTREAM(SELECT id FROM t [Now]);
+        REGISTER QUERY q ISTREAM(SELECT {call} AS x FROM s [Now], r [Now] u);
+    """
+    with pytest.raises(CqlProblems, match=problem):
+        graph(STREAMS + text)
+
+
+def test_behind_groups_there_are_no_such_calls() -> None:
+    text = "REGISTER QUERY q ISTREAM(SELECT id, upper(id) AS u, count(*) AS n FROM s [Rows 9] GROUP BY id)"
+    with pytest.raises(CqlProblems, match="UPPER has no place behind GROUP BY: group by it"):
+        graph(STREAMS + text)
