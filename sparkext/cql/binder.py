@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from sparkext.cql.formulas import Formulas, GroupScope, Invalid, RowScope, Typed, coerced, conjuncts
 from sparkext.cql.problems import CqlProblems
 from sparkext.cql.queries import (
+    MOST_COLUMNS,
     BoundQuery,
     BoundStream,
     BoundWindow,
@@ -34,10 +35,11 @@ from sparkext.plans.expression import Expression
 
 @dataclass(frozen=True)
 class Bound:
-    """All streams and queries of a text by their names, in the order in which they are registered."""
+    """All streams and queries of a program by their names, in the order in which they are registered."""
 
     streams: Mapping[str, BoundStream]
     queries: Mapping[str, BoundQuery]
+    program: Program
 
 
 def bind(program: Program) -> Bound:
@@ -82,7 +84,8 @@ def bind(program: Program) -> Bound:
     if problems:
         raise CqlProblems(problems)
     complete = {name: known[name.lower()].columns or () for name in streams}
-    return Bound({name: replace(stream, columns=complete[name]) for name, stream in streams.items()}, queries)
+    bound = {name: replace(stream, columns=complete[name]) for name, stream in streams.items()}
+    return Bound(bound, queries, program)
 
 
 @dataclass(frozen=True)
@@ -125,6 +128,8 @@ def _stream(stream: RegisteredStream, problems: list[tuple[Position | None, str]
         if any(column.name.lower() == one.name.lower() for column in columns):
             problems.append((one.at, f"two columns of {stream.name} are named {one.name}"))
         columns.append(Column(one.name, kind, one.nullable))
+    if len(columns) > MOST_COLUMNS:
+        problems.append((stream.at, f"{stream.name} has {len(columns)} columns: expected {MOST_COLUMNS} at most"))
     return BoundStream(stream.name, tuple(columns))
 
 
@@ -241,6 +246,9 @@ class _Binder:
         if select.having is not None:
             having = coerced(formulas.typed(select.having), BOOL, select.having.at, "HAVING")
         aggregates = tuple(scope.aggregates) if isinstance(scope, GroupScope) else ()
+        for values, what in ((len(outputs), "columns"), (len(group or ()) + len(aggregates), "keys and aggregates")):
+            if values > MOST_COLUMNS:
+                raise Invalid(select.at, f"{values} {what}: expected {MOST_COLUMNS} at most")
         inputs = tuple(replace(one, columns=self._known[one.name.lower()].columns or ()) for one in inputs)
         return SelectPlan(
             inputs, tuple(where), group, aggregates, having, tuple(outputs), select.distinct, tuple(columns)
@@ -252,6 +260,9 @@ class _Binder:
         if not known.is_registered or known.columns is None:
             return None
         if computed not in known.columns:
+            if len(known.columns) == MOST_COLUMNS:
+                what = f"columns and what is computed of them: expected {MOST_COLUMNS} at most"
+                raise Invalid(read.at, f"{known.name} has more than {MOST_COLUMNS} {what}")
             self._known[read.name.lower()] = replace(known, columns=(*known.columns, computed))
         columns = self._known[read.name.lower()].columns or ()
         return columns.index(computed)

@@ -12,9 +12,8 @@ from dataclasses import dataclass, replace
 from sparkext.cql.syntax import Call, Constant, Formula, Name, Operation, Position
 from sparkext.cql.types import BOOL, INT, STRING, TIMESTAMP
 from sparkext.plans.key_types import KeyType
-from sparkext.plans.number_types import INTEGERS
 
-TEXT, NUMBER, TIME, MOMENT = "a text", "an integer", "a date or time", "a timestamp"
+TEXT, NUMBER, TIME, MOMENT = "a text", "an int", "a date or time", "a timestamp"
 _MANY = 255
 
 
@@ -60,9 +59,8 @@ def takes(kind: str, given: KeyType | None) -> bool:
     """Whether a value of a type, None for NULL, is of a kind."""
     if given is None:
         return True
-    if kind == NUMBER:
-        return given.name in INTEGERS
-    names = {TEXT: ("string",), MOMENT: ("timestamp", "timestamp_ntz"), TIME: ("date", "timestamp", "timestamp_ntz")}
+    times = ("timestamp", "timestamp_ntz")
+    names = {TEXT: ("string",), NUMBER: ("int8", "int16", "int32"), MOMENT: times, TIME: ("date", *times)}
     return given.name in names[kind]
 
 

@@ -13,7 +13,7 @@ from sparkext.cql.code import Code
 from sparkext.cql.expressions import constant_word
 from sparkext.cql.graph import Graph
 from sparkext.cql.layout import EPSILONS, GIVEN, NOW, ROW, STEPS, TIME
-from sparkext.cql.loops import DONE, MORE, NEXT
+from sparkext.cql.loops import DONE, MORE, places
 from sparkext.cql.modules import module_of
 from sparkext.cql.words import column_of, nulls_of, words_of
 from sparkext.kernels.arena.queues import drain
@@ -144,8 +144,7 @@ class Engine:
             n.append(nulls_of([*columns], given.times.size))
         starts, data = self._texts.spans
         taken = (self._arena, self._constants, starts, data, tuple(x), tuple(n), given.times, given.streams)
-        at = np.zeros(len(self._code.instants) + 2, dtype=np.int64)
-        at[-2] = NEXT
+        at = places(len(self._code.instants))
         section = MORE
         while section == MORE:
             try:

@@ -249,7 +249,7 @@ class Formulas:
         if special is not None:
             return special
         if isinstance(formula, Constant):
-            return _constant(formula)
+            return constant(formula)
         if isinstance(formula, Operation):
             return self._operation(formula)
         if isinstance(formula, Case):
@@ -414,7 +414,14 @@ def _said(node: Formula) -> str:
 _EPOCH = datetime(1970, 1, 1)
 
 
-def _constant(node: Constant) -> Typed:
+def constant(node: Constant) -> Typed:
+    """Return a constant; timestamps are in UTC.
+
+    Raises
+    ------
+    Invalid
+        It is none of its kind.
+    """
     if node.kind == "null":
         return Typed(None, None, True)
     if node.kind == "integer":

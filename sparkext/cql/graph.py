@@ -11,17 +11,22 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from sparkext.cql.binder import Bound
+from sparkext.cql.binder import Bound, bind
 from sparkext.cql.problems import CqlProblems
 from sparkext.cql.queries import EPSILON, BoundQuery, BoundStream, Plan, SetPlan
+from sparkext.cql.syntax import Program
 
 
 @dataclass(frozen=True)
 class Graph:
-    """Streams and queries by name, every cycle of which has a delay. `inserted`: queries that were given one."""
+    """Streams and queries by name, every cycle of which has a delay. `inserted`: queries that were given one.
+
+    `program`: what they have been bound from.
+    """
 
     streams: Mapping[str, BoundStream]
     queries: Mapping[str, BoundQuery]
+    program: Program
     inserted: tuple[str, ...] = ()
 
     @cached_property
@@ -69,11 +74,12 @@ class Graph:
             if name not in found:
                 found.add(name)
                 waiting += self.queries[name].reads() if name in self.queries else ()
-        return Graph(
-            {name: stream for name, stream in self.streams.items() if name in found},
-            {name: query for name, query in self.queries.items() if name in found},
-            tuple(name for name in self.inserted if name in found),
-        )
+        if found == {*self.streams, *self.queries}:
+            return self
+        # Bound anew, streams have no columns that are computed for others.
+        part = bind(self.program.part(found))
+        queries = {name: replace(query, delay=self.queries[name].delay) for name, query in part.queries.items()}
+        return Graph(part.streams, queries, part.program, tuple(name for name in self.inserted if name in found))
 
     def is_monotone(self, name: str) -> bool:
         """Whether more rows that a query reads never take one from its result."""
@@ -138,7 +144,7 @@ def graph_of(bound: Bound, missing_delay: str = "error") -> Graph:
             (queries[cycle[0]].at, f"the cycle {way} has no delay, so that it contradicts itself: {advice}")
         )
         raise CqlProblems(problems)
-    graph = Graph(bound.streams, queries, tuple(inserted))
+    graph = Graph(bound.streams, queries, bound.program, tuple(inserted))
     for query in queries.values():
         if query.recursive and not _is_fixpoint(query.plan):
             problems.append(

@@ -10,12 +10,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+import numpy as np
+
 from sparkext.cql.layout import AFTER, BEFORE_ALL, EPSILONS, GIVEN, NOW, ROW, STEPS, TIME, Layout, Literal
 from sparkext.cql.lines import SHARED, fires, indented
 from sparkext.kernels.arena.queues import QUEUE_WORDS
+from sparkext.kernels.buffers import Int64Array
 
 ROWS_AT_ONCE = 1 << 16
-"""Rows of outputs after which the loops return."""
+"""Rows of outputs after which the loops return, and rows that a section passes on in one turn."""
 
 DONE, MORE = -1, -2
 """What `run` returns at the end, or when outputs have to be taken away first; else the number of a section that does
@@ -69,6 +72,8 @@ class SectionLines:
     def lines(self, serial: bool) -> list[str]:
         """Return the loop over the instants of the section up to `until` and `epsilons` behind it.
 
+        It ends before that when many rows have been passed on: who reads them has its turn then.
+
         It returns its place among the given rows, the instant up to which all is done, and whether it has been at one
         timestamp for too long.
         """
@@ -89,7 +94,7 @@ class SectionLines:
             body += self._passed_on(name, buffer)
         if self._has_rows:
             body.append("at = stop")
-        head = ["rows = times.size", f"most = m[{GIVEN}] + {ROWS_AT_ONCE}", f"while m[{GIVEN}] < most:"]
+        head = ["rows = times.size", "passed = np.int64(0)", f"while passed < {ROWS_AT_ONCE}:"]
         return [*head, *indented(1, body), f"return at, {now}, {after}, False"]
 
     @property
@@ -131,25 +136,43 @@ class SectionLines:
         if not queues:
             return [f"release_all(m, {buffer}, {Literal(ROW + 1 + self.widths[name])})"]
         *copied, moved = queues
-        counts = [f"m[{GIVEN}] += m[{buffer + 2}]"] if name in self.outputs else []
+        counts = [f"passed += m[{buffer + 2}]"]
+        if name in self.outputs:
+            counts.append(f"m[{GIVEN}] += m[{buffer + 2}]")
         copies = [f"copy_all(m, {buffer}, {queue}, {self.widths[name]})" for queue in copied]
         return [*counts, *copies, f"move_all(m, {buffer}, {moved})"]
+
+
+PLACE_WORDS = 3
+"""Of each section: its place among the given rows, and the instant up to which all is done."""
+
+
+def places(sections: int) -> Int64Array:
+    """Return where sections are before given rows: of each its `PLACE_WORDS`; then the timestamp to which they go on,
+    `NEXT` at first, and the first given row behind it.
+    """
+    return np.array([*[0, BEFORE_ALL, 0] * sections, NEXT, 0], dtype=np.int64)
 
 
 def run_lines(sections: int) -> list[str]:
     """Return the loop that gives each of so many sections its turn, until all have got to `until`.
 
-    `at`: the place of each section among the given rows, the timestamp to which they go on, `NEXT` at first, and the
-    first given row behind it; it is changed. `batch`: the given rows to go on for, and all of the last one's timestamp.
+    The last one that is behind goes on first, so that no more waits for it than what the one before it passes on in one
+    turn. `at`: see `places`. `batch`: the given rows to go on for, and all of the last one's timestamp.
     """
-    bound, stop = f"at[{sections}]", f"at[{sections + 1}]"
+    bound, stop = f"at[{PLACE_WORDS * sections}]", f"at[{PLACE_WORDS * sections + 1}]"
     found = [f"{bound} = until", f"{stop} += batch", f"if {stop} < rows:"]
     found += [f"    while {stop} < rows and times[{stop}] == times[{stop} - 1]:", f"        {stop} += 1"]
     found += [f"    if {stop} < rows:", f"        {bound} = times[{stop} - 1]"]
-    body = [f"if {bound} == {Literal(NEXT)}:", *indented(1, found), f"t, e = {bound}, {_LAST}"]
-    for number in range(sections):
-        told = f"{SHARED}, {_GIVEN}, at[{number}], t, e, limit"
-        body += [f"at[{number}], t, e, exceeded = section{number}({told})", "if exceeded:", f"    return {number}"]
-    body += [f"if t == {bound} and e == {_LAST}:", "    if t == until:", f"        return {DONE}"]
-    body.append(f"    {bound} = {Literal(NEXT)}")
+    body = [f"if {bound} == {Literal(NEXT)}:", *indented(1, found)]
+    for number in reversed(range(sections)):
+        place, time, epsilons = (f"at[{PLACE_WORDS * number + word}]" for word in range(PLACE_WORDS))
+        before = (f"at[{PLACE_WORDS * (number - 1) + word}]" for word in (1, 2)) if number else (bound, f"{_LAST}")
+        until, most = before
+        turn = f"{place}, {time}, {epsilons}, exceeded = section{number}"
+        is_behind = f"{time} < {until} or ({time} == {until} and {epsilons} < {most})"
+        body.append(f"{'if' if number == sections - 1 else 'elif'} {is_behind}:")
+        body += [f"    {turn}({SHARED}, {_GIVEN}, {place}, {until}, {most}, limit)", "    if exceeded:"]
+        body.append(f"        return {number}")
+    body += [f"elif {bound} == until:", f"    return {DONE}", "else:", f"    {bound} = {Literal(NEXT)}"]
     return ["rows = times.size", f"while m[{GIVEN}] < {ROWS_AT_ONCE}:", *indented(1, body), f"return {MORE}"]

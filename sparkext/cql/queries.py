@@ -15,6 +15,9 @@ from sparkext.cql.syntax import Formula, Position
 from sparkext.plans.expression import Expression
 from sparkext.plans.key_types import KeyType
 
+MOST_COLUMNS = 64
+"""Of a row: as many bits tell which values are null."""
+
 EPSILON = 0
 """The delay that is shorter than any unit of time."""
 
@@ -45,6 +48,11 @@ class BoundStream:
     def registered(self) -> tuple[Column, ...]:
         """The columns that it is registered with."""
         return tuple(column for column in self.columns if column.computed is None)
+
+    @property
+    def computed(self) -> tuple[Column, ...]:
+        """Those that Spark computes."""
+        return self.columns[len(self.registered) :]
 
 
 @dataclass(frozen=True)

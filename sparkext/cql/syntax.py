@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
 from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
@@ -182,3 +183,8 @@ class Program:
 
     streams: tuple[RegisteredStream, ...]
     queries: tuple[RegisteredQuery, ...]
+
+    def part(self, names: Container[str]) -> Program:
+        """Return what is registered under some names."""
+        streams = tuple(stream for stream in self.streams if stream.name in names)
+        return Program(streams, tuple(query for query in self.queries if query.name in names))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from sparkext.cql.formulas import constant as typed_constant
 from sparkext.cql.syntax import Call, Constant, Formula, Name, Operation
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ def _constant(constant: Constant) -> Column:
 
     if constant.kind == "integer":
         return F.lit(int(constant.text))
-    if constant.kind == "bool":
-        return F.lit(constant.text == "true")
+    if constant.kind == "timestamp":
+        return F.timestamp_micros(F.lit(int(typed_constant(constant).known.text or 0)))
     value = F.lit(constant.text)
-    return value if constant.kind == "string" else value.cast(constant.kind)
+    return value if constant.kind == "string" else value.cast("boolean" if constant.kind == "bool" else constant.kind)

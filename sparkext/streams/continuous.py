@@ -97,7 +97,7 @@ class ContinuousQueries:
         lines = []
         for name, stream in graph.streams.items():
             lines.append(f"stream    {name} ({_columns(stream.registered)})")
-            computed = [one.name for one in stream.columns if one.computed is not None]
+            computed = [one.name for one in stream.computed]
             lines += [f"computed  {', '.join(computed)} of {name}"] * bool(computed)
         for name in graph.order:
             query = graph.queries[name]

@@ -106,6 +106,7 @@ def continuous_frame(asked: Asked, streams: Mapping[str, Any]) -> DataFrame:
     code, limit = code_of(graph, queries, serial=asked.serial), settings.cql_max_instants
     operator = CqlOperator(graph, shared.places, code, queries, asked.tagged, arrow_schema(schema), limit)
     text = code.text.partition("\n")[2]  # but for what tells the kernels
+    text += "".join(f"{stream.name}: {one.name}\n" for stream in graph.streams.values() for one in stream.computed)
     made_by = f"queries {hashlib.sha256(text.encode()).hexdigest()}, of {keys}"
     apply = TimedApply(operator, schema, time, keys, until, made_by)
     return ordered_frame(columns, apply, settings, split=False, late=None, name=asked.name)

@@ -24,7 +24,7 @@ from sparkext.plans.fragments import LEFT, LINES
 from sparkext.plans.line_rows import LineRows
 from sparkext.plans.order_table import LINES as TABLE_LINES
 from sparkext.plans.order_table import SPLIT, WHOLE
-from sparkext.rows.contiguous import contiguous, in_one_piece
+from sparkext.rows.contiguous import contiguous, in_one_piece, needs_wide_offsets
 from sparkext.rows.morsels import MAX_MORSEL_BYTES, within_bytes
 from sparkext.rows.times import microseconds
 from sparkext.state.run_rows import RunRows
@@ -94,10 +94,14 @@ class InOrder:
         columns = [Column.of(column) for column in whole]
         for at in range(0, self.order.size, _OUT_ROWS):
             numbers = self.order[at : at + _OUT_ROWS]
-            if count_runs(numbers) == 1:
-                arrays = [column.slice(int(numbers[0]), numbers.size) for column in whole]
-            else:
-                arrays = [column.take(numbers, False) for column in columns]
+            is_run = count_runs(numbers) == 1
+            arrays = [
+                # What is taken has 32-bit offsets again, which Spark expects.
+                array.slice(int(numbers[0]), numbers.size)
+                if is_run and not needs_wide_offsets(array)
+                else column.take(numbers, False)
+                for array, column in zip(whole, columns, strict=True)
+            ]
             fields = [field.with_type(array.type) for field, array in zip(self.rows.schema, arrays, strict=False)]
             rows = pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields))
             yield from within_bytes(rows, MAX_MORSEL_BYTES)

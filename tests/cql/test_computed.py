@@ -49,7 +49,7 @@ def test_nobody_sees_what_is_computed() -> None:
     [
         ("upper(k)", "UPPER takes a text, not int"),
         ("upper(s.id, s.id)", "UPPER takes a text"),
-        ("substring(id)", r"SUBSTRING takes a text, an integer, \[an integer\]"),
+        ("substring(id)", r"SUBSTRING takes a text, an int, \[an int\]"),
         ("concat()", "CONCAT takes texts"),
         ("hour(born)", "HOUR takes a timestamp, not date"),
         ("s.id LIKE k", "LIKE takes a text, a text, not int"),
@@ -74,3 +74,41 @@ def test_behind_groups_there_are_no_such_calls() -> None:
     text = "REGISTER QUERY q ISTREAM(SELECT id, upper(id) AS u, count(*) AS n FROM s [Rows 9] GROUP BY id)"
     with pytest.raises(CqlProblems, match="UPPER has no place behind GROUP BY: group by it"):
         graph(STREAMS + text)
+
+
+def test_what_other_queries_compute_is_not_there() -> None:
+    text = """
+        REGISTER QUERY a ISTREAM(SELECT lower(id) AS x FROM s [Now]);
+        REGISTER QUERY b ISTREAM(SELECT upper(id) AS x, year(born) AS y FROM s [Now]);
+    """
+    whole = graph(STREAMS + text)
+    assert [one.name for one in whole.streams["s"].computed] == ["lower(id)", "upper(id)", "year(born)"]
+    part = whole.needed(["b"])
+    assert [one.name for one in part.streams["s"].computed] == ["upper(id)", "year(born)"]
+    assert [one.name for one in whole.needed(["a"]).streams["s"].computed] == ["lower(id)"]
+    assert part.needed(["b"]) is part
+
+
+def test_delays_that_were_inserted_stay_in_a_part() -> None:
+    text = """
+        REGISTER QUERY a ISTREAM(SELECT id FROM s [Now] UNION ALL SELECT id FROM a [Now] WHERE id > 'b');
+        REGISTER QUERY b ISTREAM(SELECT id FROM t [Now]);
+    """
+    part = graph(STREAMS + text, "insert").needed(["a"])
+    assert part.inserted == ("a",) and part.queries["a"].delay == 0 and list(part.queries) == ["a"]
+
+
+def test_there_are_as_many_columns_as_bits() -> None:
+    def program(registered: int, calls: int) -> str:
+        columns = ", ".join(f"c{place} string" for place in range(registered))
+        computed = ", ".join(f"upper(c{place}) AS u{place}" for place in range(calls))
+        return f"REGISTER STREAM w ({columns}); REGISTER QUERY q ISTREAM(SELECT {computed} FROM w [Now]);"
+
+    assert len(graph(program(60, 4)).streams["w"].columns) == 64
+    with pytest.raises(CqlProblems, match="w has more than 64 columns and what is computed of them"):
+        graph(program(60, 5))
+    with pytest.raises(CqlProblems, match="w has 65 columns: expected 64 at most"):
+        graph(program(65, 1))
+    wide = ", ".join(f"id AS c{place}" for place in range(65))
+    with pytest.raises(CqlProblems, match="65 columns: expected 64 at most"):
+        graph(STREAMS + f"REGISTER QUERY q ISTREAM(SELECT {wide} FROM s [Now])")

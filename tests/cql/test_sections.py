@@ -7,6 +7,7 @@ import random
 import pytest
 
 from sparkext.cql.code import code_of
+from sparkext.cql.engine import StateFullError
 from sparkext.cql.sections import sections_of
 from sparkext.kernels.jit import JIT_ENABLED
 from tests.cql.graphs import graph, run_engine
@@ -69,3 +70,22 @@ def test_turns_change_nothing(text: str, batch: int) -> None:
     assert found == {name: run_graph(queries, inputs, 100)[name] for name in outputs}
     assert all(found.values())
     assert found == run_engine(queries, outputs, inputs, 100, together=True)
+
+
+def test_sections_that_are_behind_go_on_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No more waits between two of them than what one passes on in its turn, however much that is in all."""
+    text = """
+        REGISTER STREAM s (k int);
+        REGISTER QUERY ticks RSTREAM[1 us](SELECT k FROM s [Range 3000 us]);
+        REGISTER QUERY counted ISTREAM(SELECT count(*) AS n, sum(k) AS k FROM ticks [Now]);
+        REGISTER QUERY last ISTREAM(SELECT n, k FROM counted [Now]);
+    """
+    monkeypatch.setattr("sparkext.cql.loops.ROWS_AT_ONCE", 50)
+    queries, inputs = graph(text), {"s": [(time, (time,)) for time in range(1, 6)]}
+    words = 1 << 13
+    found = run_engine(queries, ["last"], inputs, 4000, words=words)
+    assert found == run_engine(queries, ["last"], inputs, 4000, words=words, together=True)
+    assert len(found["last"]) > 4
+    monkeypatch.setattr("sparkext.cql.loops.ROWS_AT_ONCE", 1 << 16)
+    with pytest.raises(StateFullError):
+        run_engine(queries, ["last"], inputs, 4000, words=words)

@@ -10,6 +10,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -22,6 +23,7 @@ from sparkext.plans.routing import RoutingTable
 from sparkext.rows.time_order import TimeOrder
 from sparkext.state.stream_state import StoredSide
 from sparkext.worker.ordered_rows import LINE_FIELDS, Operator, OrderedRows
+from sparkext.worker.ordered_slot import InOrder
 from tests.streams.order_tasks import OrderedQuery, table_of
 from tests.streams.tasks import Rows, micros, on_a_node
 
@@ -211,3 +213,11 @@ def test_state_of_another_operator_is_refused(tmp_path: Path) -> None:
     query.restart(made_by="another")
     with pytest.raises(StateError, match="that of another operator"):
         query.process([[]])
+
+
+@pytest.mark.parametrize("order", [[0, 1, 2], [1, 2], [2, 0, 1]])
+def test_wide_texts_leave_with_narrow_offsets(order: list[int]) -> None:
+    rows = pa.table({"a": pa.array(["x", "y", None], pa.large_string()), "n": [1, 2, 3]})
+    [piece] = InOrder(rows, np.array(order, np.int32)).pieces(2)
+    assert piece.schema.types == [pa.string(), pa.int64()]
+    assert piece.to_pylist() == [rows.to_pylist()[number] for number in order]
