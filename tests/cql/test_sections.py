@@ -72,6 +72,7 @@ def test_turns_change_nothing(text: str, batch: int) -> None:
     assert found == run_engine(queries, outputs, inputs, 100, together=True)
 
 
+@interpreted
 def test_sections_that_are_behind_go_on_first(monkeypatch: pytest.MonkeyPatch) -> None:
     """No more waits between two of them than what one passes on in its turn, however much that is in all."""
     text = """
