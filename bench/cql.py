@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import statistics
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta, timezone
@@ -14,8 +13,9 @@ import numpy as np
 import pyarrow as pa
 
 from bench.fit import power_law
-from bench.harness import Bench, Case, WrongAnswerError, measure, record, same, step, verify
-from bench.spark_session import ARROW_BYTES, spark_session
+from bench.harness import Bench, Case, measure, record, same, step, verify
+from bench.spark_session import CROSSING, spark_session
+from bench.starts import Started, seconds_of
 from bench.text_table import text_table
 
 if TYPE_CHECKING:
@@ -182,7 +182,7 @@ def _run_trading(bench: Bench) -> None:
 
     loop = same("a loop in Python", lambda: _looped(*rows, offers.stocks))
     contestants = [same("sparkext, engine", engine, ours=True), loop]
-    with spark_session(1, **{"spark.sql.shuffle.partitions": "1", ARROW_BYTES: "2147483647"}) as spark:
+    with spark_session(1, **CROSSING, **{"spark.sql.shuffle.partitions": "1"}) as spark:
         frames = tables_of(spark, bench, offers)
         contestants += [
             same("sparkext in Spark", lambda: bought_in(our_orders(frames)), ours=True),
@@ -191,24 +191,14 @@ def _run_trading(bench: Bench) -> None:
         verify(contestants)
         timings = measure(bench, contestants)
         few = max(1, offers.count // _FEWER)
-        asked = _Taken(lambda: _with_state(frames, int(offers.times[_STOCKS + few])))
+        orders = _looped(*(column[:few] for column in rows), offers.stocks)
+        job = partial(_with_state, frames, int(offers.times[_STOCKS + few]))
+        rate = few / [seconds_of(job, orders) for _ in range(2)][-1]
     record(bench, timings, offers.count)
-    bench.record(contestant="transformWithState", rows=few, rows_per_second=few / asked.seconds)
-    if asked.answer != _looped(*(column[:few] for column in rows), offers.stocks):
-        raise WrongAnswerError("transformWithState gives other orders")
+    bench.record(contestant="transformWithState", rows=few, rows_per_second=rate)
     rates = [(one.contestant.name, f"{offers.count / one.median:,.0f}") for one in timings]
-    print(text_table(("", "offers a second"), [*rates, ("transformWithState", f"{few / asked.seconds:,.0f}")]))
+    print(text_table(("", "offers a second"), [*rates, ("transformWithState", f"{rate:,.0f}")]))
     print(NOTES_TRADING)
-
-
-class _Taken:
-    """What a job gives the second time, and how long it takes."""
-
-    def __init__(self, job: Callable[[], Any]) -> None:
-        job()
-        began = time.perf_counter()
-        self.answer = job()
-        self.seconds = time.perf_counter() - began
 
 
 def _with_state(frames: Mapping[str, DataFrame], until: int) -> list[Any]:
@@ -445,12 +435,15 @@ def _run_keys(bench: Bench) -> None:
         pa.table({"who": np.arange(people, dtype=np.int32), "n": quota, "ts": zero}), folder / "granted.parquet"
     )
     expected = _granted(who.tolist(), wanted.tolist(), quota.tolist())
-    settings = {"spark.sql.shuffle.partitions": str(bench.threads), ARROW_BYTES: "2147483647"}
-    with spark_session(bench.threads, **settings) as spark, step("quotas"):
-        runs = 1 if bench.tiny else 1 + bench.runs
-        whole, alone = zip(*(_quotas(spark, folder, expected) for _ in range(runs)), strict=True)
-    seconds = statistics.median(whole[1:] or whole)
-    rates = asks / seconds, asks / (seconds - statistics.median(alone[1:] or alone))
+    settings = {"spark.sql.shuffle.partitions": str(bench.threads)}
+    seconds = Started()
+    with spark_session(bench.threads, **CROSSING, **settings) as spark, step("quotas"):
+        rows = spark.read.parquet(str(folder / "asked.parquet"))
+        granted = spark.read.parquet(str(folder / "granted.parquet"))
+        for _ in range(1 if bench.tiny else 1 + bench.runs):
+            seconds.whole.append(seconds_of(partial(_quotas, rows, granted), expected))
+            seconds.start.append(seconds_of(partial(_quotas, rows.where("false"), granted), (0, None)))
+    rates = seconds.rates(asks)
     bench.record(contestant="sparkext", rows_per_second=rates[0], without_start=rates[1])
     print(text_table(("rows a second", "without the start"), [tuple(f"{rate:,.0f}" for rate in rates)]))
     print(NOTES_KEYS)
@@ -465,23 +458,14 @@ def _granted(who: Sequence[int], wanted: Sequence[int], quota: list[int]) -> tup
     return rows, total
 
 
-def _quotas(spark: SparkSession, folder: Any, expected: tuple[int, int]) -> tuple[float, float]:
-    """Return the seconds of a query over all that is asked, and of one over nothing."""
+def _quotas(asked: DataFrame, granted: DataFrame) -> tuple[Any, ...]:
+    """Return how many rows are granted, and how much in all."""
     from pyspark.sql import functions as F
 
     from sparkext.streams import cql
 
-    granted = spark.read.parquet(str(folder / "granted.parquet"))
-    asked = spark.read.parquet(str(folder / "asked.parquet"))
-    seconds = []
-    for rows, answer in ((asked, expected), (asked.where("false"), (0, None))):
-        began = time.perf_counter()
-        taken = cql(QUOTAS).output("taken", time="ts", granted=granted, asked=rows)
-        found = taken.agg(F.count("*"), F.sum("n")).first()
-        seconds.append(time.perf_counter() - began)
-        if found is None or (found[0], found[1]) != answer:
-            raise WrongAnswerError(f"{found}, and not {answer}")
-    return seconds[0], seconds[1]
+    taken = cql(QUOTAS).output("taken", time="ts", granted=granted, asked=asked)
+    return tuple(taken.agg(F.count("*"), F.sum("n")).collect()[0])
 
 
 # --- growth ---

@@ -8,12 +8,9 @@ from __future__ import annotations
 
 import argparse
 import json
-import statistics
 import subprocess
 import sys
-import time
 import venv
-from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -23,7 +20,8 @@ import pyarrow.parquet as pq
 
 from bench.cql import Offers, bought_in, our_orders, tables_of
 from bench.harness import Bench, Case, WrongAnswerError, step
-from bench.spark_session import ARROW_BYTES, spark_session
+from bench.spark_session import CROSSING, spark_session
+from bench.starts import Started, seconds_of
 from bench.streams import LOADS, RANGES, Feed, checked, expected_of, fed, our_ranges, streaming_session
 from bench.text_table import text_table
 
@@ -111,50 +109,24 @@ def _run_trading(bench: Bench) -> None:
     runs = 1 if bench.tiny else 1 + bench.runs
     with TemporaryDirectory() as folder:
         flinks, orders = _flinks_orders(offers, Path(folder), runs)
-    with spark_session(1, **{"spark.sql.shuffle.partitions": "1", ARROW_BYTES: "2147483647"}) as spark:
+    with spark_session(1, **CROSSING, **{"spark.sql.shuffle.partitions": "1"}) as spark:
         frames = tables_of(spark, bench, offers)
-        ours = _Seconds()
+        stocks = {**frames, "market": frames["market"].where("false")}
+        ours = Started()
         for _ in range(runs):
             with step("sparkext"):
-                ours.add(lambda: bought_in(our_orders({**frames, "market": frames["market"].where("false")})), [])
-                ours.add(lambda: bought_in(our_orders(frames)), orders)
+                ours.start.append(seconds_of(lambda: bought_in(our_orders(stocks)), []))
+                ours.whole.append(seconds_of(lambda: bought_in(our_orders(frames)), orders))
     rows = []
     for name, seconds in (("sparkext in Spark", ours), ("Flink, a process function in Java", flinks)):
-        whole, alone = seconds.medians()
-        rates = offers.count / whole, offers.count / (whole - alone)
+        rates = seconds.rates(offers.count)
         bench.record(contestant=name, rows=offers.count, rows_per_second=rates[0], without_start=rates[1])
         rows.append((name, *(f"{rate:,.0f}" for rate in rates)))
     print(text_table(("", "offers a second", "without the start"), rows))
     print(NOTES_TRADING)
 
 
-class _Seconds:
-    """Those of jobs that take turns: over the stocks alone, and over all."""
-
-    def __init__(self) -> None:
-        self.taken: list[float] = []
-
-    def add(self, job: Callable[[], object], expected: object) -> None:
-        """Run a job.
-
-        Raises
-        ------
-        WrongAnswerError
-            It gives something else.
-        """
-        began = time.perf_counter()
-        found = job()
-        self.taken.append(time.perf_counter() - began)
-        if found != expected:
-            raise WrongAnswerError(f"{found}, and of Flink {expected}")
-
-    def medians(self) -> tuple[float, float]:
-        """Return the seconds of all, and of the stocks alone, but for the first ones if there are others."""
-        alone, whole = self.taken[::2], self.taken[1::2]
-        return statistics.median(whole[1:] or whole), statistics.median(alone[1:] or alone)
-
-
-def _flinks_orders(offers: Offers, folder: Path, runs: int) -> tuple[_Seconds, list[tuple[object, ...]]]:
+def _flinks_orders(offers: Offers, folder: Path, runs: int) -> tuple[Started, list[tuple[object, ...]]]:
     """Return the seconds that Flink needs, and its orders."""
     [jars] = HOME.glob("lib/python*/site-packages/pyflink/lib")
     ids, values = offers.columns["market"][0], offers.values
@@ -171,13 +143,12 @@ def _flinks_orders(offers: Offers, folder: Path, runs: int) -> tuple[_Seconds, l
         told = subprocess.run(command, capture_output=True, text=True, check=False)
     if told.returncode:
         raise RuntimeError(told.stdout + told.stderr)
-    seconds = _Seconds()
-    seconds.taken += [float(line.split(";")[0]) for line in told.stdout.splitlines()]
+    seconds = [float(line.split(";")[0]) for line in told.stdout.splitlines()]
     orders = []
     for order in told.stdout.splitlines()[-1].split(";")[1:]:
         at, name, num, price = order.split(",")
         orders.append((int(at), name, int(num), float(price)))
-    return seconds, orders
+    return Started(seconds[1::2], seconds[::2]), orders
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ from bench.harness import step
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-ARROW_BYTES = "spark.sql.execution.arrow.maxBytesPerBatch"
+CROSSING = {"spark.sql.execution.arrow.maxBytesPerBatch": "2147483647"}
 """Unless that is the greatest int, Spark adds up the bytes of each row on its way to Python: see docs/tuning.md."""
 
 

@@ -61,9 +61,8 @@ class SectionLines:
 
     def reads(self, layout: Layout, name: str, width: int) -> None:
         """Give a stream of another section a place."""
-        if name not in self.buffers:
-            self.emits(layout, name, width)
-            self.inboxes[name] = layout.words(QUEUE_WORDS)
+        self.emits(layout, name, width)
+        self.inboxes[name] = layout.words(QUEUE_WORDS)
 
     def emits(self, layout: Layout, name: str, width: int) -> None:
         """Give a stream of this section a place."""

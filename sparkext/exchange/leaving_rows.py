@@ -15,6 +15,7 @@ from sparkext.exchange.cells import CELL_BYTES, cell_of
 from sparkext.exchange.partitioning import Partitioning
 from sparkext.memory.freed import FreeMemory, headroom_for
 from sparkext.rows.morsels import combined, within_bytes
+from sparkext.rows.taken import taken
 
 _LEAST_BYTES = 32 << 20
 _MOST_BYTES = 512 << 20
@@ -63,7 +64,7 @@ def gathered_bytes(batch: pa.RecordBatch) -> int:
 
 def _cells(rows: pa.RecordBatch, partitioning: Partitioning, task: int) -> list[tuple[int, pa.Buffer]]:
     order = partitioning.order(partitioning.lines(rows)[1], task)
-    in_order = rows.take(pa.array(order.rows))
+    in_order = taken(rows, order.rows)
     return [
         (slot, cell_of(piece))
         for slot, (start, stop) in enumerate(zip(order.starts[:-1].tolist(), order.starts[1:].tolist(), strict=True))

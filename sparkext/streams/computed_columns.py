@@ -19,7 +19,7 @@ def computed_column(formula: Formula, column_of: Callable[[str], Column]) -> Col
     if isinstance(formula, Name):
         return column_of(formula.name)
     if isinstance(formula, Constant):
-        return F.lit(None) if formula.kind == "null" else _constant(formula)
+        return _constant(formula)
     if isinstance(formula, Operation):
         return -computed_column(formula.args[0], column_of)
     assert isinstance(formula, Call), "nothing else is computed"
@@ -29,6 +29,8 @@ def computed_column(formula: Formula, column_of: Callable[[str], Column]) -> Col
 def _constant(constant: Constant) -> Column:
     from pyspark.sql import functions as F
 
+    if constant.kind == "null":
+        return F.lit(None)
     if constant.kind == "integer":
         return F.lit(int(constant.text))
     if constant.kind == "timestamp":

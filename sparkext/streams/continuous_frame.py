@@ -13,7 +13,7 @@ from sparkext.cql.code import code_of
 from sparkext.cql.engine import FOR_EVER
 from sparkext.cql.graph import Graph
 from sparkext.cql.partitioning import Partitioning, partitioned_by
-from sparkext.cql.queries import Column
+from sparkext.cql.queries import BoundStream, Column
 from sparkext.cql.shared_columns import SharedColumns
 from sparkext.cql.types import common_type, spell_type
 from sparkext.errors import InvalidQueryError
@@ -79,9 +79,7 @@ def continuous_frame(asked: Asked, streams: Mapping[str, Any]) -> DataFrame:
     session = next(iter(frames.values())).sparkSession
     settings, misconfigured = read_or_default(lambda key: session.conf.get(key, None), {})
     problems += str(misconfigured).splitlines() if misconfigured else ()
-    sources = {
-        name: _Source(frame, name, graph.streams[name].columns, asked, problems) for name, frame in frames.items()
-    }
+    sources = {name: _Source(frame, graph.streams[name], asked, problems) for name, frame in frames.items()}
     if len({frame.isStreaming for frame in frames.values()}) > 1:
         said = [f"{name} is {'a' if frame.isStreaming else 'no'} stream" for name, frame in frames.items()]
         problems.append(f"{', '.join(said)}: make streams of all, or of none")
@@ -154,10 +152,9 @@ def _frames(
 class _Source:
     """The DataFrame of one stream."""
 
-    def __init__(
-        self, frame: DataFrame, name: str, columns: tuple[Column, ...], asked: Asked, problems: list[str]
-    ) -> None:
-        self._name, self.columns = name, columns
+    def __init__(self, frame: DataFrame, stream: BoundStream, asked: Asked, problems: list[str]) -> None:
+        name, registered = stream.name, stream.registered
+        self._name, self.columns = name, stream.columns
         case_sensitive = is_case_sensitive(frame.sparkSession)
         fields = frame.schema.fields
 
@@ -180,7 +177,6 @@ class _Source:
         self.ties = None if ties is None else fields[ties]
         if self.ties is not None and spark_key_type(self.ties) is None:
             problems.append(f"ties {asked.ties} of type {self.ties.dataType.simpleString()} cannot be compared")
-        registered = [column for column in columns if column.computed is None]
         self._fields = [None if (at := place(column.name)) is None else fields[at] for column in registered]
         for column, field in zip(registered, self._fields, strict=True):
             if field is not None and not _fits(field, column):

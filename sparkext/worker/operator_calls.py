@@ -22,6 +22,7 @@ from sparkext.kernels.partition import slot_order
 from sparkext.kernels.row_ids import RowIds
 from sparkext.rows.contiguous import contiguous
 from sparkext.rows.fingerprints import row_hashes
+from sparkext.rows.taken import taken
 from sparkext.rows.times import microseconds
 from sparkext.rows.types import conform
 from sparkext.state.run_rows import RunRows
@@ -60,15 +61,15 @@ class OperatorCalls(KeyStates):
         ranks = row_hashes(distinct, groups.count)
         lines = np.asarray(columns[self._ordered.width])[in_order[starts[:-1]]]
         states = self._states(distinct, lookup, known)
-        given = [columns[number] for number in range(len(self._operator.names))]
+        names = list(self._operator.names)
+        given = pa.Table.from_arrays(columns[: len(names)], names=names)
         first = 0
         while first < groups.count:
             # As many groups as there is room for, or part of one.
             last = max(first + 1, int(np.searchsorted(starts, starts[first] + _AT_ONCE, side="right")) - 1)
             for at in range(int(starts[first]), int(starts[last]), _AT_ONCE):
                 stop = min(at + _AT_ONCE, int(starts[last]))
-                taken = pa.array(in_order[at:stop])
-                piece = pa.Table.from_arrays([column.take(taken) for column in given], names=list(self._operator.names))
+                piece = taken(given, in_order[at:stop])
                 for group in range(first, last):
                     low, high = max(int(starts[group]), at), min(int(starts[group + 1]), stop)
                     if low < high:
