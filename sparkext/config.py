@@ -25,6 +25,7 @@ DeliveryName = Literal["adaptive", "morsel", "block", "tuple", "materialize", "m
 ThreadsName = Literal["cooperative", "independent"]
 JoinOrderName = Literal["measured", "query", "random"]
 PartitionedName = Literal["auto", "always", "never"]
+StagesName = Literal["waves", "pipelined"]
 GroupsName = Literal["auto", "parts", "whole"]
 
 SlotsName = Literal["planned", "hash", "random"]
@@ -186,6 +187,18 @@ PARTITIONED = ConfigKey(
     " plans), `always` or `never`. As-of joins cannot be.",
     expected="one of auto, always, never",
     choices=get_args(PartitionedName),
+)
+PARTITIONED_STAGES = ConfigKey(
+    name=PREFIX + "partitioned.stages",
+    attribute="partitioned_stages",
+    type=TEXT,
+    unit="",
+    default="waves",
+    doc="When the slots of a partitioned join run: `waves` (when all rows of both sides are sent, dealt out by what is"
+    " known of all of them), or `pipelined` (while the rows of the probe side are sent, so that these never lie on disk;"
+    " lines are moved meanwhile). The latter works on Spark 4.3, where no other shuffle belongs to the same job.",
+    expected="one of waves, pipelined",
+    choices=get_args(StagesName),
 )
 STREAMS_UNIT_MAX_BYTES = ConfigKey(
     name=PREFIX + "streams.unitMaxBytes",
@@ -401,6 +414,7 @@ REGISTRY: tuple[ConfigKey[Any], ...] = (
     PYTHON,
     BUILD_SIDE_MAX_BYTES,
     PARTITIONED,
+    PARTITIONED_STAGES,
     STREAMS_UNIT_MAX_BYTES,
     CQL_MAX_INSTANTS,
     SCAN_FUSED,
@@ -433,6 +447,7 @@ class Settings:
     python: str
     build_side_max_bytes: int
     partitioned: PartitionedName
+    partitioned_stages: StagesName
     streams_unit_max_bytes: int
     cql_max_instants: int
     scan_fused: bool

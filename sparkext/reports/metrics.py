@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from itertools import pairwise
 from typing import Any
 
@@ -112,3 +112,21 @@ def last_run(tasks: Iterable[TaskMetrics]) -> list[TaskMetrics]:
 def merged_operators(tasks: Sequence[TaskMetrics]) -> list[OperatorSummary]:
     """Add up the operator summaries of the tasks of one run."""
     return merge_summaries([task.operators for task in tasks])
+
+
+def followed_by(first: TaskMetrics, then: TaskMetrics) -> TaskMetrics:
+    """Return the metrics of a task that ran a pipeline, and then another form of it. Of indexes, the first are told."""
+    if not first.operators:
+        return then
+    return replace(
+        first,
+        operators=merge_summaries([first.operators, then.operators]),
+        seconds=[one + other for one, other in zip(first.seconds, then.seconds, strict=True)],
+        decisions=first.decisions + then.decisions,
+        rows_in=first.rows_in + then.rows_in,
+        batches_in=first.batches_in + then.batches_in,
+        morsels=first.morsels + then.morsels,
+        batches_out=first.batches_out + then.batches_out,
+        elapsed_seconds=first.elapsed_seconds + then.elapsed_seconds,
+        reduced=[*dict.fromkeys(first.reduced + then.reduced)],
+    )

@@ -1,4 +1,7 @@
-"""The loads of the slots of a partitioned join, the heaviest first, as an SVG: by hash, as planned, as they ran."""
+"""The loads of the slots of a partitioned join, the heaviest first, as an SVG: by hash, as planned, as they ran.
+
+Where rows streamed to slots, these are the first and the last interval, and all of them; below, the skew of each.
+"""
 
 from __future__ import annotations
 
@@ -18,8 +21,8 @@ _LEGEND = 150  # pixels a name
 def drawn(loads: SlotLoads) -> str:
     """The chart. One slot is worth none."""
     series = (
-        ("by hash", loads.by_hash, GRAY),
-        ("as planned", loads.planned, COLORS[0]),
+        ("first interval" if loads.skews else "by hash", loads.by_hash, GRAY),
+        ("last interval" if loads.skews else "as planned", loads.planned, COLORS[0]),
         ("as they ran", loads.took, COLORS[1]),
     )
     most = max(max(values, default=0.0) for _, values, _ in series)
@@ -32,7 +35,20 @@ def drawn(loads: SlotLoads) -> str:
     for place, (name, values, color) in enumerate(series):
         parts.append(_steps(sorted(values, reverse=True), most, color, name))
         parts.append(text(LEFT + place * _LEGEND, _BOTTOM + 20, name, color=color, weight=700))
-    return drawing(_HEIGHT, "Loads of the slots", parts)
+    return drawing(_HEIGHT, "Loads of the slots", parts) + _trajectory(loads.skews)
+
+
+def _trajectory(skews: Sequence[float]) -> str:
+    """The skew of each interval, a step each. One is worth no chart."""
+    most = max(skews, default=0.0)
+    if len(skews) < 2 or most <= 0:
+        return ""
+    step = decimal_step(most)
+    parts = [text(LEFT - 70, _TOP - 16, "Skew of the slots in each interval: (max - min) / mean", weight=600)]
+    for number in range(int(most / step) + 1):
+        parts += grid_line(_height(number * step, most), f"{number * step:g}")
+    parts.append(_steps(skews, most, COLORS[0], "skew"))
+    return drawing(_HEIGHT, "Skew of the slots", parts)
 
 
 def _height(value: float, most: float) -> float:

@@ -22,7 +22,8 @@ class SlotLoads:
     """Seconds of each slot: by the hash of keys alone, as planned, and as its task took for the index and the join.
 
     `moved` lines went to another slot for that, `split` ones to several. `took` lacks tasks that told nothing.
-    `cut`: into how many parts both sides were divided, where slots are units of a join matrix.
+    `cut`: into how many parts both sides were divided, where slots are units of a join matrix. `skews`: that of each
+    interval, where rows streamed to slots; `by_hash` are the loads of the first then, `planned` those of the last.
     """
 
     by_hash: tuple[float, ...]
@@ -31,21 +32,39 @@ class SlotLoads:
     moved: int
     split: int
     cut: tuple[int, int] | None = None
+    skews: tuple[float, ...] = ()
 
     @classmethod
     def of(cls, planned: str, tasks: Sequence[TaskMetrics]) -> SlotLoads:
         """Put together what the foreman has answered, as JSON, and what tasks have told."""
         told = json.loads(planned)
         took = tuple(task.elapsed_seconds + sum(map(_built, task.indexes)) for task in tasks)
+        if "streamed" in told:
+            return cls._streamed(told["streamed"], took)
         cut = told.get("cut")
         loads = (tuple(told["before"]), tuple(told["after"]))
         return cls(*loads, took, told["moved"], told["split"], None if cut is None else tuple(cut))
+
+    @classmethod
+    def _streamed(cls, told: Mapping[str, Any], took: tuple[float, ...]) -> SlotLoads:
+        """Put together what was on the board of a run, and what tasks have told."""
+        intervals = [tuple(loads) for loads in told["judged"]]
+        shares = [len(slots) for slots in (told["interval"] or {"moved": {}})["moved"].values()]
+        if not intervals:
+            intervals = [tuple(sum(lines.values()) for lines in told["loads"].values())]
+        split = sum(count > 1 for count in shares)
+        skews = tuple(map(skew, intervals))
+        return cls(intervals[0], intervals[-1], took, len(shares) - split, split, skews=skews)
 
     def __str__(self) -> str:
         """Tell it in a sentence: skew is (max - min) / mean."""
         if self.cut is not None:
             units = f"{self.cut[0]} × {self.cut[1]} units of a join matrix"
             return f"{units}, probe and build rows: skew {skew(self.took):.2f} as they ran"
-        balanced = f"skew {skew(self.by_hash):.2f} by hash, {skew(self.planned):.2f} as planned"
         lines = f"{counted(self.moved, 'line')} moved, {counted(self.split, 'line')} split"
+        if self.skews:
+            first, *_, last = (*self.skews, self.skews[-1])
+            streamed = f"{counted(len(self.planned), 'slot')} in {counted(len(self.skews), 'interval')}, {lines}"
+            return f"{streamed}: skew {first:.2f} in the first, {last:.2f} in the last, {skew(self.took):.2f} of all"
+        balanced = f"skew {skew(self.by_hash):.2f} by hash, {skew(self.planned):.2f} as planned"
         return f"{counted(len(self.planned), 'slot')}, {lines}: {balanced}, {skew(self.took):.2f} as they ran"

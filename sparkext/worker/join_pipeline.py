@@ -22,6 +22,7 @@ from sparkext.worker.pipeline import Pipeline, Resources
 from sparkext.worker.sinks.gathered_rows import GatheredRows
 from sparkext.worker.sinks.groups import Groups
 from sparkext.worker.sinks.leaving_rows import Leaving, LeavingRows
+from sparkext.worker.sinks.routed_cells import Routed, RoutedCells
 from sparkext.worker.sinks.top_rows import TopRows
 
 
@@ -32,7 +33,7 @@ def join_pipeline(
     settings: Settings,
     resources: Resources,
     metrics: TaskMetrics | None = None,
-    leaving: Leaving | None = None,
+    leaving: Leaving | Routed | None = None,
 ) -> Pipeline:
     """Return the pipeline of a task that joins rows and emits them, the first of them, or groups of them.
 
@@ -52,7 +53,8 @@ def join_pipeline(
     sink = sink_of(spec, builds, output_schema, settings)
     if leaving is not None:
         assert isinstance(sink, GatheredRows), "whole rows leave"
-        sink = LeavingRows(sink, leaving, resources.headroom)
+        free = resources.headroom
+        sink = LeavingRows(sink, leaving, free) if isinstance(leaving, Leaving) else RoutedCells(sink, leaving, free)
     if any(one.in_order for one in spec.aggregations):
         resources = replace(resources, cores=1)
     return Pipeline(operators, sink, settings, resources, metrics)

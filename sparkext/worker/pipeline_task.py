@@ -32,6 +32,7 @@ from sparkext.worker.nodes import Source
 from sparkext.worker.pipeline import Resources
 from sparkext.worker.pipelined_rows import SOURCE
 from sparkext.worker.sinks.leaving_rows import Leaving
+from sparkext.worker.sinks.routed_cells import Routed
 from sparkext.worker.sources.made_rows import MadeRows
 from sparkext.worker.sources.row_batches import RowBatches
 from sparkext.worker.sources.scanned_splits import ScannedSplits
@@ -62,7 +63,7 @@ class PipelineTask:
     made: BuildSource | None = None
     slot: SlotSchemas | None = None
     slot_in_files: bool = False
-    leaving: Leaving | None = None
+    leaving: Leaving | Routed | None = None
     made_by: str = __version__
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -82,7 +83,7 @@ class PipelineTask:
 
     def _joined(self, batches: Iterable[pa.RecordBatch], tasks: Tasks, slot: Slot | None) -> Iterator[pa.RecordBatch]:
         spec = PipelineSpec.from_json(self.spec_json)
-        sides = self._open(spec)
+        sides = self.open(spec)
         if slot is not None:
             sides.update(slot.build_sides(dict(enumerate(index_recipes(spec, self.settings.debug_hash_mask)))))
             keys = {column for source, column in spec.joins[0].references(1) if source == PROBE}
@@ -96,7 +97,7 @@ class PipelineTask:
             pipeline = join_pipeline(spec, builds, self.output_schema, self.settings, resources, metrics, self.leaving)
             yield from pipeline.run(source)
         finally:
-            metrics.peak_rss_bytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+            metrics.peak_rss_bytes = peak_rss_bytes()
             self.reporter.report(metrics)
             freed.release_unless_ample()
 
@@ -110,7 +111,7 @@ class PipelineTask:
             return RowBatches(batches, spec, self.settings.morsel_max_rows)
         return ScannedSplits(self.scan, self._splits(batches), spec, builds)
 
-    def _open(self, spec: PipelineSpec) -> dict[int, BuildSide]:
+    def open(self, spec: PipelineSpec) -> dict[int, BuildSide]:
         """Open all build sides that have a source, by number, and the rows of the probe side if they are made.
 
         Tasks begin with different ones: workers that start together share the building.
@@ -126,3 +127,8 @@ class PipelineTask:
         for batch in batches:
             for told in batch.column(0).to_pylist():
                 yield from map(Split.from_data, json.loads(told)) if self.parts is None else self.parts[told]
+
+
+def peak_rss_bytes() -> int:
+    """Return the most memory that this process has had."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024

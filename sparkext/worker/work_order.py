@@ -17,6 +17,7 @@ from sparkext.build_sides.sources import BuildSource
 from sparkext.config import Settings, read_settings
 from sparkext.exchange.partitioning import Partitioning
 from sparkext.exchange.slot import SlotSchemas
+from sparkext.exchange.streamed import Streamed
 from sparkext.parquet.file_stores import Bucket
 from sparkext.parquet.rules import Calendars
 from sparkext.parquet.scan import ParquetScan
@@ -32,13 +33,15 @@ from sparkext.worker.foreman_task import ForemanTask
 from sparkext.worker.pipeline_task import PipelineTask
 from sparkext.worker.pipelined_rows import PipelinedRows
 from sparkext.worker.sinks.leaving_rows import Leaving
+from sparkext.worker.sinks.routed_cells import Routed
+from sparkext.worker.streamed_slot_task import StreamedSlotTask
 from sparkext.worker.task_start import check_version
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 
-def make(order_json: str) -> tuple[PipelineTask, StructType]:
+def make(order_json: str) -> tuple[PipelineTask | StreamedSlotTask, StructType]:
     """Return the function for `mapInArrow` and its return type.
 
     The order's fields: `package` (the version of sparkext that the jar belongs to), `spec` (see `plans.spec`),
@@ -47,7 +50,7 @@ def make(order_json: str) -> tuple[PipelineTask, StructType]:
     (per join the broadcast's id, the CRC-32 of its file and a Spark schema, or what to read; null where rows come from
     other tasks), `run` (a name for the report), `tasks_sharing` (a number, or missing), `arriving` (missing unless rows
     come from other tasks: the schemas of both sides), `leaving` (missing unless they go to others: their schema, and by
-    which keys).
+    which keys). Of both, `streamed` is missing unless rows stream: how many lines and slots, and a name for the run.
 
     Raises
     ------
@@ -72,6 +75,8 @@ def make(order_json: str) -> tuple[PipelineTask, StructType]:
         slot_in_files=True,
         leaving=None if leaving is None else _leaving(leaving, settings),
     )
+    if task.slot is not None and "streamed" in order["arriving"]:
+        return StreamedSlotTask(task, task.slot, Streamed(**order["arriving"]["streamed"])), output
     return task, output
 
 
@@ -144,7 +149,7 @@ def _arriving(told: dict[str, Any]) -> SlotSchemas:
     return SlotSchemas(arrow_schema(_schema(told["probe"])), builds, told["owns_build"])
 
 
-def _leaving(told: dict[str, Any], settings: Settings) -> Leaving:
+def _leaving(told: dict[str, Any], settings: Settings) -> Leaving | Routed:
     keys = told["keys"]
     partitioning = Partitioning(
         tuple(key["column"] for key in keys),
@@ -154,6 +159,8 @@ def _leaving(told: dict[str, Any], settings: Settings) -> Leaving:
         told["keeps_unmatchable"],
         settings.debug_hash_mask,
     )
+    if "streamed" in told:
+        return Routed(partitioning, Streamed(**told["streamed"]), settings.debug_slots)
     return Leaving(partitioning, told["run"])
 
 

@@ -1,6 +1,9 @@
 package org.apache.spark.sql.sparkext
 
-import org.apache.spark.{JobArtifactSet, Partitioner, SparkEnv}
+import org.apache.spark.rdd.RDD
+import org.apache.spark.serializer.Serializer
+import org.apache.spark.sql.execution.ShuffledRowRDD
+import org.apache.spark.{JobArtifactSet, Partitioner, PartitionIdPassthrough, PipelinedShuffleDependency, SparkEnv}
 import org.apache.spark.api.python.{ChainedPythonFunctions, PythonEvalType}
 import org.apache.spark.scheduler.MapStatus
 import org.apache.spark.shuffle.ShuffleManager
@@ -19,6 +22,14 @@ object SparkShim extends CommonShim {
   def shuffleManager(env: SparkEnv): ShuffleManager = env.blockingShuffleManager
 
   def mapStatus(at: BlockManagerId, lengths: Array[Long], mapId: Long, checksum: Long): MapStatus = MapStatus(at, lengths, mapId, checksum)
+
+  /** Whether stages of a job can run at a time, with a shuffle between them. */
+  def streams: Boolean = true
+
+  def streamed(cells: RDD[(Int, InternalRow)], slots: Int, serializer: Serializer, metrics: Map[String, SQLMetric]): RDD[InternalRow] =
+    new ShuffledRowRDD(
+      new PipelinedShuffleDependency[Int, InternalRow, InternalRow](cells, new PartitionIdPassthrough(slots), serializer),
+      metrics)
 
   def sending(rows: SentRows, to: Partitioner, files: MapFiles, conf: SQLConf): Sending =
     new Sending(

@@ -8,14 +8,17 @@ import scala.collection.mutable
 
 import org.json4s.JsonAST._
 
-import org.apache.spark.{SparkEnv, TaskContext}
+import org.apache.spark.{SparkEnv, SparkException, TaskContext, TaskContextImpl}
 import org.apache.spark.internal.config._
 import org.apache.spark.network.buffer.FileSegmentManagedBuffer
 import org.apache.spark.shuffle.FetchFailedException
 import org.apache.spark.storage.{BlockId, BlockManagerId, ShuffleBlockFetcherIterator, ShuffleBlockId}
 
-/** The blocks of a task: those of this executor lie where they are, others in a file that goes with the task. */
-private class BroughtBlocks(task: TaskContext) {
+/** The blocks of a task: those of this executor lie where they are, others in a file that goes with the task.
+  *
+  * `runsAgain`: whether Spark runs a map again whose blocks are lost; else the task fails as any other.
+  */
+private class BroughtBlocks(task: TaskContext, runsAgain: Boolean = true) {
   private val env = SparkEnv.get
   private val blocks = env.blockManager
   private val metrics = task.taskMetrics().createTempShuffleReadMetrics()
@@ -26,14 +29,16 @@ private class BroughtBlocks(task: TaskContext) {
       env.mapOutputTracker.getMapSizesByExecutorId(shuffle, range.firstMap, range.lastMap, range.firstLine, range.lastLine)
     }.groupMap(_._1)(_._2).map { case (address, found) => address -> found.flatten }.toSeq)
 
-  def segments(wanted: LyingBlocks): Seq[JValue] = {
+  def segments(wanted: LyingBlocks): Seq[JValue] = if (runsAgain) found(wanted) else BroughtBlocks.failing(task)(found(wanted))
+
+  private def found(wanted: LyingBlocks): Seq[JValue] = {
     val (own, others) = wanted.byAddress.partition { case (address, _) => address.executorId == blocks.blockManagerId.executorId }
     val local = for ((address, found) <- own; (block, _, map) <- found) yield here(address, block, map)
     val brought = fetched(others)
     task.taskMetrics().mergeShuffleReadMetrics()
     // Segments of a file follow each other, so that it is mapped once.
     (local ++ brought).sortBy(segment => (segment.file.getPath, segment.start)).map { segment =>
-      BroughtBlocks.remember(task, segment)
+      if (runsAgain) BroughtBlocks.remember(task, segment)
       JArray(List(JString(segment.file.getPath), JLong(segment.start), JLong(segment.size)))
     }
   }
@@ -129,6 +134,15 @@ private[sparkext] object BroughtBlocks {
   def failure(task: TaskContext, path: String, start: Long, message: String): Option[Throwable] =
     Option(known.get(task.taskAttemptId())).flatMap(_.get(path -> start)).map { segment =>
       failed(segment.address, segment.block, segment.map, message, null)
+    }
+
+  /** Spark takes a failed fetch for one of a shuffle that the job has, even if the task fails with something else. */
+  private def failing[T](task: TaskContext)(fetch: => T): T =
+    try fetch
+    catch {
+      case failure: FetchFailedException =>
+        task.asInstanceOf[TaskContextImpl].setFetchFailed(null)
+        throw new SparkException(s"build rows are lost, run the query again: ${failure.getMessage}", failure)
     }
 
   private def failed(address: BlockManagerId, block: BlockId, map: Int, message: String, cause: Throwable): Throwable = block match {

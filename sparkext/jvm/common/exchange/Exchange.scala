@@ -11,12 +11,20 @@ import org.apache.spark.sql.catalyst.plans.physical.{Partitioning, UnknownPartit
   *
   * `keyed`: false where these joins have no equality. Then there is one line, and slots are units of a join matrix: each joins some
   * rows of the probe side with some of the build side. `keepsProbe`: whether probe rows whose key matches nothing are needed. `clusters`: the columns that come out, by number, that are
-  * that key, where something above gains from rows of one key coming out of one slot: then no line is split.
+  * that key, where something above gains from rows of one key coming out of one slot: then no line is split. `streamed`: set by
+  * [[StreamedExchanges]] where the probe side streams to slots that join it meanwhile.
   */
-case class Exchange(builds: Seq[Int], keyed: Boolean, lines: Int, keepsProbe: Boolean, clusters: Seq[Int] = Nil) {
+case class Exchange(
+    builds: Seq[Int],
+    keyed: Boolean,
+    lines: Int,
+    keepsProbe: Boolean,
+    clusters: Seq[Int] = Nil,
+    streamed: Option[Streamed] = None) {
   def described: String = {
     val numbered = s"join${if (builds.length > 1) "s" else ""} ${builds.map(_ + 1).mkString(", ")}"
-    if (keyed) s"$lines lines of $numbered" else s"units of a matrix of $numbered"
+    val way = streamed.map(by => s", streamed by ${by.maps} tasks to ${by.slots} slots").getOrElse("")
+    if (keyed) s"$lines lines of $numbered$way" else s"units of a matrix of $numbered"
   }
 
   /** How many slots there will be is not known, but that it may be more than one: of one, Spark would take all rows to be together. */

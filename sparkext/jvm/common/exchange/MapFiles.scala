@@ -5,17 +5,20 @@ import java.nio.{ByteBuffer, ByteOrder}
 import java.nio.file.Files
 import java.util.concurrent.ConcurrentHashMap
 
+import org.json4s.JsonAST.{JObject, JString}
+
 import org.apache.spark.{ShuffleDependency, SparkEnv, TaskContext}
 import org.apache.spark.scheduler.MapStatus
 import org.apache.spark.shuffle.{IndexShuffleBlockResolver, ShuffleWriteProcessor}
 import org.apache.spark.shuffle.sort.SortShuffleManager
+import org.apache.spark.sql.types.StructType
 
 /** The files that workers write for Spark's shuffle: where they go, and how they become output of a map task.
   *
   * A worker is told of its file beside the reports of `run`, and writes it line by line. Spark's own resolver makes it a map output
   * then, with its index: it is served, found and removed as any other.
   */
-class MapFiles(val run: String) extends ShuffleWriteProcessor {
+class MapFiles(val run: String) extends ShuffleWriteProcessor with LeavingWay {
   import MapFiles._
 
   /** Known before any task begins. */
@@ -23,8 +26,11 @@ class MapFiles(val run: String) extends ShuffleWriteProcessor {
 
   def of(dependency: ShuffleDependency[_, _, _]): Unit = shuffle = dependency.shuffleId
 
+  override def result: StructType = SentSide.Account
+  override def order: JObject = JObject("run" -> JString(run))
+
   /** In a task, before its worker begins: say where its file is to be. */
-  def announce(task: TaskContext): Unit = {
+  override def announce(task: TaskContext): Unit = {
     val files = resolver
     val file = files.createTempFile(files.getDataFile(shuffle, task.taskAttemptId()))
     val folder = SparkEnv.get.blockManager.diskBlockManager.localDirs.head.toPath.resolve("sparkext")

@@ -42,7 +42,7 @@ class SentSide(plan: SparkPlan, keys: Seq[SentKey], lines: Int, keepsUnmatchable
     totals.foreach(context.register(_))
     val files = new MapFiles(UUID.randomUUID().toString)
     val schema = SentColumns.like(plan.output)
-    val accounts = SentSide.accounts(leaving(new LeavingRows(keys, lines, keepsUnmatchable, schema, files)), totals)
+    val accounts = SentSide.accounts(SentSide.leaving(plan, new LeavingRows(keys, lines, keepsUnmatchable, schema, files)), totals)
     val dependency = SparkShim.sending(accounts, new PartitionIdPassthrough(lines), files, plan.conf)
     files.of(dependency)
     val maps = accounts.getNumPartitions
@@ -52,10 +52,6 @@ class SentSide(plan: SparkPlan, keys: Seq[SentKey], lines: Int, keepsUnmatchable
     }
     new Sent(dependency, schema, maps, bytes, rows.value, sizes.value, sketch.value)
   }
-
-  /** Straight out of the pipeline that makes the rows, if one does and runs; else out of one that takes them as they come. */
-  private def leaving(rows: LeavingRows): RDD[ColumnarBatch] =
-    SentSide.pipelineOf(plan).flatMap(_.leaving(rows)).orElse(SentSide.over(plan).leaving(rows)).get
 }
 
 object SentSide {
@@ -71,6 +67,10 @@ object SentSide {
       totals.zip(numbers).foreach { case (total, told) => total.add(told) }
       MapAccount(numbers.head.sum, MapFiles.numbers(checksum).head) -> bytes
     })
+
+  /** Straight out of the pipeline that makes the rows, if one does and runs; else out of one that takes them as they come. */
+  def leaving(plan: SparkPlan, rows: LeavingRows): RDD[ColumnarBatch] =
+    pipelineOf(plan).flatMap(_.leaving(rows)).orElse(over(plan).leaving(rows)).get
 
   /** The pipeline that gives `plan` its rows as they are, under what only chooses and names columns. */
   def pipelineOf(plan: SparkPlan): Option[PipelinedJoinExec] = plan match {
@@ -110,7 +110,7 @@ class LeavingRows(
     val lines: Int,
     val keepsUnmatchable: Boolean,
     val schema: StructType,
-    val files: MapFiles)
+    val way: LeavingWay)
 
 /** A side that has been sent: by how many tasks, and what each line has. `bytes` lie in files, `sizes` are those of the rows in memory. */
 class Sent(

@@ -31,7 +31,8 @@ private class PipelineDescription(operator: PipelinedJoinExec, inputs: PipelineI
 
   /** What the rows of all joins pass, by name. */
   private def behind: Seq[(String, String)] = {
-    val told = exchange.map("partitioned" -> _.described) ++ filter.map("filter" -> _.described) ++ grouping.map("groups" -> _.described) ++
+    val told = exchange.map("partitioned" -> _.described) ++
+      getTagValue(StreamedExchanges.Declined).map(reason => "slots" -> s"in waves ($reason)") ++ filter.map("filter" -> _.described) ++ grouping.map("groups" -> _.described) ++
       getTagValue(GroupedRows.Declined).map(reason => "groups" -> s"by Spark ($reason)") ++
       top.map("top" -> _.described) ++ getTagValue(TopRows.Declined).map(reason => "top" -> s"by Spark ($reason)")
     told.map { case (name, text) => name -> Redaction.redacted(text) }.toSeq

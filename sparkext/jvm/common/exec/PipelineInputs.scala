@@ -60,7 +60,8 @@ private class PipelineInputs(
     * find them.
     */
   def sentProbe: StructType =
-    if (probeScan.isRight || probeMade.isRight || exchange.isDefined) Splits
+    if (exchange.exists(_.streamed.isDefined)) Streamed.Arriving
+    else if (probeScan.isRight || probeMade.isRight || exchange.isDefined) Splits
     else SentColumns.of(parts.map(_ => IntegerType).toSeq ++ probe.output.map(_.dataType))
 
   /** The rows of that, where it is not sent as columns. */

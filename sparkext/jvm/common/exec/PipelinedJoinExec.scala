@@ -101,15 +101,17 @@ case class PipelinedJoinExec(
 
   /** The sides that are sent to slots, by the numbers of their joins. */
   @transient private lazy val sentSides: Map[Int, SentSide] = exchange.toSeq.flatMap { by =>
-    def keys(number: Int, column: PlannedKey => Int): Seq[SentKey] =
-      joins(number).keys.map(key => SentKey(column(key), key.keyType, key.nullSafe))
-    val ofProbe = keys(by.builds.head, _.probe.column)
-    val probeSide = new SentSide(probe, ofProbe, by.lines, by.keepsProbe, "probe side of partitioned joins")
-    (PipelinedJoinExec.Source -> probeSide) +: by.builds.map { number =>
+    val probeSide = new SentSide(probe, probeKeys(by), by.lines, by.keepsProbe, "probe side of partitioned joins")
+    by.streamed.fold(Seq(PipelinedJoinExec.Source -> probeSide))(_ => Nil) ++ by.builds.map { number =>
       val described = s"build side of the partitioned join on ${joins(number).label}"
-      number -> new SentSide(builds(number), keys(number, _.build), by.lines, joins(number).kind == "full", described)
+      number -> new SentSide(builds(number), keysOf(number, _.build), by.lines, joins(number).kind == "full", described)
     }
   }.toMap
+
+  private def keysOf(number: Int, column: PlannedKey => Int): Seq[SentKey] =
+    joins(number).keys.map(key => SentKey(column(key), key.keyType, key.nullSafe))
+
+  private def probeKeys(by: Exchange): Seq[SentKey] = keysOf(by.builds.head, _.probe.column)
 
   /** Those build sides that run in the JVM, those read by workers that may not fit, and those that are sent to slots. */
   @transient private lazy val publications: Publications = new Publications(
@@ -230,7 +232,9 @@ case class PipelinedJoinExec(
     report(sides.values)
     // PySpark makes an object of each row that has no column, which takes longer than any join.
     val rows = if (output.isEmpty) SentColumns.of(Seq(ByteType)) else SentColumns.like(output)
-    val result = if (leaving.isDefined) SentSide.Account else rows
+    val way = leaving.map(_.way)
+    val result = way.map(_.result).getOrElse(rows)
+    val routed = exchange.flatMap(by => by.streamed.map(new RoutedRows(_, by.lines)))
     val log = PipelineRuns.begin(this, sparkContext)
     val reports = new TaskReports(
       UUID.randomUUID().toString,
@@ -251,9 +255,10 @@ case class PipelinedJoinExec(
       reports.run,
       tasksSharing,
       exchange.map(by => WorkOrder.arriving(
-        sent(PipelinedJoinExec.Source).schema,
+        SentColumns.like(probe.output),
         by.builds.map(number => number -> sent(number).schema).toMap,
-        ownsBuild)),
+        ownsBuild,
+        routed.map(_.told))),
       leaving)
     val run = PythonRun(
       inPython(command, sides.values.toSeq),
@@ -264,20 +269,21 @@ case class PipelinedJoinExec(
       PipelineMetrics.forRunner(metrics),
       SparkShim.artifacts,
       formulas)
-    val most = math.min(settings.morselRows, Int.MaxValue).toInt
-    val files = leaving.map(_.files)
+    val most = if (routed.isDefined) 1 else math.min(settings.morselRows, Int.MaxValue).toInt // a cell on its way waits for no other
     inputs.probeColumns match {
-      case Right(input) =>
+      case Right(input) if way.forall(_.maps.isEmpty) =>
         input.execute().mapPartitionsWithIndexInternal { (partition, parts) =>
           reports.collectFrom(TaskContext.get())
-          files.foreach(_.announce(TaskContext.get()))
+          way.foreach(_.announce(TaskContext.get()))
           run.onColumns(parts.next(), partition)
         }
-      case Left(_) =>
-        exchange.map(slots(_, log)).getOrElse(inputs.probeRows).mapPartitionsWithIndexInternal { (partition, rows) =>
+      case _ =>
+        val arriving = exchange.map(by => routed.map(streamed(by, _, log)).getOrElse(slots(by, log))).getOrElse(inputs.probeRows)
+        val tasks = way.flatMap(_.maps).map(arriving.coalesce(_)).getOrElse(arriving)
+        tasks.mapPartitionsWithIndexInternal { (partition, rows) =>
           val task = TaskContext.get()
           reports.collectFrom(task)
-          files.foreach(_.announce(task))
+          way.foreach(_.announce(task))
           run.onRows(new InterruptibleIterator(task, rows), most, partition)
         }
     }
@@ -291,7 +297,7 @@ case class PipelinedJoinExec(
     val buildSides = by.builds.map(sent)
     val known = if (settings.slots == "planned") Slots.one(probeSide, buildSides) else None
     val planned = known.getOrElse(askForeman(by, probeSide, buildSides))
-    log.slots = planned.loads
+    log.slots = () => planned.loads
     metrics("slots").set(planned.shares.length)
     metrics("movedLines").set(planned.moved)
     metrics("splitLines").set(planned.split)
@@ -305,6 +311,16 @@ case class PipelinedJoinExec(
       by.builds.zip(buildSides.map(_.dependency)),
       needsProbe = !ownsBuild,
       needsBuild = needsBuild(by))
+  }
+
+  /** What comes to slots while the probe side is routed to them. */
+  private def streamed(by: Exchange, routed: RoutedRows, log: RunLog): RDD[InternalRow] = {
+    val slots = by.streamed.get.slots
+    log.slots = () => Boards.told(routed.run)
+    metrics("slots").set(slots)
+    postToDriver(Seq("slots"))
+    val rows = new LeavingRows(probeKeys(by), by.lines, by.keepsProbe, SentColumns.like(probe.output), routed)
+    StreamedSlotsRDD.of(SentSide.leaving(probe, rows), slots, by.lines, routed.run, by.builds.map(number => number -> sent(number)))
   }
 
   /** Whether rows come out by pairs alone, which units of a matrix find on their own. */

@@ -54,7 +54,7 @@ object PipelineRuns {
       val labels = operator.joins.map(join => s"${join.kind} ${join.label}")
       val log = run.flatMap(_.toOption)
       val reports = log.toSeq.flatMap(_.reports.value.asScala)
-      new Run(labels.toArray, reports.toArray, log.map(_.slots).orNull, run.flatMap(_.left.toOption).orNull)
+      new Run(labels.toArray, reports.toArray, log.map(_.slots()).orNull, run.flatMap(_.left.toOption).orNull)
     }.toArray
   }
 
@@ -82,9 +82,9 @@ object PipelineRuns {
   }
 }
 
-/** What is known of a run: the reports of tasks, and the loads of its slots as they were planned, if it has some. */
+/** What is known of a run: the reports of tasks, and the loads of its slots as they were planned, or are, if it has some. */
 class RunLog(val reports: CollectionAccumulator[String]) {
-  @volatile var slots: String = _
+  @volatile var slots: () => String = () => null
 }
 
 /** One pipeline of a plan: what its last run reported as JSON, the loads of its slots likewise, and why it fell back to Spark's own

@@ -26,6 +26,9 @@ class Settings(conf: SQLConf) {
   val maxBuildBytes: Long = number(MaxBuildBytes)
   val algorithm: String = word(Algorithm)
   val partitioned: String = word(Partitioned)
+
+  /** When slots run: in `waves`, or `pipelined`. */
+  val stages: String = word("partitioned.stages")
   val morselRows: Long = number(MaxRows)
 
   /** Into how many parts a full outer join's probe side is shuffled. A part streams through its task: few large ones do. */

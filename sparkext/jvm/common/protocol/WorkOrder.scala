@@ -104,9 +104,10 @@ object WorkOrder {
     pickledCall("sparkext.worker.work_order", "build", compact(render(order)))
   }
 
-  /** What comes from other tasks: the columns of both sides. */
-  def arriving(probe: StructType, builds: Map[Int, StructType], ownsBuild: Boolean): JValue =
+  /** What comes from other tasks: the columns of both sides. `streamed`: how, where that is while they run. */
+  def arriving(probe: StructType, builds: Map[Int, StructType], ownsBuild: Boolean, streamed: Option[JValue]): JValue =
     ("probe" -> parse(probe.json)) ~
+      ("streamed" -> streamed) ~
       ("builds" -> builds.toList.sortBy(_._1).map { case (number, schema) => JField(number.toString, parse(schema.json)) }.asObject) ~
       ("owns_build" -> ownsBuild)
 
@@ -115,7 +116,7 @@ object WorkOrder {
       ("keys" -> rows.keys.map(key => ("column" -> key.column) ~ ("type" -> key.keyType) ~ ("null_safe" -> key.nullSafe))) ~
       ("lines" -> rows.lines) ~
       ("keeps_unmatchable" -> rows.keepsUnmatchable) ~
-      ("run" -> rows.files.run)
+      rows.way.order
 
   /** The call of `sparkext.worker.work_order.plan(order)`, which plans the slots of a join. */
   def plan(

@@ -1,0 +1,58 @@
+package org.apache.spark.sql.sparkext
+
+import java.util.UUID
+
+import org.json4s.JsonAST.{JObject, JValue}
+import org.json4s.JsonDSL._
+
+import org.apache.spark.{SparkContext, TaskContext}
+import org.apache.spark.internal.config.{DYN_ALLOCATION_ENABLED, SPECULATION_ENABLED}
+import org.apache.spark.sql.types.{BinaryType, BooleanType, IntegerType, StructType}
+
+/** How the probe side of a partitioned join streams to its slots: `maps` tasks route its rows while `slots` tasks join them. */
+case class Streamed(maps: Int, slots: Int)
+
+object Streamed {
+  private val LinesPerSlot = 16
+
+  /** What tasks emit that route rows: the slot, the line, a cell. And what slots are given: Python's `Arriving`. */
+  val Routed: StructType = SentColumns.of(Seq(IntegerType, IntegerType, BinaryType))
+  val Arriving: StructType = SentColumns.of(Seq(IntegerType, BooleanType, BinaryType))
+
+  /** Half of all tasks route, half join: all of them run at a time. Left if that cannot be. */
+  def of(context: SparkContext): Either[String, Streamed] = {
+    val conf = context.getConf
+    val cores = context.defaultParallelism / conf.getInt("spark.task.cpus", 1)
+    for {
+      _ <- JoinStage.check(SparkShim.streams, s"Spark ${context.version} has no pipelined shuffle")
+      _ <- Seq(DYN_ALLOCATION_ENABLED, SPECULATION_ENABLED).find(conf.get(_)).map(key => s"${key.key} is set").toLeft(())
+      _ <- JoinStage.check(cores >= 2, "it takes two cores")
+    } yield Streamed(cores - cores / 2, cores / 2)
+  }
+
+  def lines(slots: Int): Int = Integer.highestOneBit(math.max(1, slots * LinesPerSlot - 1)) << 1
+}
+
+/** Where rows go that leave a pipeline, and what its tasks emit of them. */
+trait LeavingWay extends Serializable {
+  def result: StructType
+
+  /** How many tasks there are at most. */
+  def maps: Option[Int] = None
+
+  /** In a task, before its worker begins. */
+  def announce(task: TaskContext): Unit
+
+  /** What a worker is told of it. */
+  def order: JObject
+}
+
+/** Rows that stream to slots, by tables that change: see Python's `board`. `run` names them on the driver's [[Boards]]. */
+class RoutedRows(streamed: Streamed, lines: Int, val run: String = UUID.randomUUID().toString) extends LeavingWay {
+  override def result: StructType = Streamed.Routed
+  override def maps: Option[Int] = Some(streamed.maps)
+  override def announce(task: TaskContext): Unit = BoardLink.ofRoute(run, task)
+  override def order: JObject = JObject("streamed" -> told)
+
+  def told: JValue = ("lines" -> lines) ~ ("slots" -> streamed.slots) ~ ("run" -> run)
+}

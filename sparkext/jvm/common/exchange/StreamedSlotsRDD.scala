@@ -1,0 +1,102 @@
+package org.apache.spark.sql.sparkext
+
+import java.nio.charset.StandardCharsets.UTF_8
+
+import scala.collection.mutable
+
+import org.json4s.JsonAST._
+import org.json4s.jackson.JsonMethods.{compact, render}
+
+import org.apache.spark.{Partition, TaskContext}
+import org.apache.spark.rdd.RDD
+import org.apache.spark.sql.catalyst.InternalRow
+import org.apache.spark.sql.catalyst.expressions.UnsafeProjection
+import org.apache.spark.sql.execution.UnsafeRowSerializer
+import org.apache.spark.sql.execution.metric.{SQLMetric, SQLShuffleReadMetricsReporter}
+import org.apache.spark.sql.types.{BinaryType, DataType, IntegerType}
+import org.apache.spark.sql.vectorized.ColumnarBatch
+
+/** What comes to the slots of a join while it runs: cells of the probe side, and before the first of them that need it, where the
+  * build rows of their lines lie: those of all lines at home in a slot when it begins, others when they come.
+  *
+  * `builds`: numbers of joins with what was sent for them. The shuffles of these are no part of this lineage, as Spark runs no job
+  * with both kinds of shuffle: what is lost of them fails the query. They live as long as `builds` do.
+  */
+class StreamedSlotsRDD(cells: RDD[InternalRow], slots: Int, lines: Int, run: String, @transient private val builds: Seq[(Int, Sent)])
+    extends RDD[InternalRow](cells) {
+
+  private val sides = builds.map { case (number, sent) => StreamedSide(number.toString, sent.dependency.shuffleId, sent.maps) }
+
+  override protected def getPartitions: Array[Partition] = firstParent[InternalRow].partitions
+
+  override def compute(split: Partition, task: TaskContext): Iterator[InternalRow] = {
+    BoardLink.ofSlot(run, task)
+    new ArrivingCells(firstParent[InternalRow].iterator(split, task), split.index, slots, lines, sides, new BroughtBlocks(task, runsAgain = false))
+  }
+}
+
+private case class StreamedSide(number: String, shuffle: Int, maps: Int)
+
+private class ArrivingCells(
+    cells: Iterator[InternalRow],
+    slot: Int,
+    slots: Int,
+    lines: Int,
+    sides: Seq[StreamedSide],
+    blocks: BroughtBlocks)
+    extends Iterator[InternalRow] {
+  private val known = mutable.Set.empty[Int]
+  private var cell: InternalRow = _
+  private var begun = false
+
+  override def hasNext: Boolean = !begun || cell != null || cells.hasNext
+
+  override def next(): InternalRow =
+    if (!begun) {
+      begun = true
+      places(-1, (slot until lines by slots).map(line => (line, line + 1)))
+    } else {
+      if (cell == null) cell = cells.next()
+      val line = cell.getInt(0)
+      if (line % slots != slot && known.add(line)) places(line, Seq(line -> (line + 1)))
+      else {
+        val content = cell.getBinary(1)
+        cell = null
+        InternalRow(line, false, content)
+      }
+    }
+
+  /** Where the build rows of these lines lie, as a text like that of [[SlotsRDD]]. */
+  private def places(line: Int, wanted: Seq[(Int, Int)]): InternalRow = {
+    val found = sides.map { side =>
+      val ranges = if (side.maps == 0) Nil else wanted.map { case (first, last) => LineRange(first, last, 0, side.maps) }
+      side.number -> JArray(blocks.segments(blocks.lying(side.shuffle, ranges)).toList)
+    }
+    val nothing = JArray(Nil)
+    val told = JObject("probe" -> nothing, "marks" -> nothing, "copies" -> nothing, "builds" -> JObject(found.toList))
+    InternalRow(line, true, compact(render(told)).getBytes(UTF_8))
+  }
+}
+
+object StreamedSlotsRDD {
+
+  /** `routed`: cells with the slots that they go to, see [[Streamed.Routed]]. */
+  def of(
+      routed: RDD[ColumnarBatch],
+      slots: Int,
+      lines: Int,
+      run: String,
+      builds: Seq[(Int, Sent)]): RDD[InternalRow] = {
+    val context = routed.sparkContext
+    Boards.begin(context)
+    val cells = routed.mapPartitionsInternal { batches =>
+      val row = UnsafeProjection.create(Array[DataType](IntegerType, BinaryType))
+      batches.flatMap { batch =>
+        val Seq(slot, line, cell) = (0 until batch.numCols).map(batch.column)
+        (0 until batch.numRows).iterator.map(number => (slot.getInt(number), row(InternalRow(line.getInt(number), cell.getBinary(number))): InternalRow))
+      }
+    }
+    val metrics: Map[String, SQLMetric] = SQLShuffleReadMetricsReporter.createShuffleReadMetrics(context)
+    new StreamedSlotsRDD(SparkShim.streamed(cells, slots, new UnsafeRowSerializer(2), metrics), slots, lines, run, builds)
+  }
+}

@@ -1,0 +1,105 @@
+"""A sink of rows that stream to slots which join them meanwhile: cells, each of one line."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from threading import Lock
+
+import numpy as np
+import pyarrow as pa
+
+from sparkext.exchange.cells import CELL_BYTES
+from sparkext.exchange.leaving_rows import gathered_bytes
+from sparkext.exchange.packed_rows import PackedRows
+from sparkext.exchange.partitioning import Partitioning
+from sparkext.exchange.router import Router
+from sparkext.exchange.streamed import ROUTED, Streamed, TaskFiles
+from sparkext.memory.freed import FreeMemory, headroom_for
+from sparkext.plans.operator_budget import OperatorBudget
+from sparkext.rows.contiguous import contiguous
+from sparkext.rows.morsels import ranges_within
+from sparkext.rows.row_set import RowSet
+from sparkext.worker.sinks.gathered_rows import GatheredRows
+from sparkext.worker.task_start import task_id
+
+_BYTES_PER_LINE = 256 << 10
+_MOST_BYTES = 32 << 20
+"""What waits until it is put in the order of lines: cells of some size, and soon."""
+
+_SHARE_OF_HEADROOM = 0.05
+
+
+@dataclass(frozen=True)
+class Routed:
+    """Which rows stream to slots by which keys. `way`: as `spark.sparkext.debug.slots` has it."""
+
+    partitioning: Partitioning
+    streamed: Streamed
+    way: str
+
+
+class RoutedCells:
+    """Emits all rows in cells, with the slots that they go to."""
+
+    def __init__(self, rows: GatheredRows, routed: Routed, free: FreeMemory) -> None:
+        """Bind it to the columns that leave."""
+        self._gathered = rows
+        self._partitioning = routed.partitioning
+        self._router = Router(routed.streamed, TaskFiles(routed.streamed.run), routed.way, task_id().partition)
+        self.row_bytes = rows.row_bytes
+        self.copies = rows.copies
+        self._free = free
+        self._turn = Lock()
+        self._waiting: list[pa.RecordBatch] = []
+        self._bytes = 0
+
+    def process(self, rows: RowSet, budget: OperatorBudget) -> Iterator[pa.RecordBatch]:
+        """Take rows in; emit cells when there are enough."""
+        for batch in self._gathered.process(rows, budget):
+            full: list[pa.RecordBatch] = []
+            with self._turn:
+                self._waiting.append(batch)
+                self._bytes += gathered_bytes(batch)
+                if self._bytes >= self._limit():
+                    full, self._waiting, self._bytes = self._waiting, [], 0
+            if full:
+                yield self._cells(full, budget)
+
+    def finish(self, budget: OperatorBudget) -> Iterator[pa.RecordBatch]:
+        """Emit what waits."""
+        if self._waiting:
+            full, self._waiting = self._waiting, []
+            yield self._cells(full, budget)
+
+    def _limit(self) -> int:
+        wanted = min(self._partitioning.table.lines * _BYTES_PER_LINE, _MOST_BYTES)
+        headroom = headroom_for(int(wanted / _SHARE_OF_HEADROOM), self._free)
+        return wanted if headroom is None else min(wanted, int(headroom * _SHARE_OF_HEADROOM))
+
+    def _cells(self, waiting: list[pa.RecordBatch], budget: OperatorBudget) -> pa.RecordBatch:
+        """Return these rows as cells, of which all bytes lie in one run."""
+        started = time.perf_counter()
+        table = pa.Table.from_batches(waiting)
+        rows = pa.RecordBatch.from_arrays([contiguous(column) for column in table.columns], names=table.column_names)
+        order = self._partitioning.order(self._partitioning.lines(rows)[1], task_id().partition)
+        self._router.look()
+        lines: list[int] = []
+        if order.rows.size:
+            sink = pa.BufferOutputStream()
+            packed = PackedRows(rows, order.rows, sink)
+            ends = [sink.tell()]
+            for line in np.flatnonzero(np.diff(order.starts)).tolist():
+                first, last = int(order.starts[line]), int(order.starts[line + 1])
+                for start, stop, size in ranges_within(packed.size, first, last, CELL_BYTES):
+                    packed.write(start, stop, size)
+                    lines.append(line)
+                    ends.append(sink.tell())
+            buffers = [None, pa.py_buffer(np.array(ends, np.int32)), sink.getvalue()]
+            cells = pa.Array.from_buffers(pa.binary(), len(lines), buffers)
+        else:
+            cells = pa.array([], pa.binary())
+        slots = [self._router.slot(line) for line in lines]
+        budget.spent_since(started)
+        return pa.RecordBatch.from_arrays([pa.array(slots, pa.int32()), pa.array(lines, pa.int32()), cells], schema=ROUTED)

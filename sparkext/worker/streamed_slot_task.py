@@ -1,0 +1,82 @@
+"""The function that joins a slot's rows while they stream to it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import closing
+from dataclasses import dataclass, replace
+from itertools import groupby
+
+import pyarrow as pa
+
+from sparkext.build_sides.index_recipe import index_recipes
+from sparkext.build_sides.index_store import BuildSide
+from sparkext.exchange.packed_rows import RowUnpacker
+from sparkext.exchange.slot import FileRows, Slot, SlotSchemas
+from sparkext.exchange.streamed import Streamed, TaskFiles
+from sparkext.memory import address_space, freed
+from sparkext.memory.probes import Tasks
+from sparkext.plans.spec import PipelineSpec
+from sparkext.reports.metrics import TaskMetrics, followed_by
+from sparkext.rows.compression import decompressed
+from sparkext.worker.join_pipeline import join_pipeline
+from sparkext.worker.pipeline import Resources
+from sparkext.worker.pipeline_task import PipelineTask, peak_rss_bytes
+from sparkext.worker.sources.streamed_cells import LineClock, StreamedCells, arriving
+from sparkext.worker.task_start import check_version, entered, settle, task_id
+
+
+@dataclass(frozen=True)
+class StreamedSlotTask:
+    """Joins cells as they come, with the build rows of all lines at home in this slot, or of their own line.
+
+    Where build rows lie is told before the first cell that needs them: of a line from elsewhere, when it comes.
+    """
+
+    task: PipelineTask
+    schemas: SlotSchemas
+    streamed: Streamed
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Join one slot."""
+        check_version(self.task.made_by)
+        address_space.check_room()
+        settle()
+        with entered(self.task.settings, self.task.tasks_sharing) as tasks:
+            yield from self._joined(decompressed(batches), tasks)
+
+    def _joined(self, batches: Iterable[pa.RecordBatch], tasks: Tasks) -> Iterator[pa.RecordBatch]:
+        spec, settings = PipelineSpec.from_json(self.task.spec_json), self.task.settings
+        whole = self.task.open(spec)
+        resources = replace(Resources.of_this_task(tasks), cores=1)  # as one thread's work is measured
+        clock = LineClock(TaskFiles(self.streamed.run))
+        rows = RowUnpacker(self.schemas.probe)
+        slot = task_id().partition
+        groups: dict[int, list[BuildSide]] = {}
+        metrics = TaskMetrics(task_id())
+        try:
+            coming = groupby(
+                arriving(batches), lambda come: (come.is_build, self.streamed.group(come.line, slot))
+            )
+            for (is_build, group), come in coming:
+                if is_build:
+                    for build in come:
+                        groups[group] = self._build_sides(spec, whole, build.content)
+                    continue
+                part = TaskMetrics(task_id())
+                pipeline = join_pipeline(spec, groups[group], self.task.output_schema, settings, resources, part)
+                yield from pipeline.run(StreamedCells(come, rows, settings.morsel_max_rows, clock))
+                metrics = followed_by(metrics, part)
+        finally:
+            clock.tell()
+            metrics.peak_rss_bytes = peak_rss_bytes()
+            self.task.reporter.report(metrics)
+            freed.release_unless_ample()
+
+    def _build_sides(self, spec: PipelineSpec, whole: dict[int, BuildSide], places: pa.Buffer) -> list[BuildSide]:
+        """Return the build sides of all joins: those that lie whole on this node, and indexes of the rows of a group."""
+        told = pa.record_batch([pa.array([places.to_pybytes().decode()])], names=["places"])
+        recipes = dict(enumerate(index_recipes(spec, self.task.settings.debug_hash_mask)))
+        with closing(FileRows([told], self.schemas)) as rows:
+            sides = {**whole, **Slot(self.schemas, rows).build_sides(recipes)}
+        return [sides[number] for number in range(len(spec.joins))]
