@@ -1,7 +1,9 @@
 """What is known of a stage while rows stream through it, and what the foreman makes of that (`papers.md` 5).
 
-    slots ──loads──▶ board ◀──proposal── whoever of the tasks that route rows finds an interval over
-                       └──table, loads──▶ all of these
+    tasks that route rows ──rows of each line──▶ board ◀──rows and seconds of each line── slots
+              ▲                                    │
+              └───────────── table ────────────────┤
+                                                   ◀──proposal── whoever finds an interval over
 
 All tasks that route rows see one board, and any of them may be the foreman: it judges an interval, and proposes the
 table of the next. Of several proposals for one interval the first is taken, so that there is one sequence of tables. A
@@ -13,7 +15,8 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -26,21 +29,40 @@ INTERVAL_SECONDS = 0.5
 THRESHOLD = 0.3
 """The skew above which lines are moved (α)."""
 
-Loads = Mapping[int, Mapping[int, float]]
-"""Of each slot that has told anything, the seconds that it has spent on each line since it began."""
+_WEIGHT_OF_BEFORE = 0.5
+"""Of what lines have cost in the intervals before: an interval has few cells of each."""
+
+
+@dataclass
+class Told:
+    """What a task has told: of each line the rows that it has routed or joined since it began, and its seconds."""
+
+    rows: dict[int, int] = field(default_factory=dict)
+    seconds: dict[int, float] = field(default_factory=dict)
+
+    def to_json(self) -> str:
+        """Serialise; `from_data` reads it back."""
+        return json.dumps(vars(self))
+
+    @classmethod
+    def from_data(cls, data: Mapping[str, Any]) -> Told:
+        """Read what `to_json` wrote."""
+        return cls(by_line(data["rows"]), by_line(data["seconds"]))
 
 
 @dataclass(frozen=True)
 class Interval:
-    """A table, the `moved` lines of it, by which rows are routed from when slots had spent `begun`.
+    """A table, the `moved` lines of it, by which rows are routed from when so many rows of each line were `routed`.
 
-    `judged`: the seconds of each slot in the interval before, for which it was planned.
+    `judged`: the load of each slot in the interval before. `costs`: the seconds of each line, for which the table was
+    planned: of that interval, and less and less of all before it.
     """
 
     number: int = 0
     moved: Mapping[int, Slots] = field(default_factory=dict)
-    begun: Loads = field(default_factory=dict)
+    routed: Mapping[int, int] = field(default_factory=dict)
     judged: tuple[float, ...] = ()
+    costs: Mapping[int, float] = field(default_factory=dict)
 
     def to_json(self) -> str:
         """Serialise; `from_data` reads it back."""
@@ -49,41 +71,77 @@ class Interval:
     @classmethod
     def from_data(cls, data: Mapping[str, Any]) -> Interval:
         """Read what `to_json` wrote."""
-        moved = {int(line): tuple(slots) for line, slots in data["moved"].items()}
-        return cls(data["number"], moved, loads_of(data["begun"]), tuple(data["judged"]))
-
-    def spent(self, loads: Loads, slots: int) -> list[dict[int, float]]:
-        """Return the seconds of each slot by line, from the beginning of this interval to when `loads` were told."""
-        return [_spent(loads.get(slot, {}), self.begun.get(slot, {})) for slot in range(slots)]
+        moved = {line: tuple(slots) for line, slots in by_line(data["moved"]).items()}
+        return cls(data["number"], moved, by_line(data["routed"]), tuple(data["judged"]), by_line(data["costs"]))
 
 
 @dataclass(frozen=True)
 class Board:
-    """The interval that runs, for how many `seconds`, and what slots have told by now."""
+    """The interval that runs, for how many `seconds`; what tasks that route rows, and slots, have told by now."""
 
     interval: Interval
     seconds: float
-    loads: Loads
+    routes: tuple[Told, ...] = ()
+    slots: tuple[Told, ...] = ()
 
     @classmethod
     def from_json(cls, text: str) -> Board:
         """Read a board as the driver writes it."""
         data = json.loads(text)
         interval = Interval.from_data(data["interval"]) if data["interval"] else Interval()
-        return cls(interval, data["seconds"], loads_of(data["loads"]))
+        routes, slots = (tuple(map(Told.from_data, data[name].values())) for name in ("routes", "slots"))
+        return cls(interval, data["seconds"], routes, slots)
+
+    @property
+    def routed(self) -> Mapping[int, int]:
+        """The rows of each line that were routed by now."""
+        return _sums(told.rows for told in self.routes)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the interval can be judged: something has been joined, so that it is known what a row costs."""
+        return self.seconds >= INTERVAL_SECONDS and any(told.rows for told in self.slots)
+
+    def costs(self) -> Mapping[int, float]:
+        """Return the seconds that slots need for the rows of each line that were routed in this interval.
+
+        L = N · T (Yasui et al., the load of a line), with the T of each line as it was measured: what is received,
+        compared and produced for a row differs from line to line. What slots have worked meanwhile says less: it lags
+        behind by all that is on its way, and a slot that is behind works no more than others.
+        """
+        rows, seconds = _sums(told.rows for told in self.slots), _sums(told.seconds for told in self.slots)
+        mean = sum(seconds.values()) / max(1, sum(rows.values()))
+        before = self.interval.routed
+        return {
+            line: (routed - before.get(line, 0)) * (seconds[line] / rows[line] if rows.get(line) else mean)
+            for line, routed in self.routed.items()
+        }
 
 
-def loads_of(data: Mapping[str, Mapping[str, float]]) -> dict[int, dict[int, float]]:
-    """Return loads as they are told in JSON."""
-    return {int(slot): {int(line): load for line, load in lines.items()} for slot, lines in data.items()}
+def by_line(data: Mapping[str, Any]) -> dict[int, Any]:
+    """Return a mapping as JSON has it, by numbers again."""
+    return {int(line): value for line, value in data.items()}
+
+
+def loads_of(table: RoutingTable, costs: Mapping[int, float]) -> list[dict[int, float]]:
+    """Return what each slot of a table has to do for its lines."""
+    return [
+        {line: costs[line] / len(table.slots_of(line)) for line in table.lines_of(slot) if costs.get(line)}
+        for slot in range(table.slots)
+    ]
 
 
 def judged(board: Board, lines: int, slots: int) -> Interval:
-    """Return the next interval: its table is the foreman's, by what slots have spent in the one that runs."""
-    spent = board.interval.spent(board.loads, slots)
-    table = RoutingTable(lines, slots, board.interval.moved, board.interval.number)
-    planned = Foreman(THRESHOLD).plan(table, total(spent), spent.__getitem__)
-    return Interval(board.interval.number + 1, planned.moved, board.loads, total(spent))
+    """Return the next interval: its table is the foreman's, for what lines cost."""
+    before = board.interval
+    table = RoutingTable(lines, slots, before.moved, before.number)
+    now = board.costs()
+    costs = {
+        line: now.get(line, 0.0) + _WEIGHT_OF_BEFORE * before.costs.get(line, 0.0) for line in {*now, *before.costs}
+    }
+    expected = loads_of(table, costs)
+    planned = Foreman(THRESHOLD).plan(table, _totals(expected), expected.__getitem__)
+    return Interval(before.number + 1, planned.moved, board.routed, _totals(loads_of(table, now)), costs)
 
 
 def drawn(board: Board, lines: int, slots: int) -> Interval:
@@ -93,14 +151,15 @@ def drawn(board: Board, lines: int, slots: int) -> Interval:
         for line in range(lines)
         if random.random() < 1 / 2
     }
-    return Interval(board.interval.number + 1, moved, board.loads, total(board.interval.spent(board.loads, slots)))
+    return Interval(board.interval.number + 1, moved, board.routed, (0.0,) * slots)
 
 
-def total(spent: Sequence[Mapping[int, float]]) -> tuple[float, ...]:
-    """Return the seconds of each slot."""
-    return tuple(sum(lines.values()) for lines in spent)
+def _sums(told: Iterable[Mapping[int, Any]]) -> Counter[int]:
+    found: Counter[int] = Counter()
+    for one in told:
+        found.update(one)
+    return found
 
 
-def _spent(now: Mapping[int, float], before: Mapping[int, float]) -> dict[int, float]:
-    found = {line: load - before.get(line, 0.0) for line, load in now.items()}
-    return {line: load for line, load in found.items() if load > 0}
+def _totals(loads: Iterable[Mapping[int, float]]) -> tuple[float, ...]:
+    return tuple(sum(lines.values()) for lines in loads)

@@ -86,6 +86,7 @@ class Share:
 class WavePlan:
     """What each slot joins, and its load in seconds before and after lines were moved and split, which are counted.
 
+    The slots with most to do are first, as Spark begins with these: a core that is free takes the next one.
     `cut`: set where slots are units of a join matrix, into which no line was moved.
     """
 
@@ -142,7 +143,14 @@ def wave_plan(
         if line not in lines:  # a map that has to run again may send some rows of it
             slots[planned.home(line)].append(Share(line, 0, 1))
     moved = len(planned.moved) - split
-    return WavePlan(tuple(map(tuple, slots)), tuple(before), tuple(after), moved, split)
+    first = sorted(range(count), key=lambda slot: -after[slot])
+    return WavePlan(
+        tuple(tuple(slots[slot]) for slot in first),
+        tuple(before[slot] for slot in first),
+        tuple(after[slot] for slot in first),
+        moved,
+        split,
+    )
 
 
 def slot_count(lines: Sequence[LineCounts], cores: int, most: int) -> int:

@@ -195,7 +195,7 @@ PARTITIONED_STAGES = ConfigKey(
     unit="",
     default="waves",
     doc="When the slots of a partitioned join run: `waves` (when all rows of both sides are sent, dealt out by what is"
-    " known of all of them), or `pipelined` (while the rows of the probe side are sent, so that these never lie on disk;"
+    " known of all of them), or `pipelined` (while the rows of the probe side are sent, which never lie on disk then;"
     " lines are moved meanwhile). The latter works on Spark 4.3, where no other shuffle belongs to the same job.",
     expected="one of waves, pipelined",
     choices=get_args(StagesName),

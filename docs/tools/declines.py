@@ -255,6 +255,32 @@ GROUPS = (
         },
     ),
     Group(
+        "Slots that run in waves",
+        (
+            "With `spark.sparkext.partitioned.stages` set to `pipelined`, a partitioned join runs in waves all the same"
+            " for these reasons. `EXPLAIN` shows them as `slots=in waves (<reason>)` at the pipeline."
+        ),
+        {
+            "Spark … has no pipelined shuffle": "It has come with Spark 4.3.",
+            "another shuffle belongs to the same job": (
+                "Spark runs no job with both kinds of shuffle: an aggregate, a sort or a window above the join needs"
+                " one, and so may what is below its probe side. Write the rows of the join first."
+            ),
+            "a limit asks for some partitions only": "All slots of a join have to run at a time.",
+            "several joins are partitioned": "In one job there is one pipelined shuffle; others would wait for cores.",
+            "units of a join matrix have no lines": "Nothing could be moved: each pair of parts has its unit.",
+            "rows of one key have to come out of one slot": "Groups of the key are made in slots, without a shuffle.",
+            "a full outer join emits build rows when all others have come": (
+                "Which build rows nothing matches is not known while lines move."
+            ),
+            "… is set": (
+                "Executors that come and go, and second copies of tasks, are not for stages all of whose tasks run at a"
+                " time."
+            ),
+            "it takes two cores": "One to route rows, one to join them.",
+        },
+    ),
+    Group(
         "First rows that Spark chooses",
         (
             "For these reasons a pipeline emits all its rows although Spark takes only the first ones (`ORDER BY` with"
@@ -425,6 +451,10 @@ GROUPS = (
             "…: unknown option '…', expected algorithm, maxBytes or partitioned": "In a hint.",
             "… names relations, got …": "In a hint: `PIPELINED_JOIN(o, 'algorithm=hash')`.",
             "workers told of … bytes, and … has …": "A map output is not as long as the worker that wrote it has said.",
+            "build rows are lost, run the query again: …": (
+                "An executor was lost that had rows of a build side, while the probe side streamed to slots. In waves"
+                " Spark would run the tasks again that wrote them."
+            ),
             "workers cannot evaluate what Spark evaluates to …: …": "A bug in sparkext: please report it.",
             "workers emitted …, expected …": "A bug in sparkext: please report it.",
         },
@@ -434,9 +464,9 @@ GROUPS = (
 OTHER_TEXTS = {
     "BroughtBlocks.scala": {"no block of a shuffle: …: …", "no segment of a file: …"},
     "Exchange.scala": {
-        "… lines of join… …",
         "join… …",
-        "… lines of …",
+        "… lines of ……",
+        ", streamed by … tasks to … slots",
         "units of a matrix of …",
         "joins on different keys are partitioned one after the other",
     },
@@ -472,6 +502,7 @@ OTHER_TEXTS = {
         "…, …, algorithm …, build side: child … of … bytes at most…, scan: …",
         "as a pipeline, or by Spark's own joins if a build side turns out not to fit",
         "… … scan=……",
+        "in waves (…)",
         "Join …: …",
     },
     "PipelineInputs.scala": {"sent to slots", "… from Spark (…)", "build side", "workers make the rows"},

@@ -6,14 +6,12 @@ that routes rows reads it, and takes from there what workers tell.
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
 
-from sparkext.plans.board import Board, Interval
+from sparkext.plans.board import Board, Interval, Told
 from sparkext.storage.container import private_file
 from sparkext.storage.local_folder import local_folder
 
@@ -66,9 +64,9 @@ class TaskFiles:
         """Leave a proposal."""
         self._write("proposal", interval.to_json())
 
-    def tell(self, loads: Mapping[int, float]) -> None:
-        """Leave the seconds that were spent on each line."""
-        self._write("loads", json.dumps(loads))
+    def tell(self, told: Told) -> None:
+        """Leave what was done for each line."""
+        self._write("told", told.to_json())
 
     def _write(self, name: str, text: str) -> None:
         with private_file(self._path(name)) as stream:

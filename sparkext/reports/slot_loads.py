@@ -23,7 +23,8 @@ class SlotLoads:
 
     `moved` lines went to another slot for that, `split` ones to several. `took` lacks tasks that told nothing.
     `cut`: into how many parts both sides were divided, where slots are units of a join matrix. `skews`: that of each
-    interval, where rows streamed to slots; `by_hash` are the loads of the first then, `planned` those of the last.
+    interval, where rows streamed to slots; `by_hash` are the loads of the first then, `planned` those of the last, and
+    `took` is what a slot has worked for the lines of these, without the time that it waited for rows.
     """
 
     by_hash: tuple[float, ...]
@@ -40,18 +41,17 @@ class SlotLoads:
         told = json.loads(planned)
         took = tuple(task.elapsed_seconds + sum(map(_built, task.indexes)) for task in tasks)
         if "streamed" in told:
-            return cls._streamed(told["streamed"], took)
+            return cls._streamed(told["streamed"])
         cut = told.get("cut")
         loads = (tuple(told["before"]), tuple(told["after"]))
         return cls(*loads, took, told["moved"], told["split"], None if cut is None else tuple(cut))
 
     @classmethod
-    def _streamed(cls, told: Mapping[str, Any], took: tuple[float, ...]) -> SlotLoads:
-        """Put together what was on the board of a run, and what tasks have told."""
-        intervals = [tuple(loads) for loads in told["judged"]]
+    def _streamed(cls, told: Mapping[str, Any]) -> SlotLoads:
+        """Read what was on the board of a run in the end."""
+        took = tuple(sum(slot["seconds"].values()) for slot in told["slots"].values())
+        intervals = [tuple(loads) for loads in told["judged"]] or [took]
         shares = [len(slots) for slots in (told["interval"] or {"moved": {}})["moved"].values()]
-        if not intervals:
-            intervals = [tuple(sum(lines.values()) for lines in told["loads"].values())]
         split = sum(count > 1 for count in shares)
         skews = tuple(map(skew, intervals))
         return cls(intervals[0], intervals[-1], took, len(shares) - split, split, skews=skews)

@@ -55,9 +55,7 @@ class StreamedSlotTask:
         groups: dict[int, list[BuildSide]] = {}
         metrics = TaskMetrics(task_id())
         try:
-            coming = groupby(
-                arriving(batches), lambda come: (come.is_build, self.streamed.group(come.line, slot))
-            )
+            coming = groupby(arriving(batches), lambda come: (come.is_build, self.streamed.group(come.line, slot)))
             for (is_build, group), come in coming:
                 if is_build:
                     for build in come:
@@ -74,7 +72,7 @@ class StreamedSlotTask:
             freed.release_unless_ample()
 
     def _build_sides(self, spec: PipelineSpec, whole: dict[int, BuildSide], places: pa.Buffer) -> list[BuildSide]:
-        """Return the build sides of all joins: those that lie whole on this node, and indexes of the rows of a group."""
+        """Return the build sides of all joins: those that lie whole on this node, and those of a group of lines."""
         told = pa.record_batch([pa.array([places.to_pybytes().decode()])], names=["places"])
         recipes = dict(enumerate(index_recipes(spec, self.task.settings.debug_hash_mask)))
         with closing(FileRows([told], self.schemas)) as rows:

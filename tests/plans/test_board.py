@@ -14,54 +14,85 @@ from hypothesis import strategies as st
 from sparkext.exchange import router as routers
 from sparkext.exchange.router import Router
 from sparkext.exchange.streamed import HOME, Streamed
-from sparkext.plans.board import THRESHOLD, Board, Interval, drawn, judged
+from sparkext.plans.board import INTERVAL_SECONDS, THRESHOLD, Board, Interval, Told, drawn, judged, loads_of
 from sparkext.plans.foreman import skew
 from sparkext.plans.routing import RoutingTable, Slots
 
 LINES, SLOTS = 8, 2
 
 
-def board(loads: Mapping[int, Mapping[int, float]], interval: Interval | None = None) -> Board:
-    return Board(interval or Interval(), 1.0, loads)
+def board(routed: Mapping[int, int], seconds: Mapping[int, float], interval: Interval | None = None) -> Board:
+    """Two tasks have routed so many rows of each line; one slot has joined ten of each, in so many seconds."""
+    half = {line: rows // 2 for line, rows in routed.items()}
+    routes = (Told(half), Told({line: rows - half[line] for line, rows in routed.items()}))
+    return Board(interval or Interval(), 1.0, routes, (Told(dict.fromkeys(seconds, 10), dict(seconds)), Told()))
 
 
-def test_a_loaded_slot_gives_lines_away_by_what_the_interval_took() -> None:
-    """Not by what was before it: slot 0 had much to do then, slot 1 has now."""
-    begun = {0: {0: 90.0, 2: 3.0}, 1: {1: 1.0}}
-    before = Interval(3, {2: (1,)}, begun)
-    now = {0: {0: 91.0, 2: 3.0}, 1: {1: 5.0, 3: 4.0, 2: 2.0}}
-    after = judged(board(now, before), LINES, SLOTS)
-    assert after.number == 4 and after.begun == now
-    assert after.judged == (1.0, 10.0)
+def test_costs_are_rows_of_the_interval_by_what_one_takes() -> None:
+    """Of a line that no slot has seen yet, what one takes on average."""
+    before = Interval(3, {}, {0: 100, 1: 50})
+    found = board({0: 160, 1: 50, 2: 7}, {0: 1.0, 1: 3.0}, before).costs()
+    assert found == pytest.approx({0: 6.0, 1: 0.0, 2: 7 * 0.2})
+
+
+def test_a_loaded_slot_gives_lines_away() -> None:
+    """By what was routed in the interval: line 0 had many rows before it. Line 2 counts where the table has it."""
+    before = Interval(3, {2: (1,)}, {0: 1000})
+    after = judged(board({0: 1010, 1: 40, 2: 20, 3: 40}, dict.fromkeys(range(4), 1.0), before), LINES, SLOTS)
+    assert after.number == 4 and after.routed == {0: 1010, 1: 40, 2: 20, 3: 40}
+    assert after.judged == pytest.approx((1.0, 10.0))
     assert after.moved != before.moved
-    table = RoutingTable(LINES, SLOTS, after.moved)
-    loads = {0: 1.0, 1: 4.0, 2: 2.0, 3: 4.0}
-    slots = [sum(load / len(table.slots_of(line)) for line, load in loads.items() if slot in table.slots_of(line)) for slot in (0, 1)]
-    assert skew(slots) < skew(after.judged)
+    assert skew(slots_of(after)) < THRESHOLD < skew(after.judged)
+
+
+def slots_of(interval: Interval) -> list[float]:
+    table = RoutingTable(LINES, SLOTS, interval.moved)
+    return [sum(lines.values()) for lines in loads_of(table, interval.costs)]
+
+
+def test_a_line_that_many_rows_meet_is_hot_with_few_of_its_own() -> None:
+    after = judged(board(dict.fromkeys(range(4), 10), {0: 9.0, 1: 1.0, 2: 1.0, 3: 1.0}), LINES, SLOTS)
+    assert len(after.moved[0]) == SLOTS and after.judged == pytest.approx((10.0, 2.0))
 
 
 def test_even_slots_stay() -> None:
     moved = {5: (0,)}
-    after = judged(board({0: {0: 1.0}, 1: {1: 1.0 + THRESHOLD / 2}}, Interval(7, moved)), LINES, SLOTS)
+    after = judged(board({0: 10, 1: 11}, {0: 1.0, 1: 1.0}, Interval(7, moved)), LINES, SLOTS)
     assert after.moved == moved and after.number == 8
 
 
-def test_nothing_told_is_no_load() -> None:
-    assert judged(board({}), LINES, SLOTS).moved == {}
-    assert judged(board({1: {1: 2.0, 3: 2.0}}), LINES, SLOTS).judged == (0.0, 4.0)
+def test_what_lines_have_cost_before_counts_less_and_less() -> None:
+    seconds = {0: 1.0, 1: 1.0}
+    first = judged(board({0: 10, 1: 10}, seconds), LINES, SLOTS)
+    second = judged(board({0: 10, 1: 20}, seconds, first), LINES, SLOTS)
+    assert 0 < second.costs[0] < 1.0 < second.costs[1] < 2.0
+    assert second.judged == pytest.approx((0.0, 1.0))
 
 
-loads_told = st.dictionaries(
-    st.integers(0, SLOTS - 1), st.dictionaries(st.integers(0, LINES - 1), st.floats(0, 100), max_size=4)
-)
+def test_when_an_interval_is_over() -> None:
+    told = (Told({0: 5}, {0: 0.1}),)
+    assert Board(Interval(), INTERVAL_SECONDS, (), told).is_over
+    assert not Board(Interval(), INTERVAL_SECONDS / 2, (), told).is_over
+    assert not Board(Interval(), INTERVAL_SECONDS, told, (Told(),)).is_over
+    assert judged(Board(Interval(), 1.0, told), LINES, SLOTS).moved == {}
 
 
-@given(loads_told, loads_told)
-def test_a_board_is_read_back(begun: dict[int, dict[int, float]], now: dict[int, dict[int, float]]) -> None:
-    for interval in (judged(board(begun), LINES, SLOTS), drawn(board(begun), LINES, SLOTS)):
-        text = json.dumps({"interval": json.loads(interval.to_json()), "seconds": 0.25, "loads": now})
-        assert Board.from_json(text) == Board(interval, 0.25, now)
-    assert Board.from_json('{"interval": null, "seconds": 0, "loads": {}}') == Board(Interval(), 0, {})
+counts = st.dictionaries(st.integers(0, LINES - 1), st.integers(0, 1 << 40), max_size=4)
+costs = st.dictionaries(st.integers(0, LINES - 1), st.floats(0, 100), max_size=4)
+told_by_tasks = st.lists(st.builds(Told, counts, costs), max_size=3).map(tuple)
+
+
+@given(told_by_tasks, told_by_tasks)
+def test_a_board_is_read_back(routes: tuple[Told, ...], slots: tuple[Told, ...]) -> None:
+    now = Board(Interval(), 0.25, routes, slots)
+    for interval in (judged(now, LINES, SLOTS), drawn(now, LINES, SLOTS)):
+        told = {
+            name: {place: vars(one) for place, one in enumerate(by)}
+            for name, by in (("routes", routes), ("slots", slots))
+        }
+        text = json.dumps({"interval": json.loads(interval.to_json()), "seconds": 0.25, **told})
+        assert Board.from_json(text) == Board(interval, 0.25, routes, slots)
+    assert Board.from_json('{"interval": null, "seconds": 0, "routes": {}, "slots": {}}') == Board(Interval(), 0)
 
 
 _TABLES: tuple[Mapping[int, Slots], ...] = ({0: (1,), 1: (0,)}, {0: (0, 1)}, {}, {1: (1, 0), 0: (1,)})
@@ -78,7 +109,7 @@ class Files:
     proposed: Interval | None = None
 
     def board(self) -> Board:
-        return Board(self.interval, 1.0, {})
+        return Board(self.interval, INTERVAL_SECONDS, (), (Told({0: 1}, {0: 1.0}),))
 
     def propose(self, interval: Interval) -> None:
         self.proposed = interval
@@ -102,7 +133,9 @@ class Model:
         """What tells states apart."""
         tables = [(router._table.version, router._turn % 2) for router in self.routers]
         proposals = [None if files.proposed is None else files.proposed.number for files in self.files]
-        return repr((tables, proposals, self.left, self.looks, self.interval.number, self.ways, self.known, sorted(self.joined)))
+        return repr(
+            (tables, proposals, self.left, self.looks, self.interval.number, self.ways, self.known, sorted(self.joined))
+        )
 
     def steps(self) -> Iterator[Model]:
         """Yield every state that may be next."""
@@ -150,9 +183,10 @@ def test_every_order_of_routing_proposing_and_joining(monkeypatch: pytest.Monkey
     """Each row is joined once, whichever tables its task and the board had; tables follow each other one by one."""
 
     def planned(now: Board, lines: int, slots: int) -> Interval:
-        return Interval(now.interval.number + 1, _TABLES[now.interval.number % len(_TABLES)])
+        number = now.interval.number
+        return Interval(number + 1, _TABLES[number % len(_TABLES)])
 
-    monkeypatch.setitem(routers._JUDGES, "planned", (planned, 0.0))  # type: ignore[arg-type]
+    monkeypatch.setitem(routers._JUDGES, "planned", planned)
     files = [Files(), Files()]
     begun = Model(
         [Router(STREAMED, seen, "planned", task) for task, seen in enumerate(files)],  # type: ignore[arg-type]
@@ -171,7 +205,9 @@ def test_every_order_of_routing_proposing_and_joining(monkeypatch: pytest.Monkey
             moved += bool(state.known[0] or state.known[1])
         else:
             assert after, "it would hang"
-        assert state.interval.moved == ({} if not state.interval.number else _TABLES[(state.interval.number - 1) % len(_TABLES)])
+        assert state.interval.moved == (
+            {} if not state.interval.number else _TABLES[(state.interval.number - 1) % len(_TABLES)]
+        )
         for one in after:
             if one.key not in seen:
                 seen.add(one.key)

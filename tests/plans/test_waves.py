@@ -48,6 +48,7 @@ def check(plan: WavePlan) -> None:
         assert {count for _, count, _ in found} == {len(found)}
         assert len({slot for _, _, slot in found}) == len(found)
     assert sum(plan.after) == pytest.approx(sum(plan.before))
+    assert list(plan.after) == sorted(plan.after, reverse=True), "most to do, first to begin"
 
 
 def test_even_lines_stay_where_they_are() -> None:

@@ -24,9 +24,9 @@ from sparkext.rows.row_set import RowSet
 from sparkext.worker.sinks.gathered_rows import GatheredRows
 from sparkext.worker.task_start import task_id
 
-_BYTES_PER_LINE = 256 << 10
-_MOST_BYTES = 32 << 20
-"""What waits until it is put in the order of lines: cells of some size, and soon."""
+_BYTES_PER_LINE = 512 << 10
+_MOST_BYTES = 256 << 20
+"""What waits until it is put in the order of lines. A cell costs 0.3 ms to join beside 11 ns a row (4 columns)."""
 
 _SHARE_OF_HEADROOM = 0.05
 
@@ -85,21 +85,25 @@ class RoutedCells:
         rows = pa.RecordBatch.from_arrays([contiguous(column) for column in table.columns], names=table.column_names)
         order = self._partitioning.order(self._partitioning.lines(rows)[1], task_id().partition)
         self._router.look()
+        sink = pa.BufferOutputStream()
         lines: list[int] = []
+        ends = [0]
         if order.rows.size:
-            sink = pa.BufferOutputStream()
             packed = PackedRows(rows, order.rows, sink)
             ends = [sink.tell()]
-            for line in np.flatnonzero(np.diff(order.starts)).tolist():
+            counts = np.diff(order.starts)
+            present = np.flatnonzero(counts).tolist()
+            for line in present:
                 first, last = int(order.starts[line]), int(order.starts[line + 1])
                 for start, stop, size in ranges_within(packed.size, first, last, CELL_BYTES):
                     packed.write(start, stop, size)
                     lines.append(line)
                     ends.append(sink.tell())
-            buffers = [None, pa.py_buffer(np.array(ends, np.int32)), sink.getvalue()]
-            cells = pa.Array.from_buffers(pa.binary(), len(lines), buffers)
-        else:
-            cells = pa.array([], pa.binary())
+            self._router.tell(present, counts[present].tolist())
         slots = [self._router.slot(line) for line in lines]
+        buffers = [None, pa.py_buffer(np.array(ends, np.int32)), sink.getvalue()]
+        cells = pa.Array.from_buffers(pa.binary(), len(lines), buffers)
         budget.spent_since(started)
-        return pa.RecordBatch.from_arrays([pa.array(slots, pa.int32()), pa.array(lines, pa.int32()), cells], schema=ROUTED)
+        return pa.RecordBatch.from_arrays(
+            [pa.array(slots, pa.int32()), pa.array(lines, pa.int32()), cells], schema=ROUTED
+        )

@@ -11,6 +11,7 @@ import pyarrow as pa
 from sparkext.exchange.packed_rows import RowUnpacker
 from sparkext.exchange.streamed import TaskFiles
 from sparkext.kernels.gather import Column
+from sparkext.plans.board import Told
 from sparkext.reports.metrics import TaskMetrics
 from sparkext.rows.morsels import MAX_MORSEL_BYTES, morsels
 from sparkext.rows.row_set import RowSet
@@ -35,29 +36,37 @@ def arriving(batches: Iterable[pa.RecordBatch]) -> Iterator[Arriving]:
 
 
 class LineClock:
-    """The seconds that this thread has worked for each line; waiting is not work. Tells them now and then."""
+    """The rows that came of each line, and the seconds that this thread has worked for them; waiting is not work.
+
+    It tells them now and then.
+    """
 
     def __init__(self, files: TaskFiles) -> None:
         """Begin with no line."""
         self._files = files
-        self.seconds: dict[int, float] = {}
+        self.told = Told()
         self._line: int | None = None
         self._since = time.thread_time()
-        self._told = time.monotonic()
+        self._last = time.monotonic()
 
     def turn(self, line: int | None) -> None:
         """From here on this thread works for another line; for none, what it does counts for none."""
         now = time.thread_time()
         if self._line is not None:
-            self.seconds[self._line] = self.seconds.get(self._line, 0.0) + now - self._since
+            self.told.seconds[self._line] = self.told.seconds.get(self._line, 0.0) + now - self._since
         self._line, self._since = line, now
-        if time.monotonic() - self._told >= _TELL_SECONDS:
+        if time.monotonic() - self._last >= _TELL_SECONDS:
             self.tell()
+
+    def count(self, rows: int) -> None:
+        """Count rows of the line that it is the turn of."""
+        assert self._line is not None, "rows are of a line"
+        self.told.rows[self._line] = self.told.rows.get(self._line, 0) + rows
 
     def tell(self) -> None:
         """Leave them where the task finds them."""
-        self._files.tell(self.seconds)
-        self._told = time.monotonic()
+        self._files.tell(self.told)
+        self._last = time.monotonic()
 
 
 class StreamedCells:
@@ -78,6 +87,7 @@ class StreamedCells:
             batches = self._rows.batches([cell.content], self._max_rows, MAX_MORSEL_BYTES)
             for morsel in morsels(batches, self._max_rows):
                 metrics.morsels += 1
+                self._clock.count(morsel.num_rows)
                 yield RowSet.of_morsel([Column.of(column) for column in morsel.columns], morsel.num_rows)
         self._clock.turn(None)
 

@@ -1,10 +1,12 @@
-"""Joins whose slots run while the probe side streams to them, on executors of two processes: tables drawn at random."""
+"""Joins whose slots run while the probe side streams to them, by tables that are drawn at random; with `master`."""
 
 from __future__ import annotations
 
 import os
 import signal
+import sys
 import time
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from threading import Thread
@@ -29,8 +31,8 @@ STREAMED = {
 ROWS, KEYS = 600_000, 5_000
 
 
-def session() -> SparkSession:
-    builder = SparkSession.builder.master("local-cluster[2,2,1024]")
+def session(master: str) -> SparkSession:
+    builder = SparkSession.builder.master(master)
     for key, value in {**SETTINGS, **STREAMED}.items():
         builder = builder.config(key, value)
     spark = sparkext.configure(builder).getOrCreate()
@@ -58,12 +60,12 @@ def sums(rows: DataFrame) -> object:
 
 
 def check(spark: SparkSession) -> None:
-    for how in ("inner", "left", "left_anti"):
+    for how in ("left", "left_anti", "inner"):
         out = joined(spark, how)
         got = sums(out)
-        assert "streamed by 2 tasks to 2 slots" in plan_of(out), plan_of(out)
+        assert "streamed by 2 tasks to 2 slots" in plan_of(out), plan_of(out)  # four cores
         slots = sparkext.report(out).slots
-        assert slots is not None and len(slots.skews) > 1 and slots.moved + slots.split > 0, str(slots)
+        assert slots is not None and slots.moved + slots.split > 0, str(slots)
         spark.conf.set("spark.sparkext.mode", "off")
         assert got == sums(joined(spark, how)), how
         spark.conf.set("spark.sparkext.mode", "hint")
@@ -107,8 +109,8 @@ def check_a_killed_executor(spark: SparkSession) -> None:
         assert found == [sums(joined(spark, "inner"))]
 
 
-def main() -> None:
-    spark = session()
+def main(master: str) -> None:
+    spark = session(master)
     with TemporaryDirectory() as folder:
         probe = spark.range(0, ROWS, 1, 6).selectExpr(f"nullif(id * 7919 % {KEYS}, 5) AS k", "id AS a", "id % 97 AS b")
         probe.write.parquet(f"{folder}/l")
@@ -116,11 +118,12 @@ def main() -> None:
         for name in ("l", "r"):
             spark.read.parquet(f"{folder}/{name}").createOrReplaceTempView(name)
         check(spark)
-        check_a_killed_executor(spark)
+        if "cluster" in master:
+            check_a_killed_executor(spark)
     spark.stop()
     print("all is well")
 
 
 if __name__ == "__main__":
     BEFORE = {*executors()}
-    main()
+    main(sys.argv[1])

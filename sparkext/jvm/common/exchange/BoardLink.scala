@@ -35,9 +35,14 @@ private class BoardLink(run: String, task: TaskContext, step: BoardLink => Unit)
       Some(found)
     } catch { case _: NoSuchFileException => None }
 
-  private def bringBoard(): Unit = {
+  /** The answer has come before a task ends: then its loads are in the report. */
+  private def asked(told: Any): String = boards.askSync[String](told)
+
+  private def tell(by: String): Unit = taken("told").foreach(what => asked(Told(run, by, task.partitionId(), what)))
+
+  private def bring(board: String): Unit = {
     val fresh = Files.createFile(path("board.new"), OwnFiles.File)
-    Files.write(fresh, boards.askSync[String](AskedBoard(run)).getBytes(UTF_8))
+    Files.write(fresh, board.getBytes(UTF_8))
     Files.move(fresh, path("board"), ATOMIC_MOVE)
   }
 }
@@ -51,11 +56,12 @@ private object BoardLink {
     run,
     task,
     link => {
-      link.taken("proposal").foreach(interval => link.boards.send(Proposed(run, interval)))
-      if (!task.isCompleted()) link.bringBoard()
+      link.tell(Board.Routes)
+      val board = link.asked(link.taken("proposal").map(Proposed(run, _)).getOrElse(AskedBoard(run)))
+      if (!task.isCompleted()) link.bring(board)
     })
 
   /** Of a task that joins them. */
   def ofSlot(run: String, task: TaskContext): Unit =
-    new BoardLink(run, task, link => link.taken("loads").foreach(loads => link.boards.send(ToldLoads(run, task.partitionId(), loads))))
+    new BoardLink(run, task, _.tell(Board.Slots))
 }

@@ -17,19 +17,21 @@ import org.apache.spark.util.RpcUtils
 private class Boards(override val rpcEnv: RpcEnv) extends ThreadSafeRpcEndpoint {
   import Boards._
 
-  override def receive: PartialFunction[Any, Unit] = {
-    case ToldLoads(run, slot, loads) => change(run)(_.loads(slot) = loads)
-    case Proposed(run, interval) => change(run)(_.take(interval))
-  }
-
+  /** The board of a run, after what is told of it. */
   override def receiveAndReply(context: RpcCallContext): PartialFunction[Any, Unit] = {
-    case AskedBoard(run) => context.reply(Boards.synchronized(of(run).text))
+    case Told(run, by, number, what) => context.reply(after(run)(_.told(by)(number) = what))
+    case Proposed(run, interval) => context.reply(after(run)(_.take(interval)))
+    case AskedBoard(run) => context.reply(after(run)(_ => ()))
   }
 
-  private def change(run: String)(step: Board => Unit): Unit = Boards.synchronized(step(of(run)))
+  private def after(run: String)(step: Board => Unit): String = Boards.synchronized {
+    val board = of(run)
+    step(board)
+    board.text
+  }
 }
 
-private case class ToldLoads(run: String, slot: Int, loads: String)
+private case class Told(run: String, by: String, number: Int, what: String)
 private case class Proposed(run: String, interval: String)
 private case class AskedBoard(run: String)
 
@@ -39,8 +41,9 @@ private object Boards {
   private val boards = mutable.LinkedHashMap.empty[String, Board]
   private var served: RpcEnv = _
 
-  /** On the driver, before tasks run. */
-  def begin(context: SparkContext): Unit = synchronized {
+  /** On the driver, before tasks run: nothing is known of them yet. */
+  def begin(context: SparkContext, run: String): Unit = synchronized {
+    boards.remove(run)
     val env = context.env.rpcEnv
     if (served ne env) {
       env.setupEndpoint(Name, new Boards(env))
@@ -62,11 +65,11 @@ private object Boards {
   }
 }
 
-/** Texts in JSON: of each slot the newest, and the interval that runs; the loads of those before. */
+/** Texts in JSON: the newest of each task that routes rows and of each slot, and the interval that runs; the loads of those before. */
 private class Board {
   import Shared.formats
 
-  val loads: mutable.Map[Int, String] = mutable.Map.empty
+  val told: Map[String, mutable.Map[Int, String]] = Board.By.map(_ -> mutable.Map.empty[Int, String]).toMap
   private var interval: JValue = parse("null")
   private var number = 0
   private val judged = mutable.ArrayBuffer.empty[JValue]
@@ -86,15 +89,22 @@ private class Board {
 
   def text: String = {
     val seconds = NANOSECONDS.toMillis(System.nanoTime() - since) / 1000.0
-    s"""{"interval":${compact(render(interval))},"seconds":$seconds,"loads":$allLoads}"""
+    s"""{"interval":${compact(render(interval))},"seconds":$seconds,$allTold}"""
   }
 
   def history: String =
-    s"""{"interval":${compact(render(interval))},"judged":[${judged.map(one => compact(render(one))).mkString(",")}],"loads":$allLoads}"""
+    s"""{"interval":${compact(render(interval))},"judged":[${judged.map(one => compact(render(one))).mkString(",")}],$allTold}"""
 
-  private def allLoads: String = loads.toSeq.sorted.map { case (slot, told) => s""""$slot":$told""" }.mkString("{", ",", "}")
+  private def allTold: String = Board.By.map { by =>
+    told(by).toSeq.sorted.map { case (number, what) => s""""$number":$what""" }.mkString(s""""$by":{""", ",", "}")
+  }.mkString(",")
 }
 
 private object Board {
   private val Most = 1000
+
+  /** Who tells: tasks that route rows, and slots. */
+  val Routes = "routes"
+  val Slots = "slots"
+  private val By = Seq(Routes, Slots)
 }

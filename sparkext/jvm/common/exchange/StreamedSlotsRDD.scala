@@ -7,7 +7,7 @@ import scala.collection.mutable
 import org.json4s.JsonAST._
 import org.json4s.jackson.JsonMethods.{compact, render}
 
-import org.apache.spark.{Partition, TaskContext}
+import org.apache.spark.{Dependency, OneToOneDependency, Partition, SparkContext, TaskContext}
 import org.apache.spark.rdd.RDD
 import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.catalyst.expressions.UnsafeProjection
@@ -22,10 +22,18 @@ import org.apache.spark.sql.vectorized.ColumnarBatch
   * `builds`: numbers of joins with what was sent for them. The shuffles of these are no part of this lineage, as Spark runs no job
   * with both kinds of shuffle: what is lost of them fails the query. They live as long as `builds` do.
   */
-class StreamedSlotsRDD(cells: RDD[InternalRow], slots: Int, lines: Int, run: String, @transient private val builds: Seq[(Int, Sent)])
-    extends RDD[InternalRow](cells) {
+class StreamedSlotsRDD(
+    context: SparkContext,
+    @transient private val cells: () => RDD[InternalRow],
+    slots: Int,
+    lines: Int,
+    run: String,
+    @transient private val builds: Seq[(Int, Sent)])
+    extends RDD[InternalRow](context, Nil) {
 
   private val sides = builds.map { case (number, sent) => StreamedSide(number.toString, sent.dependency.shuffleId, sent.maps) }
+
+  override protected def getDependencies: Seq[Dependency[_]] = Seq(new FreshCells(cells, () => Boards.begin(sparkContext, run)))
 
   override protected def getPartitions: Array[Partition] = firstParent[InternalRow].partitions
 
@@ -33,6 +41,32 @@ class StreamedSlotsRDD(cells: RDD[InternalRow], slots: Int, lines: Int, run: Str
     BoardLink.ofSlot(run, task)
     new ArrivingCells(firstParent[InternalRow].iterator(split, task), split.index, slots, lines, sides, new BroughtBlocks(task, runsAgain = false))
   }
+}
+
+/** Cells that no job has streamed yet: each job has a shuffle of its own, as it cannot be read twice, and a plan may run twice.
+  *
+  * Whoever starts a job looks at the lineage first, in a thread of its own; then Spark's scheduler takes it, in one that has a name.
+  */
+private class FreshCells(@transient private val make: () => RDD[InternalRow], @transient private val begin: () => Unit) extends OneToOneDependency[InternalRow](null) {
+  private var cells: RDD[InternalRow] = _
+  @transient private var taken = false
+
+  override def rdd: RDD[InternalRow] = synchronized {
+    val scheduled = Thread.currentThread.getName == FreshCells.Scheduler
+    if (make != null && (cells == null || taken && !scheduled)) {
+      cells = make()
+      taken = false
+    }
+    if (make != null && scheduled && !taken) {
+      begin()
+      taken = true
+    }
+    cells
+  }
+}
+
+private object FreshCells {
+  private val Scheduler = "dag-scheduler-event-loop"
 }
 
 private case class StreamedSide(number: String, shuffle: Int, maps: Int)
@@ -88,7 +122,6 @@ object StreamedSlotsRDD {
       run: String,
       builds: Seq[(Int, Sent)]): RDD[InternalRow] = {
     val context = routed.sparkContext
-    Boards.begin(context)
     val cells = routed.mapPartitionsInternal { batches =>
       val row = UnsafeProjection.create(Array[DataType](IntegerType, BinaryType))
       batches.flatMap { batch =>
@@ -97,6 +130,7 @@ object StreamedSlotsRDD {
       }
     }
     val metrics: Map[String, SQLMetric] = SQLShuffleReadMetricsReporter.createShuffleReadMetrics(context)
-    new StreamedSlotsRDD(SparkShim.streamed(cells, slots, new UnsafeRowSerializer(2), metrics), slots, lines, run, builds)
+    val fresh = () => SparkShim.streamed(cells, slots, new UnsafeRowSerializer(2), metrics)
+    new StreamedSlotsRDD(context, fresh, slots, lines, run, builds)
   }
 }

@@ -1,0 +1,89 @@
+"""Which slot a line goes to, as the board of a run says."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from sparkext.exchange.router import Router
+from sparkext.exchange.streamed import HOME, Streamed
+from sparkext.plans.board import INTERVAL_SECONDS, Board, Interval, Told
+
+STREAMED = Streamed(4, 2, "run")
+
+
+@dataclass
+class Files:
+    """What a task sees of the board, and what it has proposed."""
+
+    shown: Board | None = None
+    proposed: list[Interval] = field(default_factory=list)
+    told: Told | None = None
+
+    def board(self) -> Board | None:
+        return self.shown
+
+    def propose(self, interval: Interval) -> None:
+        self.proposed.append(interval)
+
+    def tell(self, told: Told) -> None:
+        self.told = told
+
+
+def router(files: Files, way: str = "planned", task: int = 0) -> Router:
+    return Router(STREAMED, files, way, task)  # type: ignore[arg-type]
+
+
+def test_lines_are_at_home_without_a_board() -> None:
+    files = Files()
+    routed = router(files)
+    routed.look()
+    assert [routed.slot(line) for line in range(4)] == [0, 1, 0, 1] and not files.proposed
+
+
+def test_the_newest_table_counts_and_shares_are_taken_in_turn() -> None:
+    files = Files(Board(Interval(3, {0: (1,), 1: (0, 1)}), 0.0))
+    first, second = router(files, task=0), router(files, task=1)
+    found = []
+    for _ in range(2):
+        first.look()
+        second.look()
+        found.append([first.slot(0), first.slot(1), second.slot(1)])
+    assert found == [[1, 1, 0], [1, 0, 1]] and not files.proposed
+    files.shown = Board(Interval(4, {}), 0.0)
+    first.look()
+    assert [first.slot(0), first.slot(1)] == [0, 1]
+
+
+def test_an_interval_that_is_over_is_judged() -> None:
+    told = Told({0: 30, 1: 1, 2: 30}, {0: 3.0, 1: 0.1, 2: 3.0})
+    files = Files(Board(Interval(2), INTERVAL_SECONDS, (told,), (told,)))
+    routed = router(files)
+    routed.look()
+    [proposed] = files.proposed
+    assert proposed.number == 3 and proposed.moved and proposed.routed == told.rows
+    assert routed.slot(0) == 0, "before others know of it, the old table counts"
+    router(Files(files.shown), "hash").look()
+    assert len(files.proposed) == 1
+
+
+def test_what_was_routed_is_told() -> None:
+    files = Files()
+    routed = router(files)
+    routed.tell([0, 3], [5, 2])
+    routed.tell([3], [4])
+    assert files.told == Told({0: 5, 3: 6})
+
+
+def test_any_table_that_is_drawn() -> None:
+    files = Files(Board(Interval(2), 0.0))
+    routed = router(files, "random")
+    seen = set()
+    for _ in range(60):
+        routed.look()
+        seen.add(tuple(routed.slot(line) for line in range(4)))
+    assert len(seen) > 8 and len(files.proposed) == 60
+
+
+def test_build_rows_of_a_line_are_of_its_home_or_its_own() -> None:
+    assert [STREAMED.group(line, 1) for line in range(4)] == [0, HOME, 2, HOME]
+    assert {STREAMED.group(HOME, slot) for slot in range(2)} == {HOME}

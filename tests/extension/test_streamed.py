@@ -1,0 +1,195 @@
+"""Partitioned joins whose slots run while the probe side streams to them: rows are Spark's, or they run in waves."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pyspark
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+from sparkext import report
+from tests.extension.extension_checks import assert_like_spark, configured, metrics_of, plan_of, rows_of, started_with
+from tests.extension.test_cluster import run_script
+from tests.extension.test_partitioned import leftovers, local_folders
+
+pytestmark = pytest.mark.skipif(
+    tuple(map(int, pyspark.__version__.split(".")[:2])) < (4, 3), reason="Spark has had no pipelined shuffle before 4.3"
+)
+
+HINT = "/*+ PIPELINED_JOIN(r, s) */"
+_IN_WAVES = re.compile(r"slots=in waves \((.*?)\)(?: |$)", re.MULTILINE)
+
+
+@pytest.fixture(scope="module")
+def tables(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """`l` and `r` in files, with one hot key, nulls and keys of one side; `empty`; a small `s`."""
+    folder = tmp_path_factory.mktemp("streamed")
+    n = 6000
+    keys = [None if i % 11 == 0 else 7 if i % 5 == 0 else (i * 7919) % 900 for i in range(n)]
+    left = {"k": pa.array(keys, pa.int64()), "a": list(range(n)), "x": [f"x{i % 13}" * (i % 4) for i in range(n)]}
+    right = {
+        "rk": pa.array([None if i % 23 == 0 else 7 if i % 40 == 0 else 100 + i for i in range(1000)], pa.int64()),
+        "b": [i % 50 for i in range(1000)],
+        "y": [None if i % 3 else f"y{i}" for i in range(1000)],
+    }
+    for name, columns, files in (("l", left, 6), ("r", right, 3)):
+        table = pa.table(columns)
+        (folder / name).mkdir()
+        size = -(-table.num_rows // files)
+        for number in range(files):
+            pq.write_table(table.slice(number * size, size), folder / name / f"{number}.parquet")
+        spark.read.parquet(str(folder / name)).createOrReplaceTempView(name)
+    spark.sql("SELECT * FROM l WHERE a < 0").createOrReplaceTempView("empty")
+    spark.range(50).selectExpr("id AS sk", "id % 7 AS c").createOrReplaceTempView("s")
+    settings = {"spark_sparkext_partitioned_stages": "pipelined", "spark_sql_files_maxPartitionBytes": "20k"}
+    with configured(spark, spark_sparkext_partitioned="always", **settings, spark_sql_shuffle_partitions=4):
+        yield spark
+    for name in ("l", "r", "empty", "s"):
+        spark.catalog.dropTempView(name)
+
+
+def joined(spark: SparkSession, kind: str, condition: str = "k = rk", left: str = "l", right: str = "r") -> DataFrame:
+    return spark.sql(f"SELECT {HINT} * FROM {left} l {kind} JOIN {right} r ON {condition}")
+
+
+def assert_streamed(spark: SparkSession, query: Callable[[], DataFrame]) -> DataFrame:
+    out = assert_like_spark(spark, query)
+    assert "streamed by 1 tasks to 1 slots" in plan_of(out), plan_of(out)
+    assert metrics_of(out)["slots"] == 1
+    return out
+
+
+def assert_in_waves(spark: SparkSession, query: Callable[[], DataFrame], reason: str) -> None:
+    out = assert_like_spark(spark, query)
+    assert reason in _IN_WAVES.findall(plan_of(out)), plan_of(out)
+
+
+@pytest.mark.parametrize("adaptive", [True, False])
+@pytest.mark.parametrize("kind", ["inner", "left", "right", "left semi", "left anti"])
+def test_every_kind(tables: SparkSession, kind: str, adaptive: bool) -> None:
+    with configured(tables, spark_sql_adaptive_enabled=str(adaptive).lower()):
+        assert_streamed(tables, lambda: joined(tables, kind))
+
+
+@pytest.mark.parametrize("kind", ["left", "left semi"])
+@pytest.mark.parametrize(
+    ("left", "right"),
+    [("empty", "r"), ("l", "(SELECT * FROM r WHERE b < 0)"), ("empty", "(SELECT * FROM r WHERE b < 0)")],
+)
+def test_sides_without_rows(tables: SparkSession, kind: str, left: str, right: str) -> None:
+    with configured(tables, spark_sql_adaptive_enabled="false"):  # which would know that nothing comes
+        assert_streamed(tables, lambda: joined(tables, kind, left=left, right=right))
+
+
+@pytest.mark.parametrize("kind", ["inner", "left anti"])
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"spark_sparkext_debug_hashMask": "0"},
+        {"spark_sparkext_debug_slots": "random"},
+        {"spark_sparkext_debug_slots": "hash"},
+        {"spark_sparkext_memory_maxBytes": "64k"},
+        {"spark_sparkext_scan_fused": "false"},
+    ],
+    ids=lambda settings: "=".join(*settings.items()),
+)
+def test_hostile_settings(tables: SparkSession, kind: str, settings: dict[str, str]) -> None:
+    with configured(tables, **settings):
+        assert_streamed(tables, lambda: joined(tables, kind))
+
+
+@pytest.mark.parametrize("condition", ["k <=> rk", "k = rk AND a % 7 < b", "k = rk AND x < y", "k + 1 = rk AND b > 3"])
+@pytest.mark.parametrize("kind", ["", "left"])
+def test_conditions(tables: SparkSession, kind: str, condition: str) -> None:
+    assert_streamed(tables, lambda: joined(tables, kind, condition))
+
+
+def test_what_rides_along_and_what_is_below(tables: SparkSession) -> None:
+    """A small build side lies whole; a join below, and a filter, are part of the tasks that route."""
+    with configured(tables, spark_sparkext_partitioned="auto", spark_sparkext_buildSide_maxBytes="10k"):
+        query = f"SELECT {HINT} * FROM l JOIN r ON k = rk LEFT JOIN s ON b = sk WHERE a % 3 > 0"
+        assert_streamed(tables, lambda: tables.sql(query))
+        below = f"SELECT {HINT} * FROM (SELECT *, a % 50 AS b0 FROM l) l JOIN s ON b0 = sk JOIN r ON k + c = rk"
+        assert_streamed(tables, lambda: tables.sql(below))
+
+
+def test_rows_are_written(tables: SparkSession, tmp_path: Path) -> None:
+    out = joined(tables, "left")
+    out.write.parquet(str(tmp_path / "out"))
+    with configured(tables, spark_sparkext_mode="off"):
+        assert rows_of(tables.read.parquet(str(tmp_path / "out"))) == rows_of(joined(tables, "left"))
+
+
+def test_a_report_of_what_streamed(tables: SparkSession) -> None:
+    out = joined(tables, "")
+    out.collect()
+    found = report(out)
+    assert found.slots is not None and len(found.slots.by_hash) == 1 and found.slots.skews, str(found.slots)
+    assert "1 slot in 1 interval" in str(found) or "intervals" in str(found)
+    assert f"{tables.table('l').where('k IS NOT NULL').count():,} rows in" in str(found)
+
+
+def test_nothing_is_left_beside_tasks(tables: SparkSession) -> None:
+    joined(tables, "").collect()
+    assert not leftovers(tables)
+    beside = [
+        path for folder in local_folders(tables) for kind in ("proposal", "new") for path in folder.rglob(f"*.{kind}")
+    ]
+    assert not beside, beside
+
+
+def test_a_plan_runs_twice(tables: SparkSession) -> None:
+    out = joined(tables, "")
+    assert rows_of(out) == rows_of(out)
+
+
+def test_an_error_of_a_condition_is_sparks(tables: SparkSession) -> None:
+    with pytest.raises(Exception, match="DIVIDE_BY_ZERO"):
+        joined(tables, "", "k = rk AND 10 / (b - 7) > a").collect()
+
+
+@pytest.mark.parametrize(
+    ("query", "reason"),
+    [
+        (
+            "SELECT x, count(*) FROM (SELECT {} * FROM l JOIN r ON k = rk) GROUP BY x",
+            "another shuffle belongs to the same job",
+        ),
+        ("SELECT {} k, count(*) FROM l JOIN r ON k = rk GROUP BY k", "rows of one key have to come out of one slot"),
+        ("SELECT {} * FROM l FULL JOIN r ON k = rk", "a full outer join emits build rows when all others have come"),
+        ("SELECT {} a, b FROM l JOIN r ON k = rk ORDER BY a DESC, b LIMIT 7", "a limit asks for some partitions only"),
+        ("SELECT {} * FROM l JOIN r ON a < b", "units of a join matrix have no lines"),
+    ],
+)
+def test_what_runs_in_waves(tables: SparkSession, query: str, reason: str) -> None:
+    assert_in_waves(tables, lambda: tables.sql(query.format(HINT)), reason)
+
+
+def test_two_partitioned_joins_run_in_waves(tables: SparkSession) -> None:
+    both = lambda: joined(tables, "").union(joined(tables, "left anti").selectExpr("*", "0", "0", "''"))  # noqa: E731
+    assert_in_waves(tables, both, "several joins are partitioned")
+
+
+def test_a_limit_is_not_waited_for(tables: SparkSession) -> None:
+    assert len(joined(tables, "").limit(3).collect()) == 3
+    joined(tables, "").show(2)
+
+
+def test_executors_that_come_and_go(tables: SparkSession) -> None:
+    with started_with(tables, "spark.dynamicAllocation.enabled", "true"):
+        assert_in_waves(tables, lambda: joined(tables, ""), "spark.dynamicAllocation.enabled is set")
+
+
+def test_tables_drawn_at_random(tmp_path: Path) -> None:
+    run_script("streamed_slots.py", tmp_path, "local[4]")
+
+
+@pytest.mark.whole
+@pytest.mark.xdist_group("cluster")
+def test_executors_of_two_processes(tmp_path: Path) -> None:
+    run_script("streamed_slots.py", tmp_path, "local-cluster[2,2,1024]")
