@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import json
 import random
-from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -77,30 +76,24 @@ class Interval:
 
 @dataclass(frozen=True)
 class Board:
-    """The interval that runs, for how many `seconds`; what tasks that route rows, and slots, have told by now."""
+    """The interval that runs, for how many `seconds`; what was routed by now, and what slots have joined of it."""
 
     interval: Interval
     seconds: float
-    routes: tuple[Told, ...] = ()
-    slots: tuple[Told, ...] = ()
+    routed: Told = field(default_factory=Told)
+    joined: Told = field(default_factory=Told)
 
     @classmethod
     def from_json(cls, text: str) -> Board:
         """Read a board as the driver writes it."""
         data = json.loads(text)
         interval = Interval.from_data(data["interval"]) if data["interval"] else Interval()
-        routes, slots = (tuple(map(Told.from_data, data[name].values())) for name in ("routes", "slots"))
-        return cls(interval, data["seconds"], routes, slots)
-
-    @property
-    def routed(self) -> Mapping[int, int]:
-        """The rows of each line that were routed by now."""
-        return _sums(told.rows for told in self.routes)
+        return cls(interval, data["seconds"], Told.from_data(data["routes"]), Told.from_data(data["slots"]))
 
     @property
     def is_over(self) -> bool:
         """Whether the interval can be judged: something has been joined, so that it is known what a row costs."""
-        return self.seconds >= INTERVAL_SECONDS and any(told.rows for told in self.slots)
+        return self.seconds >= INTERVAL_SECONDS and bool(self.joined.rows)
 
     def costs(self) -> Mapping[int, float]:
         """Return the seconds that slots need for the rows of each line that were routed in this interval.
@@ -109,12 +102,12 @@ class Board:
         compared and produced for a row differs from line to line. What slots have worked meanwhile says less: it lags
         behind by all that is on its way, and a slot that is behind works no more than others.
         """
-        rows, seconds = _sums(told.rows for told in self.slots), _sums(told.seconds for told in self.slots)
+        rows, seconds = self.joined.rows, self.joined.seconds
         mean = sum(seconds.values()) / max(1, sum(rows.values()))
         before = self.interval.routed
         return {
-            line: (routed - before.get(line, 0)) * (seconds[line] / rows[line] if rows.get(line) else mean)
-            for line, routed in self.routed.items()
+            line: (routed - before.get(line, 0)) * (seconds.get(line, 0.0) / rows[line] if rows.get(line) else mean)
+            for line, routed in self.routed.rows.items()
         }
 
 
@@ -141,7 +134,7 @@ def judged(board: Board, lines: int, slots: int) -> Interval:
     }
     expected = loads_of(table, costs)
     planned = Foreman(THRESHOLD).plan(table, _totals(expected), expected.__getitem__)
-    return Interval(before.number + 1, planned.moved, board.routed, _totals(loads_of(table, now)), costs)
+    return Interval(before.number + 1, planned.moved, board.routed.rows, _totals(loads_of(table, now)), costs)
 
 
 def drawn(board: Board, lines: int, slots: int) -> Interval:
@@ -151,14 +144,7 @@ def drawn(board: Board, lines: int, slots: int) -> Interval:
         for line in range(lines)
         if random.random() < 1 / 2
     }
-    return Interval(board.interval.number + 1, moved, board.routed, (0.0,) * slots)
-
-
-def _sums(told: Iterable[Mapping[int, Any]]) -> Counter[int]:
-    found: Counter[int] = Counter()
-    for one in told:
-        found.update(one)
-    return found
+    return Interval(board.interval.number + 1, moved, board.routed.rows, (0.0,) * slots)
 
 
 def _totals(loads: Iterable[Mapping[int, float]]) -> tuple[float, ...]:

@@ -273,6 +273,13 @@ GROUPS = (
             "a full outer join emits build rows when all others have come": (
                 "Which build rows nothing matches is not known while lines move."
             ),
+            "… belongs to the same job": (
+                "An operator that asks for some of the join's partitions, joins several into one task, adds tasks, or"
+                " may hide a shuffle, such as a cached table."
+            ),
+            "Spark's pipelined shuffle does not follow …": (
+                "It sends rows as they are, to whoever asks, whatever is set for other connections."
+            ),
             "… is set": (
                 "Executors that come and go, and second copies of tasks, are not for stages all of whose tasks run at a"
                 " time."
@@ -454,6 +461,11 @@ GROUPS = (
             "build rows are lost, run the query again: …": (
                 "An executor was lost that had rows of a build side, while the probe side streamed to slots. In waves"
                 " Spark would run the tasks again that wrote them."
+            ),
+            "… of … slots of a join run, which all have to: something asks for some of its partitions only. Set"
+            " spark.sparkext.partitioned.stages to waves for it": (
+                "While the probe side streams to slots, all of them have to run at a time: not so with"
+                " `toLocalIterator`, or `take` of an RDD."
             ),
             "workers cannot evaluate what Spark evaluates to …: …": "A bug in sparkext: please report it.",
             "workers emitted …, expected …": "A bug in sparkext: please report it.",

@@ -39,9 +39,9 @@ class SlotLoads:
     def of(cls, planned: str, tasks: Sequence[TaskMetrics]) -> SlotLoads:
         """Put together what the foreman has answered, as JSON, and what tasks have told."""
         told = json.loads(planned)
-        took = tuple(task.elapsed_seconds + sum(map(_built, task.indexes)) for task in tasks)
         if "streamed" in told:
             return cls._streamed(told["streamed"])
+        took = tuple(task.elapsed_seconds + sum(map(_built, task.indexes)) for task in tasks)
         cut = told.get("cut")
         loads = (tuple(told["before"]), tuple(told["after"]))
         return cls(*loads, took, told["moved"], told["split"], None if cut is None else tuple(cut))
@@ -49,7 +49,7 @@ class SlotLoads:
     @classmethod
     def _streamed(cls, told: Mapping[str, Any]) -> SlotLoads:
         """Read what was on the board of a run in the end."""
-        took = tuple(sum(slot["seconds"].values()) for slot in told["slots"].values())
+        took = tuple(told["worked"])
         intervals = [tuple(loads) for loads in told["judged"]] or [took]
         shares = [len(slots) for slots in (told["interval"] or {"moved": {}})["moved"].values()]
         split = sum(count > 1 for count in shares)

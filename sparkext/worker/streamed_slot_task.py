@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
 from dataclasses import dataclass, replace
 from itertools import groupby
@@ -13,7 +13,7 @@ from sparkext.build_sides.index_recipe import index_recipes
 from sparkext.build_sides.index_store import BuildSide
 from sparkext.exchange.packed_rows import RowUnpacker
 from sparkext.exchange.slot import FileRows, Slot, SlotSchemas
-from sparkext.exchange.streamed import Streamed, TaskFiles
+from sparkext.exchange.streamed import HOME, Streamed, TaskFiles
 from sparkext.memory import address_space, freed
 from sparkext.memory.probes import Tasks
 from sparkext.plans.spec import PipelineSpec
@@ -24,6 +24,9 @@ from sparkext.worker.pipeline import Resources
 from sparkext.worker.pipeline_task import PipelineTask, peak_rss_bytes
 from sparkext.worker.sources.streamed_cells import LineClock, StreamedCells, arriving
 from sparkext.worker.task_start import check_version, entered, settle, task_id
+
+_MOST_GROUPS = 17
+"""As many lines from elsewhere as a slot has at home: it may have none of these by then."""
 
 
 @dataclass(frozen=True)
@@ -52,17 +55,17 @@ class StreamedSlotTask:
         clock = LineClock(TaskFiles(self.streamed.run))
         rows = RowUnpacker(self.schemas.probe)
         slot = task_id().partition
-        groups: dict[int, list[BuildSide]] = {}
+        groups = _Groups(lambda places: self._build_sides(spec, whole, places))
         metrics = TaskMetrics(task_id())
         try:
             coming = groupby(arriving(batches), lambda come: (come.is_build, self.streamed.group(come.line, slot)))
             for (is_build, group), come in coming:
                 if is_build:
                     for build in come:
-                        groups[group] = self._build_sides(spec, whole, build.content)
+                        groups.add(group, build.content)
                     continue
                 part = TaskMetrics(task_id())
-                pipeline = join_pipeline(spec, groups[group], self.task.output_schema, settings, resources, part)
+                pipeline = join_pipeline(spec, groups.of(group), self.task.output_schema, settings, resources, part)
                 yield from pipeline.run(StreamedCells(come, rows, settings.morsel_max_rows, clock))
                 metrics = followed_by(metrics, part)
         finally:
@@ -78,3 +81,28 @@ class StreamedSlotTask:
         with closing(FileRows([told], self.schemas)) as rows:
             sides = {**whole, **Slot(self.schemas, rows).build_sides(recipes)}
         return [sides[number] for number in range(len(spec.joins))]
+
+
+class _Groups:
+    """The build sides of each group of lines: those at home, and of others those that came last.
+
+    `build` makes them of where their rows lie; it may be asked again for a line that comes back.
+    """
+
+    def __init__(self, build: Callable[[pa.Buffer], list[BuildSide]]) -> None:
+        """Begin with none."""
+        self._build = build
+        self._places: dict[int, pa.Buffer] = {}
+        self._kept: dict[int, list[BuildSide]] = {}
+
+    def add(self, group: int, places: pa.Buffer) -> None:
+        """Take in where the build rows of a group lie."""
+        self._places[group] = places
+
+    def of(self, group: int) -> list[BuildSide]:
+        """Return the build sides of a group."""
+        found = self._kept.pop(group, None) or self._build(self._places[group])
+        self._kept[group] = found
+        if len(self._kept) > _MOST_GROUPS:
+            del self._kept[next(other for other in self._kept if other != HOME)]
+        return found

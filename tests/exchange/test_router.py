@@ -56,7 +56,7 @@ def test_the_newest_table_counts_and_shares_are_taken_in_turn() -> None:
 
 def test_an_interval_that_is_over_is_judged() -> None:
     told = Told({0: 30, 1: 1, 2: 30}, {0: 3.0, 1: 0.1, 2: 3.0})
-    files = Files(Board(Interval(2), INTERVAL_SECONDS, (told,), (told,)))
+    files = Files(Board(Interval(2), INTERVAL_SECONDS, told, told))
     routed = router(files)
     routed.look()
     [proposed] = files.proposed

@@ -445,7 +445,7 @@ def test_a_missing_jar(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "script",
     [
-        "retries_stops_encryption.py",
+        pytest.param("retries_stops_encryption.py", marks=pytest.mark.whole),
         "configured_too_late.py",
         pytest.param("from_object_store.py", marks=pytest.mark.whole),
     ],

@@ -163,11 +163,42 @@ def test_an_error_of_a_condition_is_sparks(tables: SparkSession) -> None:
         ("SELECT {} k, count(*) FROM l JOIN r ON k = rk GROUP BY k", "rows of one key have to come out of one slot"),
         ("SELECT {} * FROM l FULL JOIN r ON k = rk", "a full outer join emits build rows when all others have come"),
         ("SELECT {} a, b FROM l JOIN r ON k = rk ORDER BY a DESC, b LIMIT 7", "a limit asks for some partitions only"),
+        ("SELECT {} /*+ COALESCE(1) */ * FROM l JOIN r ON k = rk", "Coalesce belongs to the same job"),
+        ("SELECT {} a, b FROM l JOIN r ON k = rk UNION ALL SELECT 1, 2", "Union belongs to the same job"),
+        (
+            "SELECT {} * FROM (SELECT * FROM l TABLESAMPLE (50 PERCENT) REPEATABLE (3)) l JOIN r ON k = rk",
+            "Sample belongs to the same job",
+        ),
         ("SELECT {} * FROM l JOIN r ON a < b", "units of a join matrix have no lines"),
     ],
 )
 def test_what_runs_in_waves(tables: SparkSession, query: str, reason: str) -> None:
     assert_in_waves(tables, lambda: tables.sql(query.format(HINT)), reason)
+
+
+def test_a_cached_side_may_hide_a_shuffle(tables: SparkSession) -> None:
+    cached = tables.sql("SELECT k, count(*) AS a FROM l GROUP BY k").cache()
+    cached.createOrReplaceTempView("counted")
+    assert_in_waves(tables, lambda: joined(tables, "", left="counted"), "TableCacheQueryStage belongs to the same job")
+    cached.unpersist()
+
+
+@pytest.mark.parametrize("key", ["spark.authenticate", "spark.network.crypto.enabled"])
+def test_rows_do_not_travel_in_clear_text(tables: SparkSession, key: str) -> None:
+    with started_with(tables, key, "true"):
+        assert_in_waves(tables, lambda: joined(tables, ""), f"Spark's pipelined shuffle does not follow {key}")
+
+
+def test_a_probe_side_without_partitions(tables: SparkSession, tmp_path: Path) -> None:
+    tables.sql("SELECT k, a, 1 AS p FROM l").write.partitionBy("p").parquet(str(tmp_path / "parts"))
+    tables.read.parquet(str(tmp_path / "parts")).createOrReplaceTempView("parts")
+    for kind in ("", "left"):
+        with configured(tables, spark_sql_adaptive_enabled="false"):
+            out = assert_like_spark(
+                tables, lambda kind=kind: joined(tables, kind, left="(SELECT * FROM parts WHERE p = 2)")
+            )  # type: ignore[misc]
+            assert "streamed by" in plan_of(out)
+    tables.catalog.dropTempView("parts")
 
 
 def test_two_partitioned_joins_run_in_waves(tables: SparkSession) -> None:

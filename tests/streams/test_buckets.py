@@ -71,7 +71,7 @@ def test_places(place: Place) -> None:
     (place / "nothing").clear()
 
 
-@pytest.mark.parametrize("told", [1, 20_000])
+@pytest.mark.parametrize("told", [1, pytest.param(20_000, marks=pytest.mark.whole)])
 def test_segments(place: Place, told: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """The footer is read by itself, also one that is longer than what is asked for at once."""
     monkeypatch.setattr(places, "_PIECE", 100)

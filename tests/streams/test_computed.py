@@ -51,7 +51,6 @@ def test_every_function_is_sparks(spark: SparkSession) -> None:
     } == {*SIGNATURES}
 
 
-@pytest.mark.always
 def test_groups_and_conditions_of_what_is_computed(spark: SparkSession) -> None:
     names = ["ann", "Anna", "bob", None, "ANN", "Bob"] * 5
     rows = [(name, START + timedelta(seconds=place)) for place, name in enumerate(names)]

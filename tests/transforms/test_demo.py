@@ -48,6 +48,7 @@ def run_demo(data: Path, *python: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.whole
 def test_the_demo_verifies_and_prints_its_table(data: Path) -> None:
     ran = run_demo(data, "-m", "sparkext")
     assert ran.returncode == 0, ran.stdout + ran.stderr

@@ -664,6 +664,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.whole
 def test_a_builder_that_is_killed_in_a_task(tmp_path: Path) -> None:
     """The worker dies inside Spark: the task is tried again, and another worker builds what the first began.
 

@@ -58,30 +58,30 @@ class RoutedCells:
     def process(self, rows: RowSet, budget: OperatorBudget) -> Iterator[pa.RecordBatch]:
         """Take rows in; emit cells when there are enough."""
         for batch in self._gathered.process(rows, budget):
-            full: list[pa.RecordBatch] = []
+            cells = None
             with self._turn:
                 self._waiting.append(batch)
                 self._bytes += gathered_bytes(batch)
                 if self._bytes >= self._limit():
-                    full, self._waiting, self._bytes = self._waiting, [], 0
-            if full:
-                yield self._cells(full, budget)
+                    cells = self._cells(budget)
+            if cells is not None:
+                yield cells
 
     def finish(self, budget: OperatorBudget) -> Iterator[pa.RecordBatch]:
         """Emit what waits."""
         if self._waiting:
-            full, self._waiting = self._waiting, []
-            yield self._cells(full, budget)
+            yield self._cells(budget)
 
     def _limit(self) -> int:
         wanted = min(self._partitioning.table.lines * _BYTES_PER_LINE, _MOST_BYTES)
         headroom = headroom_for(int(wanted / _SHARE_OF_HEADROOM), self._free)
         return wanted if headroom is None else min(wanted, int(headroom * _SHARE_OF_HEADROOM))
 
-    def _cells(self, waiting: list[pa.RecordBatch], budget: OperatorBudget) -> pa.RecordBatch:
-        """Return these rows as cells, of which all bytes lie in one run."""
+    def _cells(self, budget: OperatorBudget) -> pa.RecordBatch:
+        """Return the rows that wait as cells, of which all bytes lie in one run."""
         started = time.perf_counter()
-        table = pa.Table.from_batches(waiting)
+        table = pa.Table.from_batches(self._waiting)
+        self._waiting, self._bytes = [], 0
         rows = pa.RecordBatch.from_arrays([contiguous(column) for column in table.columns], names=table.column_names)
         order = self._partitioning.order(self._partitioning.lines(rows)[1], task_id().partition)
         self._router.look()

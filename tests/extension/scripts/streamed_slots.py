@@ -22,6 +22,8 @@ from tests.extension.extension_checks import plan_of
 
 STREAMED = {
     "spark.speculation": "false",
+    "spark.authenticate": "false",
+    "spark.network.crypto.enabled": "false",
     "spark.scheduler.minRegisteredResourcesRatio": "1",
     "spark.sparkext.partitioned": "always",
     "spark.sparkext.partitioned.stages": "pipelined",
@@ -109,6 +111,16 @@ def check_a_killed_executor(spark: SparkSession) -> None:
         assert found == [sums(joined(spark, "inner"))]
 
 
+def check_one_partition_at_a_time(spark: SparkSession) -> None:
+    """A slot that nobody asks for would be waited for."""
+    try:
+        next(joined(spark, "inner").toLocalIterator())
+    except Exception as failure:
+        assert "1 of 2 slots of a join run, which all have to" in str(failure), failure
+    else:
+        raise AssertionError("it has one slot's rows of two")
+
+
 def main(master: str) -> None:
     spark = session(master)
     with TemporaryDirectory() as folder:
@@ -119,6 +131,7 @@ def main(master: str) -> None:
             spark.read.parquet(f"{folder}/{name}").createOrReplaceTempView(name)
         check(spark)
         if "cluster" in master:
+            check_one_partition_at_a_time(spark)
             check_a_killed_executor(spark)
     spark.stop()
     print("all is well")

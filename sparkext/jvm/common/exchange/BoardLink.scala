@@ -7,61 +7,83 @@ import java.util.concurrent.TimeUnit.MILLISECONDS
 
 import scala.util.Try
 
-import org.apache.spark.{SparkEnv, TaskContext}
+import org.apache.spark.{SparkEnv, SparkException, TaskContext}
 import org.apache.spark.util.ThreadUtils
 
 /** Carries what the worker of a task has to tell to the driver's [[Boards]], and the board to the worker: files beside the task. */
-private class BoardLink(run: String, task: TaskContext, step: BoardLink => Unit) {
+private class BoardLink(run: String, by: String, task: TaskContext) {
   private val boards = Boards.link
   private val prefix = {
     val folder = SparkEnv.get.blockManager.diskBlockManager.localDirs.head.toPath.resolve("sparkext")
     Files.createDirectories(folder, OwnFiles.Folder)
     folder.resolve(s"$run.${task.taskAttemptId()}")
   }
-  private val turns = BoardLink.clock.scheduleWithFixedDelay(() => Try(step(this)), 0, BoardLink.PauseMillis, MILLISECONDS)
 
-  task.addTaskCompletionListener[Unit] { _ =>
-    turns.cancel(false)
-    Try(step(this))
-    TaskReports.removeLater(prefix)
+  /** Until the task ends. The answer to what is told last comes before: it is in the report then. */
+  private def begin(): Unit = {
+    tell(BoardLink.Nothing)
+    val turns = BoardLink.clock.scheduleWithFixedDelay(() => Try(step()), 0, BoardLink.PauseMillis, MILLISECONDS)
+    task.addTaskCompletionListener[Unit] { _ =>
+      turns.cancel(false)
+      TaskReports.removeLater(path(""))
+      Try(step())
+    }
   }
 
-  private def path(name: String): Path = prefix.resolveSibling(s"${prefix.getFileName}.$name")
+  private def step(): Unit = synchronized {
+    taken("told").foreach(tell)
+    if (by == Board.Routes) {
+      val board = boards.askSync[String](taken("proposal").map(Proposed(run, _)).getOrElse(AskedBoard(run)))
+      if (!task.isCompleted()) bring(board)
+    }
+  }
 
+  private def tell(what: String): Unit = boards.askSync[String](Told(run, by, task.partitionId(), what))
+
+  private def bring(board: String): Unit = {
+    Files.deleteIfExists(path("board.new"))
+    Files.write(Files.createFile(path("board.new"), OwnFiles.File), board.getBytes(UTF_8))
+    Files.move(path("board.new"), path("board"), ATOMIC_MOVE)
+  }
+
+  /** Moved first, as the worker may put another one in its place at any time. */
   private def taken(name: String): Option[String] =
     try {
-      val found = Files.readString(path(name))
-      Files.delete(path(name))
+      Files.move(path(name), path(s"$name.taken"), ATOMIC_MOVE)
+      val found = Files.readString(path(s"$name.taken"))
+      Files.delete(path(s"$name.taken"))
       Some(found)
     } catch { case _: NoSuchFileException => None }
 
-  /** The answer has come before a task ends: then its loads are in the report. */
-  private def asked(told: Any): String = boards.askSync[String](told)
-
-  private def tell(by: String): Unit = taken("told").foreach(what => asked(Told(run, by, task.partitionId(), what)))
-
-  private def bring(board: String): Unit = {
-    val fresh = Files.createFile(path("board.new"), OwnFiles.File)
-    Files.write(fresh, board.getBytes(UTF_8))
-    Files.move(fresh, path("board"), ATOMIC_MOVE)
-  }
+  private def path(name: String): Path = prefix.resolveSibling(s"${prefix.getFileName}.$name")
 }
 
 private object BoardLink {
   private val PauseMillis = 100L
+  private val SlotsMillis = 30000L
   private lazy val clock = ThreadUtils.newDaemonSingleThreadScheduledExecutor("sparkext-boards")
 
+  /** What a worker tells that has done nothing yet. */
+  private val Nothing = """{"rows":{},"seconds":{}}"""
+
   /** Of a task that routes rows. */
-  def ofRoute(run: String, task: TaskContext): Unit = new BoardLink(
-    run,
-    task,
-    link => {
-      link.tell(Board.Routes)
-      val board = link.asked(link.taken("proposal").map(Proposed(run, _)).getOrElse(AskedBoard(run)))
-      if (!task.isCompleted()) link.bring(board)
-    })
+  def ofRoute(run: String, task: TaskContext): Unit = new BoardLink(run, Board.Routes, task).begin()
 
   /** Of a task that joins them. */
-  def ofSlot(run: String, task: TaskContext): Unit =
-    new BoardLink(run, task, _.tell(Board.Slots))
+  def ofSlot(run: String, task: TaskContext): Unit = new BoardLink(run, Board.Slots, task).begin()
+
+  /** In a task that routes rows: Spark starts all slots with it, unless somebody asks for some partitions of the join only, who would wait
+    * for ever.
+    */
+  def awaitSlots(run: String, slots: Int): Unit = {
+    val boards = Boards.link
+    val deadline = System.currentTimeMillis() + SlotsMillis
+    def begun() = boards.askSync[Int](AskedSlots(run))
+    while (begun() < slots) {
+      if (System.currentTimeMillis() > deadline) throw new SparkException(
+        s"${begun()} of $slots slots of a join run, which all have to: something asks for some of its partitions only. " +
+          "Set spark.sparkext.partitioned.stages to waves for it")
+      Thread.sleep(PauseMillis / 10)
+    }
+  }
 }

@@ -4,7 +4,8 @@ import java.util.concurrent.TimeUnit.NANOSECONDS
 
 import scala.collection.mutable
 
-import org.json4s.JsonAST.JValue
+import org.json4s.JsonAST.{JNull, JObject, JValue}
+import org.json4s.JsonDSL._
 import org.json4s.jackson.JsonMethods.{compact, parse, render}
 
 import org.apache.spark.{SparkContext, SparkEnv}
@@ -19,9 +20,10 @@ private class Boards(override val rpcEnv: RpcEnv) extends ThreadSafeRpcEndpoint 
 
   /** The board of a run, after what is told of it. */
   override def receiveAndReply(context: RpcCallContext): PartialFunction[Any, Unit] = {
-    case Told(run, by, number, what) => context.reply(after(run)(_.told(by)(number) = what))
+    case Told(run, by, number, what) => context.reply(after(run)(_.tell(by, number, what)))
     case Proposed(run, interval) => context.reply(after(run)(_.take(interval)))
     case AskedBoard(run) => context.reply(after(run)(_ => ()))
+    case AskedSlots(run) => context.reply(Boards.synchronized(of(run).slots))
   }
 
   private def after(run: String)(step: Board => Unit): String = Boards.synchronized {
@@ -34,6 +36,7 @@ private class Boards(override val rpcEnv: RpcEnv) extends ThreadSafeRpcEndpoint 
 private case class Told(run: String, by: String, number: Int, what: String)
 private case class Proposed(run: String, interval: String)
 private case class AskedBoard(run: String)
+private case class AskedSlots(run: String)
 
 private object Boards {
   private val Name = "sparkext-boards"
@@ -54,8 +57,8 @@ private object Boards {
   /** In a task. */
   def link: RpcEndpointRef = RpcUtils.makeDriverRef(Name, SparkEnv.get.conf, SparkEnv.get.rpcEnv)
 
-  /** What is known of a run, for its report. */
-  def told(run: String): String = synchronized(s"""{"streamed":${of(run).history}}""")
+  /** What is known of a run, for its report; null if it is too long ago. */
+  def told(run: String): String = synchronized(boards.get(run).map(board => s"""{"streamed":${board.history}}""").orNull)
 
   private def of(run: String): Board = {
     val board = boards.remove(run).getOrElse(new Board)
@@ -65,15 +68,21 @@ private object Boards {
   }
 }
 
-/** Texts in JSON: the newest of each task that routes rows and of each slot, and the interval that runs; the loads of those before. */
+/** What tasks that route rows have told, and slots, and the interval that runs; the loads of those before. See Python's `board`. */
 private class Board {
   import Shared.formats
 
-  val told: Map[String, mutable.Map[Int, String]] = Board.By.map(_ -> mutable.Map.empty[Int, String]).toMap
-  private var interval: JValue = parse("null")
+  private val told = Seq(Board.Routes, Board.Slots).map(_ -> mutable.Map.empty[Int, Board.Lines]).toMap
+  private var interval: JValue = JNull
   private var number = 0
   private val judged = mutable.ArrayBuffer.empty[JValue]
   private var since = System.nanoTime()
+
+  /** How many have begun. */
+  def slots: Int = told(Board.Slots).size
+
+  /** The newest of a task. */
+  def tell(by: String, task: Int, what: String): Unit = told(by)(task) = parse(what).extract[Board.Lines]
 
   /** The first of those that follow the interval that runs. */
   def take(text: String): Unit = {
@@ -83,21 +92,22 @@ private class Board {
       interval = proposed
       since = System.nanoTime()
       judged += (proposed \ "judged")
-      if (judged.length > Board.Most) judged.remove(1)
+      if (judged.length > Board.Most) judged.remove(1) // reports compare with the first
     }
   }
 
   def text: String = {
     val seconds = NANOSECONDS.toMillis(System.nanoTime() - since) / 1000.0
-    s"""{"interval":${compact(render(interval))},"seconds":$seconds,$allTold}"""
+    val sums = told.map { case (by, tasks) =>
+      by -> (("rows" -> Board.sums(tasks.values.map(_.rows))) ~ ("seconds" -> Board.sums(tasks.values.map(_.seconds))))
+    }
+    compact(render(("interval" -> interval) ~ ("seconds" -> seconds) ~ JObject(sums.toList)))
   }
 
-  def history: String =
-    s"""{"interval":${compact(render(interval))},"judged":[${judged.map(one => compact(render(one))).mkString(",")}],$allTold}"""
-
-  private def allTold: String = Board.By.map { by =>
-    told(by).toSeq.sorted.map { case (number, what) => s""""$number":$what""" }.mkString(s""""$by":{""", ",", "}")
-  }.mkString(",")
+  def history: String = {
+    val worked = told(Board.Slots).toSeq.sortBy(_._1).map(_._2.seconds.values.sum)
+    compact(render(("interval" -> interval) ~ ("judged" -> judged.toSeq) ~ ("worked" -> worked)))
+  }
 }
 
 private object Board {
@@ -106,5 +116,9 @@ private object Board {
   /** Who tells: tasks that route rows, and slots. */
   val Routes = "routes"
   val Slots = "slots"
-  private val By = Seq(Routes, Slots)
+
+  /** Python's `Told`: rows and seconds of each line. */
+  case class Lines(rows: Map[String, Double], seconds: Map[String, Double])
+
+  private def sums(told: Iterable[Map[String, Double]]): Map[String, Double] = told.flatten.groupMapReduce(_._1)(_._2)(_ + _)
 }

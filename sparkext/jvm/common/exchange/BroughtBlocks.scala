@@ -16,7 +16,7 @@ import org.apache.spark.storage.{BlockId, BlockManagerId, ShuffleBlockFetcherIte
 
 /** The blocks of a task: those of this executor lie where they are, others in a file that goes with the task.
   *
-  * `runsAgain`: whether Spark runs a map again whose blocks are lost; else the task fails as any other.
+  * `runsAgain`: whether Spark runs a map again whose blocks are lost. Else what is brought is to be asked for within [[unlessLost]].
   */
 private class BroughtBlocks(task: TaskContext, runsAgain: Boolean = true) {
   private val env = SparkEnv.get
@@ -29,9 +29,7 @@ private class BroughtBlocks(task: TaskContext, runsAgain: Boolean = true) {
       env.mapOutputTracker.getMapSizesByExecutorId(shuffle, range.firstMap, range.lastMap, range.firstLine, range.lastLine)
     }.groupMap(_._1)(_._2).map { case (address, found) => address -> found.flatten }.toSeq)
 
-  def segments(wanted: LyingBlocks): Seq[JValue] = if (runsAgain) found(wanted) else BroughtBlocks.failing(task)(found(wanted))
-
-  private def found(wanted: LyingBlocks): Seq[JValue] = {
+  def segments(wanted: LyingBlocks): Seq[JValue] = {
     val (own, others) = wanted.byAddress.partition { case (address, _) => address.executorId == blocks.blockManagerId.executorId }
     val local = for ((address, found) <- own; (block, _, map) <- found) yield here(address, block, map)
     val brought = fetched(others)
@@ -42,6 +40,15 @@ private class BroughtBlocks(task: TaskContext, runsAgain: Boolean = true) {
       JArray(List(JString(segment.file.getPath), JLong(segment.start), JLong(segment.size)))
     }
   }
+
+  /** Where the job does not have the shuffle, Spark must not learn of a failed fetch, of which it would, whatever the task fails with. */
+  def unlessLost[T](bring: => T): T =
+    try bring
+    catch {
+      case failure: FetchFailedException =>
+        task.asInstanceOf[TaskContextImpl].setFetchFailed(null)
+        throw new SparkException(s"build rows are lost, run the query again: ${failure.getMessage}", failure)
+    }
 
   private def here(address: BlockManagerId, block: BlockId, map: Int): BroughtSegment =
     try blocks.getLocalBlockData(block) match {
@@ -134,15 +141,6 @@ private[sparkext] object BroughtBlocks {
   def failure(task: TaskContext, path: String, start: Long, message: String): Option[Throwable] =
     Option(known.get(task.taskAttemptId())).flatMap(_.get(path -> start)).map { segment =>
       failed(segment.address, segment.block, segment.map, message, null)
-    }
-
-  /** Spark takes a failed fetch for one of a shuffle that the job has, even if the task fails with something else. */
-  private def failing[T](task: TaskContext)(fetch: => T): T =
-    try fetch
-    catch {
-      case failure: FetchFailedException =>
-        task.asInstanceOf[TaskContextImpl].setFetchFailed(null)
-        throw new SparkException(s"build rows are lost, run the query again: ${failure.getMessage}", failure)
     }
 
   private def failed(address: BlockManagerId, block: BlockId, map: Int, message: String, cause: Throwable): Throwable = block match {

@@ -51,7 +51,7 @@ object Exchange {
 
   /** Lines a slot, for lines that are too many for one to be moved; and what the format of map outputs bears. */
   private val LinesPerSlot = 4
-  private val MostLines = 4096
+  val MostLines = 4096
 
   /** Each line costs every task a cell: there are few of them where few bytes are expected. */
   private val FewLines = 64

@@ -14,6 +14,7 @@ case class Streamed(maps: Int, slots: Int)
 
 object Streamed {
   private val LinesPerSlot = 16
+  private val Secured = Seq("spark.authenticate", "spark.network.crypto.enabled", "spark.ssl.enabled", "spark.ssl.rpc.enabled")
 
   /** What tasks emit that route rows: the slot, the line, a cell. And what slots are given: Python's `Arriving`. */
   val Routed: StructType = SentColumns.of(Seq(IntegerType, IntegerType, BinaryType))
@@ -22,15 +23,16 @@ object Streamed {
   /** Half of all tasks route, half join: all of them run at a time. Left if that cannot be. */
   def of(context: SparkContext): Either[String, Streamed] = {
     val conf = context.getConf
-    val cores = context.defaultParallelism / conf.getInt("spark.task.cpus", 1)
+    val cores = context.maxNumConcurrentTasks(context.resourceProfileManager.defaultResourceProfile)
     for {
       _ <- JoinStage.check(SparkShim.streams, s"Spark ${context.version} has no pipelined shuffle")
       _ <- Seq(DYN_ALLOCATION_ENABLED, SPECULATION_ENABLED).find(conf.get(_)).map(key => s"${key.key} is set").toLeft(())
+      _ <- Secured.find(conf.getBoolean(_, false)).map(key => s"Spark's pipelined shuffle does not follow $key").toLeft(())
       _ <- JoinStage.check(cores >= 2, "it takes two cores")
     } yield Streamed(cores - cores / 2, cores / 2)
   }
 
-  def lines(slots: Int): Int = Integer.highestOneBit(math.max(1, slots * LinesPerSlot - 1)) << 1
+  def lines(slots: Int): Int = math.min(Exchange.MostLines, Integer.highestOneBit(math.max(1, slots * LinesPerSlot - 1)) << 1)
 }
 
 /** Where rows go that leave a pipeline, and what its tasks emit of them. */

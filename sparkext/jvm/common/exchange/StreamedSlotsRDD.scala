@@ -8,7 +8,7 @@ import org.json4s.JsonAST._
 import org.json4s.jackson.JsonMethods.{compact, render}
 
 import org.apache.spark.{Dependency, OneToOneDependency, Partition, SparkContext, TaskContext}
-import org.apache.spark.rdd.RDD
+import org.apache.spark.rdd.{DeterministicLevel, RDD}
 import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.catalyst.expressions.UnsafeProjection
 import org.apache.spark.sql.execution.UnsafeRowSerializer
@@ -32,6 +32,9 @@ class StreamedSlotsRDD(
     extends RDD[InternalRow](context, Nil) {
 
   private val sides = builds.map { case (number, sent) => StreamedSide(number.toString, sent.dependency.shuffleId, sent.maps) }
+
+  /** Rows change their slots from run to run. */
+  override protected def getOutputDeterministicLevel: DeterministicLevel.Value = DeterministicLevel.INDETERMINATE
 
   override protected def getDependencies: Seq[Dependency[_]] = Seq(new FreshCells(cells, () => Boards.begin(sparkContext, run)))
 
@@ -79,6 +82,7 @@ private class ArrivingCells(
     sides: Seq[StreamedSide],
     blocks: BroughtBlocks)
     extends Iterator[InternalRow] {
+  private val Home = -1 // Python's `HOME`
   private val known = mutable.Set.empty[Int]
   private var cell: InternalRow = _
   private var begun = false
@@ -88,7 +92,7 @@ private class ArrivingCells(
   override def next(): InternalRow =
     if (!begun) {
       begun = true
-      places(-1, (slot until lines by slots).map(line => (line, line + 1)))
+      places(Home, (slot until lines by slots).map(line => (line, line + 1)))
     } else {
       if (cell == null) cell = cells.next()
       val line = cell.getInt(0)
@@ -104,7 +108,7 @@ private class ArrivingCells(
   private def places(line: Int, wanted: Seq[(Int, Int)]): InternalRow = {
     val found = sides.map { side =>
       val ranges = if (side.maps == 0) Nil else wanted.map { case (first, last) => LineRange(first, last, 0, side.maps) }
-      side.number -> JArray(blocks.segments(blocks.lying(side.shuffle, ranges)).toList)
+      side.number -> JArray(blocks.unlessLost(blocks.segments(blocks.lying(side.shuffle, ranges))).toList)
     }
     val nothing = JArray(Nil)
     val told = JObject("probe" -> nothing, "marks" -> nothing, "copies" -> nothing, "builds" -> JObject(found.toList))
@@ -123,6 +127,7 @@ object StreamedSlotsRDD {
       builds: Seq[(Int, Sent)]): RDD[InternalRow] = {
     val context = routed.sparkContext
     val cells = routed.mapPartitionsInternal { batches =>
+      BoardLink.awaitSlots(run, slots)
       val row = UnsafeProjection.create(Array[DataType](IntegerType, BinaryType))
       batches.flatMap { batch =>
         val Seq(slot, line, cell) = (0 until batch.numCols).map(batch.column)
@@ -131,6 +136,7 @@ object StreamedSlotsRDD {
     }
     val metrics: Map[String, SQLMetric] = SQLShuffleReadMetricsReporter.createShuffleReadMetrics(context)
     val fresh = () => SparkShim.streamed(cells, slots, new UnsafeRowSerializer(2), metrics)
-    new StreamedSlotsRDD(context, fresh, slots, lines, run, builds)
+    // Spark's reader divides by the number of its writers.
+    if (routed.getNumPartitions == 0) context.emptyRDD else new StreamedSlotsRDD(context, fresh, slots, lines, run, builds)
   }
 }

@@ -2,9 +2,14 @@ package org.apache.spark.sql.sparkext
 
 import org.apache.spark.sql.catalyst.rules.Rule
 import org.apache.spark.sql.catalyst.trees.TreeNodeTag
-import org.apache.spark.sql.execution.{CollectLimitExec, CollectTailExec, ColumnarRule, SparkPlan, TakeOrderedAndProjectExec}
-import org.apache.spark.sql.execution.adaptive.ShuffleQueryStageExec
+import org.apache.spark.sql.execution._
+import org.apache.spark.sql.execution.adaptive.{AdaptiveSparkPlanExec, ResultQueryStageExec, ShuffleQueryStageExec}
+import org.apache.spark.sql.execution.aggregate.BaseAggregateExec
+import org.apache.spark.sql.execution.command.DataWritingCommandExec
+import org.apache.spark.sql.execution.datasources.WriteFilesExecBase
+import org.apache.spark.sql.execution.datasources.v2.{DataSourceV2ScanExecBase, V2TableWriteExec}
 import org.apache.spark.sql.execution.exchange.ShuffleExchangeLike
+import org.apache.spark.sql.execution.python.{EvalPythonExec, MapInBatchExec}
 
 /** Lets the probe side of a partitioned join stream to its slots, if that is asked for, and Spark can do it: all tasks of a job
   * run at a time then, and no other shuffle belongs to it.
@@ -21,7 +26,7 @@ object StreamedExchanges extends ColumnarRule {
 
   private def streamed(plan: SparkPlan): SparkPlan = {
     val among = partitioned(plan)
-    val refused = around(plan).orElse(if (among.length > 1) Some("several joins are partitioned") else None)
+    val refused = if (among.length > 1) Some("several joins are partitioned") else around(plan)
     plan.transformUp {
       case pipeline: PipelinedJoinExec if among.exists(_ eq pipeline) => of(pipeline, refused)
     }
@@ -53,9 +58,21 @@ object StreamedExchanges extends ColumnarRule {
   private def partitioned(plan: SparkPlan): Seq[PipelinedJoinExec] =
     sameJob(plan).collect { case pipeline: PipelinedJoinExec if pipeline.exchange.isDefined => pipeline }
 
-  private def around(plan: SparkPlan): Option[String] = sameJob(plan).collectFirst {
-    case _: ShuffleExchangeLike | _: ShuffleQueryStageExec => "another shuffle belongs to the same job"
-    case _: CollectLimitExec | _: CollectTailExec | _: TakeOrderedAndProjectExec => "a limit asks for some partitions only"
-    case pipeline: PipelinedJoinExec if pipeline.parts.isDefined => "another shuffle belongs to the same job"
+  private def around(plan: SparkPlan): Option[String] = sameJob(plan).flatMap {
+    case _: ShuffleExchangeLike | _: ShuffleQueryStageExec => Some("another shuffle belongs to the same job")
+    case _: CollectLimitExec | _: CollectTailExec | _: TakeOrderedAndProjectExec => Some("a limit asks for some partitions only")
+    case pipeline: PipelinedJoinExec if pipeline.parts.isDefined => Some("another shuffle belongs to the same job")
+    case other => if (isNarrow(other)) None else Some(s"${other.nodeName} belongs to the same job")
+  }.headOption
+
+  /** Whether each task of an operator takes one partition, all are asked for, and nothing is behind it that the plan does not show. */
+  private def isNarrow(plan: SparkPlan): Boolean = plan match {
+    case _: PipelinedJoinExec | _: ProjectExec | _: FilterExec | _: GenerateExec | _: ExpandExec | _: CollectMetricsExec => true
+    case _: BaseAggregateExec => true // of rows that a shuffle brings, or slots
+    case _: WholeStageCodegenExec | _: InputAdapter | _: ColumnarToRowExec | _: AdaptiveSparkPlanExec | _: ResultQueryStageExec => true
+    case _: FileSourceScanExec | _: DataSourceV2ScanExecBase | _: LocalTableScanExec | _: RangeExec => true
+    case _: MapInBatchExec | _: EvalPythonExec | _: DeserializeToObjectExec | _: SerializeFromObjectExec | _: MapPartitionsExec => true
+    case _: DataWritingCommandExec | _: WriteFilesExecBase | _: V2TableWriteExec => true
+    case _ => false
   }
 }
