@@ -44,6 +44,7 @@ def test_defaults() -> None:
         python="",
         build_side_max_bytes=4 * 1024**3,
         partitioned="auto",
+        partitioned_stages="waves",
         streams_unit_max_bytes=4 * 1024**3,
         cql_max_instants=100_000,
         scan_fused=True,

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pyspark
+import pytest
 
 from sparkext.spark.jar import jar_path
 from sparkext.spark.session import EXTENSION
