@@ -89,11 +89,19 @@ def placeless(formula: Formula, names: Mapping[Name, str]) -> Formula:
 
 
 def spelled(formula: Formula) -> str:
-    """Spell a call as a name of what it computes."""
+    """Spell a call as a name of what it computes, which no other call has."""
     if isinstance(formula, Call):
         return f"{formula.function}({', '.join(map(spelled, formula.args))})"
     if isinstance(formula, Operation):
         return f"-{spelled(formula.args[0])}"
     if isinstance(formula, Constant):
-        return f"'{formula.text}'" if formula.kind not in ("integer", "double", "null") else formula.text or "NULL"
-    return str(formula)
+        return _spelled_constant(formula)
+    name = str(formula)
+    return name if name.isidentifier() else f"`{name.replace('`', '``')}`"
+
+
+def _spelled_constant(constant: Constant) -> str:
+    if constant.kind in ("integer", "double", "null"):
+        return constant.text or "NULL"
+    quoted = "'" + constant.text.replace("'", "''") + "'"
+    return quoted if constant.kind == "string" else f"{constant.kind.upper()} {quoted}"

@@ -37,6 +37,17 @@ def test_calls_of_calls_are_one_column() -> None:
     assert columns(text) == [("substr(concat(upper(id), '-', NULL), -2)", STRING)]
 
 
+def test_calls_that_look_alike_are_two_columns() -> None:
+    """What is computed goes by how it is spelled."""
+    text = """
+        REGISTER STREAM odd (a string, `a, a` string);
+        REGISTER QUERY q ISTREAM(SELECT concat(id, 'a', 'b') AS x, concat(id, 'a'', ''b') AS y FROM s [Now]);
+        REGISTER QUERY r ISTREAM(SELECT concat(a, a) AS x, concat(`a, a`) AS y FROM odd [Now]);
+    """
+    assert [name for name, _ in columns(text)] == ["concat(id, 'a', 'b')", "concat(id, 'a'', ''b')"]
+    assert [name for name, _ in columns(text, "odd")] == ["concat(a, a)", "concat(`a, a`)"]
+
+
 def test_nobody_sees_what_is_computed() -> None:
     text = "REGISTER QUERY q ISTREAM(SELECT s.*, year(born) AS y FROM s [Now] WHERE NOT id RLIKE 'x');"
     assert [one.name for one in graph(STREAMS + text).queries["q"].columns] == ["id", "k", "at", "born", "y"]
