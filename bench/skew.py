@@ -8,11 +8,14 @@ their rows, as many as the most loaded one could.
 
 from __future__ import annotations
 
+import heapq
+import math
 import time
 import timeit
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import product
 from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
@@ -26,6 +29,7 @@ from bench.harness import Bench, Case, Contestant, measure, report, verify
 from bench.text_table import text_table
 from sparkext.plans.foreman import Counts, Foreman, UnitCosts, skew
 from sparkext.plans.routing import RoutingTable
+from sparkext.plans.waves import SLOT_SECONDS, planned_table
 
 if TYPE_CHECKING:
     from sparkext.reports.slot_loads import SlotLoads
@@ -38,6 +42,10 @@ The ratio is that of the elapsed times without and with the foreman, beside the 
 Executors: the same skews, as far as two nodes can have them, joined by two executors of one core each, with a slot for
 each. Task: the median of the slower one's seconds for the index and the join. The ideal ratio is that of the slower one
 to the mean where lines are by hash alone.
+Waves: simulated. Lines of Zipf's costs cost more or less than was planned, by factors of a log-normal distribution.
+Planned: the slots of the plan; a core that is free takes the next one, those with most to do first. Again: a core that
+is free takes lines for half of its share of what is left, no more than a slot has, and a tenth of a second at least. A
+task costs 0.04 s beside its lines. Seconds are medians of eleven draws.
 Pipelined: the same, while the probe side streams to four slots, by the foreman's intervals; eight tasks share the cores
 of this machine, so that no time is told but that which each slot has worked."""
 
@@ -50,6 +58,10 @@ _ALPHA = 0.3
 _EXECUTOR_MIB = 1536
 _PARTITIONS = 16
 _KEYS = 200_000
+_LINES_OF_WAVES = 1024
+_TASK_SECONDS = 0.04
+_LEAST_TAKE = 0.1
+
 _SLOTS = 4
 _ROWS_STREAMED = {"skew1": 60, "skew2": 40, "skew3": 50}
 _TIMES = 4  # that the probe side is read, for some intervals
@@ -75,6 +87,12 @@ def cases() -> list[Case]:
         Case("skew.simulated", "three skews of 96 nodes, with and without the foreman", _run, scaled=False),
         Case("skew.executors", "the skews of two nodes on two executors", _executors, scaled=False, named=True),
         Case("skew.pipelined", "the skews of four slots that run while rows stream to them", _pipelined, scaled=False),
+        Case(
+            "skew.waves",
+            "slots planned before they run, and again while they do, if costs are wrong",
+            _waves,
+            scaled=False,
+        ),
         Case("skew.planner", "plans for up to 1,000 nodes and 10,000 lines", _planner, scaled=False),
     ]
 
@@ -291,6 +309,57 @@ def unit_costs(rows: int) -> UnitCosts:
 
     seconds = [min(timeit.repeat(step, number=1, repeat=6)) for step in (receive, compare, produce)]
     return UnitCosts(*(least / rows for least in seconds))
+
+
+def _waves(bench: Bench) -> None:
+    rows = []
+    for cores, error in product((4, 16, 64), (0.0, 0.25, 0.5, 1.0)):
+        for seconds in (2 * cores, 10 * cores):
+            drawn = [_simulated_waves(cores, seconds, error, seed) for seed in range(11)]
+            planned, again, ideal = (median(values) for values in zip(*drawn, strict=True))
+            bench.record(part=f"{cores} cores, {seconds} s", error=error, planned=planned, again=again, ideal=ideal)
+            told = [f"{planned:.2f}", f"{again:.2f}", f"{planned / again:.2f}", f"{ideal:.2f}"]
+            rows.append([str(cores), str(seconds), f"{error:.2f}", *told])
+            if planned < ideal or again < ideal:
+                raise AssertionError(f"{rows[-1]}: no schedule is shorter than the work that there is")
+    print(text_table(["cores", "work, s", "sigma", "planned, s", "again, s", "ratio", "ideal, s"], rows))
+
+
+def _simulated_waves(cores: int, seconds: float, error: float, seed: int) -> tuple[float, float, float]:
+    """Return how long all slots take as planned, and if lines are dealt out while they run; and the work by cores."""
+    generator = np.random.default_rng(seed)
+    expected = generator.permutation(1 / np.arange(1, _LINES_OF_WAVES + 1) ** 0.8)
+    expected *= seconds / expected.sum()
+    real = expected * np.exp(generator.normal(0, error, _LINES_OF_WAVES))
+    real *= seconds / real.sum()
+    slots = min(_LINES_OF_WAVES, max(cores, math.ceil(seconds / SLOT_SECONDS)))
+    table = planned_table(dict(enumerate(expected.tolist())), _LINES_OF_WAVES, slots, lambda line: cores)
+    pieces, by_slot = [], [[0.0, 0.0] for _ in range(slots)]
+    for line in range(_LINES_OF_WAVES):
+        homes = table.slots_of(line)
+        piece = (float(expected[line]) / len(homes), float(real[line]) / len(homes))
+        for slot in homes:
+            pieces.append(piece)
+            by_slot[slot] = [told + one for told, one in zip(by_slot[slot], piece, strict=True)]
+    planned = _elapsed([took for _, took in sorted(by_slot, reverse=True)], cores)
+    pieces.sort()
+    left, takes = float(expected.sum()), list[float]()
+    while pieces:
+        wanted, got, took = min(SLOT_SECONDS, max(_LEAST_TAKE, left / (2 * cores))), 0.0, 0.0
+        while pieces and got < wanted:
+            got, took = got + pieces[-1][0], took + pieces[-1][1]
+            pieces.pop()
+        left -= got
+        takes.append(took)
+    return planned, _elapsed(takes, cores), float(real.sum()) / cores
+
+
+def _elapsed(tasks: Sequence[float], cores: int) -> float:
+    """Return how long tasks take of which a core that is free takes the next."""
+    free = [0.0] * cores
+    for seconds in tasks:
+        heapq.heapreplace(free, free[0] + seconds + _TASK_SECONDS)
+    return max(free)
 
 
 def _planner(bench: Bench) -> None:

@@ -7,7 +7,7 @@ import scala.collection.mutable
 import org.json4s.JsonAST._
 import org.json4s.jackson.JsonMethods.{compact, render}
 
-import org.apache.spark.{Dependency, OneToOneDependency, Partition, SparkContext, TaskContext}
+import org.apache.spark.{Dependency, Partition, SparkContext, TaskContext}
 import org.apache.spark.rdd.{DeterministicLevel, RDD}
 import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.catalyst.expressions.UnsafeProjection
@@ -44,32 +44,6 @@ class StreamedSlotsRDD(
     BoardLink.ofSlot(run, task)
     new ArrivingCells(firstParent[InternalRow].iterator(split, task), split.index, slots, lines, sides, new BroughtBlocks(task, runsAgain = false))
   }
-}
-
-/** Cells that no job has streamed yet: each job has a shuffle of its own, as it cannot be read twice, and a plan may run twice.
-  *
-  * Whoever starts a job looks at the lineage first, in a thread of its own; then Spark's scheduler takes it, in one that has a name.
-  */
-private class FreshCells(@transient private val make: () => RDD[InternalRow], @transient private val begin: () => Unit) extends OneToOneDependency[InternalRow](null) {
-  private var cells: RDD[InternalRow] = _
-  @transient private var taken = false
-
-  override def rdd: RDD[InternalRow] = synchronized {
-    val scheduled = Thread.currentThread.getName == FreshCells.Scheduler
-    if (make != null && (cells == null || taken && !scheduled)) {
-      cells = make()
-      taken = false
-    }
-    if (make != null && scheduled && !taken) {
-      begin()
-      taken = true
-    }
-    cells
-  }
-}
-
-private object FreshCells {
-  private val Scheduler = "dag-scheduler-event-loop"
 }
 
 private case class StreamedSide(number: String, shuffle: Int, maps: Int)

@@ -1,0 +1,38 @@
+"""The loads of slots, in waves and while rows stream to them."""
+
+from __future__ import annotations
+
+import json
+
+from sparkext.reports import slot_chart
+from sparkext.reports.slot_loads import SlotLoads
+
+
+def streamed(judged: list[list[float]], moved: dict[str, list[int]], worked: list[float]) -> SlotLoads:
+    interval = {"number": len(judged), "moved": moved} if judged else None
+    return SlotLoads.of(json.dumps({"streamed": {"interval": interval, "judged": judged, "worked": worked}}), [])
+
+
+def test_intervals_of_slots_that_rows_stream_to() -> None:
+    loads = streamed([[3.0, 1.0], [2.0, 2.0], [1.0, 1.5]], {"3": [1], "8": [0, 1]}, [6.0, 4.5])
+    assert loads.by_hash == (3.0, 1.0) and loads.planned == (1.0, 1.5) and loads.took == (6.0, 4.5)
+    assert (loads.moved, loads.split, loads.skews) == (1, 1, (1.0, 0.0, 0.4))
+    assert str(loads) == (
+        "2 slots in 3 intervals, 1 line moved, 1 line split: skew 1.00 in the first, 0.40 in the last, 0.29 of all"
+    )
+    drawn = slot_chart.drawn(loads)
+    assert drawn.count("<svg") == 2 and "first interval" in drawn and "Skew of the slots in each interval" in drawn
+
+
+def test_a_run_of_less_than_an_interval() -> None:
+    loads = streamed([], {}, [1.0, 3.0])
+    assert loads.by_hash == loads.planned == loads.took == (1.0, 3.0) and loads.skews == (1.0,)
+    assert slot_chart.drawn(loads).count("<svg") == 1
+
+
+def test_slots_in_waves() -> None:
+    told = {"before": [3.0, 1.0], "after": [2.0, 2.0], "moved": 1, "split": 0}
+    loads = SlotLoads.of(json.dumps(told), [])
+    assert str(loads) == "2 slots, 1 line moved, 0 lines split: skew 1.00 by hash, 0.00 as planned, 0.00 as they ran"
+    drawn = slot_chart.drawn(loads)
+    assert drawn.count("<svg") == 1 and "by hash" in drawn
