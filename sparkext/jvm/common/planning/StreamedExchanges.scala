@@ -21,14 +21,17 @@ object StreamedExchanges extends ColumnarRule {
 
   override def postColumnarTransitions: Rule[SparkPlan] = new Rule[SparkPlan] {
     override def apply(plan: SparkPlan): SparkPlan =
-      Guarded("stages")(if (new Settings(conf).stages == "waves") plan else streamed(plan)).getOrElse(plan)
+      Guarded("stages")(streamed(plan)).getOrElse(plan)
   }
 
   private def streamed(plan: SparkPlan): SparkPlan = {
     val among = partitioned(plan)
-    val refused = if (among.length > 1) Some("several joins are partitioned") else around(plan)
-    plan.transformUp {
-      case pipeline: PipelinedJoinExec if among.exists(_ eq pipeline) => of(pipeline, refused)
+    if (among.isEmpty || new Settings(plan.conf).stages == "waves") plan // other plans are not to fail because of a bad setting
+    else {
+      val refused = if (among.length > 1) Some("several joins are partitioned") else around(plan)
+      plan.transformUp {
+        case pipeline: PipelinedJoinExec if among.exists(_ eq pipeline) => of(pipeline, refused)
+      }
     }
   }
 
