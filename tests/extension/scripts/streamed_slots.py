@@ -61,8 +61,8 @@ def sums(rows: DataFrame) -> object:
     return sum(row.rows for row in found), sum(row.mixed for row in found) % (1 << 31)
 
 
-def check(spark: SparkSession) -> None:
-    for how in ("left", "left_anti", "inner"):
+def check(spark: SparkSession, *kinds: str) -> None:
+    for how in kinds:
         out = joined(spark, how)
         got = sums(out)
         assert "streamed by 2 tasks to 2 slots" in plan_of(out), plan_of(out)  # four cores
@@ -129,8 +129,9 @@ def main(master: str) -> None:
         spark.range(0, 2 * KEYS, 3, 2).selectExpr("id AS rk", "id * 2 AS c").write.parquet(f"{folder}/r")
         for name in ("l", "r"):
             spark.read.parquet(f"{folder}/{name}").createOrReplaceTempView(name)
-        check(spark)
+        check(spark, "left")
         if "cluster" in master:
+            check(spark, "left_anti", "inner")
             check_one_partition_at_a_time(spark)
             check_a_killed_executor(spark)
     spark.stop()
