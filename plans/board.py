@@ -39,6 +39,14 @@ class Told:
     rows: dict[int, int] = field(default_factory=dict)
     seconds: dict[int, float] = field(default_factory=dict)
 
+    def count(self, line: int, rows: int) -> None:
+        """Count more rows of a line."""
+        self.rows[line] = self.rows.get(line, 0) + rows
+
+    def spend(self, line: int, seconds: float) -> None:
+        """Count more seconds for a line."""
+        self.seconds[line] = self.seconds.get(line, 0.0) + seconds
+
     def to_json(self) -> str:
         """Serialise; `from_data` reads it back."""
         return json.dumps(vars(self))

@@ -18,14 +18,13 @@ import numpy as np
 import pyarrow as pa
 
 from sparkext.errors import CellError
-from sparkext.exchange.cells import CELL_BYTES
-from sparkext.exchange.packed_rows import PackedRows, RowUnpacker
+from sparkext.exchange.packed_rows import RowUnpacker, packed_cells
 from sparkext.kernels.buffers import Int64Array
 from sparkext.kernels.checksum import checksum
 from sparkext.kernels.partition import SlotOrder
 from sparkext.memory.address_space import mapping
 from sparkext.rows.collected import mapped, unnamed_file
-from sparkext.rows.morsels import MAX_MORSEL_BYTES, ranges_within
+from sparkext.rows.morsels import MAX_MORSEL_BYTES
 from sparkext.storage.paced_writes import PacedWriter
 
 _HEADER = struct.Struct("<QQ")
@@ -71,17 +70,10 @@ class MapOutput:
         """Take rows; `order` has those of each line."""
         if not order.rows.size:
             return
-        sink = pa.BufferOutputStream()
-        packed = PackedRows(rows, order.rows, sink)
-        cells = []
-        for line in np.flatnonzero(np.diff(order.starts)).tolist():
-            first, last = int(order.starts[line]), int(order.starts[line + 1])
-            for start, stop, size in ranges_within(packed.size, first, last, CELL_BYTES):
-                begin = sink.tell()
-                packed.write(start, stop, size)
-                cells.append((line, begin, sink.tell()))
-                self.sizes[line] += size
-        self._keep(sink.getvalue(), cells)
+        run, cells = packed_cells(rows, order)
+        for cell in cells:
+            self.sizes[cell.line] += cell.size
+        self._keep(run, [(cell.line, cell.start, cell.stop) for cell in cells])
 
     def _keep(self, run: pa.Buffer, cells: list[tuple[int, int, int]]) -> None:
         most = self._most()

@@ -20,18 +20,21 @@ from __future__ import annotations
 import struct
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from sparkext.errors import SchemaMismatchError
+from sparkext.exchange.cells import CELL_BYTES
 from sparkext.kernels.buffers import UInt8Array, allocate, fixed_width_dtype, is_var, raw_var_bytes, validity
 from sparkext.kernels.decimal_words import halves_of, words_of
 from sparkext.kernels.gather import Column, gathered
 from sparkext.kernels.jit import AnyArray, frozen
+from sparkext.kernels.partition import SlotOrder
 from sparkext.kernels.row_ids import RowIds
+from sparkext.rows.morsels import ranges_within
 
 _HEADER = struct.Struct("<QQ")
 _WORD = 8
@@ -127,6 +130,29 @@ class PackedRows:
         if self._others:
             others = [_as_one_value(column, start, stop) for column in self._others]
             self._writer.write_batch(pa.RecordBatch.from_arrays(others, schema=self._schema))
+
+
+class PackedCell(NamedTuple):
+    """Bytes `start` to `stop` of a run are a cell of a line; its rows take `size` bytes in memory."""
+
+    line: int
+    start: int
+    stop: int
+    size: int
+
+
+def packed_cells(rows: pa.RecordBatch, order: SlotOrder) -> tuple[pa.Buffer, list[PackedCell]]:
+    """Pack rows, at least one, into cells of one line each, which follow each other in a run; `order` has the lines."""
+    sink = pa.BufferOutputStream()
+    packed = PackedRows(rows, order.rows, sink)
+    cells = []
+    for line in np.flatnonzero(np.diff(order.starts)).tolist():
+        first, last = int(order.starts[line]), int(order.starts[line + 1])
+        for start, stop, size in ranges_within(packed.size, first, last, CELL_BYTES):
+            begin = sink.tell()
+            packed.write(start, stop, size)
+            cells.append(PackedCell(line, begin, sink.tell(), size))
+    return sink.getvalue(), cells
 
 
 class RowUnpacker:

@@ -53,5 +53,5 @@ class Router:
     def tell(self, lines: Iterable[int], rows: Iterable[int]) -> None:
         """Tell of rows that were routed, so many of each of these lines."""
         for line, count in zip(lines, rows, strict=True):
-            self._told.rows[line] = self._told.rows.get(line, 0) + count
+            self._told.count(line, count)
         self._files.tell(self._told)

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from sparkext.plans.board import Board, Interval, Told
 from sparkext.storage.container import private_file
-from sparkext.storage.local_folder import local_folder
+from sparkext.storage.local_folder import beside_task
 
 ROUTED = pa.schema([("slot", pa.int32()), ("line", pa.int32()), ("cell", pa.binary())])
 """What a task that routes rows emits: cells of one line each."""
@@ -39,12 +39,8 @@ class TaskFiles:
     """The files of this task beside its run."""
 
     def __init__(self, run: str) -> None:
-        """Find their names."""
-        from pyspark import TaskContext
-
-        context = TaskContext.get()
-        assert context is not None, "called in a task"
-        self._prefix = local_folder() / f"{run}.{context.taskAttemptId()}"
+        """Begin without having seen the board."""
+        self._run = run
         self._seen = 0
 
     def board(self) -> Board | None:
@@ -73,4 +69,6 @@ class TaskFiles:
             stream.write(text.encode())
 
     def _path(self, name: str) -> Path:
-        return self._prefix.with_name(f"{self._prefix.name}.{name}")
+        path = beside_task(self._run, name)
+        assert path is not None, "called in a task"
+        return path

@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from sparkext.reports.metrics import TaskMetrics, last_run
 from sparkext.storage.container import private_file
-from sparkext.storage.local_folder import local_folder
+from sparkext.storage.local_folder import beside_task
 from sparkext.storage.publication import private_folder
 
 if TYPE_CHECKING:
@@ -122,11 +122,9 @@ class FileReporter:
 
     def report(self, metrics: TaskMetrics) -> None:
         """Write the metrics of one finished task."""
-        from pyspark import TaskContext
-
-        context = TaskContext.get()
-        if context is None:
-            return
-        name = f"{self.run}.{context.taskAttemptId()}.report"
-        with contextlib.suppress(OSError), private_file(local_folder() / name) as stream:
-            stream.write(metrics.to_json().encode())
+        with contextlib.suppress(OSError):
+            path = beside_task(self.run, "report")
+            if path is None:
+                return
+            with private_file(path) as stream:
+                stream.write(metrics.to_json().encode())

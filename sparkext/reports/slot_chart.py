@@ -28,10 +28,7 @@ def drawn(loads: SlotLoads) -> str:
     most = max(max(values, default=0.0) for _, values, _ in series)
     if len(loads.planned) < 2 or most <= 0:
         return ""
-    step = decimal_step(most)
-    parts = [text(LEFT - 70, _TOP - 16, f"Seconds of each slot, the heaviest first: {loads}", weight=600)]
-    for number in range(int(most / step) + 1):
-        parts += grid_line(_height(number * step, most), f"{number * step:g} s")
+    parts = _axis(f"Seconds of each slot, the heaviest first: {loads}", most, " s")
     for place, (name, values, color) in enumerate(series):
         parts.append(_steps(sorted(values, reverse=True), most, color, name))
         parts.append(text(LEFT + place * _LEGEND, _BOTTOM + 20, name, color=color, weight=700))
@@ -43,12 +40,18 @@ def _trajectory(skews: Sequence[float]) -> str:
     most = max(skews, default=0.0)
     if len(skews) < 2 or most <= 0:
         return ""
-    step = decimal_step(most)
-    parts = [text(LEFT - 70, _TOP - 16, "Skew of the slots in each interval: (max - min) / mean", weight=600)]
-    for number in range(int(most / step) + 1):
-        parts += grid_line(_height(number * step, most), f"{number * step:g}")
+    parts = _axis("Skew of the slots in each interval: (max - min) / mean", most)
     parts.append(_steps(skews, most, COLORS[0], "skew"))
     return drawing(_HEIGHT, "Skew of the slots", parts)
+
+
+def _axis(title: str, most: float, unit: str = "") -> list[str]:
+    """The title, and lines behind the values up to the largest."""
+    step = decimal_step(most)
+    parts = [text(LEFT - 70, _TOP - 16, title, weight=600)]
+    for number in range(int(most / step) + 1):
+        parts += grid_line(_height(number * step, most), f"{number * step:g}{unit}")
+    return parts
 
 
 def _height(value: float, most: float) -> float:

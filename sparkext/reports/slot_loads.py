@@ -63,8 +63,8 @@ class SlotLoads:
             return f"{units}, probe and build rows: skew {skew(self.took):.2f} as they ran"
         lines = f"{counted(self.moved, 'line')} moved, {counted(self.split, 'line')} split"
         if self.skews:
-            first, *_, last = (*self.skews, self.skews[-1])
             streamed = f"{counted(len(self.planned), 'slot')} in {counted(len(self.skews), 'interval')}, {lines}"
+            first, last = self.skews[0], self.skews[-1]
             return f"{streamed}: skew {first:.2f} in the first, {last:.2f} in the last, {skew(self.took):.2f} of all"
         balanced = f"skew {skew(self.by_hash):.2f} by hash, {skew(self.planned):.2f} as planned"
         return f"{counted(len(self.planned), 'slot')}, {lines}: {balanced}, {skew(self.took):.2f} as they ran"

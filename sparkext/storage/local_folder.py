@@ -21,3 +21,11 @@ def local_folder() -> Path:
     if not spark:  # outside of Spark, in a folder that all users share
         return private_folder(Path(tempfile.gettempdir()) / f"sparkext-{os.geteuid()}")
     return private_folder(Path(spark.split(",")[0]) / "sparkext")
+
+
+def beside_task(run: str, name: str) -> Path | None:
+    """Return the file of a run by which this worker and its task in the JVM tell each other something."""
+    from pyspark import TaskContext
+
+    context = TaskContext.get()
+    return None if context is None else local_folder() / f"{run}.{context.taskAttemptId()}.{name}"

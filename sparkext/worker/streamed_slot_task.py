@@ -9,7 +9,7 @@ from itertools import groupby
 
 import pyarrow as pa
 
-from sparkext.build_sides.index_recipe import index_recipes
+from sparkext.build_sides.index_recipe import IndexRecipe, index_recipes
 from sparkext.build_sides.index_store import BuildSide
 from sparkext.exchange.packed_rows import RowUnpacker
 from sparkext.exchange.slot import FileRows, Slot, SlotSchemas
@@ -55,7 +55,8 @@ class StreamedSlotTask:
         clock = LineClock(TaskFiles(self.streamed.run))
         rows = RowUnpacker(self.schemas.probe)
         slot = task_id().partition
-        groups = _Groups(lambda places: self._build_sides(spec, whole, places))
+        recipes = dict(enumerate(index_recipes(spec, settings.debug_hash_mask)))
+        groups = _Groups(lambda places: self._build_sides(recipes, whole, places))
         metrics = TaskMetrics(task_id())
         try:
             coming = groupby(arriving(batches), lambda come: (come.is_build, self.streamed.group(come.line, slot)))
@@ -74,13 +75,14 @@ class StreamedSlotTask:
             self.task.reporter.report(metrics)
             freed.release_unless_ample()
 
-    def _build_sides(self, spec: PipelineSpec, whole: dict[int, BuildSide], places: pa.Buffer) -> list[BuildSide]:
+    def _build_sides(
+        self, recipes: dict[int, IndexRecipe], whole: dict[int, BuildSide], places: pa.Buffer
+    ) -> list[BuildSide]:
         """Return the build sides of all joins: those that lie whole on this node, and those of a group of lines."""
         told = pa.record_batch([pa.array([places.to_pybytes().decode()])], names=["places"])
-        recipes = dict(enumerate(index_recipes(spec, self.task.settings.debug_hash_mask)))
         with closing(FileRows([told], self.schemas)) as rows:
             sides = {**whole, **Slot(self.schemas, rows).build_sides(recipes)}
-        return [sides[number] for number in range(len(spec.joins))]
+        return [sides[number] for number in recipes]
 
 
 class _Groups:

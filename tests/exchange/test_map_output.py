@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from sparkext.errors import CellError
-from sparkext.exchange import map_output
+from sparkext.exchange import packed_rows
 from sparkext.exchange.map_output import MapOutput, Segment, rows_of_segments
 from sparkext.kernels.jit import frozen
 from sparkext.kernels.partition import SlotOrder
@@ -48,7 +48,7 @@ def test_each_line_has_its_rows(
     runs: int, most: int | None, cell_bytes: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In cells of one row, of some, and of all; kept in memory and on disk."""
-    monkeypatch.setattr(map_output, "CELL_BYTES", cell_bytes)
+    monkeypatch.setattr(packed_rows, "CELL_BYTES", cell_bytes)
     lengths = written(tmp_path / "map", runs, most)
     assert lengths.sum() == (tmp_path / "map").stat().st_size
     for line in range(LINES):

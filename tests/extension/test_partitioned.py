@@ -28,6 +28,7 @@ from tests.extension.extension_checks import (
     rows_of,
     started_with,
 )
+from tests.extension.joined_tables import write_joined_tables
 
 KINDS = ("inner", "left", "right", "full", "left semi", "left anti")
 HINT = "/*+ PIPELINED_JOIN(r) */"
@@ -38,22 +39,7 @@ _MATRIX = re.compile(r"partitioned=units of a matrix of joins? ([\d, ]+)")
 @pytest.fixture(scope="module")
 def tables(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """`l` and `r` in files of several splits, with one hot key and keys of one side; `empty`; and small `s`, `t`."""
-    folder = tmp_path_factory.mktemp("partitioned")
-    n = 6000
-    keys = [None if i % 11 == 0 else 7 if i % 5 == 0 else (i * 7919) % 900 for i in range(n)]
-    left = {"k": pa.array(keys, pa.int64()), "a": list(range(n)), "x": [f"x{i % 13}" * (i % 4) for i in range(n)]}
-    right = {
-        "rk": pa.array([None if i % 23 == 0 else 7 if i % 40 == 0 else 100 + i for i in range(1000)], pa.int64()),
-        "b": [i % 50 for i in range(1000)],
-        "y": [None if i % 3 else f"y{i}" for i in range(1000)],
-    }
-    for name, columns, files in (("l", left, 6), ("r", right, 3)):
-        table = pa.table(columns)
-        (folder / name).mkdir()
-        size = -(-table.num_rows // files)
-        for number in range(files):
-            pq.write_table(table.slice(number * size, size), folder / name / f"{number}.parquet")
-        spark.read.parquet(str(folder / name)).createOrReplaceTempView(name)
+    write_joined_tables(spark, tmp_path_factory.mktemp("partitioned"))
     spark.sql("SELECT * FROM l WHERE a < 0").createOrReplaceTempView("empty")
     spark.range(50).selectExpr("id AS sk", "id % 7 AS c").createOrReplaceTempView("s")
     spark.range(400).selectExpr("id + 100 AS tk", "id AS d").createOrReplaceTempView("t")

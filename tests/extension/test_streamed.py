@@ -6,14 +6,13 @@ import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pyspark
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from sparkext import report
 from tests.extension.extension_checks import assert_like_spark, configured, metrics_of, plan_of, rows_of, started_with
+from tests.extension.joined_tables import write_joined_tables
 from tests.extension.test_cluster import run_script
 from tests.extension.test_partitioned import leftovers, local_folders
 
@@ -28,22 +27,7 @@ _IN_WAVES = re.compile(r"slots=in waves \((.*?)\)(?: |$)", re.MULTILINE)
 @pytest.fixture(scope="module")
 def tables(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """`l` and `r` in files, with one hot key, nulls and keys of one side; `empty`; a small `s`."""
-    folder = tmp_path_factory.mktemp("streamed")
-    n = 6000
-    keys = [None if i % 11 == 0 else 7 if i % 5 == 0 else (i * 7919) % 900 for i in range(n)]
-    left = {"k": pa.array(keys, pa.int64()), "a": list(range(n)), "x": [f"x{i % 13}" * (i % 4) for i in range(n)]}
-    right = {
-        "rk": pa.array([None if i % 23 == 0 else 7 if i % 40 == 0 else 100 + i for i in range(1000)], pa.int64()),
-        "b": [i % 50 for i in range(1000)],
-        "y": [None if i % 3 else f"y{i}" for i in range(1000)],
-    }
-    for name, columns, files in (("l", left, 6), ("r", right, 3)):
-        table = pa.table(columns)
-        (folder / name).mkdir()
-        size = -(-table.num_rows // files)
-        for number in range(files):
-            pq.write_table(table.slice(number * size, size), folder / name / f"{number}.parquet")
-        spark.read.parquet(str(folder / name)).createOrReplaceTempView(name)
+    write_joined_tables(spark, tmp_path_factory.mktemp("streamed"))
     spark.sql("SELECT * FROM l WHERE a < 0").createOrReplaceTempView("empty")
     spark.range(50).selectExpr("id AS sk", "id % 7 AS c").createOrReplaceTempView("s")
     settings = {"spark_sparkext_partitioned_stages": "pipelined", "spark_sql_files_maxPartitionBytes": "20k"}

@@ -2,8 +2,6 @@ package org.apache.spark.sql.sparkext
 
 import org.apache.arrow.memory.BufferAllocator
 
-import org.apache.spark.rdd.RDD
-import org.apache.spark.serializer.Serializer
 import org.apache.spark.{JobArtifactSet, Partitioner, SparkEnv}
 import org.apache.spark.api.python.{ChainedPythonFunctions, PythonEvalType}
 import org.apache.spark.scheduler.MapStatus
@@ -22,12 +20,6 @@ object SparkShim extends CommonShim {
   def shuffleManager(env: SparkEnv): ShuffleManager = env.shuffleManager
 
   def mapStatus(at: BlockManagerId, lengths: Array[Long], mapId: Long, checksum: Long): MapStatus = MapStatus(at, lengths, mapId)
-
-  /** Whether stages of a job can run at a time, with a shuffle between them. */
-  def streams: Boolean = false
-
-  def streamed(cells: RDD[(Int, InternalRow)], slots: Int, serializer: Serializer, metrics: Map[String, SQLMetric]): RDD[InternalRow] =
-    throw new UnsupportedOperationException("no pipelined shuffle")
 
   def sending(rows: SentRows, to: Partitioner, files: MapFiles, conf: SQLConf): Sending =
     new Sending(rows, to, shuffleWriterProcessor = files)

@@ -1,14 +1,14 @@
 package org.apache.spark.sql.sparkext
 
-import org.apache.spark.rdd.RDD
-import org.apache.spark.serializer.Serializer
-import org.apache.spark.sql.execution.ShuffledRowRDD
 import org.apache.spark.{JobArtifactSet, Partitioner, PartitionIdPassthrough, PipelinedShuffleDependency, SparkEnv}
 import org.apache.spark.api.python.{ChainedPythonFunctions, PythonEvalType}
+import org.apache.spark.rdd.RDD
 import org.apache.spark.scheduler.MapStatus
+import org.apache.spark.serializer.Serializer
 import org.apache.spark.shuffle.ShuffleManager
 import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.catalyst.expressions.{EvalMode, NumericEvalContext, TimestampAddInterval}
+import org.apache.spark.sql.execution.ShuffledRowRDD
 import org.apache.spark.sql.execution.metric.SQLMetric
 import org.apache.spark.sql.execution.python.ArrowPythonRunner
 import org.apache.spark.sql.internal.SQLConf
@@ -23,10 +23,9 @@ object SparkShim extends CommonShim {
 
   def mapStatus(at: BlockManagerId, lengths: Array[Long], mapId: Long, checksum: Long): MapStatus = MapStatus(at, lengths, mapId, checksum)
 
-  /** Whether stages of a job can run at a time, with a shuffle between them. */
-  def streams: Boolean = true
+  override def streams: Boolean = true
 
-  def streamed(cells: RDD[(Int, InternalRow)], slots: Int, serializer: Serializer, metrics: Map[String, SQLMetric]): RDD[InternalRow] =
+  override def streamed(cells: RDD[(Int, InternalRow)], slots: Int, serializer: Serializer, metrics: Map[String, SQLMetric]): RDD[InternalRow] =
     new ShuffledRowRDD(
       new PipelinedShuffleDependency[Int, InternalRow, InternalRow](cells, new PartitionIdPassthrough(slots), serializer),
       metrics)

@@ -21,7 +21,7 @@ from sparkext.memory.freed import FreeMemory
 from sparkext.plans.operator_budget import OperatorBudget
 from sparkext.rows.contiguous import contiguous
 from sparkext.rows.row_set import RowSet
-from sparkext.storage.local_folder import local_folder
+from sparkext.storage.local_folder import beside_task, local_folder
 from sparkext.storage.paced_writes import PacedWriter
 from sparkext.worker.sinks.gathered_rows import GatheredRows
 from sparkext.worker.task_start import task_id
@@ -43,11 +43,8 @@ class Leaving:
 
     def target(self) -> Path:
         """Return where the rows of this task go."""
-        from pyspark import TaskContext
-
-        context = TaskContext.get()
-        assert context is not None, "called in a task"
-        note = local_folder() / f"{self.run}.{context.taskAttemptId()}.target"
+        note = beside_task(self.run, "target")
+        assert note is not None, "called in a task"
         return Path(note.read_text(encoding="utf-8"))
 
 

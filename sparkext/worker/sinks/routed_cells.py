@@ -10,16 +10,14 @@ from threading import Lock
 import numpy as np
 import pyarrow as pa
 
-from sparkext.exchange.cells import CELL_BYTES
 from sparkext.exchange.leaving_rows import gathered_bytes
-from sparkext.exchange.packed_rows import PackedRows
+from sparkext.exchange.packed_rows import packed_cells
 from sparkext.exchange.partitioning import Partitioning
 from sparkext.exchange.router import Router
 from sparkext.exchange.streamed import ROUTED, Streamed, TaskFiles
 from sparkext.memory.freed import FreeMemory, headroom_for
 from sparkext.plans.operator_budget import OperatorBudget
 from sparkext.rows.contiguous import contiguous
-from sparkext.rows.morsels import ranges_within
 from sparkext.rows.row_set import RowSet
 from sparkext.worker.sinks.gathered_rows import GatheredRows
 from sparkext.worker.task_start import task_id
@@ -53,16 +51,18 @@ class RoutedCells:
         self._free = free
         self._turn = Lock()
         self._waiting: list[pa.RecordBatch] = []
-        self._bytes = 0
+        self._bytes = self._limit = 0
 
     def process(self, rows: RowSet, budget: OperatorBudget) -> Iterator[pa.RecordBatch]:
         """Take rows in; emit cells when there are enough."""
         for batch in self._gathered.process(rows, budget):
             cells = None
             with self._turn:
+                if not self._waiting:
+                    self._limit = self._bytes_to_gather()
                 self._waiting.append(batch)
                 self._bytes += gathered_bytes(batch)
-                if self._bytes >= self._limit():
+                if self._bytes >= self._limit:
                     cells = self._cells(budget)
             if cells is not None:
                 yield cells
@@ -72,7 +72,7 @@ class RoutedCells:
         if self._waiting:
             yield self._cells(budget)
 
-    def _limit(self) -> int:
+    def _bytes_to_gather(self) -> int:
         wanted = min(self._partitioning.table.lines * _BYTES_PER_LINE, _MOST_BYTES)
         headroom = headroom_for(int(wanted / _SHARE_OF_HEADROOM), self._free)
         return wanted if headroom is None else min(wanted, int(headroom * _SHARE_OF_HEADROOM))
@@ -85,24 +85,14 @@ class RoutedCells:
         rows = pa.RecordBatch.from_arrays([contiguous(column) for column in table.columns], names=table.column_names)
         order = self._partitioning.order(self._partitioning.lines(rows)[1], task_id().partition)
         self._router.look()
-        sink = pa.BufferOutputStream()
-        lines: list[int] = []
-        ends = [0]
-        if order.rows.size:
-            packed = PackedRows(rows, order.rows, sink)
-            ends = [sink.tell()]
-            counts = np.diff(order.starts)
-            present = np.flatnonzero(counts).tolist()
-            for line in present:
-                first, last = int(order.starts[line]), int(order.starts[line + 1])
-                for start, stop, size in ranges_within(packed.size, first, last, CELL_BYTES):
-                    packed.write(start, stop, size)
-                    lines.append(line)
-                    ends.append(sink.tell())
-            self._router.tell(present, counts[present].tolist())
+        run, packed = packed_cells(rows, order) if order.rows.size else (pa.py_buffer(b""), [])
+        counts = np.diff(order.starts)
+        present = np.flatnonzero(counts)
+        self._router.tell(present.tolist(), counts[present].tolist())
+        lines = [cell.line for cell in packed]
         slots = [self._router.slot(line) for line in lines]
-        buffers = [None, pa.py_buffer(np.array(ends, np.int32)), sink.getvalue()]
-        cells = pa.Array.from_buffers(pa.binary(), len(lines), buffers)
+        ends = np.array([*(cell.start for cell in packed), run.size], np.int32)
+        cells = pa.Array.from_buffers(pa.binary(), len(packed), [None, pa.py_buffer(ends), run])
         budget.spent_since(started)
         return pa.RecordBatch.from_arrays(
             [pa.array(slots, pa.int32()), pa.array(lines, pa.int32()), cells], schema=ROUTED

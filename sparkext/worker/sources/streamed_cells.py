@@ -53,7 +53,7 @@ class LineClock:
         """From here on this thread works for another line; for none, what it does counts for none."""
         now = time.thread_time()
         if self._line is not None:
-            self.told.seconds[self._line] = self.told.seconds.get(self._line, 0.0) + now - self._since
+            self.told.spend(self._line, now - self._since)
         self._line, self._since = line, now
         if time.monotonic() - self._last >= _TELL_SECONDS:
             self.tell()
@@ -61,7 +61,7 @@ class LineClock:
     def count(self, rows: int) -> None:
         """Count rows of the line that it is the turn of."""
         assert self._line is not None, "rows are of a line"
-        self.told.rows[self._line] = self.told.rows.get(self._line, 0) + rows
+        self.told.count(self._line, rows)
 
     def tell(self) -> None:
         """Leave them where the task finds them."""

@@ -7,17 +7,12 @@ import java.util.concurrent.TimeUnit.MILLISECONDS
 
 import scala.util.Try
 
-import org.apache.spark.{SparkEnv, SparkException, TaskContext}
+import org.apache.spark.{SparkException, TaskContext}
 import org.apache.spark.util.ThreadUtils
 
 /** Carries what the worker of a task has to tell to the driver's [[Boards]], and the board to the worker: files beside the task. */
 private class BoardLink(run: String, by: String, task: TaskContext) {
   private val boards = Boards.link
-  private val prefix = {
-    val folder = SparkEnv.get.blockManager.diskBlockManager.localDirs.head.toPath.resolve("sparkext")
-    Files.createDirectories(folder, OwnFiles.Folder)
-    folder.resolve(s"$run.${task.taskAttemptId()}")
-  }
 
   /** Until the task ends. The answer to what is told last comes before: it is in the report then. */
   private def begin(): Unit = {
@@ -38,7 +33,7 @@ private class BoardLink(run: String, by: String, task: TaskContext) {
     }
   }
 
-  private def tell(what: String): Unit = boards.askSync[String](Told(run, by, task.partitionId(), what))
+  private def tell(what: String): Unit = boards.askSync[Int](Told(run, by, task.partitionId(), what))
 
   private def bring(board: String): Unit = {
     Files.deleteIfExists(path("board.new"))
@@ -55,7 +50,7 @@ private class BoardLink(run: String, by: String, task: TaskContext) {
       Some(found)
     } catch { case _: NoSuchFileException => None }
 
-  private def path(name: String): Path = prefix.resolveSibling(s"${prefix.getFileName}.$name")
+  private def path(name: String): Path = OwnFiles.besideTask(run, task, name)
 }
 
 private object BoardLink {

@@ -18,19 +18,23 @@ import org.apache.spark.util.RpcUtils
 private class Boards(override val rpcEnv: RpcEnv) extends ThreadSafeRpcEndpoint {
   import Boards._
 
-  /** The board of a run, after what is told of it. */
+  /** The board of a run, to those who route rows by it, and to others how many slots have begun. */
   override def receiveAndReply(context: RpcCallContext): PartialFunction[Any, Unit] = {
-    case Told(run, by, number, what) => context.reply(after(run)(_.tell(by, number, what)))
-    case Proposed(run, interval) => context.reply(after(run)(_.take(interval)))
-    case AskedBoard(run) => context.reply(after(run)(_ => ()))
-    case AskedSlots(run) => context.reply(Boards.synchronized(of(run).slots))
+    case Told(run, by, number, what) =>
+      context.reply(on(run) { board =>
+        board.tell(by, number, what)
+        board.slots
+      })
+    case Proposed(run, interval) =>
+      context.reply(on(run) { board =>
+        board.take(interval)
+        board.text
+      })
+    case AskedBoard(run) => context.reply(on(run)(_.text))
+    case AskedSlots(run) => context.reply(on(run)(_.slots))
   }
 
-  private def after(run: String)(step: Board => Unit): String = Boards.synchronized {
-    val board = of(run)
-    step(board)
-    board.text
-  }
+  private def on[T](run: String)(step: Board => T): T = Boards.synchronized(step(of(run)))
 }
 
 private case class Told(run: String, by: String, number: Int, what: String)

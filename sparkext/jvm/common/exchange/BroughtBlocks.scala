@@ -14,11 +14,8 @@ import org.apache.spark.network.buffer.FileSegmentManagedBuffer
 import org.apache.spark.shuffle.FetchFailedException
 import org.apache.spark.storage.{BlockId, BlockManagerId, ShuffleBlockFetcherIterator, ShuffleBlockId}
 
-/** The blocks of a task: those of this executor lie where they are, others in a file that goes with the task.
-  *
-  * `runsAgain`: whether Spark runs a map again whose blocks are lost. Else what is brought is to be asked for within [[unlessLost]].
-  */
-private class BroughtBlocks(task: TaskContext, runsAgain: Boolean = true) {
+/** The blocks of a task: those of this executor lie where they are, others in a file that goes with the task. */
+private class BroughtBlocks(task: TaskContext) {
   private val env = SparkEnv.get
   private val blocks = env.blockManager
   private val metrics = task.taskMetrics().createTempShuffleReadMetrics()
@@ -29,26 +26,30 @@ private class BroughtBlocks(task: TaskContext, runsAgain: Boolean = true) {
       env.mapOutputTracker.getMapSizesByExecutorId(shuffle, range.firstMap, range.lastMap, range.firstLine, range.lastLine)
     }.groupMap(_._1)(_._2).map { case (address, found) => address -> found.flatten }.toSeq)
 
+  /** Where they lie on this node. If one is lost, or damaged, Spark runs its map again. */
   def segments(wanted: LyingBlocks): Seq[JValue] = {
-    val (own, others) = wanted.byAddress.partition { case (address, _) => address.executorId == blocks.blockManagerId.executorId }
-    val local = for ((address, found) <- own; (block, _, map) <- found) yield here(address, block, map)
-    val brought = fetched(others)
-    task.taskMetrics().mergeShuffleReadMetrics()
-    // Segments of a file follow each other, so that it is mapped once.
-    (local ++ brought).sortBy(segment => (segment.file.getPath, segment.start)).map { segment =>
-      if (runsAgain) BroughtBlocks.remember(task, segment)
-      JArray(List(JString(segment.file.getPath), JLong(segment.start), JLong(segment.size)))
-    }
+    val found = brought(wanted)
+    found.foreach(BroughtBlocks.remember(task, _))
+    found.map(_.told)
   }
 
-  /** Where the job does not have the shuffle, Spark must not learn of a failed fetch, of which it would, whatever the task fails with. */
-  def unlessLost[T](bring: => T): T =
-    try bring
+  /** The same of a shuffle that is no part of the job. Spark must not learn of a failed fetch, which it does whatever the task fails with. */
+  def segmentsUnlessLost(shuffle: Int, ranges: Seq[LineRange]): Seq[JValue] =
+    try brought(lying(shuffle, ranges)).map(_.told)
     catch {
       case failure: FetchFailedException =>
         task.asInstanceOf[TaskContextImpl].setFetchFailed(null)
         throw new SparkException(s"build rows are lost, run the query again: ${failure.getMessage}", failure)
     }
+
+  private def brought(wanted: LyingBlocks): Seq[BroughtSegment] = {
+    val (own, others) = wanted.byAddress.partition { case (address, _) => address.executorId == blocks.blockManagerId.executorId }
+    val local = for ((address, found) <- own; (block, _, map) <- found) yield here(address, block, map)
+    val all = local ++ fetched(others)
+    task.taskMetrics().mergeShuffleReadMetrics()
+    // Segments of a file follow each other, so that it is mapped once.
+    all.sortBy(segment => (segment.file.getPath, segment.start))
+  }
 
   private def here(address: BlockManagerId, block: BlockId, map: Int): BroughtSegment =
     try blocks.getLocalBlockData(block) match {
@@ -122,7 +123,9 @@ private object LyingBlocks {
 }
 
 /** Where a block lies on this node, and where it is from. */
-private case class BroughtSegment(file: File, start: Long, size: Long, address: BlockManagerId, block: BlockId, map: Int)
+private case class BroughtSegment(file: File, start: Long, size: Long, address: BlockManagerId, block: BlockId, map: Int) {
+  def told: JValue = JArray(List(JString(file.getPath), JLong(start), JLong(size)))
+}
 
 private[sparkext] object BroughtBlocks {
 

@@ -8,7 +8,8 @@ import org.apache.spark.sql.catalyst.InternalRow
   *
   * Whoever starts a job looks at the lineage first, in a thread of its own; then Spark's scheduler takes it, in one that has a name.
   */
-private class FreshCells(@transient private val make: () => RDD[InternalRow], @transient private val begin: () => Unit) extends OneToOneDependency[InternalRow](null) {
+private class FreshCells(@transient private val make: () => RDD[InternalRow], @transient private val begin: () => Unit)
+    extends OneToOneDependency[InternalRow](null) {
   private var cells: RDD[InternalRow] = _
   @transient private var taken = false
 

@@ -33,9 +33,7 @@ class MapFiles(val run: String) extends ShuffleWriteProcessor with LeavingWay {
   override def announce(task: TaskContext): Unit = {
     val files = resolver
     val file = files.createTempFile(files.getDataFile(shuffle, task.taskAttemptId()))
-    val folder = SparkEnv.get.blockManager.diskBlockManager.localDirs.head.toPath.resolve("sparkext")
-    val note = folder.resolve(s"$run.${task.taskAttemptId()}.target")
-    Files.createDirectories(folder, OwnFiles.Folder)
+    val note = OwnFiles.besideTask(run, task, "target")
     Files.writeString(Files.createFile(note, OwnFiles.File), file.getPath)
     announced.put(task.taskAttemptId(), file)
     task.addTaskCompletionListener[Unit] { _ =>

@@ -42,7 +42,7 @@ class StreamedSlotsRDD(
 
   override def compute(split: Partition, task: TaskContext): Iterator[InternalRow] = {
     BoardLink.ofSlot(run, task)
-    new ArrivingCells(firstParent[InternalRow].iterator(split, task), split.index, slots, lines, sides, new BroughtBlocks(task, runsAgain = false))
+    new ArrivingCells(firstParent[InternalRow].iterator(split, task), split.index, slots, lines, sides, new BroughtBlocks(task))
   }
 }
 
@@ -82,7 +82,7 @@ private class ArrivingCells(
   private def places(line: Int, wanted: Seq[(Int, Int)]): InternalRow = {
     val found = sides.map { side =>
       val ranges = if (side.maps == 0) Nil else wanted.map { case (first, last) => LineRange(first, last, 0, side.maps) }
-      side.number -> JArray(blocks.unlessLost(blocks.segments(blocks.lying(side.shuffle, ranges))).toList)
+      side.number -> JArray(blocks.segmentsUnlessLost(side.shuffle, ranges).toList)
     }
     val nothing = JArray(Nil)
     val told = JObject("probe" -> nothing, "marks" -> nothing, "copies" -> nothing, "builds" -> JObject(found.toList))

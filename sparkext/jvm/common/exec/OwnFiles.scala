@@ -1,12 +1,22 @@
 package org.apache.spark.sql.sparkext
 
+import java.nio.file.{Files, Path}
 import java.nio.file.attribute.{FileAttribute, PosixFilePermission, PosixFilePermissions}
 import java.util.{Set => JavaSet}
+
+import org.apache.spark.{SparkEnv, TaskContext}
 
 /** What files and folders are made with, so that they are this user's alone from the first moment on, whatever the umask. */
 private object OwnFiles {
   val Folder: FileAttribute[JavaSet[PosixFilePermission]] = only("rwx------")
   val File: FileAttribute[JavaSet[PosixFilePermission]] = only("rw-------")
+
+  /** The file of a run by which a task and its worker tell each other something. The folder is there. */
+  def besideTask(run: String, task: TaskContext, name: String): Path = {
+    val folder = SparkEnv.get.blockManager.diskBlockManager.localDirs.head.toPath.resolve("sparkext")
+    Files.createDirectories(folder, Folder)
+    folder.resolve(s"$run.${task.taskAttemptId()}.$name")
+  }
 
   private def only(permissions: String) = PosixFilePermissions.asFileAttribute(PosixFilePermissions.fromString(permissions))
 }

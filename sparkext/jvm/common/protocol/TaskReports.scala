@@ -1,6 +1,5 @@
 package org.apache.spark.sql.sparkext
 
-import java.io.File
 import java.nio.file.{Files, NoSuchFileException, Path}
 import java.util.{Collections, LinkedHashMap}
 import java.util.concurrent.TimeUnit.SECONDS
@@ -10,7 +9,7 @@ import scala.util.{Try, Using}
 import org.json4s._
 import org.json4s.jackson.JsonMethods.parse
 
-import org.apache.spark.{SparkEnv, TaskContext}
+import org.apache.spark.TaskContext
 import org.apache.spark.sql.execution.metric.SQLMetric
 import org.apache.spark.util.{CollectionAccumulator, ThreadUtils}
 
@@ -28,8 +27,7 @@ class TaskReports(
     extends Serializable {
 
   def collectFrom(task: TaskContext): Unit = {
-    val folder = SparkEnv.get.blockManager.diskBlockManager.localDirs.head
-    val path = new File(folder, s"sparkext/$run.${task.taskAttemptId()}.report").toPath
+    val path = OwnFiles.besideTask(run, task, "report")
     task.addTaskCompletionListener[Unit] { _ =>
       try {
         val report = Files.readString(path)

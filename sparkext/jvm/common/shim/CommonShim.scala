@@ -9,6 +9,7 @@ import org.apache.spark.{ShuffleDependency, SparkContext}
 import org.apache.spark.api.python.{PythonBroadcast, SimplePythonFunction}
 import org.apache.spark.broadcast.Broadcast
 import org.apache.spark.rdd.RDD
+import org.apache.spark.serializer.Serializer
 import org.apache.spark.sql.{classic, SparkSession}
 import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.catalyst.optimizer.Optimizer
@@ -28,6 +29,13 @@ trait CommonShim {
   /** What map tasks have written themselves, and the shuffle of it, which `sending` makes. */
   type SentRows = RDD[(MapAccount, Array[Byte])]
   type Sending = ShuffleDependency[MapAccount, Array[Byte], Array[Byte]]
+
+  /** Whether stages of a job can run at a time, with a shuffle between them: from 4.3 on. */
+  def streams: Boolean = false
+
+  /** Cells that go to slots through such a shuffle. */
+  def streamed(cells: RDD[(Int, InternalRow)], slots: Int, serializer: Serializer, metrics: Map[String, SQLMetric]): RDD[InternalRow] =
+    throw new UnsupportedOperationException
 
   private val BatchRows = 65536L
   private val BatchBytes = 16L << 20
