@@ -6,6 +6,9 @@
 
 Rows may meet on any condition, and no key can be hot: a part is some rows, whatever is in them. All units of its row,
 or column, read it, so a unit reads half its perimeter: build rows all at once, and probe rows as they pass.
+
+What a row is without a match, one unit has to tell that reads all of the other side. For rows of the probe side the
+build side is not divided then; of a full outer join, *owners* tell it for parts of the build side, and emit no pair.
 """
 
 from __future__ import annotations
@@ -18,6 +21,7 @@ from dataclasses import dataclass
 from sparkext.plans.waves import SLOT_BUILD_BYTES, LineCounts, Share, WavePlan
 
 _MOST_AT_RANDOM = 4
+_HALVES = 2
 
 
 @dataclass(frozen=True)
@@ -50,7 +54,7 @@ def least_perimeter(probe: float, build: float, units: int, memory: float, most:
     return min(cuts, key=lambda cut: (probe / cut.probe + build / cut.build, cut.build))
 
 
-def matrix_plan(counts: LineCounts | None, cores: int, most: Cut, way: str) -> WavePlan:
+def matrix_plan(counts: LineCounts | None, cores: int, most: Cut, way: str, *, full: bool = False) -> WavePlan:
     """Return the units of a join.
 
     Parameters
@@ -63,7 +67,11 @@ def matrix_plan(counts: LineCounts | None, cores: int, most: Cut, way: str) -> W
         See `least_perimeter`.
     way
         One of `waves.TABLES`: `hash` has one unit, `random` any cut.
+    full
+        Whether it is a full outer join.
     """
+    if full:
+        return _full_plan(counts, cores, most, way)
     cut = Cut(1, 1)
     if way == "random":
         cut = Cut(*(random.randint(1, min(_MOST_AT_RANDOM, parts)) for parts in (most.probe, most.build)))
@@ -78,6 +86,31 @@ def matrix_plan(counts: LineCounts | None, cores: int, most: Cut, way: str) -> W
         moved=0,
         split=0,
         cut=(cut.probe, cut.build),
+    )
+
+
+def _full_plan(counts: LineCounts | None, cores: int, most: Cut, way: str) -> WavePlan:
+    """Return units that divide the probe side, and owners that divide the build side: each half tries all pairs.
+
+    Where no more tasks run at a time than it takes to make up for that, one unit has everything.
+    """
+    cut = Cut(1, 1)
+    if way == "random":
+        cut = Cut(*(random.randint(1, min(_MOST_AT_RANDOM, parts)) for parts in (most.probe, most.build)))
+    elif way == "planned" and cores > _HALVES:
+        cut = Cut(min(most.probe, cores), min(most.build, cores))
+    owners = 0 if cut == Cut(1, 1) else cut.build
+    loads = [0.0] * (cut.probe + owners)
+    if counts is not None:
+        loads = [_part(counts, Cut(cut.probe, 1)).load] * cut.probe + [_part(counts, Cut(1, cut.build)).load] * owners
+    return WavePlan(
+        tuple((share,) for share in _units(Cut(cut.probe, 1))),
+        tuple(loads),
+        tuple(loads),
+        moved=0,
+        split=0,
+        cut=(cut.probe, 1),
+        owners=owners,
     )
 
 

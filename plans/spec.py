@@ -118,8 +118,7 @@ class JoinSpec:
 
     `ranges` compare at most two columns of the build side, each in one type. `condition` and `theta` have to hold for a
     pair beside its keys, the one evaluated by Arrow, the other compiled; they may look at the columns of all sources so
-    far and of the build side. Kinds that emit unmatched build rows take none. `probe_ordered`: probe rows are known to
-    come in the order of the only key.
+    far and of the build side. `probe_ordered`: probe rows are known to come in the order of the only key.
     `guard`: set where a condition may fail on pairs that the ranges pass over; all conditions up to the last such one.
     """
 
@@ -139,8 +138,6 @@ class JoinSpec:
         if self.how not in JOIN_KINDS:
             raise ValueError(f"not a join kind: {self.how!r}")
         conditional = self.condition is not None or self.theta is not None
-        if conditional and self.preserves_build:
-            raise ValueError(f"a {self.how} join takes no condition beside its keys")
         if len(self.compared) > MOST_COMPARED:
             raise ValueError(f"a range join compares at most {MOST_COMPARED} columns of its build side")
         if self.as_of is not None and (self.ranges or conditional or self.how not in ("inner", "left")):

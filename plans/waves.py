@@ -87,7 +87,8 @@ class WavePlan:
     """What each slot joins, and its load in seconds before and after lines were moved and split, which are counted.
 
     The slots with most to do are first, as Spark begins with these: a core that is free takes the next one.
-    `cut`: set where slots are units of a join matrix, into which no line was moved.
+    `cut`: set where slots are units of a join matrix, into which no line was moved. Behind them are `owners`, each of
+    which tells of a part of the build side what matches nothing: see `plans.matrix`.
     """
 
     slots: tuple[tuple[Share, ...], ...]
@@ -96,6 +97,7 @@ class WavePlan:
     moved: int
     split: int
     cut: tuple[int, int] | None = None
+    owners: int = 0
 
 
 def wave_plan(

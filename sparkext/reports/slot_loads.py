@@ -22,9 +22,10 @@ class SlotLoads:
     """Seconds of each slot: by the hash of keys alone, as planned, and as its task took for the index and the join.
 
     `moved` lines went to another slot for that, `split` ones to several. `took` lacks tasks that told nothing.
-    `cut`: into how many parts both sides were divided, where slots are units of a join matrix. `skews`: that of each
-    interval, where rows streamed to slots; `by_hash` are the loads of the first then, `planned` those of the last, and
-    `took` is what a slot has worked for the lines of these, without the time that it waited for rows.
+    `cut`: into how many parts both sides were divided, where slots are units of a join matrix; behind them are
+    `owners`, see `plans.matrix`. `skews`: that of each interval, where rows streamed to slots; `by_hash` are the loads
+    of the first then, `planned` those of the last, and `took` is what a slot has worked for the lines of these, without
+    the time that it waited for rows.
     """
 
     by_hash: tuple[float, ...]
@@ -34,6 +35,7 @@ class SlotLoads:
     split: int
     cut: tuple[int, int] | None = None
     skews: tuple[float, ...] = ()
+    owners: int = 0
 
     @classmethod
     def of(cls, planned: str, tasks: Sequence[TaskMetrics]) -> SlotLoads:
@@ -44,7 +46,8 @@ class SlotLoads:
         took = tuple(task.elapsed_seconds + sum(map(_built, task.indexes)) for task in tasks)
         cut = told.get("cut")
         loads = (tuple(told["before"]), tuple(told["after"]))
-        return cls(*loads, took, told["moved"], told["split"], None if cut is None else tuple(cut))
+        of_matrix = None if cut is None else tuple(cut)
+        return cls(*loads, took, told["moved"], told["split"], of_matrix, owners=told.get("owners", 0))
 
     @classmethod
     def _streamed(cls, told: Mapping[str, Any]) -> SlotLoads:
@@ -59,8 +62,10 @@ class SlotLoads:
     def __str__(self) -> str:
         """Tell it in a sentence: skew is (max - min) / mean."""
         if self.cut is not None:
-            units = f"{self.cut[0]} × {self.cut[1]} units of a join matrix"
-            return f"{units}, probe and build rows: skew {skew(self.took):.2f} as they ran"
+            units = f"{self.cut[0]} × {self.cut[1]} units of a join matrix, probe and build rows"
+            if self.owners:
+                units += f", and {self.owners} that tell which build rows match nothing"
+            return f"{units}: skew {skew(self.took):.2f} as they ran"
         lines = f"{counted(self.moved, 'line')} moved, {counted(self.split, 'line')} split"
         if self.skews:
             streamed = f"{counted(len(self.planned), 'slot')} in {counted(len(self.skews), 'interval')}, {lines}"

@@ -10,6 +10,7 @@ from sparkext.plans.join_names import join_kind
 from sparkext.plans.spec import MOST_COMPARED
 from sparkext.spark.session_settings import is_case_sensitive
 from sparkext.streams.arguments import check_name, session_of
+from sparkext.streams.column_condition import is_column, read_columns
 from sparkext.streams.frame import joined_frame, named
 from sparkext.streams.planned import with_all_columns
 from sparkext.streams.retention import stored_sides
@@ -21,9 +22,10 @@ from sparkext.transforms.resolved_join import ResolvedJoin, resolve_join
 from sparkext.transforms.resolved_theta import resolve_theta
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import Column, DataFrame
 
-    On = str | Sequence[str] | Sequence[tuple[str, str] | tuple[str, str, str]] | Callable[[Any, Any], bool] | None
+    Names = str | Sequence[str] | Sequence[tuple[str, str] | tuple[str, str, str]]
+    On = Names | Column | Callable[[Any, Any], bool] | None
 
 
 def stream_join(
@@ -49,8 +51,10 @@ def stream_join(
     left, right:
         Streaming DataFrames of one session.
     on:
-        As in `pipelined_join`: names, or tuples of names with an operator. Or a Python function of a left and a right
-        row, as in `theta_join`: every pair is tried then.
+        As in `pipelined_join`: names, or tuples of names with an operator. Or a condition on Columns, as in
+        `DataFrame.join`, of which some part compares a value of the left side with one of the right side; what else it
+        asks of both sides is tested behind an inner join. Or a Python function of a left and a right row, as in
+        `theta_join`: every pair is tried then.
     how:
         `inner`, or `cross` without `on`; `semi`: rows of the left side, when they first match; `left`: pairs, and rows
         of the left side that match nothing, when their time is over. The last two need to know for how long rows of
@@ -86,7 +90,13 @@ def stream_join(
         )
     check_name(name, problems)
     told = len(problems)
-    condition = on if callable(on) else read_condition(on, kind, how, problems)
+    columns = None
+    if not is_column(on):
+        condition = on if callable(on) else read_condition(on, kind, how, problems)
+    elif session is not None:
+        columns = read_columns(left, right, on, kind or "inner", problems)
+        if columns is not None:
+            left, right, condition = columns.left, columns.right, columns.names
     if session is None or len(problems) > told:
         refuse(problems, misconfigured)
     assert session is not None
@@ -94,6 +104,8 @@ def stream_join(
         check_travel(frame.schema, side, problems)
     case_sensitive = is_case_sensitive(session)
     resolved = _resolved(left, right, condition, kind or "inner", settings, case_sensitive, problems)
+    if resolved is not None and columns is not None:
+        resolved = columns.visible(resolved)
     sides = stored_sides(left, right, retain, kind or "inner", event_time is not None, problems)
     time = None
     if resolved is not None and sides is not None and event_time is not None:
@@ -101,7 +113,10 @@ def stream_join(
     refuse(problems, misconfigured)
     assert resolved is not None and sides is not None, "or there is a problem"
     resolved = unmarked(resolved)
-    joined = joined_frame(left, right, resolved, sides, settings, name)
+    if columns is None:
+        joined = joined_frame(left, right, resolved, sides, settings, name)
+    else:
+        joined = columns.where(joined_frame(left, right, resolved, sides, settings, name, columns.text))
     return joined.select(*named(resolved), *([] if time is None else [time.column()]))
 
 

@@ -65,7 +65,8 @@ def _microseconds(time: Any, problems: list[str]) -> int | None:
     if not parts or _PART.sub("", text).strip() or not all(unit in _UNITS for _, unit in parts):
         problems.append(
             f"retain={time!r}: expected a time such as '1 hour' or '90 seconds', in {', '.join(_UNITS)}s: months and"
-            " years have no fixed length, and a number of rows means nothing where streams have no order"
+            " years have no fixed length, and a number of rows means nothing where streams have no order (`cql` has"
+            " windows of rows, as of the time of each row)"
         )
         return None
     return sum(number * _UNITS[unit] for number, unit in parts)

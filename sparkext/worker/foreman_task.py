@@ -43,16 +43,17 @@ class ForemanTask:
             needs_build=self.order["needs_build"],
         )
         settings = read_settings(self.order["settings"].get, {})
-        cores, most_shares = self.order["cores"], self.order["most_shares"]
+        cores, most_shares, full = self.order["cores"], self.order["most_shares"], not self.order["needs_probe"]
         if (most_build_shares := self.order["most_build_shares"]) is not None:
-            plan = matrix_plan(lines.get(0), cores, Cut(most_shares, most_build_shares), settings.debug_slots)
+            most = Cut(most_shares, most_build_shares)
+            plan = matrix_plan(lines.get(0), cores, most, settings.debug_slots, full=full)
         else:
             plan = wave_plan(
                 lines,
                 len(probe.counts.sent),
                 cores,
                 most_shares=most_shares,
-                marks=not self.order["needs_probe"],  # a full outer join
+                marks=full,
                 way=settings.debug_slots,
             )
         slots = [[vars(share) for share in slot] for slot in plan.slots]

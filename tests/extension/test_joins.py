@@ -370,8 +370,8 @@ def _random_table(spark: SparkSession, rng: random.Random, prefix: str, rows: in
 DECLINED = {
     "conditions of a full join": (
         "full",
-        lambda a, b: (a.k == b.rk) & (a.v != b.w),
-        "a full outer join with a condition beside its keys",
+        lambda a, b: (a.k == b.rk) & (F.soundex(a.m) != b.rm),
+        "a condition beside the keys of a full outer join that only Spark evaluates",
     ),
     "texts": (
         "inner",

@@ -163,7 +163,7 @@ UNEQUAL = {
 
 @pytest.mark.parametrize("slots", ["planned", "random"])
 @pytest.mark.parametrize("condition", UNEQUAL)
-@pytest.mark.parametrize("kind", ["inner", "left", "right", "left semi", "left anti"])
+@pytest.mark.parametrize("kind", KINDS)
 def test_joins_without_an_equality(tables: SparkSession, kind: str, condition: str, slots: str) -> None:
     left, right = "(SELECT * FROM l WHERE a < 1500)", "(SELECT * FROM r WHERE rk < 500 OR b = 7)"
     with configured(tables, spark_sparkext_debug_slots=slots):
@@ -190,6 +190,41 @@ def test_only_inner_joins_divide_their_build_sides(tables: SparkSession) -> None
                 assert told is not None and told.cut is not None
                 cuts.add((kind, told.cut[1] > 1))
     assert ("inner", True) in cuts and ("left", True) not in cuts, cuts
+
+
+def test_full_joins_without_an_equality_have_owners(tables: SparkSession) -> None:
+    """They tell which rows of parts of the build side match nothing; small joins behind them ride along."""
+    two = """SELECT /*+ PIPELINED_JOIN(r, u) */ count(*), count(a), count(b), sum(a), sum(b), sum(c) FROM l
+        FULL JOIN r ON a % 60 > b + 30 AND (a + b) % 3 = 1 LEFT JOIN (SELECT * FROM s WHERE sk < 5) u ON b < c"""
+    owners = 0
+    with configured(tables, spark_sparkext_debug_slots="random", spark_sparkext_partitioned="auto"):
+        for _ in range(4):
+            told = report(assert_in_a_matrix(tables, lambda: tables.sql(two))).slots
+            assert told is not None and told.cut is not None and told.cut[1] == 1
+            assert len(told.planned) == told.cut[0] + told.owners
+            owners = max(owners, told.owners)
+    assert owners > 0
+    with configured(tables, spark_sparkext_partitioned="never"):
+        refused = assert_like_spark(tables, lambda: joined(tables, "full", UNEQUAL["one-sided"]))
+        why = "a full outer join without an equality has to be partitioned: spark.sparkext.partitioned is never"
+        assert_declined(refused, why)
+
+
+@pytest.mark.parametrize("way", ["always", "never"])
+@pytest.mark.parametrize("kind", ["full", "right"])
+@pytest.mark.parametrize("key", ["k = rk", "k <=> rk"])
+def test_conditions_of_full_joins(tables: SparkSession, kind: str, key: str, way: str) -> None:
+    """Of one side, of both as Spark tests them, and compiled; a row whose pairs all fail has no match."""
+    with configured(tables, spark_sparkext_partitioned=way):
+        for condition in ("a % 3 > 0", "b % 5 <> 2", "a % 60 <> b", "(a + b) % 3 = 1 AND a > 9", "a % 60 > b"):
+            both = f"{key} AND {condition}"
+            out = assert_like_spark(tables, lambda both=both: joined(tables, kind, both))
+            assert_pipelined(out, 1)
+            with configured(tables, spark_sparkext_debug_slots="random", spark_sparkext_morsel_maxRows=7):
+                few = assert_like_spark(
+                    tables, lambda both=both: joined(tables, kind, both, left="(SELECT * FROM l WHERE a < 300)")
+                )
+                assert_pipelined(few, 1)
 
 
 def test_chains_of_joins_without_an_equality(tables: SparkSession) -> None:

@@ -44,7 +44,7 @@ CONDITIONS = {
     "with another condition": f"{MATCHED} AND points.name <> spans.label",
     "a third column": f"{MATCHED} AND points.small > spans.third",
 }
-KINDS = ("INNER", "LEFT", "LEFT SEMI", "LEFT ANTI", "RIGHT")
+KINDS = ("INNER", "LEFT", "LEFT SEMI", "LEFT ANTI", "RIGHT", "FULL")
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -105,14 +105,6 @@ def test_a_full_join_whose_matches_overlap(spark: SparkSession, name: str, budge
         query = f"SELECT {HINT} * FROM points FULL JOIN spans ON {key} AND {CONDITIONS[name]}"
         with configured(spark, spark_sparkext_morsel_maxRows=budget, spark_sparkext_partitioned=partitioned):
             assert_pipelined(assert_like_spark(spark, lambda query=query: spark.sql(query)), 1)
-
-
-def test_a_full_join_wants_an_equality(spark: SparkSession) -> None:
-    query = f"SELECT {HINT} * FROM points FULL JOIN spans ON {{}}"
-    keyed = assert_like_spark(spark, lambda: spark.sql(query.format(CONDITIONS["with equal keys"])))
-    assert_pipelined(keyed, 1)
-    bare = assert_like_spark(spark, lambda: spark.sql(query.format(MATCHED)))
-    assert_declined(bare, "a full outer join without an equality")
 
 
 @pytest.mark.parametrize("budget", [1, 3])

@@ -66,3 +66,19 @@ def test_every_pair_of_parts_has_one_unit(way: str, counts: LineCounts | None, c
     assert len(plan.before) == len(plan.after) == len(plan.slots)
     if way == "planned" and counts is not None:
         assert counts.build_bytes / columns <= SLOT_BUILD_BYTES or columns == most.build
+
+
+@pytest.mark.parametrize("way", TABLES)
+@given(st.none() | counts, st.integers(1, 16), st.builds(Cut, parts, parts))
+@examples(200)
+def test_units_of_a_full_join(way: str, counts: LineCounts | None, cores: int, most: Cut) -> None:
+    """Units that join divide the probe side, owners the build side; or one unit has everything."""
+    plan = matrix_plan(counts, cores, most, way, full=True)
+    assert plan.cut is not None
+    rows, columns = plan.cut
+    assert columns == 1 and rows <= most.probe and plan.owners <= most.build
+    assert [share for (share,) in plan.slots] == [Share(0, row, rows, 0, 1) for row in range(rows)]
+    assert plan.owners > 0 or rows == 1
+    assert len(plan.before) == len(plan.after) == rows + plan.owners
+    if way == "planned" and cores <= 2:
+        assert (rows, plan.owners) == (1, 0), "two halves of the work gain nothing on two cores"

@@ -241,14 +241,14 @@ def cases(draw: st.DrawFn) -> Case:
             column = draw(st.sampled_from(sorted(KEY_TYPES)))
             keys.append((Reference(draw(st.sampled_from(visible)), column), column))
             null_safe.append(draw(st.booleans()))
-        if how in ("right", "full") and not keys:
-            how = "inner"
         ranges = []
         if draw(st.booleans(), label="ranged"):
             compared = draw(st.lists(st.sampled_from(sorted(KEY_TYPES)), min_size=1, max_size=2), label="compared")
             for column in draw(st.lists(st.sampled_from(compared), min_size=1, max_size=4), label="comparisons"):
                 op = draw(st.sampled_from(RANGE_OPERATORS), label="operator")
                 ranges.append((Reference(draw(st.sampled_from(visible)), column), op, column))
+        if how in ("right", "full") and not keys and not ranges:
+            how = "inner"
         steps.append(Step(how, keys, null_safe, ranges))
         if how not in ("semi", "anti"):
             visible.append(number + 1)

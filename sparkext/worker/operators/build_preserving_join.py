@@ -21,7 +21,7 @@ from sparkext.build_sides.index_store import BuildSide
 from sparkext.kernels.buffers import Int64Array
 from sparkext.kernels.gather import Column
 from sparkext.kernels.jit import frozen
-from sparkext.kernels.matches import Matches, Pairs, mark_matched
+from sparkext.kernels.matches import Matches, mark_matched
 from sparkext.kernels.row_ids import RowIds, row_id_dtype
 from sparkext.plans.operator_budget import OperatorBudget
 from sparkext.plans.spec import MARKS, PROBE, ColumnRef, PipelineSpec
@@ -79,24 +79,29 @@ class BuildPreservingJoin(Join):
         """Remember what these rows match."""
         for piece in pieces(rows, self._matches.looked_up, budget) if rows.length else ():
             started = time.perf_counter()
-            found = self._matches.lookup(piece, budget).pairs
-            if isinstance(found, Matches):
-                mark_matched(found, self._was_matched, overlap=self._overlap)
-                budget.spent_since(started)
+            found = self._matches.lookup(piece, budget)
+            budget.spent_since(started)
+            if isinstance(found.pairs, Matches) and not found.conditional:
+                mark_matched(found.pairs, self._was_matched, overlap=self._overlap)
             else:
-                deque(self._pairs(piece.length, found, "inner", budget), maxlen=0)
+                emitted = self._conditional if found.conditional else self._unconditional
+                deque(emitted(piece, found.pairs, budget), maxlen=0)
 
-    def _pairs(self, rows_in: int, found: Lookup, kind: str, budget: OperatorBudget) -> Iterator[Pairs]:
-        """Remember which build rows are emitted: all pairs are, as such a join has no condition beside its keys."""
+    def _unconditional(self, rows: RowSet, found: Lookup, budget: OperatorBudget) -> Iterator[RowSet]:
+        """Remember which build rows are emitted, too: all that are found."""
         if isinstance(found, Matches):
             mark_matched(found, self._was_matched, overlap=self._overlap)
-            yield from super()._pairs(rows_in, found, kind, budget)
+            yield from super()._unconditional(rows, found, budget)
             return
-        for pairs in super()._pairs(rows_in, found, kind, budget):
-            if pairs.build_rows is not None:
-                rows = pairs.build_rows
-                self._was_matched[rows[rows >= 0] if self._outer else rows] = 1
+        for pairs in super()._unconditional(rows, found, budget):
+            self._note(pairs)
             yield pairs
+
+    def _note(self, pairs: RowSet) -> None:
+        """Remember that these build rows are emitted; -1 is none."""
+        rows = pairs.rows[self._source].ids
+        assert rows is not None, "pairs have a build row each"
+        self._was_matched[rows[rows >= 0]] = 1
 
     def _unmatched(self, owners: Int64Array) -> RowIds:
         """Return the build rows of these owners that no probe row of this task matched."""

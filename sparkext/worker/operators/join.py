@@ -74,14 +74,14 @@ class Join:
         if self._kind == "existence":
             assert isinstance(found, Matches), "one match a row is all that is asked"
             columns = _existence(found.first >= 0)
-        for pairs in self._pairs(rows.length, found, self._kind, budget):
+        for pairs in _pairs(rows.length, found, self._kind, budget):
             yield rows.joined(pairs, columns, self._outer, self._source)
 
     def _conditional(self, rows: RowSet, found: Lookup, budget: OperatorBudget) -> Iterator[RowSet]:
         """The same for a join with a condition beside its keys: which rows match is known when all pairs were tried."""
         matched = np.zeros(rows.length, dtype=np.bool_)
         emits_pairs = self._kind in ("inner", "left")
-        for pairs in self._pairs(rows.length, found, "inner", budget):
+        for pairs in _pairs(rows.length, found, "inner", budget):
             probe_rows = np.arange(pairs.length) if pairs.probe_rows is None else pairs.probe_rows
             tried = 0
             candidates = rows.joined(pairs, self._build.columns, False, self._source)
@@ -93,6 +93,7 @@ class Join:
                 matched[of_piece if kept is None else of_piece[kept]] = True
                 tried += piece.length
                 passed = piece if kept is None else piece.picked(kept)
+                self._note(passed)
                 budget.spent_since(started)
                 if passed.length and emits_pairs:
                     yield passed
@@ -114,11 +115,15 @@ class Join:
             budget.observe(0, piece.size)
             start += piece.size
 
-    def _pairs(self, rows_in: int, found: Lookup, kind: str, budget: OperatorBudget) -> Iterator[Pairs]:
-        """Expand matches, a budget at a time. Budgets are decided when the next pairs are asked for."""
-        if isinstance(found, Matches):
-            return _expanded(rows_in, found, kind, budget)
-        return _tried(found, kind, budget)
+    def _note(self, pairs: RowSet) -> None:
+        """Take notice of pairs of which the condition holds."""
+
+
+def _pairs(rows_in: int, found: Lookup, kind: str, budget: OperatorBudget) -> Iterator[Pairs]:
+    """Expand matches, a budget at a time. Budgets are decided when the next pairs are asked for."""
+    if isinstance(found, Matches):
+        return _expanded(rows_in, found, kind, budget)
+    return _tried(found, kind, budget)
 
 
 def _expanded(rows_in: int, matches: Matches, kind: str, budget: OperatorBudget) -> Iterator[Pairs]:

@@ -27,7 +27,10 @@ from tests.fuzz.chains.formulas import FormulaMaker, formula_sql
 KINDS = ("inner", "left", "right", "full", "semi", "anti", "existence", "as of", "formula")
 """What the first join of a case is: of one of Spark's kinds, or of one of the other forms, whose kind is drawn."""
 
-_KINDS_OF_FORM = {"as of": ("inner", "left"), "formula": ("inner", "left", "semi", "anti", "existence")}
+_KINDS_OF_FORM = {
+    "as of": ("inner", "left"),
+    "formula": ("inner", "left", "semi", "anti", "existence", *BUILD_PRESERVING),
+}
 _WITHOUT_COLUMNS = ("semi", "anti", "existence")
 ALGORITHMS = ("auto", "hash", "sort_merge")
 DELIVERIES = ("adaptive", "morsel", "block", "tuple", "materialize", "materialize_parallel")
@@ -293,7 +296,7 @@ class _Maker:
         if form == "formula" and (formula := self._formula(visible, source)) is not None:
             return Join(kind, self._some_keys(visible, source) if r.random() < 0.4 else (), formula=formula)
         join = self._compared_join(kind, visible, source)
-        if kind in BUILD_PRESERVING or r.random() < 0.8:
+        if r.random() < 0.8:
             return join
         return replace(join, condition=self._condition(visible, source))
 
@@ -343,7 +346,7 @@ class _Maker:
         keys = [self._compared(visible, source, number, r.choice(("=", "=", "=", "<=>"))) for number in columns]
         keys = [key for key in keys if key is not None]
         ranges = list(self._ranges(visible, source)) if ranged else []
-        if not keys and (not ranges or kind in BUILD_PRESERVING):
+        if not keys and not ranges:
             keys = [Comparison(Column(0, 0), "=", Column(source, 0), str(self._type(0, source, 0)))]
         return Join(kind, tuple(keys), tuple(ranges))
 

@@ -114,7 +114,9 @@ object Exchange {
         // It adds rows whose key is null, to slots where other rows of that key are not; and which of the first join's build rows
         // those are, a slot knows of rows that have come by its key.
         val full = chain.stages.headOption.filter(_.full)
-        val parted = full.exists(stage => !wanted.exists(_._1 eq stage) || (wanted.length > 1 && stage.keys.exists(_.nullSafe)))
+        val parted = full.exists { stage =>
+          !wanted.exists(_._1 eq stage) || (wanted.length > 1 && (stage.keys.isEmpty || stage.keys.exists(_.nullSafe)))
+        }
         val ofProbe = keys.forall { case (key, _) => key.references.nonEmpty && key.references.subsetOf(chain.probe.outputSet) }
         if (!shared || !ofProbe || parted) Left("joins on different keys are partitioned one after the other")
         else {

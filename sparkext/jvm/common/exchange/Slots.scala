@@ -36,10 +36,9 @@ object Slots {
       received + met + sides.map(side => math.min(rowsOf(side, line), side.maps.toLong)).sum * PerCell
     }
     val seconds = (0 until lines).map(secondsOf).sum + sides.map(_.sizes.sum).sum * PerByte
-    def everything(side: Sent) = some(Seq(LineRange(0, lines, 0, side.maps)))
     val small = seconds <= LeastSeconds && builds.map(_.sizes.sum).sum <= BuildBytes
     val loads = compact(render(("before" -> Seq(seconds)) ~ ("after" -> Seq(seconds)) ~ ("moved" -> 0) ~ ("split" -> 0)))
-    if (small) Some(Slots(Seq(SlotShare(everything(probe), builds.map(everything))), 0, 0, loads)) else None
+    if (small) Some(Slots(Seq(SlotShare(everything(probe), builds.map(everything(_)))), 0, 0, loads)) else None
   }
 
   /** The plan that a worker has answered with, see Python's `foreman_task`. `ownsBuild`: the first join emits those rows of its build
@@ -48,7 +47,8 @@ object Slots {
   def of(answer: String, probe: Sent, builds: Seq[Sent], ownsBuild: Boolean): Slots = {
     val planned = parse(answer)
     val slots = (planned \ "slots").extract[List[List[Share]]]
-    val shares = slots.map { lines =>
+    val owners = (planned \ "owners").extract[Int]
+    val shares = if (owners > 0) units(probe, builds.head, slots.flatten, owners) else slots.map { lines =>
       val (whole, parts) = lines.partition(_.count == 1)
       val (first, others) = parts.partition(_.number == 0)
       def joined(part: Share) = probe.part(part.line, part.number, part.count)
@@ -69,6 +69,15 @@ object Slots {
 
   /** Part `number` of `count` of a line's probe rows, with part `build` of `builds` of its build rows, as Python's `Share` has it. */
   private case class Share(line: Int, number: Int, count: Int, build: Int, builds: Int)
+
+  /** Units of a full outer join's matrix: each joins its part of the probe side with all build rows, which none of them owns; behind
+    * them are owners of the build rows, which are shown all of the probe side.
+    */
+  private def units(probe: Sent, build: Sent, parts: Seq[Share], owners: Int): Seq[SlotShare] =
+    parts.map(part => SlotShare(probe.part(part.line, part.number, part.count), Seq(Nil), everything(build), Nil)) ++
+      (0 until owners).map(number => SlotShare(Nil, Seq(build.part(0, number, owners)), Nil, everything(probe)))
+
+  private def everything(side: Sent): Seq[LineRange] = some(Seq(LineRange(0, side.bytes.length, 0, side.maps)))
 
   /** All that a side has of these lines. Those that follow each other are one range. */
   private def ranges(shares: Seq[Share], side: Sent): Seq[LineRange] =

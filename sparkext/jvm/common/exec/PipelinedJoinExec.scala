@@ -337,7 +337,7 @@ case class PipelinedJoinExec(
       needsProbe = !ownsBuild,
       needsBuild = needsBuild(by),
       mostShares = if (by.clusters.isEmpty) math.max(1, probeSide.maps) else 1,
-      mostBuildShares = if (by.keyed) None else Some(if (mayDivideBuild(by)) math.max(1, buildSides.head.maps) else 1),
+      mostBuildShares = if (by.keyed) None else Some(if (mayDivideBuild(by) || ownsBuild) math.max(1, buildSides.head.maps) else 1),
       settings.forWorkers,
       WorkerAnswers.Answer)
     val answers = WorkerAnswers.of(

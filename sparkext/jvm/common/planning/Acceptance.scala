@@ -21,7 +21,9 @@ object Acceptance {
     */
   def stage(stage: JoinStage, settings: Settings): Either[String, Unit] = {
     val size = Estimates.bytes(stage.build).toLong
-    if (stage.asOf.isDefined || settings.force) Right(()) // an as-of join would not be one otherwise
+    if (stage.full && stage.keys.isEmpty && !Exchange.wants(stage, settings)) {
+      Left(s"a full outer join without an equality has to be partitioned: ${Exchange.refused(stage, settings)}")
+    } else if (stage.asOf.isDefined || settings.force) Right(()) // an as-of join would not be one otherwise
     else if (stage.foreignHint.isDefined) Left(s"the query asks for Spark's ${stage.foreignHint.get}")
     else if (settings.mode == "hint" && stage.hint.isEmpty) Left("not hinted, and spark.sparkext.mode is hint")
     else if (Exchange.wants(stage, settings)) Right(())

@@ -77,8 +77,6 @@ object JoinStage {
     _ <- check(!predicates.exists(Trees.isDeep), "a condition nested too deeply")
     (others, keys) = predicates.partitionMap(predicate => key(predicate, sides).toRight(predicate))
     Ranged(residual, ranges, guard) = Ranges.among(others, keys.nonEmpty, sides)
-    _ <- check(keys.nonEmpty || sides.kind != "full", "a full outer join without an equality")
-    _ <- check(residual.isEmpty || sides.kind != "full", "a full outer join with a condition beside its keys")
     _ <- residual.map(Expressions.deferrable).collectFirst { case Left(reason) => reason }.toLeft(())
     tests <- PairTests.among(residual, sides, keys.nonEmpty, ranges.nonEmpty, guard.isDefined, article(join.joinType))
     _ <- tests.uncovered.toLeft(())

@@ -1,0 +1,108 @@
+"""Joins on Columns as Catalyst analyses them, in classic sessions of Spark 4."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+
+class AnalysedJoin:
+    """The two sides of an inner join, and its condition, whose attributes are theirs.
+
+    Expressions are Catalyst's own, so that all that Spark knows, it does: names, types, casts, `between`.
+    """
+
+    def __init__(self, left: DataFrame, right: DataFrame, condition: Column) -> None:
+        """Let Spark analyse the join.
+
+        Raises
+        ------
+        pyspark.sql.utils.AnalysisException
+            Spark refuses the condition.
+        """
+        self._session = left.sparkSession
+        analysed = left.join(right, condition)._jdf.queryExecution().analyzed()  # type: ignore[operator]
+        plain = self._optimizer.ReplaceExpressions.apply(analysed)
+        plain = self._optimizer.RewriteWithExpression.apply(plain)
+        # What cannot be rewritten without one more column below the join stays as it is.
+        join = plain if name_of(plain) == "Join" else analysed
+        plans = (join.left(), join.right())
+        self.sides = tuple(self._frame(plan) for plan in plans)
+        """The DataFrames that the condition is about: if both were one, the right one has other attributes now."""
+        self.conjuncts = _conjuncts(join.condition().get())
+        """The expressions that all have to hold."""
+        self._attributes = [_sequence(plan.output()) for plan in plans]
+
+    def read_by(self, expression: Any) -> set[int]:
+        """Return the sides whose columns an expression reads: of 0 and 1."""
+        read = {attribute.exprId().id() for attribute in _sequence(expression.references().toSeq())}
+        return {side for side in range(2) if read & {one.exprId().id() for one in self._attributes[side]}}
+
+    def position(self, side: int, expression: Any) -> int | None:
+        """Return which column of a side an expression is, None if it is none."""
+        if name_of(expression) != "AttributeReference":
+            return None
+        return [one.exprId().id() for one in self._attributes[side]].index(expression.exprId().id())
+
+    def column(self, expression: Any) -> Column:
+        """Return an expression of one side as a Column for the DataFrame of that side."""
+        from pyspark.sql import Column
+
+        return Column(self._jvm.org.apache.spark.sql.classic.ExpressionUtils.column(expression))
+
+    def where(self, pairs: DataFrame, conjuncts: Sequence[Any]) -> DataFrame:
+        """Return the rows of which these conjuncts hold, where the columns of `pairs` are all of both sides."""
+        if not conjuncts:
+            return pairs
+        catalyst = self._jvm.org.apache.spark.sql.catalyst
+        plan = pairs._jdf.queryExecution().analyzed()
+        nothing, none = self._scala([]), self._jvm.scala.Option.empty()
+        attributes = [attribute for side in self._attributes for attribute in side]
+        renumbered = [
+            catalyst.expressions.Alias(column, column.name(), attribute.exprId(), nothing, none, nothing)
+            for column, attribute in zip(_sequence(plan.output()), attributes, strict=True)
+        ]
+        plan = catalyst.plans.logical.Project(self._scala(renumbered), plan)
+        for conjunct in conjuncts:
+            plan = catalyst.plans.logical.Filter(conjunct, plan)
+        return self._frame(plan)
+
+    @property
+    def _jvm(self) -> Any:
+        return self._session._jvm  # type: ignore[attr-defined]
+
+    @property
+    def _optimizer(self) -> Any:
+        return self._jvm.org.apache.spark.sql.catalyst.optimizer
+
+    def _scala(self, values: list[Any]) -> Any:
+        return self._jvm.PythonUtils.toSeq(values)
+
+    def _frame(self, plan: Any) -> DataFrame:
+        from pyspark.sql import DataFrame
+
+        of_rows = self._jvm.org.apache.spark.sql.classic.Dataset.ofRows
+        return DataFrame(of_rows(self._session._jsparkSession, plan), self._session)  # type: ignore[attr-defined]
+
+
+def name_of(node: Any) -> str:
+    """Return what Catalyst calls an expression or a plan."""
+    return str(node.getClass().getSimpleName())
+
+
+def arguments_of(expression: Any) -> list[Any]:
+    """Return the expressions that one is made of."""
+    return _sequence(expression.children())
+
+
+def _conjuncts(condition: Any) -> list[Any]:
+    if name_of(condition) != "And":
+        return [condition]
+    return [conjunct for part in arguments_of(condition) for conjunct in _conjuncts(part)]
+
+
+def _sequence(values: Any) -> list[Any]:
+    return [values.apply(number) for number in range(values.size())]

@@ -1,0 +1,168 @@
+"""A condition on Columns, taken apart: what an index can look up, what one side alone decides, and what is left."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from sparkext.plans.fragments import LEFT, RIGHT
+from sparkext.plans.key_types import common_key_type
+from sparkext.plans.spec import MOST_COMPARED, RANGE_OPERATORS
+from sparkext.rows.types import spark_key_type
+from sparkext.spark.catalyst import AnalysedJoin, arguments_of, name_of
+from sparkext.transforms.join_condition import NULL_SAFE, JoinCondition, NamedPair, NamedRange
+from sparkext.transforms.resolved_join import ResolvedJoin
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+_OPERATORS = {
+    "EqualTo": "=",
+    "EqualNullSafe": NULL_SAFE,
+    "LessThan": "<",
+    "LessThanOrEqual": "<=",
+    "GreaterThan": ">",
+    "GreaterThanOrEqual": ">=",
+}
+_MIRRORED = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
+_COMPUTED = "__sparkext_compared_"
+
+
+@dataclass(frozen=True)
+class ColumnCondition:
+    """What is left to do for a join of two DataFrames on Columns.
+
+    `left` and `right` are without the rows that can have no match, and have what is compared as columns: those behind
+    the given ones are `computed`. `names` compares them. `text` is the whole condition.
+    """
+
+    left: DataFrame
+    right: DataFrame
+    names: JoinCondition
+    text: str
+    _join: AnalysedJoin
+    _rest: tuple[Any, ...]
+
+    def visible(self, resolved: ResolvedJoin) -> ResolvedJoin:
+        """Return a join without the computed columns in its result."""
+        outputs = tuple(out for out in resolved.outputs if not out.field.name.startswith(_COMPUTED))
+        return replace(resolved, outputs=outputs)
+
+    def where(self, pairs: DataFrame) -> DataFrame:
+        """Return the pairs of which the rest of the condition holds, too."""
+        return self._join.where(pairs, self._rest)
+
+
+def is_column(value: object) -> bool:
+    """Return whether `value` is a Column."""
+    from pyspark.sql import Column
+
+    return isinstance(value, Column)
+
+
+def read_columns(
+    left: DataFrame, right: DataFrame, condition: Column, kind: str, problems: list[str]
+) -> ColumnCondition | None:
+    """Take a condition apart; return None if `problems` got longer."""
+    from pyspark.errors import AnalysisException
+
+    try:
+        join = AnalysedJoin(left, right, condition)
+    except AnalysisException as error:
+        problems.append(f"on={condition}: {str(error).splitlines()[0]}")
+        return None
+    parts = _Parts(join, kind)
+    for conjunct in join.conjuncts:
+        parts.take(conjunct)
+    text = " AND ".join(conjunct.sql() for conjunct in join.conjuncts)
+    if not parts.pairs and not parts.ranges:
+        problems.append(
+            f"on={text}: nothing of it compares a value of the left side with one of the right side by =, <=>, <, <=, >"
+            " or >=, so all pairs of rows would be made. Join by a function of two rows, as in theta_join, or write a"
+            " comparison beside it that must hold, too"
+        )
+        return None
+    if kind != "inner" and parts.rest:
+        rest = " AND ".join(conjunct.sql() for conjunct in parts.rest)
+        problems.append(
+            f"how={kind!r}: {rest} is tested behind an inner join. Other joins of streams compare values of the left"
+            " side with values of the right one, by =, <=>, <, <=, > or >="
+        )
+        return None
+    names = JoinCondition(tuple(parts.pairs), using=False, ranges=tuple(parts.ranges))
+    return ColumnCondition(parts.frame(LEFT), parts.frame(RIGHT), names, text, join, tuple(parts.rest))
+
+
+class _Parts:
+    """Sorts conjuncts."""
+
+    def __init__(self, join: AnalysedJoin, kind: str) -> None:
+        self.pairs: list[NamedPair] = []
+        self.ranges: list[NamedRange] = []
+        self.rest: list[Any] = []
+        self._join, self._kind = join, kind
+        self._filters: tuple[list[Any], list[Any]] = ([], [])
+        self._ordered: list[set[Any]] = [set(), set()]
+        self._computed: tuple[dict[Any, tuple[str, Column]], dict[Any, tuple[str, Column]]] = ({}, {})
+
+    def take(self, conjunct: Any) -> None:
+        """Put one conjunct where it belongs."""
+        sides = self._join.read_by(conjunct)
+        if len(sides) == 1 and (self._kind != "left" or sides == {RIGHT}):
+            self._filters[sides.pop()].append(conjunct)
+        elif not self._compared(conjunct):
+            self.rest.append(conjunct)
+
+    def frame(self, side: int) -> DataFrame:
+        """Return a side as it is joined."""
+        frame: DataFrame = self._join.sides[side]
+        for conjunct in self._filters[side]:
+            frame = frame.where(self._join.column(conjunct))
+        computed = self._computed[side].values()
+        return frame.select("*", *(column.alias(name) for name, column in computed)) if computed else frame
+
+    def _compared(self, conjunct: Any) -> bool:
+        """Compare two values by an index, if that can be; say whether it can."""
+        operator = _OPERATORS.get(name_of(conjunct))
+        if operator is None:
+            return False
+        left, right = arguments_of(conjunct)
+        if self._join.read_by(left) == {RIGHT}:
+            left, right, operator = right, left, _MIRRORED.get(operator, operator)
+        values = (left, right)
+        if any(self._join.read_by(value) != {side} for side, value in enumerate(values)):
+            return False
+        if not self._have_an_order(values):
+            return False
+        if operator in RANGE_OPERATORS:
+            if not self._fit_an_index(values):
+                return False
+            self.ranges.append(NamedRange(self._name(LEFT, left), operator, self._name(RIGHT, right)))
+        else:
+            self.pairs.append(NamedPair(self._name(LEFT, left), self._name(RIGHT, right), operator == NULL_SAFE))
+        return True
+
+    def _fit_an_index(self, values: Sequence[Any]) -> bool:
+        """Take two values to compare by order, unless there are too many; an index of either side looks them up."""
+        ordered = [known | {value.canonicalized()} for known, value in zip(self._ordered, values, strict=True)]
+        if max(map(len, ordered)) > MOST_COMPARED:
+            return False
+        self._ordered = ordered
+        return True
+
+    def _have_an_order(self, values: Sequence[Any]) -> bool:
+        """Return whether two values are of types that an index compares as Spark does."""
+        columns = [self._join.sides[side].select(self._join.column(value)) for side, value in enumerate(values)]
+        types = [spark_key_type(frame.schema.fields[0]) for frame in columns]
+        return types[LEFT] is not None and types[RIGHT] is not None and common_key_type(*types) is not None
+
+    def _name(self, side: int, value: Any) -> str:
+        """Return the name of a column with this value."""
+        names = self._join.sides[side].columns
+        position = self._join.position(side, value)
+        if position is not None and [name.lower() for name in names].count(names[position].lower()) == 1:
+            return names[position]
+        computed = self._computed[side]
+        made = (f"{_COMPUTED}{side}_{len(computed)}", self._join.column(value))
+        return computed.setdefault(value.canonicalized(), made)[0]
