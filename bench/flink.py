@@ -1,4 +1,4 @@
-"""Apache Flink, beside this package: a join of two streams, by buckets, and orders that reduce the cash of the next.
+"""Apache Flink, beside this package: joins of streams by buckets, orders that reduce cash, and rows in order of time.
 
 `python -m bench.flink --install` makes the environment for it in .data/flink: a virtual environment with PyFlink,
 600 MB. Nothing is fetched otherwise, and without it the case says so.
@@ -15,11 +15,13 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pyarrow as pa
+import pyarrow.compute
 import pyarrow.csv
 import pyarrow.parquet as pq
 
 from bench.cql import Offers, bought_in, our_orders, tables_of
 from bench.harness import Bench, Case, WrongAnswerError, step
+from bench.ordered_streams import fed_readings, ordered_alone
 from bench.spark_session import CROSSING, spark_session
 from bench.starts import Started, seconds_of
 from bench.streams import LOADS, RANGES, Feed, checked, expected_of, fed, our_ranges, streaming_session
@@ -29,7 +31,7 @@ VERSION = "2.3.0"
 HOME = Path(__file__).parents[1] / ".data" / "flink"
 _PYTHON = HOME / "bin" / "python"
 _JOB = Path(__file__).with_name("flink_job.py")
-_TRADING = Path(__file__).with_name("Trading.java")
+_TRADING, _ORDERING = (Path(__file__).with_name(f"{name}.java") for name in ("Trading", "Ordering"))
 
 NOTES = f"""\
 Measured: as in streams.ranges. Flink {VERSION} has no join of streams without an equality either (a nested loop takes
@@ -43,16 +45,23 @@ Flink {VERSION}: one process function in Java, with its state on the heap, over 
 come, without event time. Without the start: less the time of a job over the stocks alone. Workers and JVMs are warm;
 both give the same orders."""
 
+NOTES_ORDERED = f"""\
+Measured: rows of 100 devices in the order of time, one core. sparkext: as in ordered_streams, median of batches. Flink
+{VERSION}: one keyed process function in Java with a timer for each millisecond, its state on the heap, over lines of
+CSV; the time of a job over all rows less that of one over the first tenth. It has no batches, and its watermark is
+further behind, so that no row of what is a batch here is late; it keeps no checkpoints, which ours does."""
+
 _SIZES = (1_000_000, 100_000, 6), (10_000_000, 400_000, 10)
 
 
 def cases() -> list[Case]:
-    """One, with little and with much state."""
+    """A join with little and with much state, a loop, and order."""
     title = "points in intervals, both streams: rows a second beside Flink's"
     trading = "orders that reduce the cash of the next, beside a process function in Java"
     return [
         Case("flink.ranges", title, _run, scaled=False, named=True),
         Case("flink.trading", trading, _run_trading, scaled=False, named=True, threads=1),
+        Case("flink.ordered", "rows of devices in order of time", _run_ordered, scaled=False, named=True, threads=1),
     ]
 
 
@@ -128,27 +137,74 @@ def _run_trading(bench: Bench) -> None:
 
 def _flinks_orders(offers: Offers, folder: Path, runs: int) -> tuple[Started, list[tuple[object, ...]]]:
     """Return the seconds that Flink needs, and its orders."""
-    [jars] = HOME.glob("lib/python*/site-packages/pyflink/lib")
     ids, values = offers.columns["market"][0], offers.values
     lines = pa.table([offers.streams, offers.times, ids, values], names=["stream", "time", "id", "value"])
     before = lines.num_rows - offers.count
     for name, part in (("stocks", lines.slice(0, before)), ("all", lines)):
         options = pa.csv.WriteOptions(include_header=False, quoting_style="none")
         pa.csv.write_csv(part, folder / name, options)
-    subprocess.run(["javac", "-d", str(folder), "-cp", f"{jars}/*", str(_TRADING)], check=True)
+    told = _compiled(_TRADING, folder, [str(folder / name) for _ in range(runs) for name in ("stocks", "all")])
+    seconds = [float(line.split(";")[0]) for line in told]
+    orders = []
+    for order in told[-1].split(";")[1:]:
+        at, name, num, price = order.split(",")
+        orders.append((int(at), name, int(num), float(price)))
+    return Started(seconds[1::2], seconds[::2]), orders
+
+
+def _run_ordered(bench: Bench) -> None:
+    if not _PYTHON.exists():
+        print("Flink is not there: python -m bench.flink --install")
+        return
+    rows = []
+    runs = 1 if bench.tiny else 1 + bench.runs
+    with streaming_session(bench) as spark:
+        for size in (bench.sized(200_000), bench.sized(1_000_000)):
+            with fed_readings(bench, lambda number: 0.0, size, batches=8) as folder:
+                with step(f"sparkext, {size:,} rows a batch"):
+                    ours = size / ordered_alone(spark, folder).median * 1000
+                flinks = _flinks_order(folder, runs)
+            for name, rate in (("sparkext", ours), ("Flink, a keyed process function in Java", flinks)):
+                bench.record(contestant=name, rows_of_batch=size, rows_per_second=rate)
+                rows.append((name, f"{size:,}", f"{rate:,.0f}"))
+    print(text_table(("", "rows a batch", "rows a second"), rows))
+    print(NOTES_ORDERED)
+
+
+def _flinks_order(readings: Path, runs: int) -> float:
+    """Return how many rows a second Flink puts in order.
+
+    Raises
+    ------
+    WrongAnswerError
+        Not all rows came out, or not in order.
+    """
+    table = pa.concat_tables(pq.read_table(path) for path in sorted(readings.iterdir()))
+    table = table.set_column(3, "ts", table["ts"].cast("int64"))
+    parts = {"few": table.slice(0, table.num_rows // 10), "all": table}
+    with TemporaryDirectory() as folder:
+        for name, part in parts.items():
+            pa.csv.write_csv(part, Path(folder) / name, pa.csv.WriteOptions(include_header=False))
+        told = _compiled(_ORDERING, Path(folder), ["12", *(f"{folder}/{name}" for _ in range(runs) for name in parts)])
+    found = [line.split(";") for line in told]
+    expected = [[str(part.num_rows), str(pa.compute.sum(part["id"])), "0"] for part in parts.values()]
+    if [answer for _, *answer in found] != expected * runs:
+        raise WrongAnswerError(f"Flink gives {found}, and not {expected}")
+    taken = Started([float(line[0]) for line in found[1::2]], [float(line[0]) for line in found[::2]])
+    return taken.rates(table.num_rows - parts["few"].num_rows)[1]
+
+
+def _compiled(source: Path, folder: Path, arguments: list[str]) -> list[str]:
+    """Compile a class into `folder`, run it, and return the lines that it prints."""
+    [jars] = HOME.glob("lib/python*/site-packages/pyflink/lib")
+    subprocess.run(["javac", "-d", str(folder), "-cp", f"{jars}/*", str(source)], check=True)
     opened = [f"--add-opens=java.base/{package}=ALL-UNNAMED" for package in ("java.util", "java.lang")]
-    files = [str(folder / name) for _ in range(runs) for name in ("stocks", "all")]
-    command = ["java", *opened, "-cp", f"{jars}/*:{folder}", "Trading", *files]
+    command = ["java", *opened, "-cp", f"{jars}/*:{folder}", source.stem, *arguments]
     with step("Flink"):
         told = subprocess.run(command, capture_output=True, text=True, check=False)
     if told.returncode:
         raise RuntimeError(told.stdout + told.stderr)
-    seconds = [float(line.split(";")[0]) for line in told.stdout.splitlines()]
-    orders = []
-    for order in told.stdout.splitlines()[-1].split(";")[1:]:
-        at, name, num, price = order.split(",")
-        orders.append((int(at), name, int(num), float(price)))
-    return Started(seconds[1::2], seconds[::2]), orders
+    return told.stdout.splitlines()
 
 
 if __name__ == "__main__":

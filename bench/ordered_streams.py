@@ -54,6 +54,7 @@ def cases() -> list[Case]:
         Case("ordered_streams.slots", "P-SORT over 1 to 1,000 slots, simulated", _run_slots, scaled=False, threads=1),
         Case("ordered_streams.alone", "ordering alone, one core", _run_alone, scaled=False, threads=1, named=True),
         Case("ordered_streams.skew", "one device with half of all rows", _run_skew, scaled=False, named=True),
+        Case("ordered_streams.latency", "from watermark to output, in batches", _run_latency, scaled=False, named=True),
         Case("ordered_streams.redraw", "a device becomes hot", _run_redraw, scaled=False, named=True),
     ]
 
@@ -272,12 +273,16 @@ def rows_at(number: int, count: int, hot: float) -> pa.Table:
 
 
 @contextmanager
-def _fed(bench: Bench, hot: Callable[[int], float], batches: int = _BATCHES) -> Iterator[Path]:
+def fed_readings(
+    bench: Bench, hot: Callable[[int], float], size: int | None = None, batches: int = _BATCHES
+) -> Iterator[Path]:
+    """Yield a folder with the files of so many batches of `size` rows; `hot`: as in `rows_at`, of a batch."""
+    size = bench.sized(_ROWS) if size is None else size
     with TemporaryDirectory() as folder:
         count = 4 if bench.tiny else batches
-        with step(f"writing {count} batches of {bench.sized(_ROWS):,} rows"):
+        with step(f"writing {count} batches of {size:,} rows"):
             for number in range(count):
-                deliver(Path(folder), number, rows_at(number, bench.sized(_ROWS), hot(number)))
+                deliver(Path(folder), number, rows_at(number, size, hot(number)))
         yield Path(folder)
 
 
@@ -339,7 +344,8 @@ def _play(spark: SparkSession, out: DataFrame, each: Callable[[DataFrame], DataF
     return played
 
 
-def _ours(spark: SparkSession, folder: Path, **options: Any) -> Played:
+def ordered_alone(spark: SparkSession, folder: Path, **options: Any) -> Played:
+    """Put all rows of a folder in order, a file a batch."""
     from sparkext.streams import ordered
 
     out = ordered(_stream(spark, folder), time="ts", order_key="device", operator_key="sensor", name="o", **options)
@@ -378,9 +384,9 @@ def _checked(played: Played, folder: Path, waits: bool) -> Played:
 
 def _run_alone(bench: Bench) -> None:
     rows = []
-    with streaming_session(bench) as spark, _fed(bench, lambda number: 0.0) as folder:
+    with streaming_session(bench) as spark, fed_readings(bench, lambda number: 0.0) as folder:
         contestants: dict[str, Callable[[], Played]] = {
-            "sparkext": lambda: _ours(spark, folder),
+            "sparkext": lambda: ordered_alone(spark, folder),
             "Spark, a sort per batch": lambda: _sorted(spark, folder, 1),
             "transformWithState": lambda: _with_timers(spark, folder),
         }
@@ -398,10 +404,10 @@ def _run_skew(bench: Bench) -> None:
     rows = []
     with streaming_session(bench) as spark:
         for share in (0.0, 0.5):
-            with _fed(bench, lambda number, share=share: share) as folder:
+            with fed_readings(bench, lambda number, share=share: share) as folder:
                 for name, options in (("optimised", {}), ("whole", {"split": False})):
                     with step(f"{name}, {share:.0%} of one device"):
-                        played = _ours(spark, folder, **options)
+                        played = ordered_alone(spark, folder, **options)
                     merged = sum(batch.merged_rows for batch in played.report.of("o"))
                     rate = bench.sized(_ROWS) / played.median * 1000
                     rows.append((name, f"{share:.0%}", f"{rate:,.0f}", f"{played.median:,.0f}", f"{merged:,}"))
@@ -410,12 +416,74 @@ def _run_skew(bench: Bench) -> None:
     print(NOTES)
 
 
+NOTES_LATENCY = """\
+Measured: for each row that came out, how many batches behind the one that brought it, and behind the first at whose
+end a watermark of 2 seconds had passed it. A batch is ten seconds of rows."""
+
+
+def _run_latency(bench: Bench) -> None:
+    size = bench.sized(_ROWS)
+    with streaming_session(bench) as spark, fed_readings(bench, lambda number: 0.0, batches=_BATCHES) as folder:
+        late, taken, waiting = _lags(spark, folder)
+    told = {f"{name}_{percent}": _at(late[name], percent) for name in late for percent in (50, 99, 100)}
+    held = statistics.median(waiting[1:])
+    rows = [(name, *(str(_at(counts, percent)) for percent in (50, 99, 100))) for name, counts in late.items()]
+    print(text_table(("batches from", "median", "p99", "most"), rows))
+    took = statistics.median(taken[_SKIPPED:] or taken)
+    bench.record(contestant="sparkext", **told, milliseconds=took, waiting_rows=held)
+    print(f"{held:,.0f} rows wait, of {size:,} in a batch, which takes {took:,.0f} ms")
+    print(NOTES_LATENCY)
+
+
+def _at(counts: dict[int, int], percent: int) -> int:
+    """Return the percentile of numbers that occur so many times."""
+    numbers = sorted(counts)
+    reached = np.cumsum([counts[number] for number in numbers])
+    return numbers[int(np.searchsorted(reached, reached[-1] * percent / 100))]
+
+
+def _lags(spark: SparkSession, folder: Path) -> tuple[dict[str, dict[int, int]], list[float], list[int]]:
+    """Return how many rows came out how many batches late, the milliseconds of batches, and what waits behind each."""
+    import pyarrow.parquet as pq
+
+    from sparkext.reports.stream_report import stream_report
+    from sparkext.streams import ordered
+
+    files = [pq.read_table(path, columns=["ts"]) for path in sorted(folder.iterdir())]
+    latest = np.maximum.accumulate([np.asarray(table["ts"].cast(pa.int64())).max() for table in files])
+    watermarks = (latest // 1000 - 2000) * 1000
+
+    def counted(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            arrived = np.asarray(batch.column(0)) >> 32
+            due = np.searchsorted(watermarks, np.asarray(batch.column(1).cast(pa.int64())))
+            pairs, rows = np.unique(np.stack([arrived, np.maximum(due, arrived)]), axis=1, return_counts=True)
+            yield pa.record_batch([*pairs.astype(np.int64), rows], names=["arrived", "due", "rows"])
+
+    late: dict[str, dict[int, int]] = {"arrival": {}, "watermark": {}}
+
+    def add(frame: DataFrame, number: int) -> None:
+        found = frame.select("id", "ts").mapInArrow(counted, "arrived long, due long, rows long").collect()
+        for row in found:
+            for name, since in (("arrival", row.arrived), ("watermark", row.due)):
+                late[name][number - since] = late[name].get(number - since, 0) + row.rows
+
+    out = ordered(_stream(spark, folder), time="ts", order_key="device", operator_key="sensor", name="o")
+    with TemporaryDirectory() as checkpoint:
+        query = out.writeStream.option("checkpointLocation", checkpoint).foreachBatch(add).start()
+        query.processAllAvailable()
+        progress = [one for one in query.recentProgress if one.numInputRows]
+        query.stop()
+    waiting = [batch.state_rows for batch in stream_report(progress).of("o")]
+    return late, [one.durationMs["triggerExecution"] for one in progress], waiting
+
+
 def _run_redraw(bench: Bench) -> None:
     """From batch 8 on, one device has six rows of ten; from batch 16 on, none has."""
     batches = 4 if bench.tiny else 24
     shares = [0.6 if 8 <= number < 16 else 0.0 for number in range(batches)]
-    with streaming_session(bench) as spark, _fed(bench, shares.__getitem__, batches) as folder:
-        played = _ours(spark, folder)
+    with streaming_session(bench) as spark, fed_readings(bench, shares.__getitem__, batches=batches) as folder:
+        played = ordered_alone(spark, folder)
     told = played.report.of("o")[: len(played.milliseconds)]
     bench.record(
         contestant="sparkext",

@@ -84,12 +84,9 @@ GROUPS = (
                 "This join has another join hint (BROADCAST, MERGE, SHUFFLE_HASH, …), which takes precedence:"
                 " remove it."
             ),
-            "a full outer join without an equality": (
-                "An unmatched row of either side must be emitted only once, which requires shuffling rows by"
-                " their keys."
-            ),
-            "a full outer join with a condition beside its keys": (
-                "Filter the sides before the join, if the condition is about one of them."
+            "a full outer join without an equality has to be partitioned: …": (
+                "An unmatched row of either side must be emitted only once, and where no key brings rows together,"
+                " units of a join matrix see to that."
             ),
             "column … of type … cannot be passed between Spark and Python": (
                 "Month intervals, structs with two fields of the same name, and other types that Spark does not"

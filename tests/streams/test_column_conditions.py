@@ -160,5 +160,5 @@ def test_another_condition_behind_a_checkpoint(feeds: tuple[Feed, Feed], tmp_pat
         if added == 1:
             run(out, tmp_path / "cp")
             continue
-        with pytest.raises(StreamingQueryException, match="another join"):
+        with pytest.raises(StreamingQueryException, match="another operator"):
             run(out, tmp_path / "cp")
