@@ -154,6 +154,7 @@ def assert_in_a_matrix(spark: SparkSession, query: Callable[[], DataFrame], join
     return out
 
 
+NOTHING = "(SELECT * FROM r WHERE b < 0)"
 UNEQUAL = {
     "range": "a % 60 > b AND a % 60 < b + 3",
     "one-sided": "a > b * 120",
@@ -190,6 +191,13 @@ def test_only_inner_joins_divide_their_build_sides(tables: SparkSession) -> None
                 assert told is not None and told.cut is not None
                 cuts.add((kind, told.cut[1] > 1))
     assert ("inner", True) in cuts and ("left", True) not in cuts, cuts
+
+
+@pytest.mark.parametrize("slots", ["planned", "random"])
+@pytest.mark.parametrize(("left", "right"), [("empty", "r"), ("l", NOTHING), ("empty", NOTHING)])
+def test_full_joins_of_nothing(tables: SparkSession, left: str, right: str, slots: str) -> None:
+    with configured(tables, spark_sparkext_debug_slots=slots):
+        assert_in_a_matrix(tables, lambda: joined(tables, "full", UNEQUAL["range"], left=left, right=right))
 
 
 def test_full_joins_without_an_equality_have_owners(tables: SparkSession) -> None:
