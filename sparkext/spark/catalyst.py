@@ -24,7 +24,7 @@ class AnalysedJoin:
             Spark refuses the condition.
         """
         self._session = left.sparkSession
-        analysed = left.join(right, condition)._jdf.queryExecution().analyzed()  # type: ignore[operator]
+        analysed = left.join(right, condition)._jdf.queryExecution().analyzed()
         plain = self._optimizer.ReplaceExpressions.apply(analysed)
         plain = self._optimizer.RewriteWithExpression.apply(plain)
         # What cannot be rewritten without one more column below the join stays as it is.
@@ -72,7 +72,7 @@ class AnalysedJoin:
 
     @property
     def _jvm(self) -> Any:
-        return self._session._jvm  # type: ignore[attr-defined]
+        return self._session._jvm
 
     @property
     def _optimizer(self) -> Any:
@@ -85,7 +85,7 @@ class AnalysedJoin:
         from pyspark.sql import DataFrame
 
         of_rows = self._jvm.org.apache.spark.sql.classic.Dataset.ofRows
-        return DataFrame(of_rows(self._session._jsparkSession, plan), self._session)  # type: ignore[attr-defined]
+        return DataFrame(of_rows(self._session._jsparkSession, plan), self._session)
 
 
 def name_of(node: Any) -> str:

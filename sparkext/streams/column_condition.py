@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 from sparkext.plans.fragments import LEFT, RIGHT
 from sparkext.plans.key_types import common_key_type
@@ -54,7 +54,7 @@ class ColumnCondition:
         return self._join.where(pairs, self._rest)
 
 
-def is_column(value: object) -> bool:
+def is_column(value: object) -> TypeGuard[Column]:
     """Return whether `value` is a Column."""
     from pyspark.sql import Column
 
@@ -154,8 +154,8 @@ class _Parts:
     def _have_an_order(self, values: Sequence[Any]) -> bool:
         """Return whether two values are of types that an index compares as Spark does."""
         columns = [self._join.sides[side].select(self._join.column(value)) for side, value in enumerate(values)]
-        types = [spark_key_type(frame.schema.fields[0]) for frame in columns]
-        return types[LEFT] is not None and types[RIGHT] is not None and common_key_type(*types) is not None
+        left, right = (spark_key_type(frame.schema.fields[0]) for frame in columns)
+        return left is not None and right is not None and common_key_type(left, right) is not None
 
     def _name(self, side: int, value: Any) -> str:
         """Return the name of a column with this value."""
