@@ -326,13 +326,6 @@ def test_a_spec_takes_what_its_evaluators_cover() -> None:
         JoinSpec("left", (KEY,), "auto", "k", guard=text)
 
 
-@pytest.mark.parametrize("how", ["right", "full"])
-def test_joins_that_preserve_build_rows_take_no_condition(how: str) -> None:
-    for conditions in ({"condition": parse_expression(FOR_ARROW[3])}, {"theta": parse_expression(LESS)}):
-        with pytest.raises(ValueError, match="takes no condition"):
-            JoinSpec(how, (), "auto", "k", **conditions)  # type: ignore[arg-type]
-
-
 def test_pairs_are_tried_where_nothing_else_narrows_them_down() -> None:
     theta = PythonPredicate("", (NamedColumn("x", 0, 0, "int8"),), ())
     assert JoinSpec("inner", (), "auto", "k", theta=theta).nested
