@@ -71,9 +71,15 @@ def install() -> None:
     subprocess.run([str(_PYTHON), "-m", "pip", "install", "--quiet", f"apache-flink=={VERSION}"], check=True)
 
 
-def _run(bench: Bench) -> None:
+def _is_there() -> bool:
+    """Return whether the environment has been made; say how to make it if not."""
     if not _PYTHON.exists():
         print("Flink is not there: python -m bench.flink --install")
+    return _PYTHON.exists()
+
+
+def _run(bench: Bench) -> None:
+    if not _is_there():
         return
     rows = []
     with streaming_session(bench) as spark:
@@ -111,8 +117,7 @@ def _throughput(bench: Bench, feed: Feed, expected: tuple[int, ...]) -> float:
 
 
 def _run_trading(bench: Bench) -> None:
-    if not _PYTHON.exists():
-        print("Flink is not there: python -m bench.flink --install")
+    if not _is_there():
         return
     offers = Offers(bench.sized(2_000_000))
     runs = 1 if bench.tiny else 1 + bench.runs
@@ -143,18 +148,16 @@ def _flinks_orders(offers: Offers, folder: Path, runs: int) -> tuple[Started, li
     for name, part in (("stocks", lines.slice(0, before)), ("all", lines)):
         options = pa.csv.WriteOptions(include_header=False, quoting_style="none")
         pa.csv.write_csv(part, folder / name, options)
-    told = _compiled(_TRADING, folder, [str(folder / name) for _ in range(runs) for name in ("stocks", "all")])
-    seconds = [float(line.split(";")[0]) for line in told]
+    seconds, answers = _run_java(_TRADING, folder, ["stocks", "all"], runs)
     orders = []
-    for order in told[-1].split(";")[1:]:
+    for order in answers[-1]:
         at, name, num, price = order.split(",")
         orders.append((int(at), name, int(num), float(price)))
-    return Started(seconds[1::2], seconds[::2]), orders
+    return seconds, orders
 
 
 def _run_ordered(bench: Bench) -> None:
-    if not _PYTHON.exists():
-        print("Flink is not there: python -m bench.flink --install")
+    if not _is_there():
         return
     rows = []
     runs = 1 if bench.tiny else 1 + bench.runs
@@ -185,26 +188,32 @@ def _flinks_order(readings: Path, runs: int) -> float:
     with TemporaryDirectory() as folder:
         for name, part in parts.items():
             pa.csv.write_csv(part, Path(folder) / name, pa.csv.WriteOptions(include_header=False))
-        told = _compiled(_ORDERING, Path(folder), ["12", *(f"{folder}/{name}" for _ in range(runs) for name in parts)])
-    found = [line.split(";") for line in told]
+        seconds, answers = _run_java(_ORDERING, Path(folder), list(parts), runs, "12")
     expected = [[str(part.num_rows), str(pa.compute.sum(part["id"])), "0"] for part in parts.values()]
-    if [answer for _, *answer in found] != expected * runs:
-        raise WrongAnswerError(f"Flink gives {found}, and not {expected}")
-    taken = Started([float(line[0]) for line in found[1::2]], [float(line[0]) for line in found[::2]])
-    return taken.rates(table.num_rows - parts["few"].num_rows)[1]
+    if answers != expected * runs:
+        raise WrongAnswerError(f"Flink gives {answers}, and not {expected}")
+    return seconds.rates(table.num_rows - parts["few"].num_rows)[1]
 
 
-def _compiled(source: Path, folder: Path, arguments: list[str]) -> list[str]:
-    """Compile a class into `folder`, run it, and return the lines that it prints."""
+def _run_java(
+    source: Path, folder: Path, files: list[str], runs: int, *options: str
+) -> tuple[Started, list[list[str]]]:
+    """Compile a class into `folder`; let it run a job over each of two files there, the smaller first, so many times.
+
+    Return the seconds of the jobs, and what each answers.
+    """
     [jars] = HOME.glob("lib/python*/site-packages/pyflink/lib")
     subprocess.run(["javac", "-d", str(folder), "-cp", f"{jars}/*", str(source)], check=True)
     opened = [f"--add-opens=java.base/{package}=ALL-UNNAMED" for package in ("java.util", "java.lang")]
-    command = ["java", *opened, "-cp", f"{jars}/*:{folder}", source.stem, *arguments]
+    paths = [str(folder / name) for _ in range(runs) for name in files]
+    command = ["java", *opened, "-cp", f"{jars}/*:{folder}", source.stem, *options, *paths]
     with step("Flink"):
         told = subprocess.run(command, capture_output=True, text=True, check=False)
     if told.returncode:
         raise RuntimeError(told.stdout + told.stderr)
-    return told.stdout.splitlines()
+    jobs = [line.split(";") for line in told.stdout.splitlines()]
+    seconds = [float(job[0]) for job in jobs]
+    return Started(seconds[1::2], seconds[::2]), [answer for _, *answer in jobs]
 
 
 if __name__ == "__main__":

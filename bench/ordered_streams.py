@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import statistics
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -33,8 +34,7 @@ Simulated: how many times as many rows a second as one slot. Its sensors are as 
 device has 17 % of all rows; the paper does not tell more), one sensor in one slot. Unit costs measured here, in
 microseconds a row: {costs}. Total order: all results are merged in one slot, while others process. Basic: devices are
 whole. Optimised: those above a slot's share are split, and merged. None: no order. The function takes the difference
-of each reading and the one before, in a loop of Python. In the paper at 16 slots: 6.1, 6.5,
-13 and 14."""
+of each reading and the one before, in a loop of Python. In the paper at 16 slots: 6.1, 6.5, 13 and 14."""
 
 NOTES = """\
 Measured: batches of files, from their reading to a count, a sum and a check of the order of what comes out; medians
@@ -213,8 +213,6 @@ def speedup(members: Members, plan: Assignment, slots: int, costs: Costs) -> flo
 
 def _costs(bench: Bench) -> Costs:
     """Measure tasks over tables of the benchmark's rows, one core."""
-    import time
-
     from sparkext.exchange.cells import cell_of, rows_of
     from sparkext.kernels.jit import frozen
     from sparkext.rows.time_order import TimeOrder
@@ -246,12 +244,7 @@ def _costs(bench: Bench) -> Costs:
             pass
 
     def seconds(run: Callable[[], object]) -> float:
-        taken = []
-        for _ in range(5):
-            began = time.perf_counter()
-            run()
-            taken.append(time.perf_counter() - began)
-        return statistics.median(taken[1:]) / total
+        return _seconds(run) / total
 
     # Before it is put in order, a row is read from the cell that it came in.
     return Costs(
@@ -261,18 +254,24 @@ def _costs(bench: Bench) -> Costs:
 
 def _of_function(bench: Bench) -> float:
     """Measure the function that the documentation shows: how much a sensor's level rises from row to row."""
-    import time
+    levels = pa.array(np.random.default_rng(0).random(bench.sized(1_000_000) // _SENSORS))
 
-    total = bench.sized(1_000_000)
-    levels = pa.array(np.random.default_rng(0).random(total // _SENSORS))
-    taken = []
-    for _ in range(5):
-        began = time.perf_counter()
+    def rises() -> None:
         for _ in range(_SENSORS):
             values = levels.to_pylist()
             pa.array([level - before for before, level in zip([0.0, *values], values, strict=False)])
+
+    return _seconds(rises) / (_SENSORS * max(1, len(levels)))
+
+
+def _seconds(run: Callable[[], object]) -> float:
+    """Return what it takes, the median of four runs behind a first one."""
+    taken = []
+    for _ in range(5):
+        began = time.perf_counter()
+        run()
         taken.append(time.perf_counter() - began)
-    return statistics.median(taken[1:]) / (_SENSORS * max(1, len(levels)))
+    return statistics.median(taken[1:])
 
 
 # --- streams ---
@@ -356,15 +355,25 @@ def _play(spark: SparkSession, out: DataFrame, each: Callable[[DataFrame], DataF
         played.total += sum(row.total for row in told)
         played.out_of_order += sum(row.wrong for row in told)
 
+    progress = _run_query(out, add)
+    played.milliseconds = _milliseconds(progress)
+    played.report = stream_report(progress)
+    return played
+
+
+def _run_query(out: DataFrame, add: Callable[[DataFrame, int], None]) -> Any:
+    """Run a query over all files that there are; return what Spark tells of its batches."""
     with TemporaryDirectory() as checkpoint:
         query = out.writeStream.option("checkpointLocation", checkpoint).foreachBatch(add).start()
         query.processAllAvailable()
-        played.milliseconds = [
-            progress.durationMs["triggerExecution"] for progress in query.recentProgress if progress.numInputRows
-        ]
-        played.report = stream_report(query.recentProgress)
+        progress = query.recentProgress
         query.stop()
-    return played
+    return progress
+
+
+def _milliseconds(progress: Any) -> list[float]:
+    """Return what each batch took that had rows."""
+    return [batch.durationMs["triggerExecution"] for batch in progress if batch.numInputRows]
 
 
 def ordered_alone(spark: SparkSession, folder: Path, **options: Any) -> Played:
@@ -446,7 +455,7 @@ end a watermark of 2 seconds had passed it. A batch is ten seconds of rows."""
 
 def _run_latency(bench: Bench) -> None:
     size = bench.sized(_ROWS)
-    with streaming_session(bench) as spark, fed_readings(bench, lambda number: 0.0, batches=_BATCHES) as folder:
+    with streaming_session(bench) as spark, fed_readings(bench, lambda number: 0.0) as folder:
         late, taken, waiting = _lags(spark, folder)
     told = {f"{name}_{percent}": _at(late[name], percent) for name in late for percent in (50, 99, 100)}
     held = statistics.median(waiting[1:])
@@ -493,12 +502,7 @@ def _lags(spark: SparkSession, folder: Path) -> tuple[dict[str, dict[int, int]],
                 late[name][number - since] = late[name].get(number - since, 0) + row.rows
 
     out = ordered(_stream(spark, folder), time="ts", order_key="device", operator_key="sensor", name="o")
-    with TemporaryDirectory() as checkpoint:
-        query = out.writeStream.option("checkpointLocation", checkpoint).foreachBatch(add).start()
-        query.processAllAvailable()
-        progress = [one for one in query.recentProgress if one.numInputRows]
-        query.stop()
-    return late, [one.durationMs["triggerExecution"] for one in progress], waiting.tolist()
+    return late, _milliseconds(_run_query(out, add)), waiting.tolist()
 
 
 def _run_redraw(bench: Bench) -> None:

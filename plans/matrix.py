@@ -72,21 +72,10 @@ def matrix_plan(counts: LineCounts | None, cores: int, most: Cut, way: str, *, f
     """
     if full:
         return _full_plan(counts, cores, most, way)
-    cut = Cut(1, 1)
-    if way == "random":
-        cut = Cut(*(random.randint(1, min(_MOST_AT_RANDOM, parts)) for parts in (most.probe, most.build)))
-    elif way == "planned" and counts is not None:
+    cut = _drawn(most) if way == "random" else Cut(1, 1)
+    if way == "planned" and counts is not None:
         cut = least_perimeter(counts.probe_bytes, counts.build_bytes, cores, SLOT_BUILD_BYTES, most)
-    shares = _units(cut)
-    load = 0.0 if counts is None else _part(counts, cut).load
-    return WavePlan(
-        tuple((share,) for share in shares),
-        (load,) * len(shares),
-        (load,) * len(shares),
-        moved=0,
-        split=0,
-        cut=(cut.probe, cut.build),
-    )
+    return _plan(cut, (_load(counts, cut),) * (cut.probe * cut.build))
 
 
 def _full_plan(counts: LineCounts | None, cores: int, most: Cut, way: str) -> WavePlan:
@@ -94,24 +83,26 @@ def _full_plan(counts: LineCounts | None, cores: int, most: Cut, way: str) -> Wa
 
     Where no more tasks run at a time than it takes to make up for that, one unit has everything.
     """
-    cut = Cut(1, 1)
-    if way == "random":
-        cut = Cut(*(random.randint(1, min(_MOST_AT_RANDOM, parts)) for parts in (most.probe, most.build)))
-    elif way == "planned" and cores > _HALVES:
+    cut = _drawn(most) if way == "random" else Cut(1, 1)
+    if way == "planned" and cores > _HALVES:
         cut = Cut(min(most.probe, cores), min(most.build, cores))
     owners = 0 if cut == Cut(1, 1) else cut.build
-    loads = [0.0] * (cut.probe + owners)
-    if counts is not None:
-        loads = [_part(counts, Cut(cut.probe, 1)).load] * cut.probe + [_part(counts, Cut(1, cut.build)).load] * owners
-    return WavePlan(
-        tuple((share,) for share in _units(Cut(cut.probe, 1))),
-        tuple(loads),
-        tuple(loads),
-        moved=0,
-        split=0,
-        cut=(cut.probe, 1),
-        owners=owners,
-    )
+    units, parts = Cut(cut.probe, 1), Cut(1, cut.build)
+    return _plan(units, (_load(counts, units),) * cut.probe + (_load(counts, parts),) * owners, owners)
+
+
+def _drawn(most: Cut) -> Cut:
+    """Return any cut into few parts."""
+    return Cut(*(random.randint(1, min(_MOST_AT_RANDOM, parts)) for parts in (most.probe, most.build)))
+
+
+def _plan(cut: Cut, loads: tuple[float, ...], owners: int = 0) -> WavePlan:
+    units = tuple((share,) for share in _units(cut))
+    return WavePlan(units, loads, loads, moved=0, split=0, cut=(cut.probe, cut.build), owners=owners)
+
+
+def _load(counts: LineCounts | None, cut: Cut) -> float:
+    return 0.0 if counts is None else _part(counts, cut).load
 
 
 def _units(cut: Cut) -> Sequence[Share]:

@@ -16,6 +16,7 @@ from typing import Any
 from sparkext.plans.evaluators import ARROW
 from sparkext.plans.expression import Expression, parse_expression
 from sparkext.plans.key_types import KeyType
+from sparkext.plans.spec import MIRRORED
 
 BoundValue = int | bytes | Decimal
 """A value as bounds compare it: integers, days, microseconds, decimals, strings as UTF-8 bytes."""
@@ -164,7 +165,7 @@ def may_hold(condition: Expression, bounds: Callable[[int], ColumnBounds], rows:
     return True
 
 
-_MIRRORED = {"=": "=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
+_MIRRORED = {"=": "=", **MIRRORED}
 
 
 def _may_fail(condition: Expression, bounds: Callable[[int], ColumnBounds], rows: int) -> bool:

@@ -30,6 +30,9 @@ JOIN_KINDS = ("inner", "left", "right", "full", "semi", "anti", "existence")
 """`existence` keeps every probe row once; column 0 of its build side's source tells whether the row found a match."""
 
 RANGE_OPERATORS = ("<", "<=", ">", ">=")
+MIRRORED = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
+"""What an operator is if its sides are exchanged."""
+
 DIRECTIONS = ("backward", "forward", "nearest")
 MOST_COMPARED = 2
 

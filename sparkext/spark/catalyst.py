@@ -35,17 +35,18 @@ class AnalysedJoin:
         self.conjuncts = _conjuncts(join.condition().get())
         """The expressions that all have to hold."""
         self._attributes = [_sequence(plan.output()) for plan in plans]
+        self._ids = [[_id(attribute) for attribute in side] for side in self._attributes]
 
     def read_by(self, expression: Any) -> set[int]:
         """Return the sides whose columns an expression reads: of 0 and 1."""
-        read = {attribute.exprId().id() for attribute in _sequence(expression.references().toSeq())}
-        return {side for side in range(2) if read & {one.exprId().id() for one in self._attributes[side]}}
+        read = [_id(attribute) for attribute in _sequence(expression.references().toSeq())]
+        return {side for side, ids in enumerate(self._ids) if not set(ids).isdisjoint(read)}
 
     def position(self, side: int, expression: Any) -> int | None:
         """Return which column of a side an expression is, None if it is none."""
         if name_of(expression) != "AttributeReference":
             return None
-        return [one.exprId().id() for one in self._attributes[side]].index(expression.exprId().id())
+        return self._ids[side].index(_id(expression))
 
     def column(self, expression: Any) -> Column:
         """Return an expression of one side as a Column for the DataFrame of that side."""
@@ -96,6 +97,10 @@ def name_of(node: Any) -> str:
 def arguments_of(expression: Any) -> list[Any]:
     """Return the expressions that one is made of."""
     return _sequence(expression.children())
+
+
+def _id(attribute: Any) -> int:
+    return int(attribute.exprId().id())
 
 
 def _conjuncts(condition: Any) -> list[Any]:

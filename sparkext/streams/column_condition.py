@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeGuard
 
 from sparkext.plans.fragments import LEFT, RIGHT
 from sparkext.plans.key_types import common_key_type
-from sparkext.plans.spec import MOST_COMPARED, RANGE_OPERATORS
+from sparkext.plans.spec import MIRRORED, MOST_COMPARED, RANGE_OPERATORS
 from sparkext.rows.types import spark_key_type
 from sparkext.spark.catalyst import AnalysedJoin, arguments_of, name_of
 from sparkext.transforms.join_condition import NULL_SAFE, JoinCondition, NamedPair, NamedRange
@@ -25,7 +25,6 @@ _OPERATORS = {
     "GreaterThan": ">",
     "GreaterThanOrEqual": ">=",
 }
-_MIRRORED = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
 _COMPUTED = "__sparkext_compared_"
 
 
@@ -129,7 +128,7 @@ class _Parts:
             return False
         left, right = arguments_of(conjunct)
         if self._join.read_by(left) == {RIGHT}:
-            left, right, operator = right, left, _MIRRORED.get(operator, operator)
+            left, right, operator = right, left, MIRRORED.get(operator, operator)
         values = (left, right)
         if any(self._join.read_by(value) != {side} for side, value in enumerate(values)):
             return False

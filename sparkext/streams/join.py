@@ -112,11 +112,11 @@ def stream_join(
         time = time_column(event_time, resolved, sides, case_sensitive, problems)
     refuse(problems, misconfigured)
     assert resolved is not None and sides is not None, "or there is a problem"
+    also_told = () if columns is None else (columns.text,)
     resolved = unmarked(resolved)
-    if columns is None:
-        joined = joined_frame(left, right, resolved, sides, settings, name)
-    else:
-        joined = columns.where(joined_frame(left, right, resolved, sides, settings, name, columns.text))
+    joined = joined_frame(left, right, resolved, sides, settings, name, *also_told)
+    if columns is not None:
+        joined = columns.where(joined)
     return joined.select(*named(resolved), *([] if time is None else [time.column()]))
 
 

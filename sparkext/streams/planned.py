@@ -13,7 +13,7 @@ from sparkext.plans.expression import BOOL, Expression
 from sparkext.plans.fragments import LEFT, LINES, RIGHT
 from sparkext.plans.key_types import KeyType
 from sparkext.plans.routing import RoutingTable
-from sparkext.plans.spec import PROBE, ColumnRef, JoinSpec, KeyPair, PipelineSpec, RangePair
+from sparkext.plans.spec import MIRRORED, PROBE, ColumnRef, JoinSpec, KeyPair, PipelineSpec, RangePair
 from sparkext.plans.theta import PythonPredicate, Theta
 from sparkext.rows.types import arrow_key_type
 from sparkext.spark.arrow import arrow_schema
@@ -21,8 +21,6 @@ from sparkext.state.stream_state import StoredSide
 from sparkext.streams.arguments import name_of
 from sparkext.transforms.resolved_join import ResolvedJoin
 from sparkext.worker.stream_join import StreamJoin
-
-_MIRRORED = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
 
 
 def planned_join(
@@ -120,8 +118,7 @@ def _mirrored(spec: PipelineSpec, probe_columns: int) -> PipelineSpec:
     [join] = spec.joins
     keys = tuple(KeyPair(ColumnRef(PROBE, key.build), key.probe.column, key.type, key.null_safe) for key in join.keys)
     ranges = tuple(
-        RangePair(ColumnRef(PROBE, pair.build), _MIRRORED[pair.op], pair.probe.column, pair.type)
-        for pair in join.ranges
+        RangePair(ColumnRef(PROBE, pair.build), MIRRORED[pair.op], pair.probe.column, pair.type) for pair in join.ranges
     )
     outputs = tuple(replace(output, source=1 - output.source) for output in spec.outputs)
     condition = None if join.condition is None else _exchanged(join.condition)

@@ -61,8 +61,9 @@ def test_plans(slots: int, lines: list[float], may_split: bool) -> None:
     assert sum(after) == pytest.approx(sum(before))
     assert may_split or all(len(after_table.slots_of(line)) == 1 for line in range(len(lines)))
     assert len(asked.slots) == len({*asked.slots})
-    # Others may be loaded for a while, by what they are given on the way to the plan.
-    assert before[asked.slots[0]] > mean
+    loaded = [slot for slot, load in enumerate(before) if load > sum(before) / slots]
+    # Behind these may be others, loaded for a while by what they are given on the way to the plan.
+    assert asked.slots[: len(loaded)] == loaded
     # As of any plan that gives to the lightest: above the mean by a line at most, and a hot one is in shares.
     longest = min(max(lines), mean * (1 + ALPHA / 2)) if may_split else max(lines)
     assert max(after) <= max(mean * (1 + ALPHA / 2), mean + longest) * (1 + 1e-9)

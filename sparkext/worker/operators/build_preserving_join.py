@@ -80,12 +80,12 @@ class BuildPreservingJoin(Join):
         for piece in pieces(rows, self._matches.looked_up, budget) if rows.length else ():
             started = time.perf_counter()
             found = self._matches.lookup(piece, budget)
-            budget.spent_since(started)
             if isinstance(found.pairs, Matches) and not found.conditional:
                 mark_matched(found.pairs, self._was_matched, overlap=self._overlap)
+                budget.spent_since(started)
             else:
-                emitted = self._conditional if found.conditional else self._unconditional
-                deque(emitted(piece, found.pairs, budget), maxlen=0)
+                budget.spent_since(started)
+                deque(self._emitted(piece, found, budget), maxlen=0)
 
     def _unconditional(self, rows: RowSet, found: Lookup, budget: OperatorBudget) -> Iterator[RowSet]:
         """Remember which build rows are emitted, too: all that are found."""

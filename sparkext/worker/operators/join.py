@@ -26,7 +26,7 @@ from sparkext.kernels.row_ids import row_id_dtype
 from sparkext.plans.operator_budget import OperatorBudget
 from sparkext.plans.spec import JoinSpec
 from sparkext.rows.row_set import RowSet, SourceColumns
-from sparkext.worker.operators.join_matches import JoinMatches, Lookup, pieces
+from sparkext.worker.operators.join_matches import Found, JoinMatches, Lookup, pieces
 
 _ROW_ID_BYTES = 8
 _LOOKUP_BYTES = 16  # first and count of every probe row
@@ -61,12 +61,16 @@ class Join:
             started = time.perf_counter()
             found = self._matches.lookup(piece, budget)
             budget.spent_since(started)
-            emitted = self._conditional if found.conditional else self._unconditional
-            yield from emitted(piece, found.pairs, budget)
+            yield from self._emitted(piece, found, budget)
 
     def finish(self, budget: OperatorBudget) -> Iterator[RowSet]:
         """Emit nothing: each row was decided when it came."""
         return iter(())
+
+    def _emitted(self, rows: RowSet, found: Found, budget: OperatorBudget) -> Iterator[RowSet]:
+        """Emit what the join makes of these rows, which match what was found."""
+        emitted = self._conditional if found.conditional else self._unconditional
+        return emitted(rows, found.pairs, budget)
 
     def _unconditional(self, rows: RowSet, found: Lookup, budget: OperatorBudget) -> Iterator[RowSet]:
         """Emit what the join makes of these rows, a budget at a time."""

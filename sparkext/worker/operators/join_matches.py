@@ -18,14 +18,12 @@ from sparkext.kernels.nested_loop import NestedLoop
 from sparkext.kernels.range_index import Candidates, RangeKeys
 from sparkext.plans.key_types import parse_key_type
 from sparkext.plans.operator_budget import OperatorBudget
-from sparkext.plans.spec import ColumnRef, JoinSpec
+from sparkext.plans.spec import MIRRORED, ColumnRef, JoinSpec
 from sparkext.rows.arrow_evaluator import holds
 from sparkext.rows.row_set import RowSet
 from sparkext.rows.types import arrow_key_type
 from sparkext.worker.probe_keys import ProbeKeys
 from sparkext.worker.theta_condition import CompiledCondition, bind_theta
-
-_MIRRORED = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
 
 Lookup = Matches | Candidates | NestedLoop
 """Ranges of matches, or something that finds them as they are asked for."""
@@ -141,7 +139,7 @@ class JoinMatches:
         }
         return [
             [
-                Bound(_MIRRORED[pair.op], values[pair.probe, pair.type])
+                Bound(MIRRORED[pair.op], values[pair.probe, pair.type])
                 for pair in ranges
                 if (pair.build, pair.type) == column
             ]
