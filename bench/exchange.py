@@ -16,7 +16,7 @@ import pyarrow as pa
 from bench import tpch
 from bench.end_to_end import pipelined, read_tables, spark_joins, sums, to_noop
 from bench.generated import in_files, star, written
-from bench.harness import Bench, Case, Contestant, measure, report, same, verify
+from bench.harness import Bench, Case, Contestant, WrongAnswerError, measure, report, same, verify
 from bench.queries import DEFAULT, SparkQueries, timed
 from bench.scaling import FACTORS, grow
 from bench.spark_session import with_settings
@@ -34,6 +34,9 @@ exchange. sparkext sends lineitem as the probe side of a left join with one row.
 as well: what it takes less is the exchange alone.
 Zipf: keys of both sides are drawn with probabilities of 1 / rank^0.9, so one key has half of all pairs and a twentieth
 of the rows. Spark's adaptive skew join is tried as it is by default, and told to split whatever is twice the median.
+Costs: a quarter of these rows with conditions that make pairs dear. Planned and took are seconds of all slots, of the
+first run, and of the second, which is planned by what the first one took. Spark evaluates conditions of texts above
+the join, so that these are one join, and only its very first run is planned by unit costs.
 Left out: starting Spark, compilation, generating data. Processor time is not shown: JVM and workers do the work."""
 
 _SLOTS = 16
@@ -50,6 +53,12 @@ _GROWTH_ROWS = 2_000_000
 _KEYS = 100_000
 _PROBE_ROWS = 800_000
 _EXPONENT = 0.9
+_COSTLY = {
+    "none": "",
+    "of numbers": "AND v * 3 + w > abs(v - w)",
+    "of texts": "AND concat(v, '-', w) LIKE '%7-%'",
+    "of longer texts": "AND repeat(concat(v, '-', w), 10) LIKE '%7-%3%'",
+}
 
 _sums = partial(sums, names=("l_quantity", "l_partkey", "o_custkey"))
 
@@ -76,6 +85,12 @@ def cases() -> list[Case]:
             named=True,
         ),
         Case("exchange.zipf", "Zipf keys on both sides; a count and sums", partial(_run_hot, "inner"), named=True),
+        Case(
+            "exchange.costs",
+            "what slots are planned to take, and take, as conditions make pairs dear",
+            _run_costs,
+            named=True,
+        ),
         Case("exchange.outer", "a full outer join of the same", partial(_run_hot, "full"), named=True),
     ]
 
@@ -279,13 +294,39 @@ def _run_hot(kind: str, bench: Bench) -> None:
             print(f"longest task: {contestant_.name} {seconds:.2f} s")
 
 
-def _zipf(bench: Bench, folder: Path) -> Mapping[str, Path]:
-    """Write both sides, in eight files each."""
+def _run_costs(bench: Bench) -> None:
+    import sparkext
+
+    table = []
+    with _session(bench) as spark, TemporaryDirectory() as folder:
+        for name, path in _zipf(bench, Path(folder), _PROBE_ROWS // 4).items():
+            spark.read.parquet(str(path)).createOrReplaceTempView(name)
+        hint = "/*+ PIPELINED_JOIN(b, 'partitioned=always') */"
+        query = "SELECT {} count(*), sum(v), sum(w) FROM a JOIN b ON a.k = b.k {}"
+        for name, condition in _COSTLY.items():
+            expected = spark.sql(query.format("", condition)).collect()
+            told = []
+            for run in ("first", "second"):
+                joined = spark.sql(query.format(hint, condition))
+                if joined.collect() != expected:
+                    raise WrongAnswerError(f"condition {name}, {run} run: not what Spark joins")
+                slots = sparkext.report(joined).slots
+                if slots is None:
+                    raise WrongAnswerError(f"condition {name}: not partitioned")
+                planned, took = sum(slots.planned), sum(slots.took)
+                bench.record(part=name, run=run, slots=len(slots.planned), planned=planned, took=took)
+                told += [str(len(slots.planned)), f"{planned:.2f}", f"{took:.2f}"]
+            table.append([name, *told])
+    print(text_table(["condition", *["slots", "planned, s", "took, s"] * 2], table))
+
+
+def _zipf(bench: Bench, folder: Path, probe_rows: int = _PROBE_ROWS) -> Mapping[str, Path]:
+    """Write both sides, in eight files each; the build side has a tenth of the rows."""
     generator = np.random.default_rng(5)
     weights = np.arange(1, _KEYS + 1, dtype=np.float64) ** -_EXPONENT
     keys = generator.permutation(_KEYS)
     sides = {}
-    for name, value, rows in (("a", "v", bench.sized(_PROBE_ROWS)), ("b", "w", bench.sized(_PROBE_ROWS // 10))):
+    for name, value, rows in (("a", "v", bench.sized(probe_rows)), ("b", "w", bench.sized(probe_rows // 10))):
         drawn = keys[generator.choice(_KEYS, rows, p=weights / weights.sum())]
         table = pa.table({"k": pa.array(drawn, pa.int64()), value: pa.array(np.arange(rows) % 1000, pa.int64())})
         sides[name] = in_files(table, folder / name)

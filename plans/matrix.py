@@ -18,7 +18,8 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from sparkext.plans.waves import SLOT_BUILD_BYTES, LineCounts, Share, WavePlan
+from sparkext.plans.line_costs import BY_UNIT_COSTS, LineCounts
+from sparkext.plans.waves import SLOT_BUILD_BYTES, Share, WavePlan
 
 _MOST_AT_RANDOM = 4
 _HALVES = 2
@@ -102,7 +103,7 @@ def _plan(cut: Cut, loads: tuple[float, ...], owners: int = 0) -> WavePlan:
 
 
 def _load(counts: LineCounts | None, cut: Cut) -> float:
-    return 0.0 if counts is None else _part(counts, cut).load
+    return 0.0 if counts is None else BY_UNIT_COSTS.load(_part(counts, cut))
 
 
 def _units(cut: Cut) -> Sequence[Share]:

@@ -13,22 +13,9 @@ import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from sparkext.plans.foreman import Counts, Foreman, UnitCosts
+from sparkext.plans.foreman import Foreman
+from sparkext.plans.line_costs import BY_UNIT_COSTS, LineCounts, Scale
 from sparkext.plans.routing import RoutingTable
-
-COSTS = UnitCosts(received=3e-9, compared=2e-9, produced=5e-9)
-"""Seconds for a row: looked up, met, and emitted."""
-
-SECONDS_PER_BUILD_ROW = 25e-9
-SECONDS_PER_ROW_OF_SEVERAL = 22e-9
-"""To index a row, and to emit a probe row with more than one match: its columns have to be repeated then."""
-
-SECONDS_PER_BYTE = 0.8e-9
-SECONDS_PER_CELL = 70e-6
-"""To read what comes: bytes in memory, and cells, one a line and map task or more.
-
-Measured together: joins of 4 M rows with 1, 2, 4 and 16 matches each, of Zipf keys, of lineitem and orders with four
-and with nine columns took 0.8 to 1.25 times what is planned."""
 
 SLOT_SECONDS = 0.5
 LEAST_SLOT_SECONDS = 0.03
@@ -39,36 +26,6 @@ SLOT_BUILD_BYTES = 128 << 20
 
 _THRESHOLD = 0.2
 _SPLIT, _MORE_SLOTS = 1 / 3, 7
-
-
-@dataclass(frozen=True)
-class LineCounts:
-    """What the map tasks have told of one line: rows of both sides, pairs of equal keys, bytes of both, and cells."""
-
-    probe_rows: int
-    build_rows: int
-    pairs: int
-    probe_bytes: int
-    build_bytes: int
-    cells: int
-
-    @property
-    def load(self) -> float:
-        """The seconds that it takes to join it."""
-        several = min(self.probe_rows, max(0, self.pairs - self.probe_rows))
-        return (
-            Counts(self.probe_rows, self.pairs, self.pairs).load(COSTS)
-            + self.build_rows * SECONDS_PER_BUILD_ROW
-            + several * SECONDS_PER_ROW_OF_SEVERAL
-            + (self.probe_bytes + self.build_bytes) * SECONDS_PER_BYTE
-            + self.cells * SECONDS_PER_CELL
-        )
-
-    @property
-    def mostly_pairs(self) -> bool:
-        """Whether it takes longer to make its pairs than to receive its probe rows."""
-        received = Counts(self.probe_rows, 0, 0).load(COSTS) + self.probe_bytes * SECONDS_PER_BYTE
-        return Counts(0, self.pairs, self.pairs).load(COSTS) > received
 
 
 @dataclass(frozen=True)
@@ -88,7 +45,8 @@ class WavePlan:
 
     The slots with most to do are first, as Spark begins with these: a core that is free takes the next one.
     `cut`: set where slots are units of a join matrix, into which no line was moved. Behind them are `owners`, each of
-    which tells of a part of the build side what matches nothing: see `plans.matrix`.
+    which tells of a part of the build side what matches nothing: see `plans.matrix`. `work`: of slots that have lines,
+    the seconds by the unit costs for what they receive, and for pairs, by which costs are measured when they have run.
     """
 
     slots: tuple[tuple[Share, ...], ...]
@@ -98,6 +56,7 @@ class WavePlan:
     split: int
     cut: tuple[int, int] | None = None
     owners: int = 0
+    work: tuple[tuple[float, float], ...] = ()
 
 
 def wave_plan(
@@ -106,6 +65,7 @@ def wave_plan(
     cores: int,
     *,
     most_shares: int,
+    scale: Scale = BY_UNIT_COSTS,
     marks: bool = False,
     way: str = "planned",
 ) -> WavePlan:
@@ -119,27 +79,32 @@ def wave_plan(
         Tasks that run at a time.
     most_shares
         Into how many parts the probe rows of a line can be divided.
+    scale
+        What rows and pairs took when such a join ran before.
     marks
         Whether the owner of a line that is split receives all of its probe rows: it emits what none of them matches.
     way
         One of `TABLES`.
     """
-    loads = {line: counts.load for line, counts in lines.items()}
+    loads = {line: scale.load(counts) for line, counts in lines.items()}
 
     def shares(line: int) -> int:
-        return most_shares if not marks or lines[line].mostly_pairs else 1
+        return most_shares if not marks or scale.mostly_pairs(lines[line]) else 1
 
-    planned = TABLES[way](loads, line_count, slot_count(list(lines.values()), cores, line_count), shares)
+    build_bytes = sum(counts.build_bytes for counts in lines.values())
+    planned = TABLES[way](loads, line_count, slot_count(sum(loads.values()), build_bytes, cores, line_count), shares)
     count = planned.slots
     before = _slot_loads(RoutingTable(line_count, count), loads)
     slots: list[list[Share]] = [[] for _ in range(count)]
-    after = [0.0] * count
+    after, received, met = [0.0] * count, [0.0] * count, [0.0] * count
     split = 0
-    for line in lines:
+    for line, counts in lines.items():
         homes = planned.slots_of(line)[: max(1, shares(line))]
         for number, slot in enumerate(homes):
             slots[slot].append(Share(line, number, len(homes)))
             after[slot] += loads[line] / len(homes)
+            received[slot] += counts.received_by(len(homes))
+            met[slot] += counts.met / len(homes)
         split += len(homes) > 1
     for line in range(line_count):
         if line not in lines:  # a map that has to run again may send some rows of it
@@ -152,17 +117,22 @@ def wave_plan(
         tuple(after[slot] for slot in first),
         moved,
         split,
+        work=tuple((received[slot], met[slot]) for slot in first),
     )
 
 
-def slot_count(lines: Sequence[LineCounts], cores: int, most: int) -> int:
-    """Return how many slots there are: those that cores can work on, of some size, whose build sides have one, too."""
-    seconds = sum(line.load for line in lines)
+def slot_count(seconds: float, build_bytes: int, cores: int, most: int) -> int:
+    """Return how many slots there are for so much work: those that cores can work on, of some size, as are build sides.
+
+    Where that are more than there are cores, all cores have as many.
+    """
     wanted = max(
         math.ceil(seconds / SLOT_SECONDS),
         min(cores, math.ceil(seconds / LEAST_SLOT_SECONDS)),
-        math.ceil(sum(line.build_bytes for line in lines) / SLOT_BUILD_BYTES),
+        math.ceil(build_bytes / SLOT_BUILD_BYTES),
     )
+    if wanted > cores:
+        wanted = cores * math.ceil(wanted / cores)
     return max(1, min(wanted, most))
 
 

@@ -25,17 +25,16 @@ from sparkext.config import REGISTRY, ConfigKey
 from sparkext.errors import EnvironmentProblemError
 from sparkext.memory.address_space import LEAST_BYTES
 from sparkext.plans.evaluators import EVALUATORS
-from sparkext.plans.spec import MOST_COMPARED, SPEC_VERSION
-from sparkext.plans.top import MOST_TOP_ROWS
-from sparkext.plans.waves import (
+from sparkext.plans.line_costs import (
     COSTS,
-    LEAST_SLOT_SECONDS,
     SECONDS_PER_BUILD_ROW,
     SECONDS_PER_BYTE,
     SECONDS_PER_CELL,
     SECONDS_PER_ROW_OF_SEVERAL,
-    SLOT_BUILD_BYTES,
 )
+from sparkext.plans.spec import MOST_COMPARED, SPEC_VERSION
+from sparkext.plans.top import MOST_TOP_ROWS
+from sparkext.plans.waves import LEAST_SLOT_SECONDS, SLOT_BUILD_BYTES, SLOT_SECONDS
 from sparkext.shared import (
     BATCH_GROWTH,
     FIRST_BATCH_ROWS,
@@ -190,6 +189,7 @@ def _shared(sources: Sequence[Path]) -> str:
             "per_row_of_several": SECONDS_PER_ROW_OF_SEVERAL,
             "per_byte": SECONDS_PER_BYTE,
             "per_cell": SECONDS_PER_CELL,
+            "slot_seconds": SLOT_SECONDS,
             "least_seconds": LEAST_SLOT_SECONDS,
             "build_bytes": SLOT_BUILD_BYTES,
         },

@@ -5,6 +5,7 @@ So there is one foreman, whether a driver runs Python or not.
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ import pyarrow as pa
 
 from sparkext.config import read_settings
 from sparkext.kernels.join_size import WIDTH, pairs_of
+from sparkext.plans.line_costs import Ran, Scale
 from sparkext.plans.matrix import Cut, matrix_plan
 from sparkext.plans.waves import SideCounts, counted, wave_plan
 
@@ -38,7 +40,7 @@ class ForemanTask:
         lines = counted(
             probe.counts,
             [build.counts for build in builds],
-            np.sum([pairs_of(probe.sketch, build.sketch) for build in builds], axis=0).tolist(),
+            np.sum([_met(probe, build) for build in builds], axis=0).tolist(),
             needs_probe=self.order["needs_probe"],
             needs_build=self.order["needs_build"],
         )
@@ -53,6 +55,7 @@ class ForemanTask:
                 len(probe.counts.sent),
                 cores,
                 most_shares=most_shares,
+                scale=Scale.measured(itertools.starmap(Ran, self.order["ran"])),
                 marks=full,
                 way=settings.debug_slots,
             )
@@ -62,10 +65,14 @@ class ForemanTask:
 
 @dataclass(frozen=True)
 class _Side:
-    """What the tasks that have sent a side have told of each line; `sketch` has `WIDTH` numbers a line."""
+    """What the tasks that have sent a side have told of each line; `sketch` has `WIDTH` numbers a line.
+
+    `paired`: whether each of its rows is met that has the key of a probe row, not only the first.
+    """
 
     counts: SideCounts
     sketch: Any
+    paired: bool
 
     @classmethod
     def of(cls, told: dict[str, Any]) -> _Side:
@@ -73,7 +80,13 @@ class _Side:
         if not rows.size:  # no task has sent anything
             rows = sizes = np.zeros_like(sent)
             sketch = np.zeros(sent.size * WIDTH, sent.dtype)
-        return cls(SideCounts(rows.tolist(), sizes.tolist(), sent.tolist(), told["maps"]), sketch)
+        return cls(SideCounts(rows.tolist(), sizes.tolist(), sent.tolist(), told["maps"]), sketch, told["paired"])
+
+
+def _met(probe: _Side, build: _Side) -> Any:
+    """Return int64[lines]: how many pairs of rows of each line are met."""
+    pairs = pairs_of(probe.sketch, build.sketch)
+    return pairs if build.paired else np.minimum(pairs, probe.counts.rows)
 
 
 def _numbers(text: str) -> Any:

@@ -104,7 +104,8 @@ def plan(order_json: str) -> tuple[ForemanTask, StructType]:
     """Return the function for `mapInArrow` that plans the slots of a join, and its return type.
 
     The order's fields: `settings` (as for `run`), `probe` and `builds` (of each: `rows`, `bytes`, `sizes` and `sketch`
-    of its lines, as hexadecimal int64, see `leaving_rows.RESULT`, and `maps`, the number of its tasks), `most_shares`
+    of its lines, as hexadecimal int64, see `leaving_rows.RESULT`, `maps`, the number of its tasks, and `paired`, see
+    `foreman_task`), `ran` (of each slot of the last such join, see `line_costs.Ran`), `most_shares`
     (parts that the probe rows of a line can be divided into), `most_build_shares` (the same of build rows, where slots
     are units of a join matrix; else null), `cores`, `needs_probe` and `needs_build` (whether a line
     without rows of that side has no result), `output`.

@@ -17,6 +17,7 @@ from pyspark.sql import functions as F
 
 from sparkext import declined, report
 from sparkext.plans.foreman import skew
+from sparkext.reports.slot_loads import SlotLoads
 from tests.extension.extension_checks import (
     assert_declined,
     assert_like_spark,
@@ -284,6 +285,29 @@ def test_a_hot_line_is_split(tables: SparkSession) -> None:
     loads = report(out).slots
     assert loads is not None and len(loads.planned) == told["slots"] and loads.split == told["splitLines"], str(loads)
     assert skew(loads.planned) < skew(loads.by_hash) and all(seconds > 0 for seconds in loads.took), str(loads)
+    tables.catalog.dropTempView("many")
+
+
+def test_slots_are_planned_by_what_they_took_before(tables: SparkSession) -> None:
+    """What Spark makes of the rows counts: a condition over texts takes many times as long as the join."""
+    many = "SELECT 7L AS rk, id AS b FROM range(3000) UNION ALL SELECT id, id FROM range(5000)"
+    tables.sql(many).createOrReplaceTempView("many")
+    condition = "concat(a, '-', b, '-', a, '-', b) LIKE '%1-%2-%'"
+    query = f"SELECT {HINT} count(*), sum(a), sum(b) FROM l JOIN many r ON k = rk AND {condition}"
+
+    def ran(text: str) -> SlotLoads:
+        loads = report(assert_partitioned(tables, lambda: tables.sql(text), "1")).slots
+        assert loads is not None
+        return loads
+
+    first, second, other = (
+        ran(query),
+        ran(query),
+        ran(f"SELECT {HINT} count(*), sum(b) FROM l LEFT JOIN many r ON k = rk"),
+    )
+    assert sum(second.planned) == pytest.approx(sum(first.took), rel=0.3), (str(first), str(second))
+    assert sum(first.took) > 2 * sum(first.planned)
+    assert sum(other.planned) == pytest.approx(sum(first.planned), rel=0.5), "another join, of which nothing is known"
     tables.catalog.dropTempView("many")
 
 

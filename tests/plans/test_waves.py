@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sparkext.plans.foreman import skew
+from sparkext.plans.line_costs import LineCounts, Ran, Scale
 from sparkext.plans.waves import (
     SLOT_BUILD_BYTES,
     TABLES,
-    LineCounts,
     SideCounts,
     WavePlan,
     counted,
@@ -90,12 +90,26 @@ def test_hardly_any_rows_make_one_slot() -> None:
 
 
 def test_how_many_slots() -> None:
-    assert slot_count([], 4, 64) == 1
-    assert slot_count([counts_of(2 * M, 0, 0, 0)], 4, 64) == 3, "as many cores as there is something to do for"
-    assert slot_count([counts_of(10 * M, 0, 0, 0)], 4, 64) == 4
-    assert slot_count([counts_of(700 * M, 0, 0, 0)], 4, 64) == 61, "slots of half a second"
-    assert slot_count([counts_of(1000 * M, 0, 0, 0)], 4, 32) == 32, "no more than lines"
-    assert slot_count([counts_of(1, 1, 1, 10 * SLOT_BUILD_BYTES)], 4, 64) == 10, "build sides of a size"
+    assert slot_count(0.0, 0, 4, 64) == 1
+    assert slot_count(0.08, 0, 4, 64) == 3, "as many cores as there is something to do for"
+    assert slot_count(1.9, 0, 4, 64) == 4
+    assert slot_count(30.5, 0, 4, 64) == 64, "slots of half a second, and as many for each core"
+    assert slot_count(2.1, 0, 4, 64) == 8, "five would keep three cores waiting"
+    assert slot_count(40.0, 0, 4, 30) == 30, "no more than lines"
+    assert slot_count(1e-6, 10 * SLOT_BUILD_BYTES, 4, 64) == 12, "build sides of a size"
+
+
+def test_pairs_that_took_longer_are_planned_to() -> None:
+    """A line with as many rows as others, and a few more pairs, is a hot one if pairs take fifty times as long."""
+    lines = even(LINES) | {5: counts_of(M, M // 10, 8 * M, 0)}
+    told = wave_plan(lines, LINES, 4, most_shares=100)
+    check(told)
+    assert told.split == 0
+    ran = [Ran(received, met, received + 50 * met) for received, met in told.work]
+    plan = wave_plan(lines, LINES, 4, most_shares=100, scale=Scale.measured(ran))
+    check(plan)
+    assert plan.split == 1 and len(plan.slots) > len(told.slots)
+    assert sum(plan.after) == pytest.approx(sum(slot.took for slot in ran), rel=0.1)
 
 
 @pytest.mark.parametrize(("pairs", "split"), [(10 * M, 0), (1000 * M, 1)])

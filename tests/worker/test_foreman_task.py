@@ -20,17 +20,26 @@ def told(rows: list[int], key: int = 0) -> dict[str, Any]:
     sketch = np.zeros(LINES * WIDTH, np.int64)
     sketch[key::WIDTH] = rows
     numbers = {"rows": np.array(rows), "bytes": np.array(rows) * 10, "sizes": np.array(rows) * 40, "sketch": sketch}
-    return {name: values.astype("<i8").tobytes().hex() for name, values in numbers.items()} | {"maps": 2}
+    told = {name: values.astype("<i8").tobytes().hex() for name, values in numbers.items()}
+    return {**told, "maps": 2, "paired": True}
 
 
 def nothing() -> dict[str, Any]:
     """A side that no task has sent."""
-    return {"rows": "", "bytes": np.zeros(LINES, "<i8").tobytes().hex(), "sizes": "", "sketch": "", "maps": 2}
+    return {
+        "rows": "",
+        "bytes": np.zeros(LINES, "<i8").tobytes().hex(),
+        "sizes": "",
+        "sketch": "",
+        "maps": 2,
+        "paired": True,
+    }
 
 
 def planned(**order: Any) -> dict[str, Any]:
     defaults = {
         "settings": {},
+        "ran": [],
         "most_shares": 4,
         "most_build_shares": None,
         "cores": 2,
@@ -62,6 +71,28 @@ def test_pairs_tell_a_hot_line() -> None:
     assert cold["moved"] == cold["split"] == 0 and hot["split"] == 1
     assert len([slot for slot in hot["slots"] if any(share["line"] == 3 for share in slot)]) == 4, "as many as maps"
     assert max(hot["after"]) < max(hot["before"])
+
+
+def hot_side() -> dict[str, Any]:
+    return told([10_000] * 3 + [300_000] + [10_000] * 4)
+
+
+def test_pairs_of_which_only_the_first_is_met() -> None:
+    """As in a semi join: however often a key is there, its probe row is met once."""
+    probe, build = told([100_000] * LINES), hot_side()
+    all_met, first_met = (planned(probe=probe, builds=[{**build, "paired": paired}]) for paired in (True, False))
+    assert all_met["split"] == 1 and first_met["split"] == 0
+    assert sum(first_met["after"]) < sum(all_met["after"]) / 10
+
+
+def test_what_pairs_took_before() -> None:
+    """Ten times as long as planned: all of that is for pairs."""
+    sides = {"probe": told([100_000] * LINES), "builds": [hot_side()]}
+    first = planned(**sides)
+    ran = [[received, met, received + 10 * met] for received, met in first["work"]]
+    again = planned(**sides, ran=ran)
+    assert sum(again["after"]) == pytest.approx(sum(took for _, _, took in ran), rel=0.05)
+    assert [*map(sum, zip(*again["work"], strict=True))][1] == pytest.approx(sum(met for _, met, _ in ran))
 
 
 @pytest.mark.parametrize("needs_build", [True, False])

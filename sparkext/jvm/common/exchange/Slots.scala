@@ -21,22 +21,25 @@ object Slots {
   private val PerByte = cost("per_byte")
   private val PerCell = cost("per_cell")
   private val LeastSeconds = cost("least_seconds")
+  private val SlotSeconds = cost("slot_seconds")
   private val BuildBytes = (Shared("slots") \ "build_bytes").extract[Long]
 
   /** One slot for everything, where the foreman would plan no more even if all rows of a line met: to ask would take longer. See
-    * Python's `waves`.
+    * Python's `waves`. `paired`: build sides, and whether each of their rows is met that has the key of a probe row, not only the first.
+    * `took`: by all slots of such a join when it last ran.
     */
-  def one(probe: Sent, builds: Seq[Sent]): Option[Slots] = {
+  def one(probe: Sent, paired: Seq[(Sent, Boolean)], took: Option[Double]): Option[Slots] = {
     val lines = probe.bytes.length
+    val builds = paired.map(_._1)
     val sides = probe +: builds
     def rowsOf(side: Sent, line: Int) = side.rows.lift(line).getOrElse(0L)
     def secondsOf(line: Int) = {
       val received = rowsOf(probe, line) * (Received + PerRowOfSeveral) + builds.map(rowsOf(_, line)).sum * PerBuildRow
-      val met = rowsOf(probe, line).toDouble * builds.map(rowsOf(_, line)).sum * Met
+      val met = rowsOf(probe, line).toDouble * paired.map { case (side, all) => if (all) rowsOf(side, line) else 1L }.sum * Met
       received + met + sides.map(side => math.min(rowsOf(side, line), side.maps.toLong)).sum * PerCell
     }
     val seconds = (0 until lines).map(secondsOf).sum + sides.map(_.sizes.sum).sum * PerByte
-    val small = seconds <= LeastSeconds && builds.map(_.sizes.sum).sum <= BuildBytes
+    val small = seconds <= LeastSeconds && took.forall(_ <= SlotSeconds) && builds.map(_.sizes.sum).sum <= BuildBytes
     val loads = compact(render(("before" -> Seq(seconds)) ~ ("after" -> Seq(seconds)) ~ ("moved" -> 0) ~ ("split" -> 0)))
     if (small) Some(Slots(Seq(SlotShare(everything(probe), builds.map(everything(_)))), 0, 0, loads)) else None
   }

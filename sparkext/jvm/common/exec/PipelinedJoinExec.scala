@@ -3,6 +3,7 @@ package org.apache.spark.sql.sparkext
 import java.util.UUID
 
 import org.json4s.JsonAST.{JNull, JValue}
+import org.json4s.jackson.JsonMethods.{compact, render}
 
 import org.apache.spark.{InterruptibleIterator, SparkContext, TaskContext}
 import org.apache.spark.api.python.ChainedPythonFunctions
@@ -235,12 +236,13 @@ case class PipelinedJoinExec(
     val way = leaving.map(_.way)
     val result = way.map(_.result).getOrElse(rows)
     val routed = exchange.flatMap(by => by.streamed.map(new RoutedRows(_, by.lines)))
-    val log = PipelineRuns.begin(this, sparkContext)
+    val log = PipelineRuns.begin(this, sparkContext, exchange.fold("")(by => compact(render(spec(whole = false))) + by.builds + result))
     val reports = new TaskReports(
       UUID.randomUUID().toString,
       inputs.ownBuilds.indices.filter(inputs.ownBuilds(_).isRight).toSet,
       metrics,
-      log.reports)
+      log.reports,
+      log.worked)
     val command = WorkOrder.command(
       spec(whole = false),
       settings.forWorkers,
@@ -295,8 +297,10 @@ case class PipelinedJoinExec(
   private def slots(by: Exchange, log: RunLog): RDD[InternalRow] = {
     val probeSide = sent(PipelinedJoinExec.Source)
     val buildSides = by.builds.map(sent)
-    val known = if (settings.slots == "planned") Slots.one(probeSide, buildSides) else None
-    val planned = known.getOrElse(askForeman(by, probeSide, buildSides))
+    val paired = buildSides.zip(by.builds.map(joins(_).paired))
+    val took = log.before.map(_.took)
+    val known = if (settings.slots == "planned") Slots.one(probeSide, paired, took) else None
+    val planned = known.getOrElse(askForeman(by, probeSide, paired, log.before.map(_.each).getOrElse(Nil)))
     log.slots = () => planned.loads
     metrics("slots").set(planned.shares.length)
     metrics("movedLines").set(planned.moved)
@@ -329,10 +333,12 @@ case class PipelinedJoinExec(
   private def needsBuild(by: Exchange): Boolean =
     by.builds.map(joins(_).kind).exists(kind => kind == "inner" || kind == "semi")
 
-  private def askForeman(by: Exchange, probeSide: Sent, buildSides: Seq[Sent]): Slots = {
+  private def askForeman(by: Exchange, probeSide: Sent, paired: Seq[(Sent, Boolean)], ran: Seq[SlotRun]): Slots = {
+    val buildSides = paired.map(_._1)
     val command = WorkOrder.plan(
       probeSide,
-      buildSides,
+      paired,
+      ran,
       math.max(1, sparkContext.defaultParallelism / sparkContext.getConf.getInt("spark.task.cpus", 1)),
       needsProbe = !ownsBuild,
       needsBuild = needsBuild(by),

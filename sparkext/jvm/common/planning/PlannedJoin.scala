@@ -42,4 +42,9 @@ case class PlannedJoin(
     label: String,
     algorithm: String,
     probeOrdered: Boolean,
-    maxBuildBytes: Long)
+    maxBuildBytes: Long) {
+
+  /** Whether each build row is met that has the key of a probe row, and not only the first. */
+  def paired: Boolean =
+    !Set("semi", "anti", "existence")(kind) || ranges.nonEmpty || condition.nonEmpty || theta.nonEmpty || formula.nonEmpty
+}

@@ -3,6 +3,8 @@ package org.apache.spark.sql.sparkext
 import scala.collection.mutable
 import scala.jdk.CollectionConverters._
 
+import org.json4s.jackson.JsonMethods.parse
+
 import org.apache.spark.SparkContext
 import org.apache.spark.sql.catalyst.trees.TreeNodeTag
 import org.apache.spark.sql.execution.{QueryExecution, SparkPlan}
@@ -23,8 +25,11 @@ object PipelineRuns {
   /** What is known of them; or why Spark's own joins have run instead. */
   private val runs = mutable.LinkedHashMap.empty[String, Either[String, RunLog]]
 
-  def begin(operator: PipelinedJoinExec, context: SparkContext): RunLog = {
-    val log = new RunLog(context.collectionAccumulator[String])
+  /** `alike`: what runs have in common whose slots take as long for a row. */
+  def begin(operator: PipelinedJoinExec, context: SparkContext, alike: String): RunLog = {
+    val before = synchronized(runs.values.flatMap(_.toOption).filter(_.alike == alike).lastOption)
+    val log =
+      new RunLog(context.collectionAccumulator[String], context.collectionAccumulator[(Int, Double)], alike, before.flatMap(_.ran))
     remember(operator, Right(log))
     log
   }
@@ -82,9 +87,21 @@ object PipelineRuns {
   }
 }
 
-/** What is known of a run: the reports of tasks, and the loads of its slots as they were planned, or are, if it has some. */
-class RunLog(val reports: CollectionAccumulator[String]) {
+/** What is known of a run: the reports of tasks, the seconds that each has `worked`, by number, and the loads of its slots as they were
+  * planned, or are, if it has some; and how slots ran `before`, when such a run was the last.
+  */
+class RunLog(
+    val reports: CollectionAccumulator[String],
+    val worked: CollectionAccumulator[(Int, Double)],
+    val alike: String,
+    val before: Option[SlotRuns]) {
   @volatile var slots: () => String = () => null
+
+  /** How its slots have run; as long as not all have, how those of the run before did. */
+  def ran: Option[SlotRuns] = {
+    val seconds = worked.value.asScala.toMap.toSeq.sorted.map(_._2)
+    Option(slots()).filter(_ => seconds.nonEmpty).map(loads => SlotRuns.of(parse(loads), seconds)).filter(_.whole).orElse(before)
+  }
 }
 
 /** One pipeline of a plan: what its last run reported as JSON, the loads of its slots likewise, and why it fell back to Spark's own

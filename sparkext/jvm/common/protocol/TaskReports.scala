@@ -23,7 +23,8 @@ class TaskReports(
     val run: String,
     scanned: Set[Int],
     metrics: Map[String, SQLMetric],
-    log: CollectionAccumulator[String])
+    log: CollectionAccumulator[String],
+    worked: CollectionAccumulator[(Int, Double)])
     extends Serializable {
 
   def collectFrom(task: TaskContext): Unit = {
@@ -71,6 +72,7 @@ class TaskReports(
       task.taskMetrics().inputMetrics.incBytesRead(scan.bytes)
       task.taskMetrics().inputMetrics.incRecordsRead(scan.rows)
     }
+    worked.add(task.partitionId() -> (report.elapsed_seconds + report.indexes.map(_.seconds).sum))
     log.add(text)
   }
 

@@ -121,7 +121,8 @@ object WorkOrder {
   /** The call of `sparkext.worker.work_order.plan(order)`, which plans the slots of a join. */
   def plan(
       probe: Sent,
-      builds: Seq[Sent],
+      builds: Seq[(Sent, Boolean)],
+      ran: Seq[SlotRun],
       cores: Int,
       needsProbe: Boolean,
       needsBuild: Boolean,
@@ -131,8 +132,9 @@ object WorkOrder {
       output: StructType): Array[Byte] = {
     val order = ("package" -> Shared.PackageVersion) ~
       ("settings" -> told(settings)) ~
-      ("probe" -> counts(probe)) ~
-      ("builds" -> builds.map(counts)) ~
+      ("probe" -> counts(probe, paired = true)) ~
+      ("builds" -> builds.map { case (sent, paired) => counts(sent, paired) }) ~
+      ("ran" -> ran.map(slot => Seq(slot.received, slot.met, slot.took))) ~
       ("most_shares" -> mostShares) ~
       ("most_build_shares" -> mostBuildShares.fold[JValue](JNull)(JInt(_))) ~
       ("cores" -> cores) ~
@@ -142,12 +144,13 @@ object WorkOrder {
     pickledCall("sparkext.worker.work_order", "plan", compact(render(order)))
   }
 
-  private def counts(sent: Sent): JObject =
+  private def counts(sent: Sent, paired: Boolean): JObject =
     ("rows" -> hexadecimal(sent.rows)) ~
       ("bytes" -> hexadecimal(sent.bytes)) ~
       ("sizes" -> hexadecimal(sent.sizes)) ~
       ("sketch" -> hexadecimal(sent.sketch)) ~
-      ("maps" -> sent.maps)
+      ("maps" -> sent.maps) ~
+      ("paired" -> paired)
 
   private def hexadecimal(numbers: Array[Long]): String = {
     val bytes = ByteBuffer.allocate(numbers.length * java.lang.Long.BYTES).order(ByteOrder.LITTLE_ENDIAN)

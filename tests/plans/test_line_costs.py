@@ -1,0 +1,57 @@
+"""What lines take, and how that is measured."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sparkext.plans.line_costs import BY_UNIT_COSTS, LineCounts, Ran, Scale
+from tests.kernels.support import examples
+
+counts = st.builds(LineCounts, *[st.one_of(st.integers(0, 100), st.integers(0, 10**9))] * 6)
+seconds = st.one_of(st.just(0.0), st.floats(1e-6, 1e3))
+
+
+def ran(works: list[tuple[float, float]], scale: Scale) -> list[Ran]:
+    return [Ran(received, met, scale.received * received + scale.met * met) for received, met in works]
+
+
+@pytest.mark.parametrize("scale", [Scale(1, 1), Scale(2, 0.5), Scale(0.7, 40), Scale(12, 12)])
+def test_two_mixtures_tell_what_each_takes(scale: Scale) -> None:
+    found = Scale.measured(ran([(1.0, 0.1), (0.2, 2.0), (0.5, 0.5)], scale))
+    assert found.received == pytest.approx(scale.received, rel=0.2)
+    assert found.met == pytest.approx(scale.met, rel=0.2)
+
+
+@pytest.mark.parametrize(("work", "more"), [((0.01, 1.0), "met"), ((1.0, 0.01), "received")])
+def test_one_mixture_is_told_by_what_there_is_most_of(work: tuple[float, float], more: str) -> None:
+    """Thirty times of everything, and nobody knows of what: of that which has most of the work."""
+    found = vars(Scale.measured(ran([work] * 3, Scale(30, 30))))
+    assert found.pop(more) == pytest.approx(30, rel=0.05)
+    assert all(value == pytest.approx(1, abs=1) for value in found.values())
+
+
+@pytest.mark.parametrize(
+    "slots",
+    [[], [Ran(0.01, 0.01, 0.09)], [Ran(0.0, 0.0, 7.0)]],
+    ids=["none", "as good as nothing", "without work"],
+)
+def test_what_says_nothing(slots: list[Ran]) -> None:
+    assert Scale.measured(slots) == BY_UNIT_COSTS
+
+
+@given(st.lists(st.builds(Ran, seconds, seconds, seconds), max_size=20))
+@examples(300)
+def test_no_scale_is_out_of_the_world(slots: list[Ran]) -> None:
+    found = Scale.measured(slots)
+    assert 0.05 <= found.received < float("inf") and 0.05 <= found.met < float("inf")
+
+
+@given(counts, st.integers(1, 100))
+@examples(200)
+def test_slots_that_share_a_line(line: LineCounts, slots: int) -> None:
+    """All of its probe rows are received by some slot, and all of its build rows by each."""
+    assert BY_UNIT_COSTS.load(line) == pytest.approx(line.received + line.met)
+    alone = line.received - line.probe_received
+    assert line.received_by(slots) * slots == pytest.approx(line.probe_received + slots * alone, abs=1e-9)
