@@ -25,8 +25,11 @@ from sparkext.plans.routing import RoutingTable, Slots
 INTERVAL_SECONDS = 0.5
 """How long loads are collected before they are judged."""
 
-THRESHOLD = 0.3
+THRESHOLD = 0.2
 """The skew above which lines are moved (α)."""
+
+_MADE_UP_FOR = 0.25
+"""Of what a slot has had more than others before, in the next interval: all would move lines there and back."""
 
 _WEIGHT_OF_BEFORE = 0.5
 """Of what lines have cost in the intervals before: an interval has few cells of each."""
@@ -61,8 +64,8 @@ class Told:
 class Interval:
     """A table, the `moved` lines of it, by which rows are routed from when so many rows of each line were `routed`.
 
-    `judged`: the load of each slot in the interval before. `costs`: the seconds of each line, for which the table was
-    planned: of that interval, and less and less of all before it.
+    `judged`: the load of each slot in the interval before, `done`: in all before, both empty in the first. `costs`: the
+    seconds of each line, for which the table was planned: of that interval, and less and less of all before it.
     """
 
     number: int = 0
@@ -70,6 +73,7 @@ class Interval:
     routed: Mapping[int, int] = field(default_factory=dict)
     judged: tuple[float, ...] = ()
     costs: Mapping[int, float] = field(default_factory=dict)
+    done: tuple[float, ...] = ()
 
     def to_json(self) -> str:
         """Serialise; `from_data` reads it back."""
@@ -79,7 +83,14 @@ class Interval:
     def from_data(cls, data: Mapping[str, Any]) -> Interval:
         """Read what `to_json` wrote."""
         moved = {line: tuple(slots) for line, slots in by_line(data["moved"]).items()}
-        return cls(data["number"], moved, by_line(data["routed"]), tuple(data["judged"]), by_line(data["costs"]))
+        return cls(
+            data["number"],
+            moved,
+            by_line(data["routed"]),
+            tuple(data["judged"]),
+            by_line(data["costs"]),
+            tuple(data["done"]),
+        )
 
 
 @dataclass(frozen=True)
@@ -133,16 +144,23 @@ def loads_of(table: RoutingTable, costs: Mapping[int, float]) -> list[dict[int, 
 
 
 def judged(board: Board, lines: int, slots: int) -> Interval:
-    """Return the next interval: its table is the foreman's, for what lines cost."""
+    """Return the next interval: its table is the foreman's, for what lines cost.
+
+    A slot that has had more to do than others, as in the first interval it had, will have less for a while: the run
+    is over when the last of them is done.
+    """
     before = board.interval
     table = RoutingTable(lines, slots, before.moved, before.number)
     now = board.costs()
     costs = {
         line: now.get(line, 0.0) + _WEIGHT_OF_BEFORE * before.costs.get(line, 0.0) for line in {*now, *before.costs}
     }
+    of_interval = _totals(loads_of(table, now))
+    done = _added(before.done or (0.0,) * slots, of_interval)
+    ahead = [_MADE_UP_FOR * (load - sum(done) / slots) for load in done]
     expected = loads_of(table, costs)
-    planned = Foreman(THRESHOLD).plan(table, _totals(expected), expected.__getitem__)
-    return Interval(before.number + 1, planned.moved, board.routed.rows, _totals(loads_of(table, now)), costs)
+    planned = Foreman(THRESHOLD).plan(table, _added(_totals(expected), ahead), expected.__getitem__)
+    return Interval(before.number + 1, planned.moved, board.routed.rows, of_interval, costs, done)
 
 
 def drawn(board: Board, lines: int, slots: int) -> Interval:
@@ -153,6 +171,10 @@ def drawn(board: Board, lines: int, slots: int) -> Interval:
         if random.random() < 1 / 2
     }
     return Interval(board.interval.number + 1, moved, board.routed.rows, (0.0,) * slots)
+
+
+def _added(some: Iterable[float], others: Iterable[float]) -> tuple[float, ...]:
+    return tuple(one + other for one, other in zip(some, others, strict=True))
 
 
 def _totals(loads: Iterable[Mapping[int, float]]) -> tuple[float, ...]:
