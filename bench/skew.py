@@ -25,7 +25,7 @@ import numpy as np
 import pyarrow as pa
 
 from bench.generated import in_files
-from bench.harness import Bench, Case, Contestant, measure, report, verify
+from bench.harness import Bench, Case
 from bench.text_table import text_table
 from sparkext.plans.foreman import Counts, Foreman, UnitCosts, skew
 from sparkext.plans.routing import RoutingTable
@@ -39,15 +39,13 @@ Simulated: 96 nodes, two stages, 3 M probe rows and 10,000 lines a node, and an 
 balanced run as the paper's 28 s were. Unit costs are measured here, for rows of 32 bytes: to receive one is to decode
 its cell and normalise its key, to compare one to look it up, to produce one to put it in order by slot and encode it.
 The ratio is that of the elapsed times without and with the foreman, beside the paper's.
-Executors: the same skews, as far as two nodes can have them, joined by two executors of one core each, with a slot for
-each. Task: the median of the slower one's seconds for the index and the join. The ideal ratio is that of the slower one
-to the mean where lines are by hash alone.
 Waves: simulated. Lines of Zipf's costs cost more or less than was planned, by factors of a log-normal distribution.
 Planned: the slots of the plan; a core that is free takes the next one, those with most to do first. Again: a core that
 is free takes lines for half of its share of what is left, no more than a slot has, and a tenth of a second at least. A
 task costs 0.04 s beside its lines. Seconds are medians of eleven draws.
-Pipelined: the same, while the probe side streams to four slots, by the foreman's intervals; eight tasks share the cores
-of this machine, so that no time is told but that which each slot has worked."""
+Pipelined: run, on four executors that each route rows and join them in a slot, all on this machine. As they share its
+cores, no time is told but that which each slot has worked. The ideal ratio is that of the most loaded slot to the mean
+where lines are by hash alone; max / mean is that of the planned runs."""
 
 _NODES = 96
 _ROWS = 3_000_000
@@ -65,7 +63,6 @@ _LEAST_TAKE = 0.1
 _SLOTS = 4
 _ROWS_STREAMED = {"skew1": 60, "skew2": 40, "skew3": 50}
 _TIMES = 4  # that the probe side is read, for some intervals
-_ROWS_OF_KEY = {"skew1": 60, "skew2": 40}  # as many as two slots are planned for
 
 
 @dataclass(frozen=True)
@@ -85,8 +82,7 @@ def cases() -> list[Case]:
     """The paper's three skews, and how long the foreman takes to plan for many nodes."""
     return [
         Case("skew.simulated", "three skews of 96 nodes, with and without the foreman", _run, scaled=False),
-        Case("skew.executors", "the skews of two nodes on two executors", _executors, scaled=False, named=True),
-        Case("skew.pipelined", "the skews of four slots that run while rows stream to them", _pipelined, scaled=False),
+        Case("skew.pipelined", "the skews of four executors, to which rows stream", _pipelined, scaled=False),
         Case(
             "skew.waves",
             "slots planned before they run, and again while they do, if costs are wrong",
@@ -153,48 +149,6 @@ def simulate(skewed: Skewed, costs: UnitCosts) -> tuple[float, float, list[float
     return alone, elapsed, trajectory
 
 
-def _executors(bench: Bench) -> None:
-    import sparkext
-    from bench.spark_session import spark_session
-
-    settings = {
-        "spark.master": f"local-cluster[2,1,{_EXECUTOR_MIB}]",
-        "spark.executor.memory": f"{_EXECUTOR_MIB}m",
-        "spark.sql.shuffle.partitions": str(_PARTITIONS),
-        "spark.sparkext.mode": "hint",
-    }
-    query = "SELECT /*+ PIPELINED_JOIN(b, 'partitioned=always') */ count(*), sum(v), sum(w) FROM a JOIN b ON a.k = b.k"
-    with spark_session(bench.threads, sparkext.configure, **settings) as spark, TemporaryDirectory() as folder:
-        for name in ("skew1", "skew2"):
-            for side, path in _sides(SKEWS[name], bench.sized(_KEYS), _ROWS_OF_KEY[name], Path(folder) / name).items():
-                spark.read.parquet(str(path)).createOrReplaceTempView(side)
-            took: dict[str, list[Sequence[float]]] = {"planned": [], "hash": []}
-
-            def contestant(told: str, way: str, took: dict[str, list[Sequence[float]]] = took) -> Contestant:
-                def run() -> object:
-                    spark.conf.set("spark.sparkext.debug.slots", way)
-                    joined = spark.sql(query)
-                    [row] = joined.collect()
-                    slots = sparkext.report(joined).slots
-                    if slots is None or len(slots.took) != 2:
-                        raise AssertionError(f"two slots were to run, not {slots}")
-                    took[way].append(slots.took)
-                    return tuple(row)
-
-                return Contestant(told, run, run, ours=way == "planned")
-
-            contestants = [contestant("by the foreman", "planned"), contestant("by hash alone", "hash")]
-            verify(contestants)
-            print(f"{name}, two executors")
-            report(bench, measure(bench, contestants), bench.sized(_KEYS), cpu=False, part=name)
-            slower = {way: median(max(each) for each in seconds[-bench.runs :]) for way, seconds in took.items()}
-            ideal = median(max(each) * len(each) / sum(each) for each in took["hash"][-bench.runs :])
-            ratio = slower["hash"] / slower["planned"]
-            bench.record(part=name, task=slower, ratio=ratio, ideal=ideal)
-            seconds = f"{slower['hash']:.2f} s by hash, {slower['planned']:.2f} s planned"
-            print(f"task: {seconds}, {ratio:.2f} times; ideally {ideal:.2f} times")
-
-
 def _pipelined(bench: Bench) -> None:
     from pyspark.sql import Observation, functions
 
@@ -202,7 +156,8 @@ def _pipelined(bench: Bench) -> None:
     from bench.spark_session import spark_session
 
     settings = {
-        "spark.master": f"local[{2 * _SLOTS}]",
+        "spark.master": f"local-cluster[{_SLOTS},2,{_EXECUTOR_MIB}]",
+        "spark.executor.memory": f"{_EXECUTOR_MIB}m",
         "spark.sparkext.mode": "hint",
         "spark.sparkext.partitioned.stages": "pipelined",
     }
@@ -210,7 +165,7 @@ def _pipelined(bench: Bench) -> None:
     rows = []
     with spark_session(bench.threads, sparkext.configure, **settings) as spark, TemporaryDirectory() as folder:
         for name, skewed in SKEWS.items():
-            sides = _sides(skewed, bench.sized(_KEYS), _ROWS_STREAMED[name], Path(folder) / name, _SLOTS)
+            sides = _sides(skewed, bench.sized(_KEYS), _ROWS_STREAMED[name], Path(folder) / name)
             _repeat(sides["a"])
             for side, path in sides.items():
                 spark.read.parquet(str(path)).createOrReplaceTempView(side)
@@ -241,10 +196,12 @@ def _pipelined(bench: Bench) -> None:
             mean = median(sum(each.took) / _SLOTS for each in found["hash"])
             trajectory = [round(value, 2) for value in found["planned"][-1].skews]
             ratio, ideal = most["hash"] / most["planned"], most["hash"] / mean
-            bench.record(part=name, worked=most, ratio=ratio, ideal=ideal, skew=trajectory)
+            even = median(max(each.took) * _SLOTS / sum(each.took) for each in found["planned"])
+            bench.record(part=name, worked=most, ratio=ratio, ideal=ideal, even=even, skew=trajectory)
             shown = " ".join(f"{value:.2f}" for value in trajectory[:8])
-            rows.append([name, f"{most['hash']:.2f}", f"{most['planned']:.2f}", f"{ratio:.2f}", f"{ideal:.2f}", shown])
-    print(text_table(["case", "s by hash", "s planned", "ratio", "ideal", "skew by interval"], rows))
+            told = (most["hash"], most["planned"], ratio, ideal, even)
+            rows.append([name, *(f"{value:.2f}" for value in told), shown])
+    print(text_table(["case", "s by hash", "s planned", "ratio", "ideal", "max / mean", "skew by interval"], rows))
 
 
 def _repeat(folder: Path) -> None:
@@ -254,13 +211,13 @@ def _repeat(folder: Path) -> None:
             file.with_name(f"{turn}-{file.name}").hardlink_to(file)
 
 
-def _sides(skewed: Skewed, keys: int, rows: int, folder: Path, slots: int = 2) -> Mapping[str, Path]:
+def _sides(skewed: Skewed, keys: int, rows: int, folder: Path) -> Mapping[str, Path]:
     """Write rows of 32 bytes whose keys are in these slots; some have more probe rows, and more matches of each."""
     from sparkext.exchange.partitioning import Partitioning
     from sparkext.kernels.hashing import FULL_MASK
 
     every = np.arange(keys)
-    routing = RoutingTable(4 * _PARTITIONS, slots)
+    routing = RoutingTable(4 * _PARTITIONS, _SLOTS)
     partitioning = Partitioning((0,), (pa.int64(),), (False,), routing, False, FULL_MASK)
     _, lines = partitioning.lines(pa.record_batch([pa.array(every)], names=["k"]))
     hot = np.isin(lines, [line for slot in range(skewed.nodes) for line in routing.lines_of(slot)])
