@@ -1,4 +1,4 @@
-"""One job of `survival.large-build`, in a process of its own: a build side of several times the memory of the workers.
+"""One job of `survival.large-build`, or `hot-build`, in a process of its own: a build side larger than memory.
 
 `python -m bench.large_build_job WAY FOLDER` starts Spark, joins in one of the ways, and prints rows and sums as JSON.
 """
@@ -19,8 +19,6 @@ import pyarrow.parquet as pq
 BUILD_ROWS = 14_000_000
 PROBE_ROWS = 2_000_000
 PAYLOAD_BYTES = 200
-BUILD_BYTES = BUILD_ROWS * (8 + 8 + PAYLOAD_BYTES + 4)
-"""As Arrow."""
 
 HEAP = "600m"
 OURS = "sparkext, partitioned"
@@ -31,23 +29,46 @@ WAYS = {
 }
 _ROWS_AT_ONCE = 500_000
 
+_HOT = -1
+_COLD_SHARE = 100
 
-def write_tables(folder: Path) -> None:
-    """Write the build side, whose keys are scattered, and probe rows of which each meets one of its rows."""
-    for name, rows, batches in (("build", BUILD_ROWS, _build), ("probe", PROBE_ROWS, _probe)):
+
+def write_tables(folder: Path, *, hot: bool) -> None:
+    """Write the build side, and probe rows.
+
+    Keys are scattered, and each probe row meets one build row; or all build rows but one in a hundred have the same,
+    `hot` key, and of the probe rows one has it while others meet nothing.
+    """
+    build_keys, probe_keys = (_hot_build_keys, _hot_probe_keys) if hot else (_build_keys, _probe_keys)
+
+    def build(numbers: np.ndarray) -> pa.Table:
+        text = pc.utf8_lpad(pa.array(numbers).cast(pa.string()), width=PAYLOAD_BYTES, padding="x")
+        return pa.table({"bk": build_keys(numbers), "bn": numbers, "bt": text})
+
+    def probe(numbers: np.ndarray) -> pa.Table:
+        return pa.table({"k": probe_keys(numbers), "n": numbers})
+
+    for name, rows, batches in (("build", BUILD_ROWS, build), ("probe", PROBE_ROWS, probe)):
         (folder / name).mkdir()
         for number, start in enumerate(range(0, rows, _ROWS_AT_ONCE)):
             table = batches(np.arange(start, min(start + _ROWS_AT_ONCE, rows), dtype=np.int64))
             pq.write_table(table, folder / name / f"{number}.parquet", row_group_size=100_000)
 
 
-def _build(numbers: np.ndarray) -> pa.Table:
-    text = pc.utf8_lpad(pa.array(numbers).cast(pa.string()), width=PAYLOAD_BYTES, padding="x")
-    return pa.table({"bk": numbers * 7919 % BUILD_ROWS, "bn": numbers, "bt": text})
+def _build_keys(numbers: np.ndarray) -> np.ndarray:
+    return numbers * 7919 % BUILD_ROWS
 
 
-def _probe(numbers: np.ndarray) -> pa.Table:
-    return pa.table({"k": numbers * 7 % BUILD_ROWS, "n": numbers})
+def _probe_keys(numbers: np.ndarray) -> np.ndarray:
+    return numbers * 7 % BUILD_ROWS
+
+
+def _hot_build_keys(numbers: np.ndarray) -> np.ndarray:
+    return np.where(numbers % _COLD_SHARE == 0, numbers, _HOT)
+
+
+def _hot_probe_keys(numbers: np.ndarray) -> np.ndarray:
+    return np.where(numbers == 0, _HOT, numbers + BUILD_ROWS)
 
 
 def main(way: str, folder: Path) -> None:
@@ -70,16 +91,21 @@ def main(way: str, folder: Path) -> None:
         print(json.dumps(row.asDict()))
 
 
-def expected() -> dict[str, int]:
+def expected(*, hot: bool) -> dict[str, int]:
     """The answer, by arithmetic: 7919 has an inverse for as many keys as there are, which share no factor with it."""
-    inverse = pow(7919, -1, BUILD_ROWS)
-    total = sum(int((keys * inverse % BUILD_ROWS).sum()) for keys in _keys())
-    return {"rows": PROBE_ROWS, "sum": total, "text": PROBE_ROWS * PAYLOAD_BYTES}
+    if hot:
+        rows = BUILD_ROWS - BUILD_ROWS // _COLD_SHARE
+        cold = _COLD_SHARE * sum(range(BUILD_ROWS // _COLD_SHARE))
+        total = BUILD_ROWS * (BUILD_ROWS - 1) // 2 - cold
+    else:
+        rows, inverse = PROBE_ROWS, pow(7919, -1, BUILD_ROWS)
+        total = sum(int((keys * inverse % BUILD_ROWS).sum()) for keys in _all_probe_keys())
+    return {"rows": rows, "sum": total, "text": rows * PAYLOAD_BYTES}
 
 
-def _keys() -> Iterator[np.ndarray]:
+def _all_probe_keys() -> Iterator[np.ndarray]:
     for start in range(0, PROBE_ROWS, _ROWS_AT_ONCE):
-        yield np.arange(start, min(start + _ROWS_AT_ONCE, PROBE_ROWS), dtype=np.int64) * 7 % BUILD_ROWS
+        yield _probe_keys(np.arange(start, min(start + _ROWS_AT_ONCE, PROBE_ROWS), dtype=np.int64))
 
 
 if __name__ == "__main__":

@@ -22,7 +22,7 @@ Every way runs with the same heap, on the same tables: those by hand read the bu
 by batch; Spark's own plans have one hint on all build sides, and no extension. OutOfMemoryError: the JVM or Spark's
 memory manager gave up within the limit.
 A large build side: 14 M rows of 220 bytes, and 2 M probe rows; 64 partitions. What is left to the workers beside the
-JVM is a quarter of it."""
+JVM is a quarter of it. Hot: the same, but 99 of 100 of its rows have one key, which one probe row meets."""
 
 LIMIT = 1536 << 20
 TIMEOUT = 300
@@ -41,12 +41,15 @@ def cases() -> list[Case]:
             )
             for sink, title, named in [("noop", "a sink that drops every row", False), ("parquet", "Parquet", True)]
         ),
-        Case(
-            "survival.large-build",
-            "a join in 1.5 GiB with a build side of 3 GiB, a count and sums",
-            _run_large_build,
-            scaled=False,
-            named=True,
+        *(
+            Case(
+                f"survival.{name}",
+                f"a join in 1.5 GiB with a build side of 3 GiB{title}, a count and sums",
+                partial(_run_large_build, hot),
+                scaled=False,
+                named=True,
+            )
+            for name, title, hot in [("large-build", "", False), ("hot-build", " of one key", True)]
         ),
         *(
             Case(
@@ -96,12 +99,12 @@ def _run(bench: Bench, sink: str) -> None:
         _compare(bench, jobs, expected(), sink=sink)
 
 
-def _run_large_build(bench: Bench) -> None:
+def _run_large_build(hot: bool, bench: Bench) -> None:
     with tempfile.TemporaryDirectory() as folder:
         with step("writing the tables"):
-            large_build_job.write_tables(Path(folder))
+            large_build_job.write_tables(Path(folder), hot=hot)
         jobs = {way: python("-m", "bench.large_build_job", way, folder) for way in large_build_job.WAYS}
-        _compare(bench, jobs, large_build_job.expected())
+        _compare(bench, jobs, large_build_job.expected(hot=hot))
 
 
 def _compare(bench: Bench, jobs: Mapping[str, Sequence[str]], answer: Mapping[str, int], **values: str) -> None:
