@@ -203,8 +203,9 @@ def test_full_joins_of_nothing(tables: SparkSession, left: str, right: str, slot
 
 def test_full_joins_without_an_equality_have_owners(tables: SparkSession) -> None:
     """They tell which rows of parts of the build side match nothing; small joins behind them ride along."""
-    two = """SELECT /*+ PIPELINED_JOIN(r, u) */ count(*), count(a), count(b), sum(a), sum(b), sum(c) FROM l
-        FULL JOIN r ON a % 60 > b + 30 AND (a + b) % 3 = 1 LEFT JOIN (SELECT * FROM s WHERE sk < 5) u ON b < c"""
+    two = """SELECT /*+ PIPELINED_JOIN(r, u) */ count(*), count(a), count(b), sum(a), sum(b), sum(c)
+        FROM (SELECT * FROM l WHERE a % 8 = 3) FULL JOIN r ON a % 60 > b + 30 AND (a + b) % 3 = 1
+        LEFT JOIN (SELECT * FROM s WHERE sk < 5) u ON b < c"""
     owners = 0
     with configured(tables, spark_sparkext_debug_slots="random", spark_sparkext_partitioned="auto"):
         for _ in range(4):
@@ -214,7 +215,8 @@ def test_full_joins_without_an_equality_have_owners(tables: SparkSession) -> Non
             owners = max(owners, told.owners)
     assert owners > 0
     with configured(tables, spark_sparkext_partitioned="never"):
-        refused = assert_like_spark(tables, lambda: joined(tables, "full", UNEQUAL["one-sided"]))
+        few = "(SELECT * FROM l WHERE a < 60)"
+        refused = assert_like_spark(tables, lambda: joined(tables, "full", UNEQUAL["one-sided"], few))
         why = "a full outer join without an equality has to be partitioned: spark.sparkext.partitioned is never"
         assert_declined(refused, why)
 
