@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -53,6 +53,7 @@ _GROWTH_ROWS = 2_000_000
 _KEYS = 100_000
 _PROBE_ROWS = 800_000
 _EXPONENT = 0.9
+_HOT_HINT = "/*+ PIPELINED_JOIN(b, 'partitioned=always') */"
 _COSTLY = {
     "none": "",
     "of numbers": "AND v * 3 + w > abs(v - w)",
@@ -262,10 +263,7 @@ def _run_growth(bench: Bench) -> None:
 
 def _run_hot(kind: str, bench: Bench) -> None:
     with _session(bench) as spark, TemporaryDirectory() as folder:
-        sides = _zipf(bench, Path(folder))
-        for name, path in sides.items():
-            spark.read.parquet(str(path)).createOrReplaceTempView(name)
-        hint = "/*+ PIPELINED_JOIN(b, 'partitioned=always') */"
+        _zipf(bench, spark, Path(folder), _PROBE_ROWS)
         query = "SELECT {} count(*), sum(v), sum(w) FROM a {} JOIN b ON a.k = b.k"
 
         longest: list[float] = []
@@ -280,7 +278,7 @@ def _run_hot(kind: str, bench: Bench) -> None:
             return Contestant(name, run, run, ours=ours)
 
         contestants = [
-            contestant("sparkext, planned", hint, ours=True),
+            contestant("sparkext, planned", _HOT_HINT, ours=True),
             contestant("Spark, default plan", ""),
             contestant("Spark, skew join told to split", "", **_SPLIT),
         ]
@@ -299,15 +297,13 @@ def _run_costs(bench: Bench) -> None:
 
     table = []
     with _session(bench) as spark, TemporaryDirectory() as folder:
-        for name, path in _zipf(bench, Path(folder), _PROBE_ROWS // 4).items():
-            spark.read.parquet(str(path)).createOrReplaceTempView(name)
-        hint = "/*+ PIPELINED_JOIN(b, 'partitioned=always') */"
+        _zipf(bench, spark, Path(folder), _PROBE_ROWS // 4)
         query = "SELECT {} count(*), sum(v), sum(w) FROM a JOIN b ON a.k = b.k {}"
         for name, condition in _COSTLY.items():
             expected = spark.sql(query.format("", condition)).collect()
             told = []
             for run in ("first", "second"):
-                joined = spark.sql(query.format(hint, condition))
+                joined = spark.sql(query.format(_HOT_HINT, condition))
                 if joined.collect() != expected:
                     raise WrongAnswerError(f"condition {name}, {run} run: not what Spark joins")
                 slots = sparkext.report(joined).slots
@@ -320,17 +316,15 @@ def _run_costs(bench: Bench) -> None:
     print(text_table(["condition", *["slots", "planned, s", "took, s"] * 2], table))
 
 
-def _zipf(bench: Bench, folder: Path, probe_rows: int = _PROBE_ROWS) -> Mapping[str, Path]:
-    """Write both sides, in eight files each; the build side has a tenth of the rows."""
+def _zipf(bench: Bench, spark: SparkSession, folder: Path, probe_rows: int) -> None:
+    """Write both sides, `a` and `b`, in eight files each; the build side has a tenth of the rows."""
     generator = np.random.default_rng(5)
     weights = np.arange(1, _KEYS + 1, dtype=np.float64) ** -_EXPONENT
     keys = generator.permutation(_KEYS)
-    sides = {}
     for name, value, rows in (("a", "v", bench.sized(probe_rows)), ("b", "w", bench.sized(probe_rows // 10))):
         drawn = keys[generator.choice(_KEYS, rows, p=weights / weights.sum())]
         table = pa.table({"k": pa.array(drawn, pa.int64()), value: pa.array(np.arange(rows) % 1000, pa.int64())})
-        sides[name] = in_files(table, folder / name)
-    return sides
+        spark.read.parquet(str(in_files(table, folder / name))).createOrReplaceTempView(name)
 
 
 def _longest_task(spark: SparkSession) -> float:

@@ -54,7 +54,7 @@ _INTERVAL = 28.0 / 160.0  # of the balanced run
 _ALPHA = 0.3
 
 _EXECUTOR_MIB = 1536
-_PARTITIONS = 16
+_LINES = 64
 _KEYS = 200_000
 _LINES_OF_WAVES = 1024
 _TASK_SECONDS = 0.04
@@ -217,7 +217,7 @@ def _sides(skewed: Skewed, keys: int, rows: int, folder: Path) -> Mapping[str, P
     from sparkext.kernels.hashing import FULL_MASK
 
     every = np.arange(keys)
-    routing = RoutingTable(4 * _PARTITIONS, _SLOTS)
+    routing = RoutingTable(_LINES, _SLOTS)
     partitioning = Partitioning((0,), (pa.int64(),), (False,), routing, False, FULL_MASK)
     _, lines = partitioning.lines(pa.record_batch([pa.array(every)], names=["k"]))
     hot = np.isin(lines, [line for slot in range(skewed.nodes) for line in routing.lines_of(slot)])

@@ -96,15 +96,13 @@ def wave_plan(
     count = planned.slots
     before = _slot_loads(RoutingTable(line_count, count), loads)
     slots: list[list[Share]] = [[] for _ in range(count)]
-    after, received, met = [0.0] * count, [0.0] * count, [0.0] * count
+    after = [0.0] * count
     split = 0
-    for line, counts in lines.items():
+    for line in lines:
         homes = planned.slots_of(line)[: max(1, shares(line))]
         for number, slot in enumerate(homes):
             slots[slot].append(Share(line, number, len(homes)))
             after[slot] += loads[line] / len(homes)
-            received[slot] += counts.received_by(len(homes))
-            met[slot] += counts.met / len(homes)
         split += len(homes) > 1
     for line in range(line_count):
         if line not in lines:  # a map that has to run again may send some rows of it
@@ -117,8 +115,13 @@ def wave_plan(
         tuple(after[slot] for slot in first),
         moved,
         split,
-        work=tuple((received[slot], met[slot]) for slot in first),
+        work=tuple(_work(slots[slot], lines) for slot in first),
     )
+
+
+def _work(slot: Sequence[Share], lines: Mapping[int, LineCounts]) -> tuple[float, float]:
+    known = [(lines[share.line], share.count) for share in slot if share.line in lines]
+    return sum(counts.received_by(count) for counts, count in known), sum(counts.met / count for counts, count in known)
 
 
 def slot_count(seconds: float, build_bytes: int, cores: int, most: int) -> int:

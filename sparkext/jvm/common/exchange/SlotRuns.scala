@@ -8,16 +8,16 @@ import org.json4s._
 case class SlotRun(received: Double, met: Double, took: Double)
 
 /** How the slots of a join ran. `each` has none where the foreman was not asked; `took`: by all of them. */
-case class SlotRuns(each: Seq[SlotRun], took: Double, whole: Boolean)
+case class SlotRuns(each: Seq[SlotRun], took: Double)
 
 object SlotRuns {
   import Shared.formats
 
-  /** Put together of the loads that were planned, and the seconds of all tasks that have ended, in their order. */
-  def of(loads: JValue, seconds: Seq[Double]): SlotRuns = {
+  /** Put together of the loads that were planned, and the seconds of tasks that have ended, in their order; None if not all have. */
+  def of(loads: JValue, seconds: Seq[Double]): Option[SlotRuns] = {
     val planned = (loads \ "after").extractOpt[List[Double]].getOrElse(Nil)
     val work = (loads \ "work").extractOpt[List[List[Double]]].getOrElse(Nil)
     val each = work.zip(seconds).collect { case (Seq(received, met), took) => SlotRun(received, met, took) }
-    SlotRuns(each, seconds.sum, planned.length == seconds.length)
+    if (planned.length == seconds.length) Some(SlotRuns(each, seconds.sum)) else None
   }
 }

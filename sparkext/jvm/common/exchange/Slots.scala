@@ -26,9 +26,9 @@ object Slots {
 
   /** One slot for everything, where the foreman would plan no more even if all rows of a line met: to ask would take longer. See
     * Python's `waves`. `paired`: build sides, and whether each of their rows is met that has the key of a probe row, not only the first.
-    * `took`: by all slots of such a join when it last ran.
+    * `before`: how such a join ran.
     */
-  def one(probe: Sent, paired: Seq[(Sent, Boolean)], took: Option[Double]): Option[Slots] = {
+  def one(probe: Sent, paired: Seq[(Sent, Boolean)], before: Option[SlotRuns]): Option[Slots] = {
     val lines = probe.bytes.length
     val builds = paired.map(_._1)
     val sides = probe +: builds
@@ -39,7 +39,7 @@ object Slots {
       received + met + sides.map(side => math.min(rowsOf(side, line), side.maps.toLong)).sum * PerCell
     }
     val seconds = (0 until lines).map(secondsOf).sum + sides.map(_.sizes.sum).sum * PerByte
-    val small = seconds <= LeastSeconds && took.forall(_ <= SlotSeconds) && builds.map(_.sizes.sum).sum <= BuildBytes
+    val small = seconds <= LeastSeconds && before.forall(_.took <= SlotSeconds) && builds.map(_.sizes.sum).sum <= BuildBytes
     val loads = compact(render(("before" -> Seq(seconds)) ~ ("after" -> Seq(seconds)) ~ ("moved" -> 0) ~ ("split" -> 0)))
     if (small) Some(Slots(Seq(SlotShare(everything(probe), builds.map(everything(_)))), 0, 0, loads)) else None
   }

@@ -236,7 +236,9 @@ case class PipelinedJoinExec(
     val way = leaving.map(_.way)
     val result = way.map(_.result).getOrElse(rows)
     val routed = exchange.flatMap(by => by.streamed.map(new RoutedRows(_, by.lines)))
-    val log = PipelineRuns.begin(this, sparkContext, exchange.fold("")(by => compact(render(spec(whole = false))) + by.builds + result))
+    val told = spec(whole = false)
+    val inWaves = exchange.filter(_.streamed.isEmpty)
+    val log = PipelineRuns.begin(this, sparkContext, inWaves.map(by => compact(render(told)) + by.builds + result))
     val reports = new TaskReports(
       UUID.randomUUID().toString,
       inputs.ownBuilds.indices.filter(inputs.ownBuilds(_).isRight).toSet,
@@ -244,7 +246,7 @@ case class PipelinedJoinExec(
       log.reports,
       log.worked)
     val command = WorkOrder.command(
-      spec(whole = false),
+      told,
       settings.forWorkers,
       result,
       inputs.probeScan.toOption,
@@ -298,9 +300,8 @@ case class PipelinedJoinExec(
     val probeSide = sent(PipelinedJoinExec.Source)
     val buildSides = by.builds.map(sent)
     val paired = buildSides.zip(by.builds.map(joins(_).paired))
-    val took = log.before.map(_.took)
-    val known = if (settings.slots == "planned") Slots.one(probeSide, paired, took) else None
-    val planned = known.getOrElse(askForeman(by, probeSide, paired, log.before.map(_.each).getOrElse(Nil)))
+    val known = if (settings.slots == "planned") Slots.one(probeSide, paired, log.before) else None
+    val planned = known.getOrElse(askForeman(by, probeSide, paired, log.before))
     log.slots = () => planned.loads
     metrics("slots").set(planned.shares.length)
     metrics("movedLines").set(planned.moved)
@@ -333,12 +334,12 @@ case class PipelinedJoinExec(
   private def needsBuild(by: Exchange): Boolean =
     by.builds.map(joins(_).kind).exists(kind => kind == "inner" || kind == "semi")
 
-  private def askForeman(by: Exchange, probeSide: Sent, paired: Seq[(Sent, Boolean)], ran: Seq[SlotRun]): Slots = {
+  private def askForeman(by: Exchange, probeSide: Sent, paired: Seq[(Sent, Boolean)], before: Option[SlotRuns]): Slots = {
     val buildSides = paired.map(_._1)
     val command = WorkOrder.plan(
       probeSide,
       paired,
-      ran,
+      before.toSeq.flatMap(_.each),
       math.max(1, sparkContext.defaultParallelism / sparkContext.getConf.getInt("spark.task.cpus", 1)),
       needsProbe = !ownsBuild,
       needsBuild = needsBuild(by),

@@ -25,9 +25,9 @@ object PipelineRuns {
   /** What is known of them; or why Spark's own joins have run instead. */
   private val runs = mutable.LinkedHashMap.empty[String, Either[String, RunLog]]
 
-  /** `alike`: what runs have in common whose slots take as long for a row. */
-  def begin(operator: PipelinedJoinExec, context: SparkContext, alike: String): RunLog = {
-    val before = synchronized(runs.values.flatMap(_.toOption).filter(_.alike == alike).lastOption)
+  /** `alike`: what runs have in common whose slots take as long for a row, if they have some that are planned. */
+  def begin(operator: PipelinedJoinExec, context: SparkContext, alike: Option[String]): RunLog = {
+    val before = alike.flatMap(_ => synchronized(runs.values.flatMap(_.toOption).filter(_.alike == alike).lastOption))
     val log =
       new RunLog(context.collectionAccumulator[String], context.collectionAccumulator[(Int, Double)], alike, before.flatMap(_.ran))
     remember(operator, Right(log))
@@ -93,14 +93,14 @@ object PipelineRuns {
 class RunLog(
     val reports: CollectionAccumulator[String],
     val worked: CollectionAccumulator[(Int, Double)],
-    val alike: String,
+    val alike: Option[String],
     val before: Option[SlotRuns]) {
   @volatile var slots: () => String = () => null
 
   /** How its slots have run; as long as not all have, how those of the run before did. */
   def ran: Option[SlotRuns] = {
     val seconds = worked.value.asScala.toMap.toSeq.sorted.map(_._2)
-    Option(slots()).filter(_ => seconds.nonEmpty).map(loads => SlotRuns.of(parse(loads), seconds)).filter(_.whole).orElse(before)
+    Option(slots()).filter(_ => seconds.nonEmpty).flatMap(loads => SlotRuns.of(parse(loads), seconds)).orElse(before)
   }
 }
 

@@ -72,7 +72,7 @@ class TaskReports(
       task.taskMetrics().inputMetrics.incBytesRead(scan.bytes)
       task.taskMetrics().inputMetrics.incRecordsRead(scan.rows)
     }
-    worked.add(task.partitionId() -> (report.elapsed_seconds + report.indexes.map(_.seconds).sum))
+    worked.add(task.partitionId() -> (report.elapsed_seconds + report.indexes.filterNot(_.reused).map(_.seconds).sum))
     log.add(text)
   }
 
