@@ -2,9 +2,9 @@
 #
 #   make demo [SF=1]   join TPC-H tables with sparkext and with Spark, verify that they agree, time both
 #   make check         lint, types, kernels, planners and both doors: what to run all day
-#   make test          lint, the documentation, then every test
+#   make test          lint, the documentation, then every test function, page and example at least once
 #   make versions      small suites on other Sparks and Pythons; fetches them, and needs the Pythons
-#   make suites        whole suites on every Spark that there is a jar for, into the table of docs/versions.md: hours
+#   make suites        every test in every combination, on every Spark that there is a jar for: hours; docs/versions.md
 #   make lakes         tables of Delta Lake and Iceberg, on the Sparks that these have releases for: half an hour
 #   make bench         all benchmarks but those to be named, under an hour; bench/results/run-….jsonl, which git ignores
 #   make bench-quick   that they work, on tiny data, in two minutes; no times

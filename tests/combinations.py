@@ -1,61 +1,87 @@
-"""Which tests with Spark run: a query costs a third of a second, and there are thousands.
+"""Which combinations of parameters run by default. Every test function runs; `--whole` adds the combinations left out.
 
-By default a fourth of them, as a hash of their names chooses, those marked `always` among them and none marked `whole`,
-and all that are named one by one. Of each that has parameters a sixth of as many combinations as it takes to have every
-value once; of what is done in several ways a hash chooses some to be done in all. `--whole` runs everything, as
-`make suites` does; whoever works on a room runs its tests so.
+A query costs a third of a second, and the combinations of all parameters are thousands. Two marks reduce them, and each
+states its reason:
+
+- `reduced("values", reason=…)` on a function: enough of its combinations to run each value of each parameter once;
+  `reduced("pairs", reason=…)`: each pair of values of two parameters once.
+- `whole(reason=…)` on one combination, in `pytest.param(…, marks=…)`: it runs with `--whole` alone.
+
+A function that is named on the command line runs in every combination.
 """
 
 from __future__ import annotations
 
-import math
+import itertools
 import os
-import zlib
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable, Sequence
 
 import pytest
 
 WHOLE = "SPARKEXT_TEST_WHOLE"
-"""Set in the environment of this process where everything runs."""
+"""Set in the environment of this process, and of those that it starts, if every combination runs."""
 
 
-_FUNCTIONS, _CASES = 4, 6
+def runs_whole() -> bool:
+    """Return whether every combination runs."""
+    return WHOLE in os.environ
 
 
-def is_chosen(case: object, of: int) -> bool:
-    """Return whether one of so many cases is to be done in all ways: this one, by its text."""
-    return WHOLE in os.environ or zlib.crc32(str(case).encode()) % of == 0
+def function_of(test: str) -> str:
+    """Return the name of a test's function: its id without the parameters."""
+    return test.partition("[")[0]
 
 
-def some(items: Iterable[pytest.Item], named: Iterable[str]) -> set[pytest.Item]:
-    """Return which tests run by default: see above. `named` is what the command line names.
+def left_out(items: Sequence[pytest.Item], named: Iterable[str]) -> set[pytest.Item]:
+    """Return the tests that do not run by default.
 
-    Without Spark all do that are not marked `whole`.
+    `named` has the arguments of the command line. Raises `pytest.UsageError` if a mark lacks its reason or would leave
+    out a function.
     """
-    cases: dict[str, list[tuple[pytest.Item, set[tuple[int, str]]]]] = defaultdict(list)
-    kept = set[pytest.Item]()
-    asked = {name.partition("[")[0] for name in named if "::" in name}
+    in_full = {function_of(name) for name in named if "::" in name}
+    found = set[pytest.Item]()
+    functions: dict[str, list[pytest.Item]] = defaultdict(list)
     for item in items:
-        if "spark" in getattr(item, "fixturenames", ()):
-            values = getattr(getattr(item, "callspec", None), "_idlist", ())
-            cases[item.nodeid.partition("[")[0]].append((item, set(enumerate(values))))
-        elif not item.get_closest_marker("whole"):
-            kept.add(item)
-    for function, combinations in cases.items():
-        marks = {mark.name for mark in combinations[0][0].iter_markers()}
-        is_due = "always" in marks or is_chosen(function, of=_FUNCTIONS)
-        if function in asked or ("whole" not in marks and is_due):
-            covering = _covering(combinations)
-            kept.update(covering[: math.ceil(len(covering) / _CASES)])
-    return kept
+        functions[function_of(item.nodeid)].append(item)
+    for function, cases in functions.items():
+        reductions = [_reduction(mark, function) for item in cases for mark in item.iter_markers("reduced")]
+        whole = {item for item in cases if _is_whole(item, function)}
+        running = [item for item in cases if item not in whole]
+        if not running:
+            raise pytest.UsageError(f"{function}: `whole` marks all of it, but every function has to run")
+        if function in in_full:
+            continue
+        found |= whole
+        if reductions:
+            found |= set(running) - set(covering(running, [_values(item) for item in running], reductions[0]))
+    return found
 
 
-def _covering(cases: list[tuple[pytest.Item, set[tuple[int, str]]]]) -> list[pytest.Item]:
-    """Return cases in which every value of every parameter is."""
-    seen, covering = set[tuple[int, str]](), list[pytest.Item]()
-    for item, values in sorted(cases, key=lambda case: zlib.crc32(case[0].nodeid.encode())):
-        if not covering or not values <= seen:
-            seen |= values
-            covering.append(item)
-    return covering
+def covering(cases: Sequence[pytest.Item], values: Sequence[Sequence[Hashable]], size: int) -> list[pytest.Item]:
+    """Return the first of `cases` that together have every value (`size` 1) or pair of values (2) of `values`."""
+    seen, chosen = set[object](), list[pytest.Item]()
+    for case, own in zip(cases, values, strict=True):
+        groups = set(itertools.combinations(enumerate(own), min(size, len(own))))
+        if not chosen or not groups <= seen:
+            seen |= groups
+            chosen.append(case)
+    return chosen
+
+
+def _values(item: pytest.Item) -> Sequence[Hashable]:
+    return tuple(getattr(getattr(item, "callspec", None), "_idlist", ()))
+
+
+def _reduction(mark: pytest.Mark, function: str) -> int:
+    sizes = {"values": 1, "pairs": 2}
+    if len(mark.args) != 1 or mark.args[0] not in sizes or not mark.kwargs.get("reason"):
+        raise pytest.UsageError(f'{function}: write reduced("values" or "pairs", reason="…"), not {mark}')
+    return sizes[mark.args[0]]
+
+
+def _is_whole(item: pytest.Item, function: str) -> bool:
+    mark = item.get_closest_marker("whole")
+    if mark is not None and not mark.kwargs.get("reason"):
+        raise pytest.UsageError(f"{function}: write whole(reason=…), not {mark}")
+    return mark is not None

@@ -7,8 +7,9 @@ import sys
 
 import pytest
 
+from tests import outcomes
 from tests.class_archive import archive_options
-from tests.combinations import WHOLE, some
+from tests.combinations import WHOLE, left_out, runs_whole
 
 # Workers must run the interpreter of the tests, whatever `python3` means on this machine.
 os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
@@ -35,10 +36,15 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--whole", action="store_true", help="run every combination of parameters: tests/combinations.py")
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    outcomes.register(config)
+
+
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     if config.getoption("whole"):
-        os.environ[WHOLE] = "1"  # also for what tests start
-    if WHOLE not in os.environ:
-        kept = some(items, config.args)
-        config.hook.pytest_deselected(items=[item for item in items if item not in kept])
-        items[:] = [item for item in items if item in kept]
+        os.environ[WHOLE] = "1"  # also for processes that tests start
+    if not runs_whole():
+        unwanted = left_out(items, config.args)
+        config.hook.pytest_deselected(items=[item for item in items if item in unwanted])
+        items[:] = [item for item in items if item not in unwanted]

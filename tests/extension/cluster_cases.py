@@ -162,7 +162,6 @@ def test_lost_map_output_is_computed_again(spark: SparkSession, kind: str) -> No
         assert any(stage.currentAttemptId for stage in stages()), "nothing was missed"
 
 
-@pytest.mark.always
 @pytest.mark.parametrize("harm", ["lost", "damaged"])
 @pytest.mark.parametrize("kind", ["inner", "full"])
 def test_a_partitioned_join(spark: SparkSession, kind: str, harm: str) -> None:
@@ -307,7 +306,6 @@ def test_an_executor_is_lost_while_it_probes(spark: SparkSession, tmp_path: Path
     assert killed.exists()
 
 
-@pytest.mark.always
 def test_an_executor_is_lost_while_slots_are_joined(spark: SparkSession, tmp_path: Path) -> None:
     """With it go its map outputs of both sides: Spark runs these tasks again, and the slots that need them."""
     killed = tmp_path / "killed"

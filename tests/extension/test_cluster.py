@@ -17,12 +17,11 @@ import sparkext
 from sparkext.spark.extension import EXTENSION
 from sparkext.spark.jar import jar_path
 from tests.cluster import PYSPARK, Cluster, environment, running
-from tests.combinations import WHOLE
 from tests.extension.extension_checks import ENCRYPTED, QUICK_START
 
 HERE = Path(__file__).parent
 WORKERS = 2
-CASES = 21 if WHOLE in os.environ else 3  # so that a case that is not collected any more is noticed
+CASES = 21  # so that a case that is not collected any more is noticed
 
 pytestmark = [pytest.mark.timeout(540), pytest.mark.xdist_group("cluster")]
 
@@ -58,12 +57,10 @@ def test_the_cases_pass_on_a_cluster(cluster: Cluster, tmp_path: Path) -> None:
     assert counts == {"tests": CASES, "failures": 0, "errors": 0, "skipped": 0}, ran.stdout
 
 
-@pytest.mark.whole
 def test_executors_come_and_go(cluster: Cluster, tmp_path: Path) -> None:
     run_script("executors_come_and_go.py", tmp_path, cluster.master)
 
 
-@pytest.mark.whole
 def test_executors_of_one_host(tmp_path: Path) -> None:
     with socket.create_server(("", 0)) as free:
         port = str(free.getsockname()[1])
@@ -83,7 +80,6 @@ def run_script(name: str, folder: Path, *arguments: str) -> None:
     assert ran.returncode == 0 and ran.stdout.endswith("all is well\n"), ran.stdout + ran.stderr
 
 
-@pytest.mark.whole
 def test_doctor_as_a_job(cluster: Cluster, tmp_path: Path) -> None:
     """It looks at the session of its command line, and at workers of the cluster."""
     job = tmp_path / "check.py"

@@ -8,7 +8,6 @@ import sys
 from pathlib import Path
 
 import pyspark
-import pytest
 
 from sparkext.spark.jar import jar_path
 from sparkext.spark.session import EXTENSION
@@ -58,6 +57,5 @@ def test_spark_submit(tmp_path: Path) -> None:
     assert "all is well" in said_by([str(BIN / "spark-submit"), *options, str(script)], tmp_path)
 
 
-@pytest.mark.whole
 def test_spark_connect(tmp_path: Path) -> None:
     said_by([sys.executable, str(HERE / "scripts" / "through_connect.py")], tmp_path)

@@ -442,14 +442,7 @@ def test_a_missing_jar(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         sparkext.configure(SparkSession.Builder())
 
 
-@pytest.mark.parametrize(
-    "script",
-    [
-        pytest.param("retries_stops_encryption.py", marks=pytest.mark.whole),
-        "configured_too_late.py",
-        pytest.param("from_object_store.py", marks=pytest.mark.whole),
-    ],
-)
+@pytest.mark.parametrize("script", ["retries_stops_encryption.py", "configured_too_late.py", "from_object_store.py"])
 def test_in_a_process_of_its_own(tmp_path: Path, script: str) -> None:
     path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
     done = subprocess.run(

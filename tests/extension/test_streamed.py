@@ -204,7 +204,6 @@ def test_tables_drawn_at_random(tmp_path: Path) -> None:
     run_script("streamed_slots.py", tmp_path, "local[4]")
 
 
-@pytest.mark.whole
 @pytest.mark.xdist_group("cluster")
 def test_executors_of_two_processes(tmp_path: Path) -> None:
     run_script("streamed_slots.py", tmp_path, "local-cluster[2,2,1024]")

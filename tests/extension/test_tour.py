@@ -32,7 +32,6 @@ def test_the_notebook_is_the_script_with_results(maker: Any) -> None:
     assert maker.NOTEBOOK.stat().st_size < 150_000
 
 
-@pytest.mark.whole
 def test_the_notebook_runs(maker: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)
     monkeypatch.setenv("SPARK_LOCAL_IP", "127.0.0.1")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
-import pytest
 from pyspark.sql import SparkSession
 
 from sparkext.cql.computed import SIGNATURES
@@ -23,7 +22,6 @@ CALLS = (
 )
 
 
-@pytest.mark.whole  # numba compiles forty columns for a minute
 def test_every_function_is_sparks(spark: SparkSession) -> None:
     texts = ["abc", "", None, "a%b", " Ab c ", "äß", "bcb ab", "a_b", "B"]
     rows = [

@@ -8,8 +8,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
@@ -23,7 +21,6 @@ def said(name: str) -> list[str]:
     return ran.stdout.splitlines()
 
 
-@pytest.mark.whole
 def test_only_the_loop_overspends() -> None:
     loop, *_, queries = said("trading.py")
     amounts = [
@@ -33,7 +30,6 @@ def test_only_the_loop_overspends() -> None:
     assert 0.7 * cash < spent <= cash < wasted
 
 
-@pytest.mark.whole
 def test_the_tour() -> None:
     *batches, last = said("streams.py")
     assert last.endswith("a join of all rows gives the same: True") and not last.startswith("0 hits"), batches

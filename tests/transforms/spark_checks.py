@@ -19,7 +19,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from sparkext import pipelined_join
 from sparkext.transforms.lineage import remembered
-from tests.combinations import is_chosen
+from tests.combinations import function_of, runs_whole
 
 _OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
     "=": operator.eq,
@@ -142,19 +142,29 @@ def crossings_of(how: str) -> int:
 def assert_like_spark(
     left: DataFrame, right: DataFrame, on: Any, how: str = "inner", **options: Any
 ) -> tuple[DataFrame, Counter[str]]:
-    """One join, through the pipeline and through Spark; one in three also partitioned.
+    """Compare a pipelined join with Spark's. The first join of each test function is also run partitioned.
 
     Return the pipeline's DataFrame and the rows.
     """
     actual = left.transform(pipelined_join(right, on, how, **options))
     assert_pipelined(actual, joins=1, crossings=crossings_of(how))
     expected = spark_join(left, right, on, how)
-    case = (on, how, left.schema.simpleString(), right.schema.simpleString())
-    if left.sparkSession.version >= "4.1" and has_equality(on) and is_chosen(case, of=3):
+    if left.sparkSession.version >= "4.1" and has_equality(on) and _runs_partitioned():
         by_slot = left.transform(pipelined_join(right, on, how, partitioned=True, **options))
         assert_partitioned(by_slot, joins=1)
         assert_same_rows(expected, by_slot)
     return actual, assert_same_rows(expected, actual)
+
+
+_PARTITIONED_FUNCTIONS = set[str]()
+
+
+def _runs_partitioned() -> bool:
+    """Return whether a join is run partitioned, too: all joins with `--whole`, else the first of each test function."""
+    function = function_of(os.environ["PYTEST_CURRENT_TEST"])
+    is_first = function not in _PARTITIONED_FUNCTIONS
+    _PARTITIONED_FUNCTIONS.add(function)
+    return is_first or runs_whole()
 
 
 def has_equality(on: Any) -> bool:

@@ -48,7 +48,6 @@ def run_demo(data: Path, *python: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-@pytest.mark.whole
 def test_the_demo_verifies_and_prints_its_table(data: Path) -> None:
     ran = run_demo(data, "-m", "sparkext")
     assert ran.returncode == 0, ran.stdout + ran.stderr
@@ -63,7 +62,6 @@ def test_the_demo_verifies_and_prints_its_table(data: Path) -> None:
     assert "WARN" not in ran.stderr and "Stage" not in ran.stderr, ran.stderr
 
 
-@pytest.mark.whole
 def test_a_difference_is_status_1_and_nothing_is_timed(data: Path) -> None:
     ran = run_demo(data, "-c", WRONG_PLANS.replace("ROWS", str(ROWS)))
     assert ran.returncode == 0, ran.stdout + ran.stderr

@@ -563,7 +563,6 @@ def source_of(out):
 """
 
 
-@pytest.mark.whole
 def test_encryption_gives_right_answers_and_warns_once() -> None:
     told, stderr = run_alone(
         """
@@ -664,7 +663,6 @@ if __name__ == "__main__":
 """
 
 
-@pytest.mark.whole
 def test_a_builder_that_is_killed_in_a_task(tmp_path: Path) -> None:
     """The worker dies inside Spark: the task is tried again, and another worker builds what the first began.
 
