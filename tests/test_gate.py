@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.combinations import left_out
 from tests.outcomes import best_of, not_passed
 
 ROOT = Path(__file__).parents[1]
@@ -37,30 +38,20 @@ def test_without_parameters(): pass
 """
 
 
-def collected(pytester: pytest.Pytester, source: str, *arguments: str) -> dict[str, list[tuple[str, ...]]]:
-    pytester.makepyfile(test_it=source)
-    pytester.makeconftest((ROOT / "tests" / "conftest.py").read_text())
-    result = pytester.runpytest_subprocess("--collect-only", "-q", f"--rootdir={pytester.path}", *arguments)
-    assert result.ret == 0, result.stdout.str() + result.stderr.str()
+def running(pytester: pytest.Pytester, source: str, *named: str) -> dict[str, list[tuple[str, ...]]]:
+    """Return the combinations that run by default, by function."""
+    items = pytester.getitems(source)
+    unwanted = left_out(items, named)
     found: dict[str, list[tuple[str, ...]]] = {}
-    for line in result.outlines:
-        if "::" in line:
-            name, _, values = line.partition("::")[2].partition("[")
+    for item in items:
+        if item not in unwanted:
+            name, _, values = item.name.partition("[")
             found.setdefault(name, []).append(tuple(values.rstrip("]").split("-")))
     return found
 
 
-@pytest.fixture
-def plain(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.Pytester:
-    """A folder for a suite of its own, which runs as this one does by default."""
-    for variable in ("SPARKEXT_TEST_WHOLE", "SPARKEXT_TEST_OUTCOMES"):
-        monkeypatch.delenv(variable, raising=False)
-    monkeypatch.setenv("PYTHONPATH", str(ROOT))
-    return pytester
-
-
-def test_each_value_and_each_pair_runs(plain: pytest.Pytester) -> None:
-    found = collected(plain, REDUCED)
+def test_each_value_and_each_pair_runs(pytester: pytest.Pytester) -> None:
+    found = running(pytester, REDUCED)
     every = list(itertools.product("01", "012", "012"))
     for name, size in (("test_values", 1), ("test_pairs", 2)):
         needed = {group for case in every for group in itertools.combinations(enumerate(case), size)}
@@ -71,13 +62,9 @@ def test_each_value_and_each_pair_runs(plain: pytest.Pytester) -> None:
     assert len(found["test_all"]) == 3 and len(found["test_without_parameters"]) == 1
 
 
-def test_whole_runs_every_combination(plain: pytest.Pytester) -> None:
-    found = collected(plain, REDUCED, "--whole")
-    assert [len(cases) for cases in found.values()] == [18, 18, 2, 3, 1]
-
-
-def test_a_named_function_runs_every_combination(plain: pytest.Pytester) -> None:
-    assert len(collected(plain, REDUCED, "test_it.py::test_values")["test_values"]) == 18
+def test_a_named_function_runs_every_combination(pytester: pytest.Pytester) -> None:
+    found = running(pytester, REDUCED, "test_a_named_function_runs_every_combination.py::test_values")
+    assert len(found["test_values"]) == 18 and len(found["test_pairs"]) < 18
 
 
 @pytest.mark.parametrize(
@@ -88,18 +75,16 @@ def test_a_named_function_runs_every_combination(plain: pytest.Pytester) -> None
         ("import pytest\n@pytest.mark.reduced('values')\ndef test_it(): pass", "reason"),
         ("import pytest\n@pytest.mark.reduced('some', reason='slow')\ndef test_it(): pass", "reduced"),
     ],
+    ids=["whole function", "whole module", "no reason", "no such reduction"],
 )
-def test_no_mark_leaves_out_a_function(plain: pytest.Pytester, source: str, message: str) -> None:
-    plain.makepyfile(test_it=source)
-    plain.makeconftest((ROOT / "tests" / "conftest.py").read_text())
-    result = plain.runpytest_subprocess("--collect-only", "-q")
-    assert result.ret == pytest.ExitCode.USAGE_ERROR
-    assert message in result.stderr.str()
+def test_no_mark_leaves_out_a_function(pytester: pytest.Pytester, source: str, message: str) -> None:
+    with pytest.raises(pytest.UsageError, match=message):
+        left_out(pytester.getitems(source), [])
 
 
-def test_outcomes_of_a_run(plain: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Passed, failed, skipped, and a module that is skipped as a whole: with and without processes beside it."""
-    plain.makepyfile(
+def test_outcomes_of_a_run(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Passed, failed, skipped, and a module that is skipped as a whole, in two processes."""
+    pytester.makepyfile(
         test_it="""
             import pytest
             @pytest.mark.parametrize("a", [0, 1])
@@ -115,11 +100,11 @@ def test_outcomes_of_a_run(plain: pytest.Pytester, monkeypatch: pytest.MonkeyPat
             """,
         test_module="import pytest; pytest.importorskip('no_such_module')\ndef test_never(): pass",
     )
-    plain.makeconftest((ROOT / "tests" / "conftest.py").read_text())
-    monkeypatch.setenv("SPARKEXT_TEST_OUTCOMES", str(plain.path / "outcomes"))
-    for processes in ("0", "2"):
-        plain.runpytest_subprocess("-q", "-n", processes)
-    checked = plain.run(sys.executable, "-m", "tests.outcomes")
+    pytester.makeconftest((ROOT / "tests" / "conftest.py").read_text())
+    monkeypatch.setenv("SPARKEXT_TEST_OUTCOMES", str(pytester.path / "outcomes"))
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    pytester.runpytest_subprocess("-q", "-n", "2")
+    checked = pytester.run(sys.executable, "-m", "tests.outcomes")
     assert checked.ret == 1
     assert checked.errlines == [
         "Every test function has to pass in some run. These did not:",
