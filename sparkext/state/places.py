@@ -6,6 +6,8 @@ is read is checked. From a bucket a file comes through a local one, so that memo
 
 from __future__ import annotations
 
+import posixpath
+import re
 import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -13,7 +15,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import IO, Any, Protocol
-from urllib.parse import unquote, urlparse
 
 import pyarrow as pa
 
@@ -27,6 +28,8 @@ _TAIL = 1 << 16
 """Bytes at the end of a file that are asked for at once: footers are shorter, most of them."""
 
 _PIECE = 8 << 20
+
+_LOCATION = re.compile(r"(?:([^:/]*):)?(?://(?=.)([^/]*))?(.*)", re.DOTALL)
 
 
 class Place(Protocol):
@@ -210,17 +213,28 @@ def place_of(location: str, s3a: Mapping[str, str]) -> Place:
     StateError
         It is in a store that workers do not reach.
     """
-    parsed = urlparse(location)
-    if parsed.scheme in ("", "file"):
-        return LocalPlace(Path(unquote(parsed.path)))
-    if parsed.scheme == "s3a":
-        bucket = bucket_of(parsed.netloc, s3a.get)
+    scheme, authority, path = parts_of(location)
+    if scheme in ("", "file"):
+        return LocalPlace(Path(path))
+    if scheme == "s3a":
+        bucket = bucket_of(authority, s3a.get)
         if isinstance(bucket, Bucket):
-            return BucketPlace(bucket, location.partition("://")[2].partition("/")[2].strip("/"))
+            return BucketPlace(bucket, path.strip("/"))
         reason = bucket
     else:
-        reason = f"workers do not reach {parsed.scheme}://"
+        reason = f"workers do not reach {scheme}://"
     raise StateError(
         f"the checkpoint lies in {location}: {reason}. The state of a stream can be kept in a folder that all"
         " nodes see as a local one (file:/…), or in a bucket that Spark reaches by its S3A connector (s3a://…)"
     )
+
+
+def parts_of(location: str) -> tuple[str, str, str]:
+    """Return scheme, authority and path of a location as Hadoop's `Path` reads it, "" for a part that is missing.
+
+    A location is no URL: it has neither a query nor a fragment, and nothing in it is encoded.
+    """
+    found = _LOCATION.fullmatch(location)
+    assert found is not None, "every text matches"
+    scheme, authority, path = (part or "" for part in found.groups())
+    return scheme, authority, posixpath.normpath(re.sub("/+", "/", path)) if path else ""

@@ -15,6 +15,7 @@ import boto3
 import pyarrow as pa
 import pytest
 from moto.server import ThreadedMotoServer
+from pyarrow import fs
 
 from sparkext.errors import StateError
 from sparkext.parquet.file_stores import Bucket
@@ -24,6 +25,9 @@ from sparkext.state.places import BucketPlace, LocalPlace, Place, place_of
 from sparkext.state.segments import SegmentInfo, read_told, rows_of_segment, write_segment
 from tests.streams import test_stream_tasks as in_folders
 from tests.streams.tasks import Query
+
+ODD = "a query #1? 100%25 ü"
+"""A name of a folder with every character that means something in a URL."""
 
 ROWS = pa.record_batch({"n": pa.array(range(5000))})
 
@@ -52,8 +56,8 @@ def s3a() -> Iterator[Mapping[str, str]]:
 @pytest.fixture(params=["folder", "bucket"])
 def place(request: pytest.FixtureRequest, s3a: Mapping[str, str], tmp_path: Path) -> Place:
     if request.param == "folder":
-        return place_of(f"file:{tmp_path}/a%20query", {})
-    return place_of(f"s3a://shelf/a query/{request.node.name}", s3a)
+        return place_of(f"file:{tmp_path}/{ODD}", {})
+    return place_of(f"s3a://shelf/{ODD}/{request.node.name}", s3a)
 
 
 def test_places(place: Place) -> None:
@@ -64,6 +68,7 @@ def test_places(place: Place) -> None:
             read()
     assert one.claim("me") == "me" and one.claim("you") == "me" and one.text() == "me"
     other.claim("you")
+    assert ODD in str(one)
     (place / "x").clear(but="1")
     assert one.exists() and not other.exists()
     (place / "x").clear()
@@ -102,7 +107,7 @@ def test_a_join(on: str, s3a: Mapping[str, str], tmp_path: Path, monkeypatch: py
     """In other batches than before, and from node to node, which have no indexes of it."""
     monkeypatch.setattr(runs, "FAN_OUT", 3)
     draw = random.Random(on)
-    query = Query(replace(in_folders.joined(on, slots=2), s3a=s3a), f"s3a://shelf/{on}", draw)
+    query = Query(replace(in_folders.joined(on, slots=2), s3a=s3a), f"s3a://shelf/{ODD} {on}", draw)
     new = []
     for number in range(5):
         node = tmp_path / f"node {number % 2}"
@@ -115,6 +120,10 @@ def test_a_join(on: str, s3a: Mapping[str, str], tmp_path: Path, monkeypatch: py
         query.process([new[-1][0]], [new[-1][1]])
     left, right = (in_folders.together(side) for side in zip(*new, strict=True))
     assert query.emitted == in_folders.pairs(left, right, in_folders.CONDITIONS[on][1])
+    store = place_of("s3a://shelf/", s3a)
+    assert isinstance(store, BucketPlace)
+    found = [info.path for info in store._store.get_file_info(fs.FileSelector(f"shelf/{ODD} {on}", recursive=True))]
+    assert any(name.startswith(f"shelf/{ODD} {on}/sparkext/") and name.endswith(".segment") for name in found)
 
 
 def test_what_workers_do_not_reach() -> None:
@@ -127,3 +136,29 @@ def test_what_workers_do_not_reach() -> None:
     )
     assert "secret" not in repr(place_of("s3a://b/c", {"fs.s3a.access.key": "a", "fs.s3a.secret.key": "secret"}))
     assert place_of("/a b", {}) == LocalPlace(Path("/a b"))
+
+
+@pytest.mark.parametrize(
+    ("location", "path"),
+    [
+        (f"file:/{ODD}/b", f"/{ODD}/b"),
+        (f"file:///{ODD}", f"/{ODD}"),
+        (f"/{ODD}", f"/{ODD}"),
+        ("file:/a:b", "/a:b"),
+        ("/file:/a", "/file:/a"),
+        ("/a\tb\nc", "/a\tb\nc"),
+        ("file:/a//b/./c/../d/", "/a/b/d"),
+        ("file://host/a", "/a"),
+        ("", "."),
+    ],
+)
+def test_local_paths_are_read_as_they_are(location: str, path: str) -> None:
+    assert place_of(location, {}) == LocalPlace(Path(path))
+
+
+@pytest.mark.parametrize("key", ["a#b", "a?b", "a%20b", "a b/ü", "a:b//c", "c://d"])
+def test_keys_are_read_as_they_are(key: str) -> None:
+    keys = {"fs.s3a.access.key": "a", "fs.s3a.secret.key": "b"}
+    assert place_of(f"s3a://bucket/{key}", keys) == BucketPlace(
+        Bucket("bucket", access_key="a", secret_key="b"), key.replace("//", "/")
+    )
