@@ -69,12 +69,6 @@ LARGE = (
     STREAMS,
 )
 
-SMALL_LAKES = (
-    "tests/lakes/test_tables.py::test_columns_that_come_and_go",
-    "tests/lakes/test_tables.py::test_older_states",
-)
-"""What the gate runs of the suite on tables of Delta Lake and Iceberg; `make lakes` runs all of it."""
-
 # Spark 3.5 has no variants, its cache fails for structs without fields, and streams are joined from 4.0 on.
 NOT_IN_3_5 = ("test_payload_of_every_type", "test_a_null_struct_whose_fields_cannot_be_null", "test_progress")
 
@@ -99,7 +93,7 @@ def versions(session: nox.Session, spark: str, suites: Sequence[str]) -> None:
     environment = {"SPARK_HOME": None, "SPARKEXT_TEST_EXTENSION": "1" if planned else None}
     session.run("pytest", "-q", *options, *(session.posargs or suites), env=environment)
     if spark == "4.1" and not session.posargs:
-        session.run("pytest", "-q", *SMALL_LAKES, env={"SPARK_HOME": None})
+        session.run("pytest", "-q", "tests/lakes", env={"SPARK_HOME": None})
 
 
 @nox.session(default=False, python="3.11")

@@ -14,6 +14,8 @@ from tests.extension.extension_checks import scans_of
 from tests.lakes.formats import Lake
 from tests.lakes.lake_checks import assert_fused, assert_read_by_spark, create, facts, joined
 
+pytestmark = pytest.mark.reduced("values", reason="a table takes seconds to write in either format")
+
 
 @pytest.fixture
 def delta(lake: Lake) -> Lake:

@@ -38,6 +38,8 @@ from tests.lakes.lake_checks import (
     joined,
 )
 
+pytestmark = pytest.mark.reduced("values", reason="a table takes seconds to write in either format")
+
 
 def test_every_type(lake: Lake, spark: SparkSession, dims: DataFrame) -> None:
     table = create(lake, spark, facts(spark))

@@ -19,7 +19,7 @@ from tests.streams.feeds import POINTS, SPANS, Feed, points, spans
 SCRIPT = Path(__file__).parent / "scripts" / "query_that_is_killed.py"
 BATCHES = 3
 
-pytestmark = [pytest.mark.timeout(540), pytest.mark.xdist_group("cluster")]
+pytestmark = [pytest.mark.timeout(540), pytest.mark.xdist_group("killed")]
 
 
 @pytest.mark.parametrize(("query", "least"), [("join", 50), ("order", 50), ("cql", 10)])
