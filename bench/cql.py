@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from datetime import datetime, timedelta, timezone
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -13,10 +12,24 @@ import numpy as np
 import pyarrow as pa
 
 from bench.fit import power_law
-from bench.harness import Bench, Case, measure, record, same, step, verify
+from bench.harness import Bench, Case, Contestant, Timing, WrongAnswerError, measure, record, same, step, verify
 from bench.spark_session import CROSSING, spark_session
 from bench.starts import Started, seconds_of
 from bench.text_table import text_table
+from bench.trading import (
+    OFFERS,
+    TRADING,
+    Orders,
+    TradingRows,
+    bought_shares,
+    collected_orders,
+    loop_orders,
+    our_orders,
+    pandas_orders,
+    read_streams,
+    require_busy,
+    stateful_orders,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -30,11 +43,14 @@ All answers are checked: orders against a loop written by hand, quotas against o
 Left out: compilation, which takes numba 5 to 30 seconds for a graph, once on a machine."""
 
 NOTES_TRADING = """\
-Offers, one a microsecond, for a thousand stocks, of which each is bought at most once: from rows in memory to orders.
-In one process: the engine, from Arrow columns; a loop in Python over lists, with dicts for stock. In Spark: tables in
-Parquet to orders, one core; applyInPandas runs the same loop in one group. transformWithState: the loop with cash and
-stock in Spark's states, which it asks for each offer that is cheap enough; a hundredth of the offers.
-Left out: compilation, and for Spark the start of the session. Beside Flink: flink.trading."""
+Rows: two million offers for a thousand stocks, one a microsecond, and the refills of stock and cash among them, so that
+the same share of offers is bought in each tenth of the input. All contestants read all of these rows and give the same
+orders, which are those of a loop in Python.
+In one process: the engine, from Arrow columns; the loop, over lists. In Spark: from a CSV file of each stream to
+orders, one core. applyInPandas runs the loop in one group; transformWithState runs it with cash and stock in Spark's
+states, which it reads for each offer that is cheap enough, over as many rows as it finishes in a minute.
+Without the start: less the time of the same job over the rows that are there before the first offer.
+Left out: compilation, and the start of the session. Beside Flink: flink.trading."""
 
 NOTES_RECURSIVE = """\
 The same operators on the same rows: recursive, or with what was bought as one more stream of rows. The engine alone,
@@ -58,19 +74,6 @@ what heartbeats cost. The engine alone, one core; the same rows from all."""
 NOTES_GROWTH = """\
 The engine alone, one core: seconds by rows, by queries of the graph, and by the rows that a window holds."""
 
-TRADING = """
-REGISTER STREAM market (id string, price double);
-REGISTER STREAM initial_resource (val double);
-REGISTER STREAM stock_events (id string, num int);
-REGISTER QUERY resource_stream ISTREAM(SELECT * FROM initial_resource [Now] UNION ALL
-    SELECT resource.val - buy_event.price * buy_event.num AS val FROM resource, buy_event [Now])<Now>;
-REGISTER QUERY resource SELECT * FROM resource_stream [Rows 1];
-REGISTER QUERY stock_stream ISTREAM(SELECT * FROM stock_events [Now] UNION ALL
-    SELECT stock.id, stock.num + buy_event.num AS num FROM stock, buy_event [Now] WHERE stock.id = buy_event.id)<Now>;
-REGISTER QUERY stock SELECT * FROM stock_stream [Partition By id Rows 1];
-REGISTER QUERY buy_event ISTREAM(SELECT market.id, 1000 AS num, market.price FROM market [Now], stock, resource
-    WHERE stock.id = market.id AND stock.num = 0 AND market.price < 500 AND resource.val > market.price * 1000);
-"""
 QUOTAS = """
 REGISTER STREAM asked (who int, n int);
 REGISTER STREAM granted (who int, n int);
@@ -79,9 +82,8 @@ REGISTER QUERY left_stream ISTREAM(SELECT who, n FROM granted [Now] UNION ALL
 REGISTER QUERY quota SELECT * FROM left_stream [Partition By who Rows 1];
 REGISTER QUERY taken ISTREAM(SELECT a.who, a.n FROM asked [Now] a, quota q WHERE a.who = q.who AND q.n >= a.n);
 """
-_STOCKS, _CASH = 1000, 300_000_000.0
-_FEWER = 100
-"""Of how many offers transformWithState gets one."""
+_SECONDS = 60
+"""For how long transformWithState runs."""
 
 
 def cases() -> list[Case]:
@@ -138,196 +140,121 @@ def _rows_of(emitted: Sequence[Any], query: str) -> list[tuple[Any, ...]]:
 # --- trading ---
 
 
-class Offers:
-    """A number of offers, and what there is before them."""
-
-    def __init__(self, count: int) -> None:
-        draw = np.random.default_rng(1)
-        self.count = count
-        self.stocks = [f"stock {number}" for number in range(_STOCKS)]
-        self.ids = pa.array(self.stocks).take(pa.array(draw.integers(0, _STOCKS, count)))
-        self.prices = pa.array(450 + draw.random(count) * 100)
-        before = 1 + _STOCKS
-        self.times = np.concatenate([np.zeros(before, np.int64), np.arange(1, count + 1)])
-        self.streams = np.concatenate([[1], np.full(_STOCKS, 2), np.zeros(count)]).astype(np.int8)
-        self.values = np.concatenate([[_CASH], np.zeros(_STOCKS), self.prices])
-        ids = pa.concat_arrays([pa.array([""]), pa.array(self.stocks), self.ids])
-        prices = pa.concat_arrays([pa.array(np.zeros(before)), self.prices])
-        self.columns = {
-            "market": [ids, prices],
-            "initial_resource": [pa.array(np.full(before + count, _CASH))],
-            "stock_events": [ids, pa.array(np.zeros(before + count, np.int32))],
-        }
-
-
-def _looped(times: Sequence[int], ids: Sequence[str], prices: Sequence[float], stocks: Sequence[str]) -> list[Any]:
-    """What a hand-written loop buys."""
-    cash, held, orders = _CASH, dict.fromkeys(stocks, 0), []
-    for at, name, price in zip(times, ids, prices, strict=True):
-        if price < 500 and held[name] == 0 and cash > price * 1000:
-            held[name] += 1000
-            cash -= price * 1000
-            orders.append((at, name, 1000, price))
-    return orders
-
-
 def _run_trading(bench: Bench) -> None:
-    offers = Offers(bench.sized(2_000_000))
-    graph = _graph(TRADING)
-    rows = offers.times[1 + _STOCKS :].tolist(), offers.ids.to_pylist(), offers.prices.to_pylist()
+    rows, orders = _busy_rows(bench)
+    shares = bought_shares(rows, orders)
+    graph, lists, columns = _graph(TRADING), rows.lists(), rows.columns()
 
-    def engine() -> Any:
-        emitted = _emitted(graph, ["buy_event"], offers.times, offers.streams, offers.columns)
-        return _rows_of(emitted, "buy_event")
+    def engine() -> Orders:
+        return Orders(_rows_of(_emitted(graph, ["buy_event"], rows.times, rows.streams, columns), "buy_event"))
 
-    loop = same("a loop in Python", lambda: _looped(*rows, offers.stocks))
-    contestants = [same("sparkext, engine", engine, ours=True), loop]
+    contestants = [
+        same("sparkext, engine", engine, ours=True),
+        same("a loop in Python", lambda: loop_orders(zip(*lists, strict=True))),
+    ]
+    in_spark = {"sparkext in Spark": our_orders, "applyInPandas": pandas_orders}
     with spark_session(1, **CROSSING, **{"spark.sql.shuffle.partitions": "1"}) as spark:
-        frames = tables_of(spark, bench, offers)
-        contestants += [
-            same("sparkext in Spark", lambda: bought_in(our_orders(frames)), ours=True),
-            same("applyInPandas", lambda: bought_in(_pandas(frames, offers.stocks))),
-        ]
-        verify(contestants)
+        frames = read_streams(spark, rows.write_streams(bench.folder("cql") / "trading"))
+        start = read_streams(spark, rows.first(0).write_streams(bench.folder("cql") / "trading-start"))
+        for name, run in in_spark.items():
+            contestants.append(same(name, partial(_collected, run, frames), ours=run is our_orders))
+            contestants.append(Contestant(f"{name}, start", *2 * [partial(_collected, run, start)], floor=True))
+        _verify_orders(contestants, orders)
         timings = measure(bench, contestants)
-        few = max(1, offers.count // _FEWER)
-        orders = _looped(*(column[:few] for column in rows), offers.stocks)
-        job = partial(_with_state, frames, int(offers.times[_STOCKS + few]))
-        rate = few / [seconds_of(job, orders) for _ in range(2)][-1]
-    record(bench, timings, offers.count)
-    bench.record(contestant="transformWithState", rows=few, rows_per_second=rate)
-    rates = [(one.contestant.name, f"{offers.count / one.median:,.0f}") for one in timings]
-    print(text_table(("", "offers a second"), [*rates, ("transformWithState", f"{rate:,.0f}")]))
+        part, stateful = _stateful_timings(bench, spark, rows, start)
+    record(bench, timings, len(rows), bought=shares)
+    record(bench, stateful, len(part), part="transformWithState")
+    if not bench.tiny:
+        _print_rates([*((timing, len(rows)) for timing in timings), *((timing, len(part)) for timing in stateful)])
+    print(f"bought: {min(shares):.0%} to {max(shares):.0%} of the offers of each tenth")
     print(NOTES_TRADING)
 
 
-def _with_state(frames: Mapping[str, DataFrame], until: int) -> list[Any]:
-    """The loop by `transformWithStateInPandas`: cash is a value state, and stock a map state."""
-    import pandas as pd
-    from pyspark.sql import functions as F
-    from pyspark.sql.streaming import StatefulProcessor
-
-    class Buying(StatefulProcessor):
-        def init(self, handle: Any) -> None:
-            self._cash = handle.getValueState("cash", "val double")
-            self._stock = handle.getMapState("stock", "id string", "num int")
-
-        def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[Any]:
-            orders = []
-            for row in pd.concat([*rows]).sort_values(["ts", "stream"]).itertuples(index=False):
-                if row.stream == 0:
-                    self._cash.update((row.value,))
-                elif row.stream == 1:
-                    self._stock.updateValue((row.id,), (0,))
-                elif row.value < 500 and self._stock.getValue((row.id,))[0] == 0:
-                    (cash,) = self._cash.get()
-                    if cash > row.value * 1000:
-                        self._stock.updateValue((row.id,), (1000,))
-                        self._cash.update((cash - row.value * 1000,))
-                        orders.append((row.id, 1000, row.value, row.ts))
-            yield pd.DataFrame(orders, columns=["id", "num", "price", "ts"])
-
-        def close(self) -> None:
-            pass
-
-    offered = frames["market"].where(F.unix_micros("ts") <= until)
-    rows = frames["initial_resource"].select(F.lit(0).alias("stream"), F.lit("").alias("id"), F.col("val"), "ts")
-    rows = rows.union(frames["stock_events"].select(F.lit(1), "id", F.lit(0.0), "ts"))
-    rows = rows.union(offered.select(F.lit(2), "id", "price", "ts")).withColumnRenamed("val", "value")
-    grouped = rows.withColumn("all", F.lit(0)).groupBy("all")
-    return bought_in(
-        grouped.transformWithStateInPandas(Buying(), "id string, num int, price double, ts timestamp", "Append", "None")
-    )
+def _collected(run: Callable[[Mapping[str, DataFrame]], DataFrame], frames: Mapping[str, DataFrame]) -> Orders:
+    return collected_orders(run(frames))
 
 
-def tables_of(spark: SparkSession, bench: Bench, offers: Offers) -> dict[str, DataFrame]:
-    """Return the three streams as tables in files."""
-    import pyarrow.parquet as pq
+def _stateful_timings(
+    bench: Bench, spark: SparkSession, rows: TradingRows, start: Mapping[str, DataFrame]
+) -> tuple[TradingRows, list[Timing]]:
+    """Return the first rows, as many as `transformWithState` finishes in a minute, and its timings over them."""
 
-    folder = bench.folder("cql")
-    folder.mkdir(parents=True, exist_ok=True)
-    ts = pa.array(offers.times, pa.int64()).cast(pa.timestamp("us", "UTC"))
-    parts = {"initial_resource": (0, 1), "stock_events": (1, 1 + _STOCKS), "market": (1 + _STOCKS, None)}
-    names = {"initial_resource": ["val"], "stock_events": ["id", "num"], "market": ["id", "price"]}
-    frames = {}
-    for name, (start, stop) in parts.items():
-        columns = [column.slice(start, None if stop is None else stop - start) for column in offers.columns[name]]
-        table = pa.table([*columns, ts[start:stop]], names=[*names[name], "ts"])
-        pq.write_table(table, folder / f"{name}.parquet")
-        frames[name] = spark.read.parquet(str(folder / f"{name}.parquet"))
-    return frames
+    def seconds(part: TradingRows) -> float:
+        frames = read_streams(spark, part.write_streams(bench.folder("cql") / "trading-part"))
+        with step(f"transformWithState, {len(part):,} rows"):
+            return seconds_of(partial(_collected, stateful_orders, frames), part.orders())
 
-
-def our_orders(frames: Mapping[str, DataFrame]) -> DataFrame:
-    from sparkext.streams import cql
-
-    return cql(TRADING).output("buy_event", time="ts", **frames)
+    starts = [seconds_of(partial(_collected, stateful_orders, start), []) for _ in range(1 if bench.tiny else 2)]
+    part = rows.first(len(rows) // 100)
+    taken = seconds(part)
+    if not bench.tiny:
+        part = rows.first(int(len(part) * _SECONDS / (taken - starts[-1])))
+        taken = seconds(part)
+    name = "transformWithState"
+    contestants = [same(name, list), Contestant(f"{name}, start", list, list, floor=True)]
+    return part, [Timing(one, [wall], [0.0]) for one, wall in zip(contestants, (taken, starts[-1]), strict=True)]
 
 
-def _pandas(frames: Mapping[str, DataFrame], stocks: Sequence[str]) -> DataFrame:
-    """The loop, in one group of all offers."""
-    import pandas as pd
-    from pyspark.sql import functions as F
-
-    def bought(offers: pd.DataFrame) -> pd.DataFrame:
-        offers = offers.sort_values("ts")
-        orders = _looped(offers["ts"].tolist(), offers["id"].tolist(), offers["price"].tolist(), stocks)
-        found = pd.DataFrame(orders, columns=["ts", "id", "num", "price"])
-        return found[["id", "num", "price", "ts"]]
-
-    grouped = frames["market"].groupBy(F.lit(0).alias("all"))
-    return grouped.applyInPandas(bought, "id string, num int, price double, ts timestamp")
-
-
-def bought_in(frame: DataFrame) -> list[Any]:
-    epoch = datetime(1970, 1, 1, tzinfo=timezone.utc)
-    rows = frame.collect()
-    found = []
-    for name, num, price, ts in rows:
-        found.append(((ts.astimezone(timezone.utc) - epoch) // timedelta(microseconds=1), name, num, price))
-    return found
+def _print_rates(timings: Sequence[tuple[Timing, int]]) -> None:
+    """Show rows a second, of jobs in Spark also without the start."""
+    starts = {timing.contestant.name: timing.median for timing, _ in timings if timing.contestant.floor}
+    table = []
+    for timing, rows in timings:
+        if not timing.contestant.floor:
+            name, start = timing.contestant.name, starts.get(f"{timing.contestant.name}, start")
+            alone = "" if start is None else f"{rows / (timing.median - start):,.0f}"
+            table.append((name, f"{rows:,}", f"{rows / timing.median:,.0f}", alone))
+    print(text_table(("", "rows", "rows a second", "without the start"), table))
 
 
 # --- with and without recursion ---
 
 
 def _run_recursive(bench: Bench) -> None:
-    offers = Offers(bench.sized(2_000_000))
+    rows, orders = _busy_rows(bench)
     recursive = _graph(TRADING)
     again = TRADING.replace("buy_event [Now]", "bought [Now] buy_event")
     flat = _graph(f"REGISTER STREAM bought (id string, num int, price double); {again}")
-    given = offers.times, offers.streams, offers.columns
-    orders = _rows_of(_emitted(recursive, ["buy_event"], *given), "buy_event")
-    times, streams, columns = _with_orders(offers, orders)
+    given = rows.times, rows.streams, rows.columns()
+    times, streams, columns = _with_orders(*given, orders)
 
-    def with_cycle() -> Any:
-        return _rows_of(_emitted(recursive, ["buy_event"], *given), "buy_event")
+    def with_cycle() -> Orders:
+        return Orders(_rows_of(_emitted(recursive, ["buy_event"], *given), "buy_event"))
 
-    def without() -> Any:
-        return _rows_of(_emitted(flat, ["buy_event"], times, streams, columns), "buy_event")
+    def without() -> Orders:
+        return Orders(_rows_of(_emitted(flat, ["buy_event"], times, streams, columns), "buy_event"))
 
     contestants = [same("recursive", with_cycle, ours=True), same("what was bought as a stream", without)]
-    verify(contestants)
+    _verify_orders(contestants, orders)
     timings = measure(bench, contestants)
-    record(bench, timings, offers.count)
-    medians = [timing.median for timing in timings]
-    rows = [(timing.contestant.name, f"{offers.count / timing.median:,.0f}") for timing in timings]
-    print(text_table(("", "offers a second"), rows))
-    if medians:  # or the data is tiny
-        print(f"recursive: {medians[0] / medians[1]:.2f} times the time")
+    record(bench, timings, len(rows))
+    if timings:  # or the data is tiny
+        _print_rates([(timing, len(rows)) for timing in timings])
+        print(f"recursive: {timings[0].median / timings[1].median:.2f} times the time")
     print(NOTES_RECURSIVE)
 
 
-def _with_orders(offers: Offers, orders: Sequence[tuple[Any, ...]]) -> tuple[Any, Any, Columns]:
+def _busy_rows(bench: Bench) -> tuple[TradingRows, Orders]:
+    """Return the rows of the trading query, of which the same share is bought to the end, and the right orders."""
+    rows = TradingRows.generated(bench.sized(OFFERS))
+    orders = rows.orders()
+    require_busy(bought_shares(rows, orders))
+    return rows, orders
+
+
+def _verify_orders(contestants: Sequence[Contestant], orders: Orders) -> None:
+    if verify(contestants) != orders:
+        raise WrongAnswerError(f"all contestants give other orders than a loop in Python, {orders}")
+
+
+def _with_orders(times: Any, streams: Any, columns: Columns, orders: Orders) -> tuple[Any, Any, Columns]:
     """Return all rows with those of a fourth stream among them, the first of the graph's: what was bought, and when."""
     at = np.array([order[0] for order in orders], np.int64)
-    places = np.searchsorted(offers.times, at, side="right")
-    times = np.insert(offers.times, places, at)
-    streams = np.insert(offers.streams + 1, places, 0)
-    source = np.insert(np.arange(offers.times.size), places, 0)
-    columns: dict[str, Any] = {
-        name: [column.take(pa.array(source)) for column in arrays] for name, arrays in offers.columns.items()
-    }
+    places = np.searchsorted(times, at, side="right")
+    source = np.insert(np.arange(times.size), places, 0)
+    times = np.insert(times, places, at)
+    streams = np.insert(streams + 1, places, 0)
+    columns = {name: [column.take(pa.array(source)) for column in arrays] for name, arrays in columns.items()}
     of = np.full(times.size, -1)
     of[streams == 0] = np.arange(len(orders))
     numbers = pa.array(of, mask=of < 0)
@@ -341,7 +268,8 @@ def _with_orders(offers: Offers, orders: Sequence[tuple[Any, ...]]) -> tuple[Any
 
 
 def _run_delays(bench: Bench) -> None:
-    offers = Offers(bench.sized(2_000_000))
+    rows, orders = _busy_rows(bench)
+    given = rows.times, rows.streams, rows.columns()
     without = TRADING.replace(")<Now>;", ");")
     graphs = {
         "before cash and before stock": _graph(TRADING),
@@ -349,16 +277,15 @@ def _run_delays(bench: Bench) -> None:
         "inserted": _graph(without, "insert"),
     }
 
-    def orders(graph: Graph) -> Any:
-        emitted = _emitted(graph, ["buy_event"], offers.times, offers.streams, offers.columns)
-        return _rows_of(emitted, "buy_event")
+    def run(graph: Graph) -> Orders:
+        return Orders(_rows_of(_emitted(graph, ["buy_event"], *given), "buy_event"))
 
-    contestants = [same(name, partial(orders, graph), ours=name == "inserted") for name, graph in graphs.items()]
-    verify(contestants)
+    contestants = [same(name, partial(run, graph), ours=name == "inserted") for name, graph in graphs.items()]
+    _verify_orders(contestants, orders)
     timings = measure(bench, contestants)
-    record(bench, timings, offers.count)
-    rates = [(timing.contestant.name, f"{offers.count / timing.median:,.0f}") for timing in timings]
-    print(text_table(("delays", "offers a second"), rates))
+    record(bench, timings, len(rows))
+    if timings:  # or the data is tiny
+        _print_rates([(timing, len(rows)) for timing in timings])
     print(f"inserted: at {' and '.join(graphs['inserted'].inserted)}\n{NOTES_DELAYS}")
 
 
@@ -444,7 +371,7 @@ def _run_keys(bench: Bench) -> None:
             seconds.whole.append(seconds_of(partial(_quotas, rows, granted), expected))
             seconds.start.append(seconds_of(partial(_quotas, rows.where("false"), granted), (0, None)))
     rates = seconds.rates(asks)
-    bench.record(contestant="sparkext", rows_per_second=rates[0], without_start=rates[1])
+    seconds.record(bench, "sparkext", asks)
     print(text_table(("rows a second", "without the start"), [tuple(f"{rate:,.0f}" for rate in rates)]))
     print(NOTES_KEYS)
 
@@ -483,9 +410,10 @@ def _run_growth(bench: Bench) -> None:
             work = run(bench, size)
             work()
             with step(f"{what}: {size:,}"):
-                seconds.append(min(_taken(work) for _ in range(1 if bench.tiny else 3)))
+                taken = [_taken(work) for _ in range(1 if bench.tiny else 3)]
+            bench.record(part=what, contestant="sparkext", ours=True, rows=size, size=size, seconds=taken)
+            seconds.append(min(taken))
         law = power_law(sizes, seconds)
-        bench.record(part=what, contestant="sparkext", exponent=law.exponent)
         rows.append(
             (what, f"{sizes[0]:,} to {sizes[-1]:,}", " ".join(f"{one:.2f}" for one in seconds), f"{law.exponent:.2f}")
         )

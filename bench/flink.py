@@ -11,6 +11,8 @@ import json
 import subprocess
 import sys
 import venv
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -19,13 +21,23 @@ import pyarrow.compute
 import pyarrow.csv
 import pyarrow.parquet as pq
 
-from bench.cql import Offers, bought_in, our_orders, tables_of
 from bench.harness import Bench, Case, WrongAnswerError, step
 from bench.ordered_streams import fed_readings, ordered_alone
 from bench.spark_session import CROSSING, spark_session
 from bench.starts import Started, seconds_of
 from bench.streams import LOADS, RANGES, Feed, checked, expected_of, fed, our_ranges, streaming_session
 from bench.text_table import text_table
+from bench.trading import (
+    OFFERS,
+    Orders,
+    TradingRows,
+    bought_shares,
+    collected_orders,
+    loop_orders_of_lines,
+    our_orders,
+    read_streams,
+    require_busy,
+)
 
 VERSION = "2.3.0"
 HOME = Path(__file__).parents[1] / ".data" / "flink"
@@ -40,10 +52,11 @@ in RocksDB, on the same cores, and reads the same rows from CSV files, for which
 that of a job over all files less that of one over the state alone; it keeps no checkpoints, which ours does."""
 
 NOTES_TRADING = f"""\
-Measured: from files to orders, one core. sparkext: DataFrames of Parquet, of which the rows are put in order first.
-Flink {VERSION}: one process function in Java, with its state on the heap, over lines of CSV, which it takes as they
-come, without event time. Without the start: less the time of a job over the stocks alone. Workers and JVMs are warm;
-both give the same orders."""
+Measured: the rows of cql.trading, from CSV files to orders, one core; all give the orders of the loop in Python.
+sparkext: a file of each stream, whose rows are put in order first. Flink {VERSION} and the loop in Python: one file, in
+which all rows are in order. Flink runs one process function in Java, with object reuse and its state on the heap,
+without event time and checkpoints. Without the start: less the time of the same job over the rows that are there before
+the first offer. Workers and JVMs are warm."""
 
 NOTES_ORDERED = f"""\
 Measured: rows of 100 devices in the order of time, one core. sparkext: as in ordered_streams, median of batches. Flink
@@ -119,41 +132,63 @@ def _throughput(bench: Bench, feed: Feed, expected: tuple[int, ...]) -> float:
 def _run_trading(bench: Bench) -> None:
     if not _is_there():
         return
-    offers = Offers(bench.sized(2_000_000))
+    rows = TradingRows.generated(bench.sized(OFFERS))
+    orders = rows.orders()
+    shares = bought_shares(rows, orders)
+    require_busy(shares)
     runs = 1 if bench.tiny else 1 + bench.runs
-    with TemporaryDirectory() as folder:
-        flinks, orders = _flinks_orders(offers, Path(folder), runs)
-    with spark_session(1, **CROSSING, **{"spark.sql.shuffle.partitions": "1"}) as spark:
-        frames = tables_of(spark, bench, offers)
-        stocks = {**frames, "market": frames["market"].where("false")}
-        ours = Started()
-        for _ in range(runs):
-            with step("sparkext"):
-                ours.start.append(seconds_of(lambda: bought_in(our_orders(stocks)), []))
-                ours.whole.append(seconds_of(lambda: bought_in(our_orders(frames)), orders))
-    rows = []
-    for name, seconds in (("sparkext in Spark", ours), ("Flink, a process function in Java", flinks)):
-        rates = seconds.rates(offers.count)
-        bench.record(contestant=name, rows=offers.count, rows_per_second=rates[0], without_start=rates[1])
-        rows.append((name, *(f"{rate:,.0f}" for rate in rates)))
-    print(text_table(("", "offers a second", "without the start"), rows))
+    with TemporaryDirectory() as name:
+        folder = Path(name)
+        files = [part.write_lines(folder / title) for title, part in (("start", rows.first(0)), ("all", rows))]
+        seconds = {
+            "sparkext in Spark": _our_seconds(folder, rows, orders, runs),
+            "a loop in Python": _seconds_of_jobs([partial(loop_orders_of_lines, file) for file in files], orders, runs),
+            "Flink, a process function in Java": _flinks_seconds(folder, files, orders, runs),
+        }
+    table = []
+    for contestant, taken in seconds.items():
+        table.append((contestant, *(f"{rate:,.0f}" for rate in taken.rates(len(rows)))))
+        taken.record(bench, contestant, len(rows), bought=shares)
+    print(text_table(("", "rows a second", "without the start"), table))
+    print(f"bought: {min(shares):.0%} to {max(shares):.0%} of the offers of each tenth")
     print(NOTES_TRADING)
 
 
-def _flinks_orders(offers: Offers, folder: Path, runs: int) -> tuple[Started, list[tuple[object, ...]]]:
-    """Return the seconds that Flink needs, and its orders."""
-    ids, values = offers.columns["market"][0], offers.values
-    lines = pa.table([offers.streams, offers.times, ids, values], names=["stream", "time", "id", "value"])
-    before = lines.num_rows - offers.count
-    for name, part in (("stocks", lines.slice(0, before)), ("all", lines)):
-        options = pa.csv.WriteOptions(include_header=False, quoting_style="none")
-        pa.csv.write_csv(part, folder / name, options)
-    seconds, answers = _run_java(_TRADING, folder, ["stocks", "all"], runs)
-    orders = []
-    for order in answers[-1]:
-        at, name, num, price = order.split(",")
-        orders.append((int(at), name, int(num), float(price)))
-    return seconds, orders
+def _our_seconds(folder: Path, rows: TradingRows, orders: Orders, runs: int) -> Started:
+    with spark_session(1, **CROSSING, **{"spark.sql.shuffle.partitions": "1"}) as spark:
+        jobs = []
+        for name, part in (("start", rows.first(0)), ("all", rows)):
+            frames = read_streams(spark, part.write_streams(folder / f"{name}-streams"))
+            jobs.append(lambda frames=frames: collected_orders(our_orders(frames)))
+        return _seconds_of_jobs(jobs, orders, runs)
+
+
+def _seconds_of_jobs(jobs: Sequence[Callable[[], Orders]], orders: Orders, runs: int) -> Started:
+    """Return the seconds of a job over the rows before the first offer, and of one over all rows."""
+    seconds = Started()
+    for _ in range(runs):
+        for taken, job, expected in zip((seconds.start, seconds.whole), jobs, (Orders(), orders), strict=True):
+            taken.append(seconds_of(job, expected))
+    return seconds
+
+
+def _flinks_seconds(folder: Path, files: Sequence[Path], orders: Orders, runs: int) -> Started:
+    """Return the seconds of Flink's jobs over two files.
+
+    Raises
+    ------
+    WrongAnswerError
+        It gives other orders.
+    """
+    seconds, answers = _run_java(_TRADING, folder, files, runs)
+    for answer, expected in zip(answers, [Orders(), orders] * runs, strict=True):
+        found = Orders()
+        for order in answer:
+            at, name, number, price = order.split(",")
+            found.append((int(at), name, int(number), float(price)))
+        if found != expected:
+            raise WrongAnswerError(f"Flink gives {found}, and not {expected}")
+    return seconds
 
 
 def _run_ordered(bench: Bench) -> None:
@@ -188,7 +223,8 @@ def _flinks_order(readings: Path, runs: int) -> float:
     with TemporaryDirectory() as folder:
         for name, part in parts.items():
             pa.csv.write_csv(part, Path(folder) / name, pa.csv.WriteOptions(include_header=False))
-        seconds, answers = _run_java(_ORDERING, Path(folder), list(parts), runs, "12")
+        files = [Path(folder) / name for name in parts]
+        seconds, answers = _run_java(_ORDERING, Path(folder), files, runs, "12")
     expected = [[str(part.num_rows), str(pa.compute.sum(part["id"])), "0"] for part in parts.values()]
     if answers != expected * runs:
         raise WrongAnswerError(f"Flink gives {answers}, and not {expected}")
@@ -196,16 +232,16 @@ def _flinks_order(readings: Path, runs: int) -> float:
 
 
 def _run_java(
-    source: Path, folder: Path, files: list[str], runs: int, *options: str
+    source: Path, folder: Path, files: Sequence[Path], runs: int, *options: str
 ) -> tuple[Started, list[list[str]]]:
-    """Compile a class into `folder`; let it run a job over each of two files there, the smaller first, so many times.
+    """Compile a class into `folder`; let it run a job over each of two files, the smaller first, so many times.
 
     Return the seconds of the jobs, and what each answers.
     """
     [jars] = HOME.glob("lib/python*/site-packages/pyflink/lib")
     subprocess.run(["javac", "-d", str(folder), "-cp", f"{jars}/*", str(source)], check=True)
     opened = [f"--add-opens=java.base/{package}=ALL-UNNAMED" for package in ("java.util", "java.lang")]
-    paths = [str(folder / name) for _ in range(runs) for name in files]
+    paths = [str(path) for _ in range(runs) for path in files]
     command = ["java", *opened, "-cp", f"{jars}/*:{folder}", source.stem, *options, *paths]
     with step("Flink"):
         told = subprocess.run(command, capture_output=True, text=True, check=False)

@@ -12,6 +12,9 @@ SPARK, HINTED, REWRITTEN = "Spark, default plan", "Spark, hinted", "Spark, rewri
 IN_SPARK = frozenset((SPARK, HINTED, REWRITTEN, "Spark 3.5", "Comet"))
 """Plans of Spark's own, and of an accelerator for it: the others run without Spark."""
 
+_OTHERS = frozenset(("scaling", "controller", "cql", "flink", "ordered_streams"))
+"""Suites that are no joins beside other engines: series, sizes of this package against each other, loops and order."""
+
 
 @dataclass(frozen=True)
 class Ratio:
@@ -76,8 +79,8 @@ def engine(timed: Timed) -> str:
 
 
 def compared(tables: Mapping[Key, Sequence[Timed]]) -> list[Row]:
-    """The rows that stand for themselves: not the steps of a series, nor sizes of this package against each other."""
-    return [row for row in rows(tables) if row.key.suite not in ("scaling", "controller")]
+    """The rows of joins beside other engines."""
+    return [row for row in rows(tables) if row.key.suite not in _OTHERS]
 
 
 def rows(tables: Mapping[Key, Sequence[Timed]]) -> list[Row]:

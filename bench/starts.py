@@ -6,8 +6,9 @@ import statistics
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
-from bench.harness import WrongAnswerError
+from bench.harness import Bench, WrongAnswerError
 
 
 def seconds_of(job: Callable[[], object], expected: object) -> float:
@@ -37,3 +38,9 @@ class Started:
         """Return rows a second, with the start and without: medians behind the first runs, if there are others."""
         whole, start = (statistics.median(seconds[1:] or seconds) for seconds in (self.whole, self.start))
         return rows / whole, rows / (whole - start)
+
+    def record(self, bench: Bench, contestant: str, rows: int, **values: Any) -> None:
+        """Write the seconds of both jobs, of all runs but the first, if there are others."""
+        whole, start = (seconds[1:] or seconds for seconds in (self.whole, self.start))
+        ours = contestant.startswith("sparkext")
+        bench.record(contestant=contestant, ours=ours, rows=rows, seconds=whole, start_seconds=start, **values)

@@ -9,7 +9,7 @@ import random
 
 import pytest
 
-from bench.cql import TRADING
+from bench.trading import TRADING
 from sparkext.cql.engine import StateFullError, StepsExceededError
 from sparkext.cql.problems import CqlProblems
 from sparkext.kernels.jit import JIT_ENABLED

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bench.cql import TRADING
+from bench.trading import TRADING
 from sparkext.cql.binder import bind
 from sparkext.cql.drawing import drawing
 from sparkext.cql.parser import parse
