@@ -1,5 +1,7 @@
 """The grammar of CQL, in the notation of lark; `docs/cql.md` shows it."""
 
+from sparkext.cql.unsupported import KEYED, WORDS
+
 RESERVED = (
     *("all", "and", "as", "between", "case", "distinct", "else", "end", "except", "from", "group", "having", "in"),
     *("inner", "intersect", "is", "join", "like", "not", "null", "on", "or", "register", "rlike", "select", "then"),
@@ -39,10 +41,13 @@ distinct: _DISTINCT
 items: item ("," item)*
 item: "*"                 -> all_columns
     | name "." "*"        -> columns_of
-    | expr (_AS? name)?   -> column
+    | expr alias?         -> column
 sources: source (("," source) | joined)*
 joined: _INNER? _JOIN source _ON expr
-source: name window? (_AS? name)?
+source: name window? alias?
+?alias: _AS name
+      | NAME     -> name
+      | QUOTED   -> name
 where: _WHERE expr
 group: _GROUP _BY expr ("," expr)*
 having: _HAVING expr
@@ -103,7 +108,7 @@ literal: INTEGER        -> integer
        | _DATE TEXT     -> date
        | _TIMESTAMP TEXT  -> timestamp
 
-name: NAME | QUOTED
+name: NAME | SQL_WORD | QUOTED
 
 _REGISTER.2: /register\b/i
 _STREAM.2: /stream\b/i
@@ -152,7 +157,8 @@ TRUE.2: /true\b/i
 FALSE.2: /false\b/i
 _DATE.3: /date(?=\s*')/i
 _TIMESTAMP.3: /timestamp(?=\s*')/i
-NAME: /(?!(?:RESERVED)\b)[A-Za-z_][A-Za-z_0-9]*/i
+NAME: /(?!(?:RESERVED|WORDS)\b)[A-Za-z_][A-Za-z_0-9]*/i
+SQL_WORD: /(?!KEYED)(?:WORDS)\b/i
 QUOTED: /`[^`]+`/ | /"[^"]+"/
 DECIMAL: /(\d+\.\d*|\.\d+)([eE][+-]?\d+)?|\d+[eE][+-]?\d+/
 INTEGER: /\d+/
@@ -162,4 +168,6 @@ COMMENT: /--[^\n]*/
 %import common.WS
 %ignore WS
 %ignore COMMENT
-""".replace("RESERVED", "|".join(RESERVED))
+"""
+for _part, _pattern in (("RESERVED", "|".join(RESERVED)), ("WORDS", "|".join(WORDS)), ("KEYED", KEYED)):
+    GRAMMAR = GRAMMAR.replace(_part, _pattern)

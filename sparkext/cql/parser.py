@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import cache, reduce
 from typing import Any
 
-from lark import Lark, Token, Transformer, UnexpectedCharacters, UnexpectedEOF, UnexpectedToken, v_args
+from lark import Lark, Token, Transformer, UnexpectedCharacters, UnexpectedEOF, UnexpectedInput, UnexpectedToken, v_args
 from lark.exceptions import VisitError
 
 from sparkext.cql.grammar import GRAMMAR
@@ -30,6 +30,7 @@ from sparkext.cql.syntax import (
     StreamColumn,
     Window,
 )
+from sparkext.cql.unsupported import unsupported
 
 UNITS = {
     **dict.fromkeys(("microsecond", "microseconds", "us"), 1),
@@ -43,6 +44,7 @@ UNITS = {
 
 _SAID = {
     "NAME": "a name",
+    "SQL_WORD": "a name",
     "QUOTED": "a name",
     "INTEGER": "a whole number",
     "DECIMAL": "a number",
@@ -78,15 +80,13 @@ def parse(text: str) -> Program:
     try:
         program = _Builder().transform(_parser().parse(text))
     except UnexpectedToken as error:
-        what = "the text ends" if error.token.type == "$END" else f"{str(error.token)!r}"
-        place = _end(text) if error.token.type == "$END" else Position(error.line, error.column)
-        raise CqlProblems([(place, f"{what}, expected {_expected(error.accepts or error.expected)}")]) from None
+        if error.token.type == "$END":
+            raise _ends(text, error.accepts or error.expected) from None
+        raise _unexpected(text, error, str(error.token), error.accepts or error.expected) from None
     except UnexpectedCharacters as error:
-        what = repr(text[error.pos_in_stream or 0])
-        place = Position(error.line, error.column)
-        raise CqlProblems([(place, f"{what}, expected {_expected(error.allowed or ())}")]) from None
+        raise _unexpected(text, error, text[error.pos_in_stream or 0], error.allowed or ()) from None
     except UnexpectedEOF as error:
-        raise CqlProblems([(_end(text), f"the text ends, expected {_expected(error.expected)}")]) from None
+        raise _ends(text, error.expected) from None
     except VisitError as error:
         raise error.orig_exc from None
     assert isinstance(program, Program), "the grammar's start"
@@ -98,12 +98,20 @@ def _parser() -> Lark:
     return Lark(GRAMMAR, parser="lalr", propagate_positions=True, maybe_placeholders=False)
 
 
-def _end(text: str) -> Position:
+def _unexpected(text: str, error: UnexpectedInput, found: str, terminals: Iterable[str]) -> CqlProblems:
+    """Return the error of a word or a character that CQL does not allow at its place."""
+    instead = unsupported(text, error.pos_in_stream or 0)
+    message = instead or f"{found!r}, expected {_expected(terminals)}"
+    return CqlProblems([(Position(error.line, error.column), message)])
+
+
+def _ends(text: str, terminals: Iterable[str]) -> CqlProblems:
     lines = text.rstrip().splitlines() or [""]
-    return Position(len(lines), len(lines[-1]) + 1)
+    end = Position(len(lines), len(lines[-1]) + 1)
+    return CqlProblems([(end, f"the text ends, expected {_expected(terminals)}")])
 
 
-def _expected(terminals: Any) -> str:
+def _expected(terminals: Iterable[str]) -> str:
     """Return the names of terminals as readers know them."""
     names = sorted({_SAID.get(name, name.strip("_")) for name in terminals if not name.startswith("__")})
     return names[0] if len(names) == 1 else f"one of {', '.join(names)}"

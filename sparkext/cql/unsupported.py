@@ -1,0 +1,113 @@
+"""SQL that is not part of CQL: how it begins, and what to write instead.
+
+A word that begins such SQL is no alias, unless it follows AS or is quoted: `FROM a [Now] LEFT JOIN b [Now]` is an
+error, not an inner join of a source called LEFT.
+"""
+
+from __future__ import annotations
+
+import re
+
+_SUBQUERY = (
+    "subqueries are not supported: register the inner SELECT, with DISTINCT for IN and EXISTS, as a query of its own,"
+    " and join with it"
+)
+_KEYS = "ROLLUP, CUBE and GROUPING SETS are not supported: write a SELECT … GROUP BY for each, and UNION ALL"
+_LIMIT = "[Rows n] holds the last n rows of a stream, and MIN and MAX find extremes"
+_DURATIONS = "durations are written in windows, such as [Range 5 minutes], and in delays, such as <5 minutes>"
+
+KEYED = r"(?:rollup|cube)(?=\s*\()"
+"""What looks like a function in GROUP BY."""
+
+WORDS = {
+    r"(?:left|right)(?=\s+semi\b)|semi": (
+        "semi joins are not supported: write an inner JOIN with a query that is a SELECT DISTINCT of the keys"
+    ),
+    r"(?:left|right)(?=\s+anti\b)|anti": (
+        "anti joins are not supported: write SELECT … EXCEPT ALL SELECT …, the second of which is the inner JOIN"
+    ),
+    r"left|right|full|outer": (
+        "outer joins are not supported: write the inner JOIN, and add the rows without a match by UNION ALL:"
+        " SELECT … EXCEPT ALL SELECT …, the second of which is the inner JOIN"
+    ),
+    r"cross": "CROSS JOIN is not supported: write a comma between the sources",
+    r"natural|using": "NATURAL JOIN and USING are not supported: write JOIN … ON a.k = b.k",
+    r"asof": (
+        "as-of joins are not supported: join with the last row of each key, [Partition By k Rows 1], or call"
+        " stream_asof_join"
+    ),
+    r"lateral": "LATERAL is not supported: explode arrays in the DataFrame that is given",
+    r"order|(?:sort|cluster|distribute)(?=\s+by\b)": (
+        "ORDER BY and SORT BY are not supported: a relation has no order, and streams are emitted in the order of time."
+        " Sort the resulting DataFrame"
+    ),
+    r"limit|offset(?=\s+\d)|fetch(?=\s+(?:first|next)\b)": f"LIMIT, OFFSET and FETCH are not supported: {_LIMIT}",
+    rf"with(?=\s+(?:rollup|cube)\b)|{KEYED}|sets(?=\s*\()": _KEYS,
+    r"with": "WITH is not supported: register each of its SELECTs as a query of its own",
+    r"over|qualify|window(?=\s+\w+\s+as\b)": (
+        "window functions are not supported: use GROUP BY and a window of the source, such as"
+        " [Partition By k Rows 10] or [Range 1 hour]"
+    ),
+    r"within(?=\s+group\b)": "WITHIN GROUP is not supported: the aggregates are COUNT, SUM, AVG, MIN and MAX",
+    r"within(?=\s*\(?\s*\d)": f"WITHIN is not supported: {_DURATIONS}",
+    r"emit(?=\s+\w)": "EMIT is not supported: ISTREAM, DSTREAM or RSTREAM states which rows are emitted",
+    r"filter(?=\s*\()": "FILTER is not supported: write SUM(CASE WHEN condition THEN x END)",
+    r"(?:un)?pivot(?=\s*\()": "PIVOT and UNPIVOT are not supported: write SUM(CASE WHEN … END) for each column",
+    r"tablesample": "TABLESAMPLE is not supported: sample the DataFrame that is given",
+    r"minus": "MINUS is not supported: write EXCEPT",
+    r"div": "DIV is not supported: write (a - a % b) / b, which is a double",
+    r"ilike": "ILIKE is not supported: write lower(a) LIKE 'pattern'",
+    r"regexp|similar(?=\s+to\b)": "REGEXP and SIMILAR TO are not supported: write a RLIKE 'pattern'",
+    r"escape(?=\s*')": "ESCAPE is not supported: the escape character is \\",
+}
+"""Words, in any case, and the message of each; the first that fits counts."""
+
+_PLACES = (
+    (r"", r"\(\s*(select|with|values)\b", _SUBQUERY),
+    (r"(^|;)\s*", r"(select|with)\b", "a SELECT needs a name: write REGISTER QUERY name ISTREAM(SELECT …)"),
+    (
+        r"(^|;)\s*",
+        r"create\b",
+        "CREATE is not supported: write REGISTER STREAM name (…) or REGISTER QUERY name SELECT …",
+    ),
+    (r"\(\s*", r"select\b", _SUBQUERY),
+    (
+        r"(\bfrom|\bjoin|,)\s*(lateral\s+)?\w+\s*",
+        r"\(",
+        "functions in FROM are not supported: write a stream and its window, such as FROM s [Range 5 minutes]",
+    ),
+    (r"\btop\s*\(?\s*", r"\d", f"TOP is not supported: {_LIMIT}"),
+    (r"\binterval\s*", r"['\d]", f"intervals are not supported: {_DURATIONS}"),
+    (r"\bextract\s*\(\s*\w+\s*", r"from\b", "EXTRACT is not supported: write year(t), month(t), hour(t) and the like"),
+    (r"\bcase\s*", r"", "CASE of a value is not supported: write CASE WHEN value = … THEN … END"),
+    (r"\bgroup\s+by\s*", r"all\b", "GROUP BY ALL is not supported: write each formula"),
+    (r"\bselect\s*", r"all\b", "SELECT ALL is not supported: leave ALL out"),
+    (
+        r"\b(union|except|intersect)\s*",
+        r"distinct\b",
+        "DISTINCT is not supported here: leave it out, without ALL rows are distinct",
+    ),
+    (r"\bis\s*", r"distinct\b", "IS DISTINCT FROM is not supported: write NOT (a <=> b)"),
+    (r"\bis\s+not\s*", r"distinct\b", "IS NOT DISTINCT FROM is not supported: write a <=> b"),
+    (r"\bis(\s+not)?\s*", r"(true|false)\b", "IS TRUE and IS FALSE are not supported: write a <=> TRUE or a <=> FALSE"),
+    (r"\bis(\s+not)?\s*", r"unknown\b", "IS UNKNOWN is not supported: write IS NULL"),
+    (r"=\s*", r"=", "== is not supported: write ="),
+    (r"", r"\|\|", "|| is not supported: write concat(a, b)"),
+    (r"", r"::", ":: is not supported: write CAST(a AS type)"),
+    (r"", r"!(?!=)", "! is not supported: write NOT"),
+    (r"", r"[&|^~]", "operators of bits are not supported: compute the column in the DataFrame that is given"),
+    (r"", r"\[\s*['\d]", "arrays and maps are not supported: select the element in the DataFrame that is given"),
+    (r"\w\.\w+\s*", r"\.", "structs are not supported: select the field in the DataFrame that is given"),
+)
+"""What is before a place and at it, and the message; the first that fits counts."""
+
+MESSAGES = (*WORDS.values(), *(message for _, _, message in _PLACES))
+
+
+def unsupported(text: str, place: int) -> str | None:
+    """Return the message of the SQL that CQL does not allow at a place, None if the place begins nothing known."""
+    before, rest = text[:place], text[place:]
+    for end, start, message in _PLACES:
+        if re.match(start, rest, re.IGNORECASE) and re.search(f"({end})$", before, re.IGNORECASE):
+            return message
+    return next((message for word, message in WORDS.items() if re.match(rf"({word})\b", rest, re.IGNORECASE)), None)
