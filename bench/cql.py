@@ -411,7 +411,8 @@ def _run_growth(bench: Bench) -> None:
             work()
             with step(f"{what}: {size:,}"):
                 taken = [_taken(work) for _ in range(1 if bench.tiny else 3)]
-            bench.record(part=what, contestant="sparkext", ours=True, rows=size, size=size, seconds=taken)
+            timed = {"rows": size, "size": size, "of": what, "seconds": taken}
+            bench.record(part=f"{what}: {size:,}", contestant="sparkext", ours=True, **timed)
             seconds.append(min(taken))
         law = power_law(sizes, seconds)
         rows.append(

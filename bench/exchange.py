@@ -192,7 +192,7 @@ def _compare(bench: Bench, spark: SparkSession, sink: Callable[[DataFrame], obje
     if timings and max(asked) > 0:  # the transform has no foreman
         median = timings[0].median
         seconds = float(np.median(asked))
-        bench.record(part="foreman", seconds=seconds)
+        bench.record(part="foreman", planning_seconds=asked)
         print(f"the foreman: {seconds:.3f} s, {seconds / median:.1%} of what sparkext takes")
 
 
@@ -287,9 +287,9 @@ def _run_hot(kind: str, bench: Bench) -> None:
         timings = measure(bench, contestants)
         report(bench, timings, bench.sized(_PROBE_ROWS), cpu=False)
         for number, contestant_ in enumerate(contestants if longest else ()):
-            seconds = float(np.median(longest[number :: len(contestants)]))
-            bench.record(part="longest task", contestant=contestant_.name, seconds=seconds)
-            print(f"longest task: {contestant_.name} {seconds:.2f} s")
+            tasks = longest[number :: len(contestants)]
+            bench.record(part="longest task", contestant=contestant_.name, task_seconds=tasks)
+            print(f"longest task: {contestant_.name} {np.median(tasks):.2f} s")
 
 
 def _run_costs(bench: Bench) -> None:

@@ -99,16 +99,19 @@ def _run(bench: Bench) -> None:
         for sizes in _SIZES:
             with fed(bench, *sizes) as feed:
                 expected = expected_of(spark, feed, RANGES)
-                ours = checked(spark, "sparkext", feed, our_ranges, expected).throughput
-                flinks = _throughput(bench, feed, expected)
+                played = checked(spark, "sparkext", feed, our_ranges, expected)
+                ours, seconds = played.throughput, _flinks_seconds_of_join(bench, feed, expected)
+                flinks = feed.rows * feed.batches / (seconds[1] - seconds[0])
+            raw = {"sparkext": {"batch_ms": played.milliseconds}, "Flink": {"state_and_all_seconds": seconds}}
             for name, rate in (("sparkext", ours), ("Flink", flinks)):
-                bench.record(contestant=name, state=feed.state, rows=feed.rows, rows_per_second=rate)
+                bench.record(contestant=name, state=feed.state, rows=feed.rows, rows_per_second=rate, **raw[name])
                 rows.append((name, f"{feed.state:,}", f"{rate:,.0f}", f"{ours / rate:.1f}"))
     print(text_table(("", "rows of state", "rows a second", "sparkext's, in these"), rows))
     print(NOTES)
 
 
-def _throughput(bench: Bench, feed: Feed, expected: tuple[int, ...]) -> float:
+def _flinks_seconds_of_join(bench: Bench, feed: Feed, expected: tuple[int, ...]) -> list[float]:
+    """Return the seconds of a job over the state alone, and of one over all files."""
     seconds = []
     for files in (LOADS, LOADS + feed.batches):
         with TemporaryDirectory() as folder, step(f"Flink, {files} files of each side"):
@@ -126,7 +129,7 @@ def _throughput(bench: Bench, feed: Feed, expected: tuple[int, ...]) -> float:
         seconds.append(found["seconds"])
     if tuple(found["answer"]) != expected:
         raise WrongAnswerError(f"Flink gives {found['answer']}, a join of all rows {expected}")
-    return feed.rows * feed.batches / (seconds[1] - seconds[0])
+    return seconds
 
 
 def _run_trading(bench: Bench) -> None:
@@ -183,7 +186,7 @@ def _flinks_seconds(folder: Path, files: Sequence[Path], orders: Orders, runs: i
     seconds, answers = _run_java(_TRADING, folder, files, runs)
     for answer, expected in zip(answers, [Orders(), orders] * runs, strict=True):
         found = Orders()
-        for order in answer:
+        for order in filter(None, answer):
             at, name, number, price = order.split(",")
             found.append((int(at), name, int(number), float(price)))
         if found != expected:
@@ -200,17 +203,19 @@ def _run_ordered(bench: Bench) -> None:
         for size in (bench.sized(200_000), bench.sized(1_000_000)):
             with fed_readings(bench, lambda number: 0.0, size, batches=8) as folder:
                 with step(f"sparkext, {size:,} rows a batch"):
-                    ours = size / ordered_alone(spark, folder).median * 1000
-                flinks = _flinks_order(folder, runs)
-            for name, rate in (("sparkext", ours), ("Flink, a keyed process function in Java", flinks)):
-                bench.record(contestant=name, rows_of_batch=size, rows_per_second=rate)
+                    played = ordered_alone(spark, folder)
+                flinks, seconds = _flinks_order(folder, runs)
+            raw = {"batch_ms": played.milliseconds}, {"few_seconds": seconds.start, "all_seconds": seconds.whole}
+            names = "sparkext", "Flink, a keyed process function in Java"
+            for name, rate, runs_of in zip(names, (size / played.median * 1000, flinks), raw, strict=True):
+                bench.record(contestant=name, rows_of_batch=size, rows_per_second=rate, **runs_of)
                 rows.append((name, f"{size:,}", f"{rate:,.0f}"))
     print(text_table(("", "rows a batch", "rows a second"), rows))
     print(NOTES_ORDERED)
 
 
-def _flinks_order(readings: Path, runs: int) -> float:
-    """Return how many rows a second Flink puts in order.
+def _flinks_order(readings: Path, runs: int) -> tuple[float, Started]:
+    """Return how many rows a second Flink puts in order, and the seconds of its jobs.
 
     Raises
     ------
@@ -228,7 +233,7 @@ def _flinks_order(readings: Path, runs: int) -> float:
     expected = [[str(part.num_rows), str(pa.compute.sum(part["id"])), "0"] for part in parts.values()]
     if answers != expected * runs:
         raise WrongAnswerError(f"Flink gives {answers}, and not {expected}")
-    return seconds.rates(table.num_rows - parts["few"].num_rows)[1]
+    return seconds.rates(table.num_rows - parts["few"].num_rows)[1], seconds
 
 
 def _run_java(

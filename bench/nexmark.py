@@ -129,12 +129,13 @@ def _run(bench: Bench, name: str) -> None:
         expected = query.together(_gathered(query, sparks(*query.sides(_tables(spark, folder)), query.on)))
         for contestant, join in (("sparkext", ours), ("spark", sparks)):
             with step(f"{name} by {contestant}"):
-                seconds, out = _play(spark, folder, query, join)
+                batches, out = _play(spark, folder, query, join)
             if _sorted(query.together(out)) != _sorted(expected):
                 raise WrongAnswerError(
                     f"{contestant} gives {out.num_rows} rows, a batch query {expected.num_rows}, or others"
                 )
-            bench.record(contestant=contestant, query=name, seconds=seconds, rows=expected.num_rows)
+            bench.record(contestant=contestant, query=name, batch_seconds=batches, rows=expected.num_rows)
+            seconds = sum(batches)
             rows.append((contestant, f"{seconds:.1f}", f"{_read(bench) / seconds:,.0f}", f"{expected.num_rows:,}"))
     print(text_table(("", "seconds", "events a second", "rows"), rows))
     print(NOTES)
@@ -170,8 +171,8 @@ def _streams(spark: SparkSession, folder: Path) -> Sides:
 
 def _play(
     spark: SparkSession, folder: Path, query: Query, join: Callable[[DataFrame, DataFrame, list[Any]], DataFrame]
-) -> tuple[float, pa.Table]:
-    """Run a query over all events; return the seconds of all batches but the first, and what came out."""
+) -> tuple[list[float], pa.Table]:
+    """Run a query over all events; return the seconds of each batch but the first, and all rows of the result."""
     found: list[pa.Table] = []
     with TemporaryDirectory() as checkpoint:
         out = join(*query.sides(_streams(spark, folder)), query.on)
@@ -180,7 +181,7 @@ def _play(
         running.processAllAvailable()
         batches = [progress for progress in running.recentProgress if progress.numInputRows]
         running.stop()
-    return sum(batch.durationMs["triggerExecution"] for batch in batches[1:]) / 1000, pa.concat_tables(found)
+    return [batch.durationMs["triggerExecution"] / 1000 for batch in batches[1:]], pa.concat_tables(found)
 
 
 def _gathered(query: Query, frame: DataFrame) -> pa.Table:

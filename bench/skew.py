@@ -197,7 +197,8 @@ def _pipelined(bench: Bench) -> None:
             trajectory = [round(value, 2) for value in found["planned"][-1].skews]
             ratio, ideal = most["hash"] / most["planned"], most["hash"] / mean
             even = median(max(each.took) * _SLOTS / sum(each.took) for each in found["planned"])
-            bench.record(part=name, worked=most, ratio=ratio, ideal=ideal, even=even, skew=trajectory)
+            took = {way: [each.took for each in loads] for way, loads in found.items()}
+            bench.record(part=name, worked=most, ratio=ratio, ideal=ideal, even=even, skew=trajectory, took=took)
             shown = " ".join(f"{value:.2f}" for value in trajectory[:8])
             told = (most["hash"], most["planned"], ratio, ideal, even)
             rows.append([name, *(f"{value:.2f}" for value in told), shown])
