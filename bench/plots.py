@@ -7,7 +7,7 @@ from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from bench.fit import power_law
-from bench.ratios import HINTED, REWRITTEN, SPARK, Row, engine
+from bench.ratios import COMET, HINTED, REWRITTEN, SPARK, Row, engine
 from bench.result_files import Timed
 from bench.theme import PAINT
 
@@ -25,9 +25,9 @@ ENGINES = {
     "Polars": ("polars", "^"),
     "DataFusion": ("datafusion", "v"),
     "Acero": ("acero", "P"),
-    "Comet": ("comet", "h"),
+    COMET: ("comet", "h"),
 }
-"""The colour and the mark of each."""
+"""The colour and the mark of each; Comet's name has versions after it."""
 
 _OTHER = ("muted", "p")
 _TICKS = (0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100, 200, 500)
@@ -38,7 +38,15 @@ _MIB = 2**20
 
 def colour(name: str) -> str:
     """Return the colour of an engine's lines and marks."""
-    return PAINT[ENGINES.get(name, _OTHER)[0]]
+    return PAINT[_look(name)[0]]
+
+
+def _look(name: str) -> tuple[str, str]:
+    return ENGINES.get(_without_version(name), _OTHER)
+
+
+def _without_version(name: str) -> str:
+    return COMET if name.startswith(COMET) else name
 
 
 def ratio_plot(rows: Sequence[Row], label: Callable[[Row], str]) -> Figure:
@@ -91,7 +99,7 @@ def _ratio_row(axes: Axes, place: int, row: Row) -> None:
         axes.plot(
             ratio.value,
             place,
-            ENGINES.get(ratio.engine, _OTHER)[1],
+            _look(ratio.engine)[1],
             markersize=6.5,
             color=shade if ratio is near else colour(ratio.engine),
             markeredgecolor=PAINT["surface"],
@@ -119,10 +127,10 @@ def _mark_legend(figure: Figure, rows: Sequence[Row]) -> None:
     from matplotlib.patches import Patch
 
     present = {ratio.engine for row in rows for ratio in row.ratios}
+    order = [name for each in ENGINES for name in present if _without_version(name) == each]
     handles = [
-        Line2D([], [], linestyle="", marker=mark, color=colour(name), markersize=6.5, label=name)
-        for name, (_, mark) in ENGINES.items()
-        if name in present
+        Line2D([], [], linestyle="", marker=_look(name)[1], color=colour(name), markersize=6.5, label=name)
+        for name in order
     ]
     handles.append(Line2D([], [], color=PAINT["ink"], linewidth=0.9, label="fastest to slowest run"))
     if any(not row.won and not row.lost for row in rows):

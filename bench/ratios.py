@@ -9,8 +9,10 @@ from statistics import median
 from bench.result_files import Key, Timed
 
 SPARK, HINTED, REWRITTEN = "Spark, default plan", "Spark, hinted", "Spark, rewritten"
-IN_SPARK = frozenset((SPARK, HINTED, REWRITTEN, "Spark 3.5", "Comet"))
-"""Plans of Spark's own, and of an accelerator for it: the others run without Spark."""
+COMET = "Comet"
+"""Begins the name of the accelerator; its version and that of its Spark follow."""
+
+_IN_SPARK = frozenset((SPARK, HINTED, REWRITTEN, "Spark 3.5"))
 
 _OTHERS = frozenset(("scaling", "controller", "cql", "flink", "ordered_streams"))
 """Suites that are no joins beside other engines: series, sizes of this package against each other, loops and order."""
@@ -71,6 +73,9 @@ class Row:
 
 def engine(timed: Timed) -> str:
     """Name the competitor: Spark with hints, settings or another query is one of its own: a user has to write these."""
+    if timed.engine == COMET:
+        comet, spark = (timed.values[name].rpartition(".")[0] for name in ("comet", "comet_spark"))
+        return f"{COMET} {comet} in Spark {spark}"
     if timed.engine != "Spark":
         return timed.engine
     if "bins" in timed.contestant:
@@ -112,12 +117,17 @@ def _ratio(name: str, other: Timed, ours: Timed) -> Ratio:
 
 def within_spark(found: Sequence[Row]) -> list[Row]:
     """The rows with those competitors that run in Spark, as far as they have any."""
-    return _only(found, lambda engine: engine in IN_SPARK)
+    return _only(found, _runs_in_spark)
 
 
 def without_spark(found: Sequence[Row]) -> list[Row]:
     """The rows with those competitors that run without Spark, as far as they have any."""
-    return _only(found, lambda engine: engine not in IN_SPARK)
+    return _only(found, lambda engine: not _runs_in_spark(engine))
+
+
+def _runs_in_spark(engine: str) -> bool:
+    """Return whether an engine is a plan of Spark's own, or of an accelerator for it."""
+    return engine in _IN_SPARK or engine.startswith(COMET)
 
 
 def _only(found: Sequence[Row], wanted: Callable[[str], bool]) -> list[Row]:

@@ -15,7 +15,7 @@ from bench.fit import power_law
 from bench.names import is_scaled
 from bench.plots import DELIVERIES
 from bench.queries import CACHED, COLD, DEFAULT, Compared, print_comparison
-from bench.ratios import HINTED, REWRITTEN, SPARK, compared
+from bench.ratios import HINTED, REWRITTEN, SPARK, compared, within_spark, without_spark
 from bench.report import caption
 from bench.result_files import TINY, Key, merged, read
 
@@ -70,6 +70,20 @@ def test_another_query_is_no_hint(tmp_path: Path) -> None:
     [row] = compared(merged([read(write(tmp_path / "a.jsonl", lines))]))
     assert [ratio.engine for ratio in row.ratios] == [REWRITTEN]
     assert row.won
+
+
+def test_an_accelerator_is_named_with_its_version_and_runs_in_spark(tmp_path: Path) -> None:
+    versions = {"comet": "0.12.0", "comet_spark": "3.5.7"}
+    lines = [
+        line("comet.graph", name, seconds, **versions)
+        for name, seconds in (("sparkext, cold", [1.0]), ("Comet, broadcast hints", [2.0]))
+    ]
+    found = compared(merged([read(write(tmp_path / "a.jsonl", lines))]))
+    assert [ratio.engine for row in within_spark(found) for ratio in row.ratios] == ["Comet 0.12 in Spark 3.5"]
+    assert without_spark(found) == []
+    [plot] = (plot for plot in report.figures(merged([read(tmp_path / "a.jsonl")]), []) if plot.name == "against-spark")
+    legend = [text.get_text() for text in plot.draw().legends[0].get_texts()]
+    assert legend[0] == "Comet 0.12 in Spark 3.5"
 
 
 def test_what_overlaps_is_neither_won_nor_lost(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
