@@ -1,4 +1,4 @@
-"""Rows of a stream in the order of time: P-SORT simulated and run, beside Spark, and the kernel that merges runs."""
+"""Rows of a stream in the order of time, beside Spark; the planner of the paper, simulated; the kernel that merges."""
 
 from __future__ import annotations
 
@@ -30,11 +30,13 @@ core. numpy: a stable sort (it finds runs); Polars: merge_sorted, two runs at a 
 ORDER BY of a table of both on one thread."""
 
 NOTES_SLOTS = """\
-Simulated: how many times as many rows a second as one slot. Its sensors are as skewed as the paper's (the largest
-device has 17 % of all rows; the paper does not tell more), one sensor in one slot. Unit costs measured here, in
-microseconds a row: {costs}. Total order: all results are merged in one slot, while others process. Basic: devices are
-whole. Optimised: those above a slot's share are split, and merged. None: no order. The function takes the difference
-of each reading and the one before, in a loop of Python. In the paper at 16 slots: 6.1, 6.5, 13 and 14."""
+Simulated: the planner of the P-SORT paper (plans/psort.py). `ordered` runs another one (plans/order_table.py), which
+assigns hash buckets, splits devices in a stage before all others, and only if that makes a batch shorter. Shown: how
+many times as many rows a second as one slot has. The sensors are as skewed as the paper's (the largest device has 17 %
+of all rows; the paper gives no more), and each is in one slot. Unit costs measured here, in microseconds a row:
+{costs}. Total order: all results are merged in one slot, while others process. Basic: devices are whole. Optimised:
+those above a slot's share are split, and merged. None: no order. The function takes the difference of each reading and
+the one before, in a loop of Python. In the paper at 16 slots: 6.1, 6.5, 13 and 14."""
 
 NOTES = """\
 Measured: batches of files, from their reading to a count, a sum and a check of the order of what comes out; medians
@@ -52,7 +54,9 @@ def cases() -> list[Case]:
     """The kernel, the simulation, and streams."""
     return [
         Case("ordered_streams.merge", "sorted runs of 5 M words to one", _run_merge, scaled=False, threads=1),
-        Case("ordered_streams.slots", "P-SORT over 1 to 1,000 slots, simulated", _run_slots, scaled=False, threads=1),
+        Case(
+            "ordered_streams.slots", "the planner of the P-SORT paper, simulated", _run_slots, scaled=False, threads=1
+        ),
         Case("ordered_streams.alone", "ordering alone, one core", _run_alone, scaled=False, threads=1, named=True),
         Case("ordered_streams.skew", "one device with half of all rows", _run_skew, scaled=False, named=True),
         Case("ordered_streams.latency", "from watermark to output, in batches", _run_latency, scaled=False, named=True),
@@ -427,7 +431,7 @@ def _run_alone(bench: Bench) -> None:
                 played = run()
             rate = bench.sized(_ROWS) / played.median * 1000
             rows.append((name, f"{rate:,.0f}", f"{played.median:,.0f}"))
-            bench.record(part="one core", contestant=name, rows_per_second=rate)
+            bench.record(part="one core", contestant=name, rows_per_second=rate, batch_ms=played.milliseconds)
     print(text_table(("", "rows a second", "batch, ms"), rows))
     print(NOTES)
 
@@ -443,7 +447,9 @@ def _run_skew(bench: Bench) -> None:
                     merged = sum(batch.merged_rows for batch in played.report.of("o"))
                     rate = bench.sized(_ROWS) / played.median * 1000
                     rows.append((name, f"{share:.0%}", f"{rate:,.0f}", f"{played.median:,.0f}", f"{merged:,}"))
-                    bench.record(part=f"{share:.0%}", contestant=name, rows_per_second=rate)
+                    bench.record(
+                        part=f"{share:.0%}", contestant=name, rows_per_second=rate, batch_ms=played.milliseconds
+                    )
     print(text_table(("", "of one device", "rows a second", "batch, ms", "merged rows"), rows))
     print(NOTES)
 
@@ -462,7 +468,7 @@ def _run_latency(bench: Bench) -> None:
     rows = [(name, *(str(_at(counts, percent)) for percent in (50, 99, 100))) for name, counts in late.items()]
     print(text_table(("batches from", "median", "p99", "most"), rows))
     took = statistics.median(taken[_SKIPPED:] or taken)
-    bench.record(contestant="sparkext", **told, milliseconds=took, waiting_rows=held)
+    bench.record(contestant="sparkext", **told, batch_ms=taken, waiting_rows=held)
     print(f"{held:,.0f} rows wait, of {size:,} in a batch, which takes {took:,.0f} ms")
     print(NOTES_LATENCY)
 

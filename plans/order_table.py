@@ -1,4 +1,4 @@
-"""Where the rows of an ordered stream go: the table of P-SORT as the exchange has it (`plans.psort`).
+"""Where the rows of an ordered stream go: after P-SORT, with another planner than the paper's (`plans.psort`).
 
 Order keys and operator keys have hash lines, as there may be any number of them. Rows of an order line go to one slot;
 those of a split one go by their operator line, to slots of the stage before, and their results are merged in one.
