@@ -1,0 +1,87 @@
+"""The archived results of benchmarks, by case: what every figure of a page is taken from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from bench.report import named_files
+from bench.result_files import Key, Results, Timed, merged, read
+
+RESULTS = Path(__file__).parents[3] / "bench" / "results"
+
+
+class MissingResultError(Exception):
+    """No archived file has the results of a case: `command` measures it."""
+
+    def __init__(self, case: str, scale_factor: float = 1.0) -> None:
+        factor = "" if scale_factor == 1 else f" --sf {scale_factor:g}"
+        self.command = f"python -m bench {case}{factor}"
+        super().__init__(f"bench/results has nothing of {case}: {self.command}")
+
+
+class Archive:
+    """The results of several files; where two have the same table, the later file's counts."""
+
+    def __init__(self, files: Iterable[Results]) -> None:
+        self._files = sorted(files, key=lambda results: results.facts.get("date", ""))
+        self._tables = merged(self._files)
+
+    @property
+    def cases(self) -> set[str]:
+        """The cases of which there are results."""
+        named = {line["case"] for results in self._files for line in results.others if "case" in line}
+        return named | {key.case for key in self._tables}
+
+    def table(self, key: Key) -> list[Timed]:
+        """Return the contestants of a table.
+
+        Raises
+        ------
+        MissingResultError
+            There is no such table.
+        """
+        if key not in self._tables:
+            raise MissingResultError(key.case, key.scale_factor)
+        return self._tables[key]
+
+    def tables(self, case: str, scale_factor: float = 1.0) -> dict[str, list[Timed]]:
+        """Return the tables of a case at a scale factor, by part.
+
+        Raises
+        ------
+        MissingResultError
+            There is none.
+        """
+        found = {
+            key.part: table
+            for key, table in self._tables.items()
+            if key.case == case and key.scale_factor == scale_factor
+        }
+        if not found:
+            raise MissingResultError(case, scale_factor)
+        return found
+
+    def lines(self, case: str, scale_factor: float = 1.0) -> list[dict[str, Any]]:
+        """Return the lines of a case that are no timings, those of the latest file that has any.
+
+        Raises
+        ------
+        MissingResultError
+            There is none.
+        """
+        found: list[dict[str, Any]] = []
+        for results in self._files:
+            lines = [line for line in results.others if line.get("case") == case]
+            found = [line for line in lines if line["scale_factor"] == scale_factor] or found
+        if not found:
+            raise MissingResultError(case, scale_factor)
+        return found
+
+
+@cache
+def archive() -> Archive:
+    """Return the archive of bench/results."""
+    return Archive(read(path) for path in named_files(RESULTS))
