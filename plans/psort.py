@@ -1,6 +1,6 @@
 """Which slot processes which operator keys of an ordered stream, and what has to be merged (Katsunuma et al., P-SORT;
-`papers.md` 1), as the paper plans it. `order_table` plans otherwise and is what runs; of this module it uses `makespan`,
-and `bench.ordered_streams` simulates the rest.
+`papers.md` 1), as the paper plans it. Ordered streams run another planner, `order_table`, which uses `makespan` alone;
+`bench.ordered_streams` simulates the rest.
 
 Rows with different operator keys (OPK, such as a sensor) may be processed independently. Rows with one order key (SPK,
 such as a device; each operator key has one) have to come out in the order of time. So all operator keys of an order
