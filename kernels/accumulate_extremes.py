@@ -9,7 +9,7 @@ from sparkext.kernels.accumulator import Accumulator
 from sparkext.kernels.buffers import Int64Array, UInt8Array
 from sparkext.kernels.group_rows import GroupRows, Seen
 from sparkext.kernels.growing import Int32Array, decimal_array, grown
-from sparkext.kernels.jit import frozen, kernel
+from sparkext.kernels.jit import frozen, inlined, kernel
 from sparkext.kernels.keys import decimal_halves
 from sparkext.kernels.value_words import ordered_words, words_array
 
@@ -22,14 +22,15 @@ _NEUTRAL = {_MIN: _MOST, _MAX: _LEAST, _AND: -1, _OR: 0, _XOR: 0}
 class WordAccumulator(Accumulator):
     """min, max, bit_and, bit_or, bit_xor: [value, null if there was none]. One word a group.
 
-    For values that `ordered_words` makes words of. NaN is the greatest number. -0.0 equals 0.0 in Spark, which returns
-    whichever came first; here -0.0 is the smaller one.
+    For values that `ordered_words` makes words of. NaN is the largest number. -0.0 equals 0.0, so min and max keep the
+    one that was added first, as Spark does.
     """
 
     value_type: pa.DataType
 
     def __init__(self, function: str, value_type: pa.DataType) -> None:
         self._operation = _OPERATIONS[function]
+        self._equal_zeros = pa.types.is_floating(value_type)
         super().__init__(value_type)
 
     def clear(self) -> None:
@@ -46,9 +47,9 @@ class WordAccumulator(Accumulator):
         self._words = grown(self._words, rows.groups, _NEUTRAL[self._operation])
         words = ordered_words(values)
         if rows.numbers is None:
-            _absorb_all(self._operation, words, rows.mask, self._words)
+            _absorb_all(self._operation, self._equal_zeros, words, rows.mask, self._words)
         elif self._operation <= _MAX:
-            _absorb_extremes(self._operation == _MAX, rows.numbers, words, rows.mask, self._words)
+            _absorb_extremes(self._operation == _MAX, self._equal_zeros, rows.numbers, words, rows.mask, self._words)
         else:
             _absorb_bits(self._operation, rows.numbers, words, rows.mask, self._words)
         self._seen.add(rows)
@@ -97,22 +98,41 @@ class LongDecimalExtremeAccumulator(Accumulator):
         return [decimal_array(low, high, self.value_type, self._seen.flags(start, stop))]
 
 
+@inlined
+def _is_zero(word: np.int64) -> bool:
+    """Return whether the word of a float is that of 0.0 or -0.0."""
+    return word == 0 or word == -1
+
+
+@inlined
+def _first_zero(words: Int64Array, mask: UInt8Array) -> np.int64:
+    """Return the first word of a zero that is not null: there is one."""
+    i = 0
+    while not _is_zero(words[i]) or (mask.size != 0 and mask[i] == 0):
+        i += 1
+    return words[i]
+
+
 @kernel
 def _absorb_extremes(
-    greatest: bool, numbers: Int32Array, words: Int64Array, mask: UInt8Array, states: Int64Array
+    greatest: bool,
+    equal_zeros: bool,
+    numbers: Int32Array,
+    words: Int64Array,
+    mask: UInt8Array,
+    states: Int64Array,
 ) -> None:
-    """states[numbers[i]] = the larger (`greatest`) or the smaller of it and words[i]."""
+    """states[numbers[i]] = the larger (`greatest`) or the smaller of it and words[i], itself if they are equal.
+
+    With `equal_zeros` words are those of floats: 0.0 equals -0.0.
+    """
     none_null = mask.size == 0
-    if greatest:
-        for i in range(numbers.size):
-            group = np.uint32(numbers[i])
-            if words[i] > states[group] and (none_null or mask[i] != 0):
-                states[group] = words[i]
-    else:
-        for i in range(numbers.size):
-            group = np.uint32(numbers[i])
-            if words[i] < states[group] and (none_null or mask[i] != 0):
-                states[group] = words[i]
+    for i in range(numbers.size):
+        group = np.uint32(numbers[i])
+        state = states[group]
+        better = words[i] > state if greatest else words[i] < state
+        if better and (none_null or mask[i] != 0) and not (equal_zeros and _is_zero(words[i]) and _is_zero(state)):
+            states[group] = words[i]
 
 
 @kernel
@@ -130,8 +150,10 @@ def _absorb_bits(operation: int, numbers: Int32Array, words: Int64Array, mask: U
 
 
 @kernel
-def _absorb_all(operation: int, words: Int64Array, mask: UInt8Array, states: Int64Array) -> None:
-    """Combine all words with states[0]."""
+def _absorb_all(
+    operation: int, equal_zeros: bool, words: Int64Array, mask: UInt8Array, states: Int64Array
+) -> None:
+    """Combine all words with states[0]. `equal_zeros` is as in `_absorb_extremes`."""
     none_null = mask.size == 0
     state = states[0]
     if operation == _MIN:
@@ -149,6 +171,8 @@ def _absorb_all(operation: int, words: Int64Array, mask: UInt8Array, states: Int
     else:
         for i in range(words.size):
             state ^= words[i] if none_null or mask[i] != 0 else np.int64(0)
+    if equal_zeros and _is_zero(state):
+        state = states[0] if _is_zero(states[0]) else _first_zero(words, mask)
     states[0] = state
 
 

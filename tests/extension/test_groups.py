@@ -109,11 +109,23 @@ def test_group_columns_of_every_type(spark: SparkSession, keys: list[str]) -> No
 @pytest.mark.parametrize("by", ["", "GROUP BY k", "GROUP BY many"])
 def test_functions_of_every_type(spark: SparkSession, name: str, by: str) -> None:
     families = FAMILIES.get(name, ("any",))
-    # Of equal zeros either may be the least.
+    # Of equal zeros of two tasks either may be the least.
     value = f"({name} + 0D)" if name == "x" else name
     calls = [call.format(value) for family in families for call in CALLS[family] if "DISTINCT" not in call]
     # Spark takes the mean of few digits as that of floats, which only Spark turns back.
     check(spark, f"SELECT {', '.join(calls)}, count(*) FROM facts {by}", whole=name not in ("m", "m9"))
+
+
+def test_an_extreme_is_the_first_of_equal_zeros(spark: SparkSession, tmp_path: Path) -> None:
+    """The rows of one task have an order; of each group the first zero is -0.0 or 0.0."""
+    spark.table("facts").orderBy("id").coalesce(1).write.parquet(f"{tmp_path}/facts")
+    spark.read.parquet(f"{tmp_path}/facts").createOrReplaceTempView("ordered_facts")
+    calls = "min(x), max(-x), min(x * f), max(x * f)"
+    for by in ("", "GROUP BY k", "GROUP BY many"):
+        check(spark, f"SELECT {calls} FROM ordered_facts {by}")
+    with mode(spark, "off"):
+        firsts = {str(row[0]) for row in spark.sql("SELECT min(x) FROM ordered_facts GROUP BY k").collect()}
+    assert firsts == {"0.0", "-0.0"}
 
 
 @pytest.mark.parametrize("name", ["i32", "f", "i64"])

@@ -37,10 +37,10 @@ def wrapped(total: int) -> int:
 
 
 def order(value: Any) -> Any:
-    """Sorts as Spark does, but that -0.0 lies below 0.0."""
+    """Return the sort key of a value as in Spark: -0.0 equals 0.0, and NaN is the largest number."""
     if not isinstance(value, float):
         return value
-    return (1, 0, 0) if math.isnan(value) else (0, value, math.copysign(1, value))
+    return (1, 0.0) if math.isnan(value) else (0, value)
 
 
 def canonical(value: Any) -> Any:
@@ -135,6 +135,20 @@ def test_against_python(function: str, name: str, state: Callable[[Values], Stat
             groups = Groups()
 
     run()
+
+
+@pytest.mark.parametrize("function", ["min", "max"])
+@pytest.mark.parametrize("name", FLOATS)
+@pytest.mark.parametrize("alone", [False, True])
+def test_an_extreme_is_the_first_of_equal_zeros(function: str, name: str, alone: bool) -> None:
+    far = {"min": 1.0, "max": -1.0}[function]
+    for first, second in ((0.0, -0.0), (-0.0, 0.0)):
+        for morsels in ([[first, second]], [[far, None, first], [second, far]], [[first], [None], [second]]):
+            tested = accumulator(function, SAMPLES[name].type)
+            for values in morsels:
+                numbers = None if alone else np.zeros(len(values), np.int32)
+                tested.add(numbers, 1, pa.array(values, SAMPLES[name].type), len(values))
+            assert states(tested, 0, 1) == [(canonical(first),)]
 
 
 def draw_values(data: st.DataObject, sample: KeySample) -> tuple[pa.Array, list[Any]]:
