@@ -150,9 +150,7 @@ def _absorb_bits(operation: int, numbers: Int32Array, words: Int64Array, mask: U
 
 
 @kernel
-def _absorb_all(
-    operation: int, equal_zeros: bool, words: Int64Array, mask: UInt8Array, states: Int64Array
-) -> None:
+def _absorb_all(operation: int, equal_zeros: bool, words: Int64Array, mask: UInt8Array, states: Int64Array) -> None:
     """Combine all words with states[0]. `equal_zeros` is as in `_absorb_extremes`."""
     none_null = mask.size == 0
     state = states[0]

@@ -72,10 +72,10 @@ private object BoardLink {
     */
   def awaitSlots(run: String, slots: Int): Unit = {
     val boards = Boards.link
-    val deadline = System.currentTimeMillis() + SlotsMillis
+    val start = System.nanoTime
     def begun() = boards.askSync[Int](AskedSlots(run))
     while (begun() < slots) {
-      if (System.currentTimeMillis() > deadline) throw new SparkException(
+      if (System.nanoTime - start > MILLISECONDS.toNanos(SlotsMillis)) throw new SparkException(
         s"${begun()} of $slots slots of a join run, which all have to: something asks for some of its partitions only. " +
           "Set spark.sparkext.partitioned.stages to waves for it")
       Thread.sleep(PauseMillis / 10)
