@@ -172,7 +172,7 @@ class _Source:
                 if asked.watermark is None:
                     problems.append(f"{asked.time} of {name} has no watermark: say how late rows may come, watermark=…")
                 else:
-                    frame = frame.withWatermark(self.time.name, asked.watermark)
+                    frame = frame.withWatermark(quoted(self.time.name), asked.watermark)
         ties = None if asked.ties is None else place(asked.ties)
         self.ties = None if ties is None else fields[ties]
         if self.ties is not None and spark_key_type(self.ties) is None:

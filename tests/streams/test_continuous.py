@@ -141,6 +141,13 @@ def test_time_goes_on_without_rows(spark: SparkSession, tmp_path: Path) -> None:
     assert sorted(emitted["often"]) == [(1, at(2)), (1, at(4)), (2, at(4)), (2, at(6)), (3, at(20))]
 
 
+@pytest.mark.parametrize("time", ["100%", "x.y", "a`b"])
+def test_a_time_of_any_name(spark: SparkSession, time: str, tmp_path: Path) -> None:
+    queries = cql("REGISTER STREAM s (k int); REGISTER QUERY q ISTREAM(SELECT k FROM s [Now])")
+    feed = Feed(spark, tmp_path / "feed", f"k int, `{time.replace('`', '``')}` timestamp")
+    assert queries.output("q", s=feed.stream(), time=time, watermark="0 seconds").columns == ["k", time]
+
+
 def test_what_may_go_on_for_ever_needs_an_end(spark: SparkSession) -> None:
     frame = spark.createDataFrame([(1, at(1))], "k int, ts timestamp")
     queries = cql("""
