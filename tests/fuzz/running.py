@@ -197,13 +197,14 @@ def _outcome(session: SparkSession, sql: str) -> Outcome:
         never_null = [place for place, field in enumerate(ran.fields()) if not field.nullable()]
         outcome.nulls = [place for place in never_null if any(row[place] is None for row in rows)]
     except Exception as error:  # whatever it is: it is compared
-        outcome.error, outcome.message = _condition(error), str(error)[:2000]
+        outcome.error, outcome.message = error_condition(error), str(error)[:2000]
     if frame is not None and session.conf.get("spark.sparkext.mode") != "off":
         _look_at_plan(frame, outcome)
     return outcome
 
 
-def _condition(error: Exception) -> str:
+def error_condition(error: Exception) -> str:
+    """Return the condition of an error of Spark, that of its cause if it only wraps another; or its class."""
     condition = getattr(error, "getCondition", lambda: None)()
     if condition in _SAY_NOTHING:
         found = [text for text in _CONDITION.findall(str(error)) if text not in _SAY_NOTHING]

@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def fuzz_session() -> Iterator[SparkSession]:
-    """Start Spark with the extension."""
+def fuzz_session(extended: bool = True) -> Iterator[SparkSession]:
+    """Start Spark, with the extension unless `extended` is false."""
     import sparkext
     from bench.spark_session import spark_session
 
@@ -34,6 +34,6 @@ def fuzz_session() -> Iterator[SparkSession]:
             # Spark's ORC reader fails on some lists of decimals that are pushed into it.
             "spark.sql.orc.filterPushdown": "false",
         }
-        with spark_session(2, sparkext.configure, **settings) as spark:
+        with spark_session(2, sparkext.configure if extended else None, **settings) as spark:
             spark.sparkContext.setLogLevel("OFF")
             yield spark

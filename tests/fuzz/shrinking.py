@@ -7,7 +7,7 @@ are cut here where their parts can do without each other: that takes dozens of t
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import is_dataclass, replace
 from typing import Any
 
@@ -37,24 +37,27 @@ _ONE = Expr("1", "int")
 
 def shrunk(case: Case, is_wrong: Callable[[Case], bool], patience: float = PATIENCE_SECONDS) -> Case:
     """Return the smallest case that was found in time; `is_wrong` makes the tables that a case names."""
+    return least(case, (_smaller_queries, _fewer_settings, _smaller_universes, _smaller_queries), is_wrong, patience)
+
+
+def least(
+    case: Any,
+    reductions: Iterable[Callable[[Any], Iterator[Any]]],
+    is_wrong: Callable[[Any], bool],
+    patience: float,
+) -> Any:
+    """Apply each reduction, which yields smaller cases, as long as one of those goes wrong, too."""
     until = time.monotonic() + patience
-    for smaller in (_smaller_queries, _fewer_settings, _smaller_universes, _smaller_queries):
-        case = _least(case, smaller, is_wrong, until)
-    return case
-
-
-def _least(
-    case: Case, smaller: Callable[[Case], Iterator[Case]], is_wrong: Callable[[Case], bool], until: float
-) -> Case:
-    progress = True
-    while progress:
-        progress = False
-        for candidate in smaller(case):
-            if time.monotonic() > until:
-                return case
-            if is_wrong(candidate):
-                case, progress = candidate, True
-                break
+    for smaller in reductions:
+        progress = True
+        while progress:
+            progress = False
+            for candidate in smaller(case):
+                if time.monotonic() > until:
+                    return case
+                if is_wrong(candidate):
+                    case, progress = candidate, True
+                    break
     return case
 
 
@@ -78,17 +81,17 @@ def _candidates(node: Any) -> Iterator[Any]:
     if isinstance(node, Expr):
         listed = "{}" not in node.text
         yield from (
-            replace(node, args=args) for args in _fewer(node.args) if len(args) == len(node.args) or (listed and args)
+            replace(node, args=args) for args in fewer(node.args) if len(args) == len(node.args) or (listed and args)
         )
     elif not isinstance(node, TableSource):
         for name, value in parts(node):
             # Rows of a limit are determined only if they are ordered by all of their columns.
             if not (isinstance(node, Ordered) and name == "keys"):
-                for smaller in _candidates(value) if is_dataclass(value) else _fewer(value):
+                for smaller in _candidates(value) if is_dataclass(value) else fewer(value):
                     yield replace(node, **{name: smaller})
 
 
-def _fewer(values: tuple[Any, ...]) -> Iterator[tuple[Any, ...]]:
+def fewer(values: tuple[Any, ...]) -> Iterator[tuple[Any, ...]]:
     """Yield a tuple without halves, quarters and so on of it, and with one of its members simpler."""
     length = len(values)
     without = (length + 1) // 2
@@ -101,7 +104,7 @@ def _fewer(values: tuple[Any, ...]) -> Iterator[tuple[Any, ...]]:
             for smaller in _candidates(value):
                 yield (*values[:place], smaller, *values[place + 1 :])
         elif isinstance(value, tuple):
-            for part in _fewer(value):
+            for part in fewer(value):
                 if len(part) == len(value):
                     yield (*values[:place], part, *values[place + 1 :])
 

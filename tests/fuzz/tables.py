@@ -9,12 +9,12 @@ from typing import Any
 
 from tests.fuzz.types import BY_FAMILY, BY_SQL, INT, OTHERS, SIMPLE, Type
 
-_PLAIN = ("k", "id", "a", "b", "x", "y", "v", "n", "s", "ts", "day", "val_1")
-_ODD = (
+PLAIN_NAMES = ("k", "id", "a", "b", "x", "y", "v", "n", "s", "ts", "day", "val_1")
+ODD_NAMES = (
     *("a b", "x.y", "K`q", "it's", 'qu"ote', "ünï", "名前", "select", "Order", "a,b", "100%", "{c}", "#", "-", "k "),
     *("_metadata_", "c0", "count", "a=b", "[x]", "(y)", "a\\b", "\U0001f642", "İ", "null"),
 )
-_NULL_RATES = (0.0,) * 8 + (0.1,) * 8 + (0.3,) * 4 + (0.6, 1.0)
+NULL_RATES = (0.0,) * 8 + (0.1,) * 8 + (0.3,) * 4 + (0.6, 1.0)
 _ROWS = ((0, 0), (1, 1), (2, 6), (7, 20), (21, 40))
 _ROWS_WEIGHTS = (2, 3, 15, 55, 25)
 
@@ -122,7 +122,7 @@ def _partitions(r: random.Random, kinds: Sequence[Type]) -> int:
 def _names(r: random.Random, count: int, cased: bool) -> list[str]:
     names: list[str] = []
     while len(names) < count:
-        name = r.choice(_PLAIN if r.random() < 0.7 else _ODD)
+        name = r.choice(PLAIN_NAMES if r.random() < 0.7 else ODD_NAMES)
         if cased and r.random() < 0.3:
             name = r.choice((name.upper(), name.lower()))
         if name not in names and (cased or name.lower() not in [other.lower() for other in names]):
@@ -131,7 +131,7 @@ def _names(r: random.Random, count: int, cased: bool) -> list[str]:
 
 
 def _values(r: random.Random, kind: Type, extreme: bool, rows: int) -> list[Any]:
-    null_rate = r.choice(_NULL_RATES)
+    null_rate = r.choice(NULL_RATES)
     among = r.sample(kind.usual, min(len(kind.usual), r.choice((2, 3, 5, 8, 20))))
     rare = extreme and kind.extreme and r.random() < 0.5
 

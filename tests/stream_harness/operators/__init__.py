@@ -1,0 +1,1 @@
+"""The operators that are tested, each with its oracle."""

@@ -1,0 +1,106 @@
+"""The stream harness itself: it draws the same again, covers its dimensions, finds wrong results, and shrinks."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, cast
+
+import pytest
+
+from tests.stream_harness.cases import KINDS, Case, make_case
+from tests.stream_harness.columns import WAYS
+from tests.stream_harness.nodes import Emitted, History, place
+from tests.stream_harness.operators.nearest import NearestJoin
+from tests.stream_harness.operators.order import Ordered
+from tests.stream_harness.reproducing import reproducer
+from tests.stream_harness.running import Verdict
+from tests.stream_harness.shrinking import shrunk
+from tests.stream_harness.tally import properties
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def drawn(count: int = 300) -> list[Case]:
+    return [make_case(5, number) for number in range(count)]
+
+
+def test_a_number_stands_for_the_same_case() -> None:
+    assert drawn(20) == drawn(20)
+
+
+def test_cases_cover_every_dimension() -> None:
+    cases = drawn()
+    assert {case.kind for case in cases} == {*KINDS}
+    found = {name for case in cases for name in properties(case)}
+    assert {f"{way} columns" for way in WAYS if way != "stored"} < found
+    assert {"restarts", "sinks that fail", "odd checkpoints", "several files in a batch"} < found
+    assert {len(stream.sources) for case in cases for stream in case.streams} == {1, 2}
+    assert all(any(letter in case.checkpoint for case in cases) for letter in "#?% ")
+
+
+def test_what_is_written_down_is_the_case() -> None:
+    for case in drawn(20):
+        names: dict[str, object] = {"__name__": "written"}
+        exec(reproducer(case, Verdict("rows", "one\nor another"), "a command"), names)
+        assert repr(names["CASE"]) == repr(case)
+
+
+def emitted(case: Case) -> tuple[History, list[Emitted]]:
+    """Return the right result of a case with an operator whose oracle needs no Spark, in one batch and partition."""
+    thresholds = (0,) * max(len(source.batches) for stream in case.streams for source in stream.sources)
+    history = History(cast("SparkSession", None), case.streams, thresholds, 1 << 60)
+    rows = case.query.expected(history, timed=True)
+    assert isinstance(case.query, NearestJoin | Ordered)
+    if not isinstance(case.query, Ordered) or case.query.late is None:
+        return history, [Emitted(0, 0, row) for row in rows]
+    late = [dict(enumerate(row)) for row in history.late(0)]
+    nothing = (None,) * len(case.query.columns)
+    return history, [*(Emitted(0, 0, (*row, None)) for row in rows), *(Emitted(0, 0, (*nothing, one)) for one in late)]
+
+
+@pytest.mark.parametrize("kind", ["nearest", "ordered"])
+def test_an_oracle_finds_wrong_rows(kind: str) -> None:
+    cases = [case for case in drawn() if case.kind == kind]
+    looked_at = 0
+    for case in cases:
+        history, rows = emitted(case)
+        assert not case.query.difference(history, rows)
+        if len(rows) < 3:
+            continue
+        looked_at += 1
+        at, column = 0, next(at for at, one in enumerate(case.query.columns) if one.name != case.query.time)
+        twice, missing = [*rows, rows[at]], [*rows[:at], *rows[at + 1 :]]
+        other = [*missing, replace(rows[at], row=(*rows[at].row[:column], "another", *rows[at].row[column + 1 :]))]
+        for wrong in (twice, missing, other):
+            assert case.query.difference(history, wrong), case
+    assert looked_at > 10
+
+
+def test_an_oracle_finds_rows_in_another_order_and_partition() -> None:
+    looked_at = 0
+    for case in drawn():
+        if case.kind != "ordered" or not isinstance(case.query, Ordered) or case.query.order_key:
+            continue
+        history, rows = emitted(replace(case, query=replace(case.query, late=None)))
+        if len({row.row[place(case.query.columns, case.query.time or "")] for row in rows}) > 3:
+            looked_at += 1
+            ordered = replace(case.query, late=None)
+            assert "not in the order of time" in ordered.difference(history, rows[::-1])
+            apart = [*rows[:-1], replace(rows[-1], partition=1)]
+            assert "several partitions" in ordered.difference(history, apart)
+    assert looked_at > 3
+
+
+def test_a_case_shrinks_to_the_column_that_is_wrong() -> None:
+    def has_literal(case: Case) -> bool:
+        return any(one.way == "literal" for stream in case.streams for s in stream.sources for one in s.derivations)
+
+    case = max(filter(has_literal, drawn()), key=lambda case: len(repr(case)))
+    smaller = shrunk(case, has_literal)
+    assert has_literal(smaller) and not smaller.settings and smaller.checkpoint == "checkpoint"
+    derived = [
+        one for stream in smaller.streams for s in stream.sources for one in s.derivations if one.way != "stored"
+    ]
+    assert len(derived) == 1 and len(smaller.runs) == 1
+    assert not any([*stream.rows()] for stream in smaller.streams)
