@@ -1,51 +1,127 @@
-"""Compiles the modules that `code` writes, each text once: machine code is kept in files, as that of kernels is."""
+"""Loads the modules that `code` writes, and caches their source and machine code on disk, as numba does for kernels.
+
+    <cache>/cql/<name>/<name>.py                    the source
+    <cache>/cql/<name>/__pycache__/                 the machine code, or
+    <NUMBA_CACHE_DIR>/<name>_<digest of path>/      the same, if that variable is set
+
+A module's folder is touched when a process loads it. After a process has added a module, the least recently loaded ones
+are removed until the rest fit `MOST_BYTES`. Containers that share the cache may have processes of equal id.
+"""
 
 from __future__ import annotations
 
 import hashlib
-import importlib.util
 import os
+import shutil
 import sys
-from functools import lru_cache
+import time
+from collections.abc import Sequence
 from pathlib import Path
+from threading import Lock
 from types import ModuleType
 
 import numba
 
+from sparkext.storage.container import private_file
+from sparkext.storage.last_used import LastUsed
 from sparkext.storage.local_folder import local_folder
+from sparkext.storage.publication import private_folder
+
+MOST_BYTES = 128 << 20
+"""Of sources and machine code on disk. A graph of five queries takes 2.4 MiB."""
+
+MOST_MODULES = 16
+"""Modules that a process keeps loaded."""
+
+LOADING_SECONDS = 3600
+"""Modules loaded in this time are not removed: processes may still be compiling them."""
+
+_PREFIX = "sparkext_cql_"
+_modules: LastUsed[str, ModuleType] = LastUsed(MOST_MODULES)
+_lock = Lock()
 
 
-@lru_cache(maxsize=64)
 def module_of(text: str) -> ModuleType:
     """Return the module of a text."""
-    name = f"cql_{hashlib.sha256(text.encode()).hexdigest()[:24]}"
-    path = _written(_folder(), name, text)
-    spec = importlib.util.spec_from_file_location(f"sparkext_{name}", path)
-    assert spec is not None and spec.loader is not None, "it is a file of Python"
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[module.__name__] = module  # in which machine code that was kept finds its functions
-    spec.loader.exec_module(module)
+    name = f"{_PREFIX}{hashlib.sha256(text.encode()).hexdigest()[:24]}"
+    with _lock:
+        module = _modules.get(name)
+        if module is None:
+            module = _modules[name] = _loaded(name, text)
+            for other in [other for other in sys.modules if other.startswith(_PREFIX) and other not in _modules]:
+                del sys.modules[other]
+    return module
+
+
+def _loaded(name: str, text: str) -> ModuleType:
+    path = _stored(_folder(), name, text)
+    module = ModuleType(name)
+    sys.modules[name] = module  # where cached machine code looks up its functions
+    exec(compile(text, path, "exec"), module.__dict__)
     return module
 
 
 def _folder() -> Path:
-    """Return a folder of this user's, in which modules stay."""
-    base = numba.config.CACHE_DIR or Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "sparkext"
-    folder = Path(base) / "cql"
+    """Return a folder of this user's alone, in which modules stay, or else one that Spark deletes with the executor."""
     try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        if os.access(folder, os.W_OK):
+        base = Path(
+            numba.config.CACHE_DIR
+            or Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache").absolute() / "sparkext"
+        )
+        base.mkdir(mode=0o700, parents=True, exist_ok=True)
+        folder = private_folder(base / "cql")
+        if os.access(folder, os.W_OK | os.X_OK):
             return folder
-    except OSError:
+    except (OSError, RuntimeError):  # nothing can be written there, or the user has no home
         pass
-    return local_folder()
+    return private_folder(local_folder() / "cql")
 
 
-def _written(folder: Path, name: str, text: str) -> Path:
-    """Write a module unless it is there; another process may do so at the same time."""
-    path = folder / f"{name}.py"
+def _stored(folder: Path, name: str, text: str) -> Path:
+    """Write the source unless it is there, and return its path."""
+    own = private_folder(folder / name)
+    path = own / f"{name}.py"
+    os.utime(own)
     if not path.exists() or path.read_text(encoding="utf-8") != text:
-        part = folder / f".{name}.{os.getpid()}.part"
-        part.write_text(text, encoding="utf-8")
-        part.replace(path)
+        with private_file(path) as stream:
+            stream.write(text.encode())
+        _evict(folder)
     return path
+
+
+def _evict(folder: Path) -> None:
+    """Remove the least recently loaded modules until the others take at most `MOST_BYTES`."""
+    entries = sorted((_loaded_at(own), own) for own in folder.iterdir())
+    sizes = {own: _bytes(_parts(own)) for _, own in entries}
+    total = sum(sizes.values())
+    for loaded, own in entries:
+        if total <= MOST_BYTES or loaded > time.time() - LOADING_SECONDS:
+            break
+        for part in _parts(own):
+            shutil.rmtree(part, ignore_errors=True)
+        total -= sizes[own]
+
+
+def _parts(own: Path) -> list[Path]:
+    """Return the folders of a module, at most two: its own, and that of its machine code."""
+    elsewhere = Path(numba.config.CACHE_DIR).glob(f"{own.name}_*") if numba.config.CACHE_DIR else ()
+    return [own, *elsewhere]
+
+
+def _loaded_at(own: Path) -> float:
+    try:
+        return own.stat().st_mtime
+    except FileNotFoundError:  # another process has removed it
+        return 0.0
+
+
+def _bytes(folders: Sequence[Path]) -> int:
+    total = 0
+    for folder in folders:
+        for parent, _, names in os.walk(folder):
+            for name in names:
+                try:
+                    total += (Path(parent) / name).stat().st_size
+                except FileNotFoundError:
+                    continue
+    return total
