@@ -154,7 +154,7 @@ class Slot:
         folder = local_folder()
         with CollectedRows(lambda rows, size: None, share_of_headroom, folder) as collected:
             for place, batch in enumerate(self._rows_of(number)):
-                collected.add((place, 0), conformed(batch, schema))
+                collected.add((place, 0), conformed(batch.columns, schema))
             table = collected.table(schema)
             columns = on_disk(table, folder) if collected.spilled else [contiguous(column) for column in table.columns]
         rows = table.num_rows

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pyarrow as pa
 
 from sparkext.plans.key_types import KeyType
@@ -42,9 +44,9 @@ def arrow_key_type(key_type: KeyType) -> pa.DataType:
 def conform(array: pa.Array, target: pa.DataType) -> pa.Array:
     """Return `array` as `target`, of which it is another spelling: anything else is an error, not a conversion.
 
-    Strings may differ in the width of their offsets, timestamps in the name of their zone. Nested arrays stay as they
-    are, whatever the spelling of their fields: Spark reads either, and declares fields of a struct as not null, yet
-    sends nulls there where the struct itself is null, which Arrow refuses to cast.
+    Strings and lists may differ in the width of their offsets, timestamps in the name of their zone, and nested types
+    in the names of list elements and in which fields they declare as not null. Values are not checked against such
+    declarations: Spark declares fields of a struct as not null, yet sends nulls there if the struct itself is null.
 
     Raises
     ------
@@ -55,12 +57,57 @@ def conform(array: pa.Array, target: pa.DataType) -> pa.Array:
         return array
     if _spelled_alike(array.type) != _spelled_alike(target):
         raise pa.ArrowTypeError(f"{array.type} is not {target}")
-    return array if pa.types.is_nested(target) else array.cast(target)
+    return _respelled(array, target)
 
 
-def conformed(rows: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """Return rows whose columns are spelled as in a schema, see `conform`."""
-    arrays = [conform(column, field.type) for column, field in zip(rows.columns, schema, strict=True)]
+def nullable_schema(schema: pa.Schema) -> pa.Schema:
+    """Return the same columns, all of them nullable, nested fields included.
+
+    Rows that Spark sends, rows read from segments and rows found by an index then have one schema, however a query
+    declares its columns. Keys of maps stay not null, which Arrow requires.
+    """
+    return pa.schema([_nullable(field) for field in schema])
+
+
+def _nullable(field: pa.Field) -> pa.Field:
+    return field.with_type(_nullable_type(field.type)).with_nullable(True)
+
+
+def _nullable_type(arrow_type: pa.DataType) -> pa.DataType:
+    if pa.types.is_struct(arrow_type):
+        return pa.struct([_nullable(field) for field in arrow_type])
+    if pa.types.is_map(arrow_type):
+        key = arrow_type.key_field
+        return pa.map_(key.with_type(_nullable_type(key.type)), _nullable(arrow_type.item_field))
+    if pa.types.is_list(arrow_type):
+        return pa.list_(_nullable(arrow_type.value_field))
+    return arrow_type
+
+
+def _respelled(array: pa.Array, target: pa.DataType) -> pa.Array:
+    """Return nested arrays over the same buffers: a cast would check what is declared as not null."""
+    if array.type == target:
+        return array
+    if not pa.types.is_nested(target):
+        return array.cast(target)
+    validity = array.is_valid().buffers()[1] if array.null_count else None
+    if pa.types.is_struct(target):
+        children = [_respelled(array.field(number), field.type) for number, field in enumerate(target)]
+        return pa.Array.from_buffers(target, len(array), [validity], array.null_count, children=children)
+    if pa.types.is_map(target):
+        fields = [target.key_field, target.item_field]
+        parts = [_respelled(part, field.type) for part, field in zip((array.keys, array.items), fields, strict=True)]
+        values = pa.Array.from_buffers(pa.struct(fields), len(parts[0]), [None], 0, children=parts)
+    else:
+        values = _respelled(array.values, target.value_type)
+    width = pa.int64() if pa.types.is_large_list(target) else pa.int32()
+    offsets = pa.py_buffer(np.ascontiguousarray(array.offsets.cast(width)))
+    return pa.Array.from_buffers(target, len(array), [validity, offsets], array.null_count, children=[values])
+
+
+def conformed(columns: Sequence[pa.Array], schema: pa.Schema) -> pa.RecordBatch:
+    """Return rows of these columns, spelled as in a schema, see `conform`."""
+    arrays = [conform(column, field.type) for column, field in zip(columns, schema, strict=True)]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 

@@ -26,6 +26,7 @@ from sparkext.plans.runs import Run, merged_before, runs_before, runs_with
 from sparkext.rows.contiguous import contiguous
 from sparkext.rows.fingerprints import row_hashes
 from sparkext.rows.times import microseconds
+from sparkext.rows.types import nullable_schema
 from sparkext.state.nearest_order import NearestOrder
 from sparkext.state.places import Place
 from sparkext.state.segments import (
@@ -59,6 +60,8 @@ class StoredSide:
     `event_time` is the column that tells when a row happened, None if that does not matter. `retained`: for so many
     microseconds rows of the other side match it, and then it is dropped; None for ever. `order`: only the nearest of
     them matches, by this order.
+
+    `rows` may be declared as a query has them; the state makes all columns nullable (`nullable_schema`).
     """
 
     rows: pa.Schema
@@ -66,6 +69,10 @@ class StoredSide:
     retained: int | None = None
     numbered: bool = False
     order: NearestOrder | None = None
+
+    def __post_init__(self) -> None:
+        """Give all rows of a side one schema."""
+        object.__setattr__(self, "rows", nullable_schema(self.rows))
 
     @property
     def sent(self) -> pa.Schema:

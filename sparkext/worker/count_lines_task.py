@@ -32,7 +32,7 @@ class CountLinesTask:
         settle()
         counts = np.zeros(LINES, dtype=np.int64)
         for rows in decompressed(batches):
-            counts += np.bincount(self.keys.lines(conformed(rows, self.columns))[1], minlength=LINES)
+            counts += np.bincount(self.keys.lines(conformed(rows.columns, self.columns))[1], minlength=LINES)
         lines = np.flatnonzero(counts)
         columns = [pa.array(lines, pa.int32()), pa.array(counts[lines])]
         yield pa.RecordBatch.from_arrays(columns, names=["line", "rows"])

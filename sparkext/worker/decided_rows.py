@@ -7,7 +7,7 @@ may match it. That a row has matched is stored beside the rows, by its number, a
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -15,6 +15,7 @@ import pyarrow as pa
 from sparkext.plans.fragments import LEFT, MATCHED
 from sparkext.plans.spec import PROBE, ColumnRef, JoinSpec, KeyPair, PipelineSpec
 from sparkext.rows.contiguous import contiguous
+from sparkext.rows.types import conformed
 from sparkext.state.run_rows import RunRows
 from sparkext.state.segments import SegmentInfo
 from sparkext.worker.ended_rows import ended_rows
@@ -56,7 +57,7 @@ class DecidedRows:
             return stored, None
         first = np.isin(np.asarray(rows.columns[-1]), np.asarray(new.column(_NUMBER)))
         out = rows.filter(pa.array(first)).select(range(len(self._join.output_schema)))
-        return stored, _batch(out, self._join.output_schema)
+        return stored, _batch(out.columns, self._join.output_schema)
 
     def info(self, stored: pa.Table) -> SegmentInfo:
         """Describe what `settled` returned."""
@@ -82,7 +83,7 @@ class DecidedRows:
                 kept.column(ref.column) if ref.source == PROBE else pa.nulls(kept.num_rows, field.type)
                 for ref, field in zip(self._join.outputs, schema, strict=True)
             ]
-            yield _batch(pa.Table.from_arrays(columns, schema=schema), schema)
+            yield _batch(columns, schema)
 
     def _without_known(self, rows: pa.Table) -> pa.Table:
         """Leave out rows that have matched in batches before; they are hidden columns."""
@@ -95,5 +96,5 @@ class DecidedRows:
         return rows
 
 
-def _batch(table: pa.Table, schema: pa.Schema) -> pa.RecordBatch:
-    return pa.RecordBatch.from_arrays([contiguous(column) for column in table.columns], schema=schema)
+def _batch(columns: Sequence[pa.Array | pa.ChunkedArray], schema: pa.Schema) -> pa.RecordBatch:
+    return conformed([contiguous(column) for column in columns], schema)

@@ -16,6 +16,7 @@ from sparkext.plans.fragments import LEFT, RIGHT
 from sparkext.plans.spec import PROBE, PipelineSpec
 from sparkext.rows.contiguous import contiguous
 from sparkext.rows.times import microseconds
+from sparkext.rows.types import conformed
 from sparkext.state.run_rows import RunRows
 from sparkext.state.stream_state import is_over
 from sparkext.worker.ended_rows import ended_rows
@@ -69,7 +70,7 @@ class NearestRows:
             left.column(ref.column) if ref.source == PROBE else contiguous(candidates.column(ref.column)).take(taken)
             for ref in self._join.outputs
         ]
-        return pa.RecordBatch.from_arrays(columns, schema=self._join.output_schema)
+        return conformed(columns, self._join.output_schema)
 
     def _nearest(self, left: pa.RecordBatch, candidates: pa.Table) -> Int64Array:
         """Return which candidate is nearest to each row, -1 if there is none: int64[rows]."""

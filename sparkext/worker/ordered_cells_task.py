@@ -63,7 +63,7 @@ class OrderedCellsTask:
                 for slot, key in enumerate(self.slot_keys):
                     yield _row(key, SLOT, slot, _NO_CELL)
                 for rows in gathered(decompressed(batches), ordered.cut.left, lambda: probe.headroom(tasks)):
-                    yield from sending.cells(conformed(rows, pa.schema([*ordered.rows.rows][: ordered.width])))
+                    yield from sending.cells(conformed(rows.columns, ordered.input_schema))
             finally:
                 freed.release_unless_ample()
 

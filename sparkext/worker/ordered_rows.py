@@ -116,6 +116,11 @@ class OrderedRows:
         return len(self.rows.rows) - len(LINE_FIELDS)
 
     @property
+    def input_schema(self) -> pa.Schema:
+        """The columns of the input, as they are stored."""
+        return pa.schema([*self.rows.rows][: self.width])
+
+    @property
     def key_columns(self) -> tuple[int, ...]:
         """The columns that tell operator keys apart: that of one order key is not that of another."""
         operator = () if self.operator_keys is None else self.operator_keys.key_columns
@@ -125,7 +130,7 @@ class OrderedRows:
     def merged_schema(self) -> pa.Schema:
         """The columns of what is merged: all of the input, or results with a number that orders those of one time."""
         if self.operator is None:
-            return pa.schema([*self.rows.rows][: self.width])
+            return self.input_schema
         return self.result_schema.append(pa.field("rank", pa.int64()))
 
     @property

@@ -20,6 +20,7 @@ from sparkext.rows.blank import blank_row
 from sparkext.rows.compression import decompressed
 from sparkext.rows.contiguous import contiguous
 from sparkext.rows.morsels import within_bytes
+from sparkext.rows.types import conformed
 from sparkext.worker.micro_batch import MicroBatch
 from sparkext.worker.ordered_rows import ORDERED_FIELDS, OrderedRows
 from sparkext.worker.ordered_slot import ArrivedCells, InOrder, OrderedSlot
@@ -111,11 +112,12 @@ class Emits:
     def __init__(self, ordered: OrderedRows) -> None:
         """Bind it to the columns."""
         self._schema, self._keeps_late = ordered.result_schema, ordered.keeps_late
-        self._late = pa.struct([*ordered.rows.rows][: ordered.width])
+        self._late = pa.struct([*ordered.input_schema])
 
     def results(self, rows: pa.RecordBatch) -> pa.RecordBatch:
         """Return results as they are emitted."""
-        return self._emitted(rows.columns[: len(self._schema)], None, None, rows.num_rows)
+        columns = conformed(rows.columns[: len(self._schema)], self._schema).columns
+        return self._emitted(columns, None, None, rows.num_rows)
 
     def late(self, rows: pa.RecordBatch) -> pa.RecordBatch:
         """Return rows that came late."""

@@ -41,7 +41,7 @@ from sparkext.reports.metrics import NO_TASK, TaskMetrics, merged_operators
 from sparkext.rows.arrow_evaluator import ExpressionError, columns, holds, told_values
 from sparkext.rows.collected import CollectedRows
 from sparkext.rows.row_set import RowSet
-from sparkext.rows.types import conform
+from sparkext.rows.types import conformed
 from sparkext.storage.container import digest_of
 from sparkext.worker.join_pipeline import operators_of, sink_of
 from sparkext.worker.nodes import Operator, Sink
@@ -219,8 +219,7 @@ class PipelinedRows(KeptRows):
             rows.gather(ColumnRef(PROBE, column.column)) if column.op == "column" else values[column]
             for column in self.projection.columns
         ]
-        conformed = [conform(array, field.type) for array, field in zip(arrays, self.schema, strict=True)]
-        return pa.RecordBatch.from_arrays(conformed, schema=self.schema)
+        return conformed(arrays, self.schema)
 
     def _holds(self, condition: Expression, rows: RowSet) -> npt.NDArray[np.bool_]:
         try:

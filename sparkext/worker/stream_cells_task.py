@@ -80,7 +80,7 @@ class StreamCellsTask:
                 freed.release_unless_ample()
 
     def _cells(self, rows: pa.RecordBatch, lines: _Lines, cut: Cut) -> Iterator[pa.RecordBatch]:
-        rows = conformed(rows, self.join.sides[self.side].rows)
+        rows = conformed(rows.columns, self.join.sides[self.side].rows)
         hashes, found = lines.of(rows)
         count = cut.fragments(self.side)
         homes = frozen((np.arange(LINES, dtype=np.int64) * count // LINES).astype(np.int32))

@@ -22,7 +22,10 @@ from tests.streams.tasks import Rows, batch_of, begin_batch, properties_of, rows
 
 @dataclass
 class OrderedQuery:
-    """A query with one `ordered`, and its checkpoint. `watermark`, in µs, is what Spark knows before the next batch."""
+    """A query with one `ordered`, and its checkpoint. `watermark`, in µs, is what Spark knows before the next batch.
+
+    `declared`: the columns as Spark sends them, if they are not those of `ordered`.
+    """
 
     ordered: OrderedRows
     checkpoint: Path
@@ -30,6 +33,7 @@ class OrderedQuery:
     batch: int = 0
     run: int = 0
     watermark: int = 0
+    declared: pa.Schema | None = None
     _before: int = 0
     emitted: list[list[Rows]] = field(default_factory=list)
     late: Rows = field(default_factory=list)
@@ -80,7 +84,7 @@ class OrderedQuery:
 
     def _sent(self, number: int, rows: Rows) -> dict[int, list[pa.RecordBatch]]:
         rows = self.draw.sample(rows, len(rows))
-        schema = pa.schema([*self.ordered.rows.rows][: self.ordered.width])
+        schema = self.declared or self.ordered.input_schema
         batches, at = [], 0
         while at < len(rows):
             size = self.draw.choice([1, 7, 1_000])

@@ -68,7 +68,10 @@ def micros(time: datetime) -> int:
 
 @dataclass
 class Query:
-    """A query with one join, and its checkpoint. `watermark`, in µs, is what Spark knows before the next batch."""
+    """A query with one join, and its checkpoint. `watermark`, in µs, is what Spark knows before the next batch.
+
+    `declared`: the columns of each side as Spark sends them, if they are not those of the join.
+    """
 
     join: StreamJoin
     checkpoint: Path | str
@@ -76,6 +79,7 @@ class Query:
     batch: int = 0
     run: int = 0
     watermark: int = 0
+    declared: tuple[pa.Schema, ...] | None = None
     _before: int = 0
     emitted: Counter[tuple[Any, ...]] = field(default_factory=Counter)
     progress: Counter[str] = field(default_factory=Counter)
@@ -125,7 +129,7 @@ class Query:
         return found
 
     def _sent(self, send: StreamCellsTask, side: int, number: int, rows: Rows) -> dict[int, list[pa.RecordBatch]]:
-        schema = self.join.sides[side].rows
+        schema = self.join.sides[side].rows if self.declared is None else self.declared[side]
         rows = self.draw.sample(rows, len(rows))
         batches, at = [], 0
         while at < len(rows):
@@ -154,7 +158,8 @@ class Query:
 
 def batch_of(rows: Rows, schema: pa.Schema) -> pa.RecordBatch:
     columns = [pa.array([row[number] for row in rows], kind) for number, kind in enumerate(schema.types)]
-    return pa.RecordBatch.from_arrays(columns, names=[f"c{number}" for number in range(len(columns))])
+    named = [field.with_name(f"c{number}") for number, field in enumerate(schema)]
+    return pa.RecordBatch.from_arrays(columns, schema=pa.schema(named))
 
 
 def rows_of(batch: pa.RecordBatch) -> list[tuple[Any, ...]]:
