@@ -44,7 +44,8 @@ def ordered_frame(
     frame = columns.frame
     session = frame.sparkSession
     slots = slots_of(session)
-    splits = split and slots > 1
+    # A restart needs the same sources and stateful operators in Spark's plan, whatever the number of slots.
+    splits = split and (slots > 1 or frame.isStreaming)
     ordered = planned_order(
         columns,
         apply,
