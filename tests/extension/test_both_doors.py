@@ -56,6 +56,7 @@ def assert_as_spark(
         assert rows == rows_of(expected) and rows
 
 
+@pytest.mark.reduced("values", reason="Spark runs queries for each combination")
 @pytest.mark.parametrize("door", DOORS)
 @pytest.mark.parametrize("how", KINDS)
 def test_every_kind_on_one_key(spark: SparkSession, tables: Tables, door: str, how: str) -> None:

@@ -328,6 +328,7 @@ def text_of(value: Any) -> str:
     return str(value).lower()
 
 
+@pytest.mark.reduced("values", reason="Spark runs queries for each combination")
 @pytest.mark.parametrize("ansi", [True, False])
 @pytest.mark.parametrize("name", EXTREMES)
 def test_every_operator(spark: SparkSession, name: str, ansi: bool) -> None:

@@ -249,6 +249,7 @@ def assert_computed(node: Expression, rows: RowSet, expected: pa.Array, failed: 
         assert caught.value.row == int(np.argmax(fails)), name
 
 
+@pytest.mark.reduced("values", reason="Spark runs queries for each combination")
 @pytest.mark.parametrize("ansi", [True, False])
 @pytest.mark.parametrize("name", TYPES)
 def test_every_operator(spark: SparkSession, name: str, ansi: bool) -> None:
@@ -271,6 +272,7 @@ OF_TIMES = [
 ]
 
 
+@pytest.mark.reduced("values", reason="Spark runs queries for each combination")
 @pytest.mark.parametrize("kind", ["TIMESTAMP", "TIMESTAMP_NTZ"])
 @pytest.mark.parametrize("zone", ["UTC", "Z", "GMT", "Etc/UTC", "+00:00", "Europe/London", "+01:00", "UTC+1"])
 def test_times(spark: SparkSession, zone: str, kind: str) -> None:

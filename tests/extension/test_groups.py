@@ -105,6 +105,7 @@ def test_group_columns_of_every_type(spark: SparkSession, keys: list[str]) -> No
     check(spark, f"SELECT {names}, count(*) FROM facts JOIN names ON k = dk GROUP BY {names}")
 
 
+@pytest.mark.reduced("values", reason="Spark runs queries for each combination")
 @pytest.mark.parametrize("name", COLUMNS)
 @pytest.mark.parametrize("by", ["", "GROUP BY k", "GROUP BY many"])
 def test_functions_of_every_type(spark: SparkSession, name: str, by: str) -> None:
@@ -141,6 +142,7 @@ def test_moments(spark: SparkSession, name: str) -> None:
             assert tuple(row) == pytest.approx(tuple(expected), rel=1e-9)
 
 
+@pytest.mark.reduced("values", reason="Spark runs queries for each combination")
 @pytest.mark.parametrize(
     "query",
     [
@@ -254,6 +256,7 @@ def test_keys_that_collide(spark: SparkSession) -> None:
         check(spark, "SELECT many, t, count(*), sum(i32) FROM facts GROUP BY many, t")
 
 
+@pytest.mark.reduced("values", reason="Spark runs queries for each combination")
 @pytest.mark.parametrize("ansi", ["true", "false"])
 @pytest.mark.parametrize(
     "call",

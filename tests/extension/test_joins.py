@@ -58,6 +58,7 @@ def right(spark: SparkSession) -> DataFrame:
     ).cache()
 
 
+@pytest.mark.reduced("values", reason="Spark runs queries for each combination")
 @pytest.mark.parametrize("adaptive", [True, False])
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_kind(spark: SparkSession, left: DataFrame, right: DataFrame, kind: str, adaptive: bool) -> None:

@@ -99,6 +99,7 @@ CHAINS = {
 }
 
 
+@pytest.mark.reduced("values", reason="Spark runs queries for each combination")
 @pytest.mark.parametrize("adaptive", ["true", "false"])
 @pytest.mark.parametrize("name", CHAINS)
 def test_made_by_workers(spark: SparkSession, name: str, adaptive: str) -> None:

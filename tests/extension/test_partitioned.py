@@ -68,6 +68,7 @@ def assert_partitioned(spark: SparkSession, query: Callable[[], DataFrame], *joi
     return out
 
 
+@pytest.mark.reduced("values", reason="Spark runs queries for each combination")
 @pytest.mark.parametrize("adaptive", [True, False])
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_kind(tables: SparkSession, kind: str, adaptive: bool) -> None:
@@ -78,6 +79,7 @@ def test_every_kind(tables: SparkSession, kind: str, adaptive: bool) -> None:
         assert "scan=sent to slots" in plan_of(out)
 
 
+@pytest.mark.reduced("values", reason="Spark runs queries for each combination")
 @pytest.mark.parametrize("kind", ["left", "full", "left semi"])
 @pytest.mark.parametrize(
     ("left", "right"),
@@ -88,6 +90,7 @@ def test_sides_without_rows(tables: SparkSession, kind: str, left: str, right: s
         assert_partitioned(tables, lambda: joined(tables, kind, left=left, right=right), "1")
 
 
+@pytest.mark.reduced("values", reason="Spark runs queries for each combination")
 @pytest.mark.parametrize("kind", ["inner", "full", "left anti"])
 @pytest.mark.parametrize(
     "settings",
@@ -163,6 +166,7 @@ UNEQUAL = {
 }
 
 
+@pytest.mark.reduced("values", reason="Spark runs queries for each combination")
 @pytest.mark.parametrize("slots", ["planned", "random"])
 @pytest.mark.parametrize("condition", UNEQUAL)
 @pytest.mark.parametrize("kind", KINDS)
@@ -330,6 +334,7 @@ def test_a_hot_line_of_a_full_join_is_split(tables: SparkSession, key: str, line
 SHUFFLE = re.compile(r"Exchange hashpartitioning")
 
 
+@pytest.mark.reduced("values", reason="Spark runs queries for each combination")
 @pytest.mark.parametrize("adaptive", [True, False])
 @pytest.mark.parametrize(
     "rows",
@@ -393,6 +398,7 @@ def test_joins_on_one_key_share_an_exchange(tables: SparkSession) -> None:
     assert_pipelined(assert_partitioned(tables, lambda: tables.sql(query), "1, 2"), 2)
 
 
+@pytest.mark.reduced("values", reason="Spark runs queries for each combination")
 @pytest.mark.parametrize("kind", ["", "LEFT", "LEFT ANTI"])
 @pytest.mark.parametrize("key", ["k = {}", "k <=> {}", "coalesce(k, 130) = {}"])
 def test_joins_on_the_key_of_a_full_one_in_several_slots(tables: SparkSession, kind: str, key: str) -> None:
@@ -429,6 +435,7 @@ def test_groups_of_the_key_that_are_cached(tables: SparkSession) -> None:
     cached.unpersist()
 
 
+@pytest.mark.reduced("values", reason="Spark runs queries for each combination")
 @pytest.mark.parametrize("kind", ["", "LEFT", "LEFT ANTI"])
 @pytest.mark.parametrize("key", ["k = {}", "k <=> {}", "coalesce(k, 130) = {}"])
 def test_joins_on_the_key_of_a_full_one(tables: SparkSession, kind: str, key: str) -> None:

@@ -53,6 +53,7 @@ def assert_in_waves(spark: SparkSession, query: Callable[[], DataFrame], reason:
     assert reason in _IN_WAVES.findall(plan_of(out)), plan_of(out)
 
 
+@pytest.mark.reduced("values", reason="Spark runs queries for each combination")
 @pytest.mark.parametrize("adaptive", [True, False])
 @pytest.mark.parametrize("kind", ["inner", "left", "right", "left semi", "left anti"])
 def test_every_kind(tables: SparkSession, kind: str, adaptive: bool) -> None:
@@ -70,6 +71,7 @@ def test_sides_without_rows(tables: SparkSession, kind: str, left: str, right: s
         assert_streamed(tables, lambda: joined(tables, kind, left=left, right=right))
 
 
+@pytest.mark.reduced("values", reason="Spark runs queries for each combination")
 @pytest.mark.parametrize("kind", ["inner", "left anti"])
 @pytest.mark.parametrize(
     "settings",

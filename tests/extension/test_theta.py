@@ -199,6 +199,7 @@ def test_which_index(spark: SparkSession) -> None:
     assert_pipelined(spark.sql(f"SELECT {HINT} a.id, b.id FROM a JOIN b ON a.x < b.x AND a.x * b.x > 7"), 1)
 
 
+@pytest.mark.reduced("values", reason="Spark runs queries for each combination")
 @pytest.mark.parametrize("ansi", [True, False])
 @pytest.mark.parametrize(
     "formula",

@@ -20,6 +20,7 @@ def tables(spark: SparkSession) -> SparkSession:
     return spark
 
 
+@pytest.mark.reduced("values", reason="Spark runs queries for each combination")
 @pytest.mark.skipif(not pyspark.__version__.startswith("4.3."), reason="other versions' own plans differ")
 @pytest.mark.parametrize("mode", tpch_plans.MODES)
 @pytest.mark.parametrize("number", tpch.QUERIES)

@@ -76,6 +76,7 @@ QUERIES = {
 }
 
 
+@pytest.mark.reduced("values", reason="Spark runs queries for each combination")
 @pytest.mark.parametrize("adaptive", ["true", "false"])
 @pytest.mark.parametrize("name", QUERIES)
 def test_like_spark(spark: SparkSession, name: str, adaptive: str) -> None:

@@ -87,6 +87,7 @@ def test_every_alias_means_what_spark_means(tables: TwoTables, kind: str) -> Non
     assert_same_rows(tables.left.join(tables.right.drop("m"), "k", kind), actual)
 
 
+@pytest.mark.reduced("values", reason="Spark runs queries for each combination")
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(
     "on",

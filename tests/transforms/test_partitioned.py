@@ -52,6 +52,7 @@ def slots_of(df: DataFrame) -> int:
     return int(count) if count.isdigit() else 1
 
 
+@pytest.mark.reduced("values", reason="Spark runs queries for each combination")
 @pytest.mark.parametrize("slots", [1, 2, 40])
 @pytest.mark.parametrize("kind", KINDS)
 def test_slots(spark: SparkSession, sides: tuple[DataFrame, DataFrame], kind: str, slots: int) -> None:
