@@ -153,7 +153,7 @@ def _run_trading(bench: Bench) -> None:
         table.append((contestant, *(f"{rate:,.0f}" for rate in taken.rates(len(rows)))))
         taken.record(bench, contestant, len(rows), bought=shares)
     print(text_table(("", "rows a second", "without the start"), table))
-    print(f"bought: {min(shares):.0%} to {max(shares):.0%} of the offers of each tenth")
+    print(f"bought: at least {min(shares):.0%} of the offers of each tenth")
     print(NOTES_TRADING)
 
 

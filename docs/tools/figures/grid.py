@@ -22,7 +22,8 @@ class Grid:
 
     `columns`: a pattern of the contestant's whole name. The fastest one counts if several match. A group of the pattern
     is shown after the figure: which hint or setting was used. `transposed`: contestants are rows. `over`: the column
-    that geometric means compare the others with, as factors. `first`: the header of the column of labels.
+    that geometric means compare the others with, as factors. `first`: the header of the column of labels. `compared`:
+    whether the sentences say who is ahead, which makes sense if all contestants did the same work.
     """
 
     rows: Mapping[str, Key]
@@ -31,6 +32,7 @@ class Grid:
     first: str = ""
     transposed: bool = False
     over: str = ""
+    compared: bool = True
 
     def render(self, archive: Archive) -> str:
         """Return the table, without rows that have no results, and sentences on runs and on who is ahead."""
@@ -55,7 +57,7 @@ class Grid:
         parts = [
             markdown([self.first, *(rows if self.transposed else columns)], lines),
             _spreads([(f"{name}, {row}", timed) for row, picked in found.items() for name, timed in picked.items()]),
-            self._verdicts(found),
+            self._verdicts(found) if self.compared else "",
             not_measured(missing),
         ]
         return "\n\n".join(filter(None, parts))

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from functools import partial
 from statistics import median
 
+from bench import large_build_job
 from bench.result_files import Key
 from docs.tools.figures import forms
 from docs.tools.figures.archive import Archive, MissingResultError
@@ -137,8 +138,7 @@ def _limits(archive: Archive) -> str:
         "99 % of the build side is one key": "survival.hot-build",
         "scattered keys": "survival.large-build",
     }
-    names = ("sparkext", "Spark, merge hint", "Spark, shuffle_hash hint")
-    lines = [partial(line, *case, name) for case in cases.items() for name in names]
+    lines = [partial(line, *case, way) for case in cases.items() for way in large_build_job.WAYS]
     return table_of(["build side of 3 GiB, limit of 1.5 GiB", "", "outcome", "peak"], lines)
 
 
@@ -158,6 +158,7 @@ LAKES = Grid(
         )
     },
     transposed=True,
+    compared=False,
 )
 BUCKETS = Grid(
     {"time": Key("buckets.three-joins", "", 1.0, 2)},
