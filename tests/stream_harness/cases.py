@@ -35,7 +35,10 @@ _SETTINGS: dict[str, tuple[str, ...]] = {
 
 @dataclass(frozen=True)
 class Case:
-    """A query over streams, how it gets their rows, and the settings of its session; `kind` is what it was drawn as."""
+    """A query over streams, how it gets their rows, and the settings of its session; `kind` is what it was drawn as.
+
+    `predecessor`: another query of these streams. It ran to its end at the same checkpoint, which was then deleted.
+    """
 
     name: str
     kind: str
@@ -44,6 +47,7 @@ class Case:
     runs: tuple[Run, ...]
     checkpoint: str = "checkpoint"
     settings: dict[str, str] = field(default_factory=dict)
+    predecessor: Operator | None = None
 
 
 def make_case(seed: int, number: int, quick: bool = False) -> Case:
@@ -60,7 +64,18 @@ def make_case(seed: int, number: int, quick: bool = False) -> Case:
     runs = draw_runs(r, d.batches)
     if quick:  # a start of a query costs as much as a batch
         runs = (*runs[:1], Run(d.batches - runs[0].batches, runs[-1].partitions)) if len(runs) > 2 else runs
-    return Case(name, kind, tuple(streams), query, runs, r.choice(CHECKPOINTS), settings)
+    before = _predecessor(r, query) if r.random() < 0.25 else None
+    return Case(name, kind, tuple(streams), query, runs, r.choice(CHECKPOINTS), settings, before)
+
+
+def _predecessor(r: random.Random, query: Operator) -> Operator | None:
+    """Return an operator that differs in little from a named one, whose state has the same name."""
+    if isinstance(query, StreamJoin) and query.name and query.how == "inner" and query.left.time and query.right.time:
+        others = [one for one in ((None, None), (1, 1), (40, None)) if one != query.retain]
+        return replace(query, retain=r.choice(others))
+    if isinstance(query, NearestJoin) and query.name:
+        return r.choice((replace(query, ties=not query.ties), replace(query, tolerance=(query.tolerance or 3) + 5)))
+    return None
 
 
 class _Maker:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from tests.fuzz.running import error_condition
 from tests.stream_harness.cases import Case
 from tests.stream_harness.cuts import Run
-from tests.stream_harness.nodes import Emitted, History, text
+from tests.stream_harness.nodes import Emitted, History, Operator, text
 from tests.stream_harness.tables import stream, write_batches
 
 if TYPE_CHECKING:
@@ -119,8 +119,10 @@ class _Query:
     def verdict(self) -> Verdict:
         verdict = Verdict()
         first = 0
+        if told := self._precede():
+            return Verdict("error of the predecessor", told)
         for run in self._case.runs:
-            error = self._run(run, first)
+            error = self._run(run, first, self._case.query)
             if error:
                 verdict.kind, verdict.told = "error", error
                 return verdict
@@ -139,8 +141,18 @@ class _Query:
             verdict.kind, verdict.told = "rows", told
         return verdict
 
-    def _run(self, run: Run, first: int) -> str:
-        """Start the query, let it read its batches, and return the error that it ended with, if any did."""
+    def _precede(self) -> str:
+        """Run the predecessor over all batches, and remove its files; return the error that it ended with."""
+        if self._case.predecessor is None:
+            return ""
+        batches = sum(run.batches for run in self._case.runs)
+        error = self._run(Run(batches, self._case.runs[0].partitions), 0, self._case.predecessor)
+        shutil.rmtree(self._folder)
+        self._sink = _Attempts()
+        return error
+
+    def _run(self, run: Run, first: int, operator: Operator) -> str:
+        """Start a query, let it read its batches, and return the error that it ended with, if any did."""
         for number, described in enumerate(self._case.streams):
             for place, source in enumerate(described.sources):
                 write_batches(described, source, self._input(number, place), first, run.batches)
@@ -154,7 +166,7 @@ class _Query:
         committed = len(_numbered(self._checkpoint / "commits")) if self._checkpoint.exists() else 0
         self._sink.failing, self._sink.last = run.fails, committed + run.batches - 1
         try:
-            out = self._case.query.frame(self)
+            out = operator.frame(self)
             writer = out.writeStream.option("checkpointLocation", str(self._checkpoint)).trigger(availableNow=True)
             query = writer.foreachBatch(self._sink).start()
             if not query.awaitTermination(_TIMEOUT_SECONDS):
@@ -201,13 +213,16 @@ def _offset(path: Path) -> tuple[int, int]:
 
 
 _SAYS = re.compile(r"^(?:[\w.]*[:] )?[\w.]*(?:Error|Exception|Invalid)\w*:|^\[[A-Z_.]+\]")
-_WRAPS = re.compile(r"\[STREAM_FAILED\]|.*PythonException: An exception was thrown from the Python worker")
+_WRAPS = re.compile(
+    r"^\[STREAM_FAILED\] Query \[.*?\] terminated with exception: "
+    r"|^\[FOREACH_BATCH_USER_FUNCTION_ERROR\].*|.*PythonException: An exception was thrown from the Python worker:"
+)
 _FRAME = re.compile(r'File ".*?(sparkext/[^"]*)", line (\d+), in (\w+)')
 
 
 def _described(error: Exception) -> str:
     """Return the condition of an error, its lines other than plans and stacks, and the innermost place in sparkext."""
-    told = [line.strip() for line in str(error).splitlines() if _SAYS.match(line) and not _WRAPS.match(line)]
+    told = [_WRAPS.sub("", _WRAPS.sub("", line)) for line in str(error).splitlines() if _SAYS.match(line)]
     frames = [" ".join(found) for found in _FRAME.findall(str(error))]
-    lines = [error_condition(error), *dict.fromkeys(told), *frames[-1:]]
+    lines = [error_condition(error), *filter(None, dict.fromkeys(told)), *frames[-1:]]
     return "\n".join(line[:600] for line in lines)

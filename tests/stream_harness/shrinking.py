@@ -24,7 +24,7 @@ def shrunk(case: Case, is_wrong: Callable[[Case], bool], patience: float = PATIE
 
 def _without_queries(case: Case) -> Iterator[Case]:
     """Yield the operators below the last one as queries of their own."""
-    for node in getattr(case.query, "inputs", ()):
+    for node in getattr(case.query, "inputs", ()) if case.predecessor is None else ():
         if not isinstance(node, Input):
             yield _with_query(case, node)
 
@@ -75,7 +75,9 @@ def _plainer(case: Case) -> Iterator[Case]:
         smaller = [replace(run, partitions=partitions) for partitions in range(1, run.partitions)]
         for other in [replace(run, fails=""), *smaller] if run.fails else smaller:
             yield replace(case, runs=(*case.runs[:number], other, *case.runs[number + 1 :]))
-    if getattr(case.query, "name", None) is not None:
+    if case.predecessor is not None:
+        yield replace(case, predecessor=None)
+    if getattr(case.query, "name", None) is not None and case.predecessor is None:
         yield replace(case, query=replace(case.query, name=None))  # type: ignore[type-var]
 
 
@@ -160,5 +162,10 @@ def _without_column(case: Case, number: int, place: int) -> Case:
     columns = without(stream.columns)
     time, unique = (at - (place < at) for at in (stream.time, stream.unique))
     changed = replace(_mapped_sources(stream, smaller), columns=columns, time=time, unique=unique)
-    query = _mapped(case.query, lambda one: replace(one, columns=columns) if one.number == number else one)
-    return replace(_with_stream(case, number, changed), query=query)
+    changed_case = _with_stream(case, number, changed)
+    for name in ("query", "predecessor"):
+        node = getattr(case, name)
+        if node is not None:
+            node = _mapped(node, lambda one: replace(one, columns=columns) if one.number == number else one)
+            changed_case = replace(changed_case, **{name: node})
+    return changed_case

@@ -58,6 +58,7 @@ def properties(case: Case) -> set[str]:
         "restarts": len(case.runs) > 1,
         "restarts from one partition to several, or back": len({count == 1 for count in partitions}) > 1,
         "sinks that fail": any(run.fails for run in case.runs),
+        "predecessors at the same checkpoint": case.predecessor is not None,
         "odd checkpoints": case.checkpoint != "checkpoint",
         "several sources of a stream": any(len(stream.sources) > 1 for stream in case.streams),
         "several files in a batch": any(len(b) > 1 for s in case.streams for one in s.sources for b in one.batches),
