@@ -26,7 +26,6 @@ _SETTINGS: dict[str, tuple[str, ...]] = {
     "spark.sql.session.timeZone": ("America/New_York", "UTC", "Asia/Kolkata"),
     "spark.sql.ansi.enabled": ("true", "false"),
     "spark.sql.execution.arrow.maxRecordsPerBatch": ("10000", "10000", "1", "3"),
-    "spark.sql.codegen.wholeStage": ("false", "false", "true"),
     "spark.sparkext.streams.unitMaxBytes": ("268435456", "268435456", "4096"),
     "spark.sparkext.morsel.maxRows": ("131072", "131072", "7"),
     "spark.sparkext.debug.hashMask": ("0xffffffffffffffff",) * 4 + ("0x0",),
@@ -61,6 +60,8 @@ def make_case(seed: int, number: int, quick: bool = False) -> Case:
     streams: list[Stream] = []
     query = _Maker(d, streams, quick).query(kind)
     settings = {key: r.choice(values) for key, values in _SETTINGS.items()}
+    if r.random() < 0.85:  # to compile the code of a query costs more than to run it over a few rows
+        settings |= {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
     runs = draw_runs(r, d.batches)
     if quick:  # a start of a query costs as much as a batch
         runs = (*runs[:1], Run(d.batches - runs[0].batches, runs[-1].partitions)) if len(runs) > 2 else runs
