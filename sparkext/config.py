@@ -170,9 +170,10 @@ BUILD_SIDE_MAX_BYTES = ConfigKey(
     type=BYTE_SIZE,
     unit="bytes",
     default=4 << 30,
-    doc="A build side whose Arrow form is larger is refused with an error or, with the session extension, joined by"
-    " Spark's own joins. If Spark's estimate is already larger, the extension leaves the join to Spark from the"
-    " start.",
+    doc="A build side whose Arrow form is larger is not copied to every node. If Spark's estimate is larger, the"
+    " session extension partitions the join (`spark.sparkext.partitioned`), or leaves it to Spark if that is"
+    " impossible. If only the computed build side is larger, Spark's own joins run instead. A transform without the"
+    " extension partitions the join, or raises an error if that is impossible.",
     expected="a byte size of at least 1, such as 512m or 4g",
     least=1,
 )
