@@ -5,6 +5,7 @@ Figures are drawn in placeholders, which the file's style sheet gives their colo
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from io import StringIO
@@ -34,6 +35,9 @@ COLOURS = {
 
 PAINT = {name: f"#0000{number:02x}" for number, name in enumerate(COLOURS, start=1)}
 """The placeholder that stands for each name while a figure is drawn."""
+
+CLASS = "sparkext-plot"
+"""The class of every figure."""
 
 _CAPTION_WIDTH = 190
 _SETTINGS = {
@@ -88,8 +92,19 @@ def _coloured(svg: str) -> str:
     """Let the file's own style sheet choose the colours, and a reader without the font take one of the same widths."""
     for name, placeholder in PAINT.items():
         svg = svg.replace(placeholder, f"var(--{name})")
-    light, dark = (" ".join(f"--{name}: {pair[scheme]};" for name, pair in COLOURS.items()) for scheme in (0, 1))
-    style = f"<style>svg {{ {light} }} @media (prefers-color-scheme: dark) {{ svg {{ {dark} }} }}</style>"
+    svg = re.sub(r"<style.*?</style>", "", svg, flags=re.DOTALL)
     svg = svg.replace("'DejaVu Sans'", "'DejaVu Sans', Verdana, sans-serif")
+    svg = svg.replace("<svg ", f'<svg class="{CLASS}" ', 1)
     head = svg.index(">", svg.index("<svg")) + 1
-    return svg[:head] + style + svg[head:]
+    return svg[:head] + _style() + svg[head:]
+
+
+def _style() -> str:
+    """Return a style sheet that styles nothing else in a page, and follows its scheme, or else that of the system."""
+    light, dark = (" ".join(f"--{name}: {pair[scheme]};" for name, pair in COLOURS.items()) for scheme in (0, 1))
+    return (
+        f"<style>.{CLASS} {{ stroke-linejoin: round; stroke-linecap: butt; {light} }}"
+        f" @media (prefers-color-scheme: dark) {{ .{CLASS} {{ {dark} }} }}"
+        f' [data-md-color-scheme="default"] .{CLASS} {{ {light} }}'
+        f' [data-md-color-scheme="slate"] .{CLASS} {{ {dark} }}</style>'
+    )

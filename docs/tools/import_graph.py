@@ -96,7 +96,8 @@ def drawing() -> str:
     style = style[style.index("<style>") : style.index("</style>") + len("</style>")]
     height = 2 * _MARGIN + len(rows) * (_HEIGHT + _GAP) - _GAP
     lines = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" class="drawing" viewBox="0 0 {_WIDTH} {height}" width="{_WIDTH}">',
+        f'<svg xmlns="http://www.w3.org/2000/svg" class="sparkext-drawing" viewBox="0 0 {_WIDTH} {height}"'
+        f' width="{_WIDTH}">',
         "<title>The rooms of sparkext, and which of them import which</title>",
         style,
         '<defs><marker id="rooms-arrow" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7"'

@@ -1,7 +1,11 @@
-"""Draws a graph of queries: from the streams above to what follows from them, in the order in which queries run."""
+"""Draws a graph of queries: from the streams above to what follows from them, in the order in which queries run.
+
+A drawing may be part of a page: it styles nothing but itself, and its shades stand out from white and from black alike.
+"""
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from html import escape
@@ -11,12 +15,12 @@ from sparkext.cql.graph import Graph
 from sparkext.cql.queries import spelled_delay
 
 _WIDTH, _HEIGHT, _ACROSS, _DOWN, _MARGIN = 170, 40, 40, 46, 70
+_STREAM, _QUERY, _CYCLE = "#2f80d0", "#808080", "#c8640c"
 _STYLE = """<style>
-text { font: 13px sans-serif; fill: #222 } .small { font-size: 11px; fill: #555 }
-rect { fill: #fff; stroke: #456; rx: 6 } .stream { fill: #e8f1fa } .cycle { fill: #fdf1dc; stroke: #b76b00 }
-path { fill: none; stroke: #456; marker-end: url(#tip) } .delayed { stroke: #b76b00; stroke-dasharray: 5 3 }
-</style><defs><marker id="tip" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" orient="auto">
-<path d="M0 0L8 4L0 8z" style="fill:#456;stroke:none;marker-end:none"/></marker></defs>"""
+.sparkext-cql:root { color: #24292f }
+@media (prefers-color-scheme: dark) { .sparkext-cql:root { color: #e3e6ee; background: #14181d } }
+</style>"""
+"""For a drawing that is a file of its own. Within a page it has the page's colour; all other looks are attributes."""
 
 
 @dataclass(frozen=True)
@@ -46,20 +50,43 @@ def drawing(graph: Graph) -> Drawing:
         for place, name in enumerate(layer)
     }
     on_cycles = {name for part in graph.components for name in part}
-    parts = [_edge(graph, read, name, places) for name, query in graph.queries.items() for read in query.reads()]
-    for name, (x, y) in places.items():
-        kind = "stream" if name in graph.streams else "cycle" if name in on_cycles else "query"
-        parts.append(f'<rect class="{kind}" x="{x}" y="{y}" width="{_WIDTH}" height="{_HEIGHT}"/>')
-        number = f"{graph.order.index(name) + 1}. " if name in graph.queries else ""
-        parts.append(f'<text x="{x + _WIDTH / 2}" y="{y + 17}" text-anchor="middle">{number}{escape(name)}</text>')
-        said = escape(_said(graph, name))
-        parts.append(f'<text class="small" x="{x + _WIDTH / 2}" y="{y + 32}" text-anchor="middle">{said}</text>')
+    tip = f"sparkext-cql-{hashlib.sha256(repr(graph.queries).encode()).hexdigest()[:12]}"
     width = 2 * _MARGIN + widest * (_WIDTH + _ACROSS) - _ACROSS
     height = 40 + len(layers) * (_HEIGHT + _DOWN) - _DOWN
+    edges = [_edge(graph, read, name, places, tip) for name, query in graph.queries.items() for read in query.reads()]
+    parts = [f'<g mask="url(#{tip}-mask)">{"".join(edges)}</g>']
+    for name, (x, y) in places.items():
+        color = _STREAM if name in graph.streams else _CYCLE if name in on_cycles else _QUERY
+        look = f'fill="{color}" fill-opacity=".12" stroke="{color}"'
+        parts.append(f'<rect x="{x}" y="{y}" width="{_WIDTH}" height="{_HEIGHT}" rx="6" {look}/>')
+        number = f"{graph.order.index(name) + 1}. " if name in graph.queries else ""
+        parts.append(_text(x + _WIDTH / 2, y + 17, number + name))
+        parts.append(_text(x + _WIDTH / 2, y + 32, _said(graph, name), 11))
     title = f"<title>Queries {escape(', '.join(graph.order))}</title>"
     return Drawing(
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" role="img">{title}'
-        f"{_STYLE}{''.join(parts)}</svg>"
+        f'<svg xmlns="http://www.w3.org/2000/svg" class="sparkext-cql" viewBox="0 0 {width} {height}" width="{width}"'
+        f' role="img" font-family="sans-serif" fill="currentColor">{title}{_STYLE}'
+        f"{_definitions(tip, width, height, places)}{''.join(parts)}</svg>"
+    )
+
+
+def _text(x: float, y: float, words: str, size: int = 13) -> str:
+    soft = ' opacity=".75"' if size < 13 else ""
+    return f'<text x="{x}" y="{y}" text-anchor="middle" font-size="{size}"{soft}>{escape(words)}</text>'
+
+
+def _definitions(name: str, width: float, height: float, places: Mapping[str, tuple[float, float]]) -> str:
+    """Return the tip of all arrows, and the mask that hides them behind boxes, which let the page shine through.
+
+    `name` is that of the drawing: each one in a page has its own.
+    """
+    size = f'width="{_WIDTH}" height="{_HEIGHT}" rx="6"'
+    holes = "".join(f'<rect x="{x}" y="{y}" {size} fill="black"/>' for x, y in places.values())
+    return (
+        f'<defs><marker id="{name}" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" orient="auto">'
+        f'<path d="M0 0L8 4L0 8z" fill="{_QUERY}"/></marker>'
+        f'<mask id="{name}-mask" maskUnits="userSpaceOnUse" x="0" y="0" width="{width}" height="{height}">'
+        f'<rect width="{width}" height="{height}" fill="white"/>{holes}</mask></defs>'
     )
 
 
@@ -83,7 +110,7 @@ def _layers(graph: Graph) -> list[list[str]]:
     return layers
 
 
-def _edge(graph: Graph, read: str, name: str, places: Mapping[str, tuple[float, float]]) -> str:
+def _edge(graph: Graph, read: str, name: str, places: Mapping[str, tuple[float, float]], tip: str) -> str:
     (x, y), (to_x, to_y) = places[read], places[name]
     start, end = x + _WIDTH / 2, to_x + _WIDTH / 2
     if to_y > y:
@@ -97,8 +124,7 @@ def _edge(graph: Graph, read: str, name: str, places: Mapping[str, tuple[float, 
         path = f"M{at} {y + 26}C{side} {y + 26} {side} {to_y + 12} {to} {to_y + 12}"
         middle = (at + 3 * side) / 4 + (-12 if is_left else 12), (y + to_y) / 2 + 24
     delay = graph.queries[read].delay if read in graph.queries else None
+    line = f'<path d="{path}" fill="none" marker-end="url(#{tip})" stroke='
     if delay is None:
-        return f'<path d="{path}"/>'
-    said = spelled_delay(delay)
-    label = f'<text class="small" x="{middle[0]}" y="{middle[1]}" text-anchor="middle">{said}</text>'
-    return f'<path class="delayed" d="{path}"/>{label}'
+        return f'{line}"{_QUERY}"/>'
+    return f'{line}"{_CYCLE}" stroke-dasharray="5 3"/>{_text(*middle, spelled_delay(delay), 11)}'
