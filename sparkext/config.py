@@ -158,9 +158,11 @@ PYTHON = ConfigKey(
     type=TEXT,
     unit="",
     default="",
-    doc="The Python that runs the session extension's pipelines, on the driver and on every node. If empty, the"
-    " application's `spark.sql.execution.pyspark.python`, else `spark.pyspark.python`, else the environment's"
-    " PYSPARK_PYTHON, else `python3`. The driver starts it for planning: set it when the application starts;"
+    doc="The Python that runs the session extension's pipelines, on the driver and on every node, and the functions"
+    " of transforms and stream operators (not through Connect). If empty, the application's"
+    " `spark.sql.execution.pyspark.python`, else `spark.pyspark.python`, else the environment's PYSPARK_PYTHON, else"
+    " `python3`; `sparkext.configure`, the transforms and the stream operators take the driver's own Python instead"
+    " of `python3` if the master is local. The driver starts it for planning: set it when the application starts;"
     " sessions cannot.",
     expected="the name or path of an executable",
 )

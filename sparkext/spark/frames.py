@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from sparkext.spark.worker_python import run_in_workers
+
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.types import StructType
@@ -48,4 +50,4 @@ def map_in_arrow(frame: DataFrame, task: Any, schema: StructType | str) -> DataF
     """
     width = len(frame.columns)
     plain = frame.toDF(*(f"c{number}" for number in range(width))) if width else pick(frame, ())
-    return plain.mapInArrow(task, schema)
+    return run_in_workers(plain, task, schema)

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import os
-import shutil
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sparkext.errors import EnvironmentProblemError
@@ -13,6 +11,7 @@ from sparkext.spark import jvm
 from sparkext.spark.extension import EXTENSION
 from sparkext.spark.jar import comes_with_spark, jar_path
 from sparkext.spark.launch import builder_options, default_conf, listed, submit_arguments
+from sparkext.spark.worker_python import is_this_python
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -33,7 +32,8 @@ def configure(builder: SparkSession.Builder) -> SparkSession.Builder:
     - `spark.python.daemon.module`: if the master is local and this is the Python that Spark starts for functions, these
       share the workers of pipelines, which are forked from a process that has numba and the kernels loaded.
 
-    Functions run as they would without it, in whichever Python PYSPARK_PYTHON names.
+    Your functions run as they would without it, in whichever Python PYSPARK_PYTHON names. Functions of this package
+    run in `spark.sparkext.python`.
 
     Returns the builder. A session that has the extension already is left as it is. With Spark Connect this is for
     servers that the builder starts (`remote("local[*]")`); PySpark then warns that these keys cannot be set for the
@@ -75,19 +75,13 @@ def configure(builder: SparkSession.Builder) -> SparkSession.Builder:
     builder.config("spark.sql.extensions", _appended(options.get("spark.sql.extensions"), EXTENSION))
     builder.config("spark.sql.join.asofJoin.enabled", options.get("spark.sql.join.asofJoin.enabled", "true"))
     is_local = options.get("spark.master", remote or "local").startswith("local")
-    daemon = options.get("spark.python.daemon.module", "sparkext.daemon" if is_local and _runs_functions() else None)
+    shares_workers = is_local and is_this_python(os.environ.get("PYSPARK_PYTHON", "python3"))
+    daemon = options.get("spark.python.daemon.module", "sparkext.daemon" if shares_workers else None)
     if daemon is not None:
         builder.config("spark.python.daemon.module", daemon)
     if is_local and not ({"spark.sparkext.python", "spark.pyspark.python"} & options.keys()):
         builder.config("spark.sparkext.python", os.environ.get("PYSPARK_PYTHON", sys.executable))
     return builder
-
-
-def _runs_functions() -> bool:
-    """Return whether this is the Python that PySpark starts on this machine for functions of RDDs and DataFrames."""
-    found = shutil.which(os.environ.get("PYSPARK_PYTHON", "python3"))
-    # Not the files themselves: those of all virtual environments of a Python are links to the same one.
-    return found is not None and Path(found).absolute().parent == Path(sys.executable).parent
 
 
 def _is_loaded(jar: str, named: str, class_path: str) -> bool:

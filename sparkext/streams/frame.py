@@ -10,6 +10,7 @@ from sparkext.spark.frames import map_in_arrow, quoted
 from sparkext.spark.session_settings import parallelism, s3a_settings, tasks_per_executor
 from sparkext.spark.slot_keys import slot_keys
 from sparkext.spark.stream_queries import tell_checkpoints
+from sparkext.spark.worker_python import run_in_workers
 from sparkext.streams.planned import event_time, planned_join
 from sparkext.worker.micro_batch import CHECKPOINT, RUN
 from sparkext.worker.stream_cells_task import COLUMNS, DDL, SlotNumbersTask, StreamCellsTask
@@ -55,7 +56,7 @@ def joined_frame(
     fields = [output.field for output in resolved.outputs]
     emitted = with_progress(fields, PROGRESS_FIELDS)
     places = [place(number) for number in range(len(fields))]
-    joined = both.repartition(slots, COLUMNS[0]).mapInArrow(StreamJoinTask(join), emitted).toDF(*places, PROGRESS)
+    joined = run_in_workers(both.repartition(slots, COLUMNS[0]), StreamJoinTask(join), emitted).toDF(*places, PROGRESS)
     return without_progress(joined, PROGRESS_FIELDS, join.metrics)
 
 

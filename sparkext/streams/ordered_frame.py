@@ -13,6 +13,7 @@ from sparkext.spark.frames import map_in_arrow, pick, quoted
 from sparkext.spark.session_settings import s3a_settings, tasks_per_executor
 from sparkext.spark.slot_keys import slot_keys
 from sparkext.spark.stream_queries import tell_checkpoints
+from sparkext.spark.worker_python import run_in_workers
 from sparkext.streams.frame import place, slots_of, ticks, with_progress, without_progress
 from sparkext.streams.ordered_plan import Apply, Columns, TimedApply, planned_order
 from sparkext.streams.watermarks import MARK
@@ -73,10 +74,10 @@ def ordered_frame(
     emitted = _emitted(fields, frame.schema.fields[: columns.width], late)
     everything = with_progress(emitted, ORDERED_FIELDS)
     places = [place(number) for number in range(len(emitted))]
-    out = arrived.mapInArrow(WholeTask(ordered), everything)
+    out = run_in_workers(arrived, WholeTask(ordered), everything)
     if splits:
-        results = arrived.mapInArrow(SplitTask(ordered, keys), MERGED_DDL).repartition(slots, "slot")
-        out = out.unionAll(results.mapInArrow(MergeTask(ordered), everything))
+        results = run_in_workers(arrived, SplitTask(ordered, keys), MERGED_DDL).repartition(slots, "slot")
+        out = out.unionAll(run_in_workers(results, MergeTask(ordered), everything))
     out = without_progress(out.toDF(*places, PROGRESS), ORDERED_FIELDS, ordered.metrics if frame.isStreaming else None)
     metadata = [dict(field.metadata or {}) for field in emitted]
     if apply is not None and frame.isStreaming:  # which makes no row happen later than the watermark has passed

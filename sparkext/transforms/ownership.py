@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from sparkext.build_sides.sources import BuildSource
 from sparkext.plans.key_types import KeyType
 from sparkext.spark.arrow import arrow_schema
+from sparkext.spark.worker_python import run_in_workers
 from sparkext.transforms.resolved_join import ResolvedJoin
 from sparkext.worker.build_rows_task import BuildRowsTask
 
@@ -81,7 +82,7 @@ def _build_keys(frame: DataFrame, resolved: ResolvedJoin, source: BuildSource, b
         fields.append(StructField(_KEY.format(number), column.dataType))
     schema = StructType(fields)
     task = BuildRowsTask(source, tuple(key.build for key in resolved.spec.keys), parts, arrow_schema(schema))
-    return frame.sparkSession.range(0, parts, 1, parts).mapInArrow(task, schema)
+    return run_in_workers(frame.sparkSession.range(0, parts, 1, parts), task, schema)
 
 
 def _shuffle_key(column: Column, key_type: KeyType) -> Column:

@@ -1,0 +1,166 @@
+"""The Python that runs this package's functions in Spark's workers: the Python of pipelines.
+
+PySpark runs every function in the Python that PYSPARK_PYTHON named when Spark started, else in the `python3` on PATH.
+An environment that is not activated (`/path/to/venv/bin/python job.py`) sets neither.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+from weakref import WeakKeyDictionary
+
+from sparkext.errors import EnvironmentProblemError
+from sparkext.spark.session_settings import is_connect, is_local
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql.types import StructType
+
+_SESSION_KEY = "spark.sql.execution.pyspark.python"
+"""Spark runs all functions of a session in this Python if it is set, whichever Python they name."""
+
+_able: WeakKeyDictionary[Any, set[str]] = WeakKeyDictionary()
+"""Applications (through Connect: sessions), each with the Pythons whose workers can run this package's functions."""
+
+
+def run_in_workers(frame: DataFrame, task: Callable[..., Any], schema: StructType | str) -> DataFrame:
+    """Run `task` over the batches of `frame`, whose columns have plain and distinct names.
+
+    Raises
+    ------
+    EnvironmentProblemError
+        The workers' Python lacks a package, has another version than this one, or does not start.
+    """
+    session = frame.sparkSession
+    _check_workers(session)
+    if is_connect(session) or worker_python(session) == _default_python(session):
+        return frame.mapInArrow(task, schema)
+    from pyspark.sql import DataFrame
+    from pyspark.util import PythonEvalType
+
+    function = _function(session, task, schema, PythonEvalType.SQL_MAP_ARROW_ITER_UDF)
+    column = function(*(frame[name] for name in frame.columns))._jc
+    jvm_frame = cast(Any, frame)._jdf
+    is_before_4 = session.version.startswith("3.")
+    mapped = jvm_frame.mapInArrow(column.expr(), False) if is_before_4 else jvm_frame.mapInArrow(column, False, None)
+    return DataFrame(mapped, session)
+
+
+def worker_python(session: SparkSession) -> str:
+    """Return the Python that runs this package's functions in a classic session."""
+    settings = session.sparkContext.getConf()
+    named = (
+        session.conf.get(_SESSION_KEY, None),
+        settings.get("spark.sparkext.python", None),
+        settings.get("spark.pyspark.python", None),
+    )
+    default = _default_python(session)
+    # An unset PYSPARK_PYTHON is `python3` in PySpark, too.
+    own = sys.executable if default == "python3" and is_local(session) else ""
+    return next((name.strip() for name in named if name and name.strip()), own or default)
+
+
+def is_this_python(executable: str) -> bool:
+    """Return whether the processes of this machine run this Python under that name."""
+    found = shutil.which(executable)
+    # Not the files themselves: those of all virtual environments of a Python are links to the same one.
+    return found is not None and Path(found).absolute().parent == Path(sys.executable).parent
+
+
+def ask_workers(session: SparkSession, question: Callable[[int], str], tasks: int = 1) -> list[str]:
+    """Return the answers of this package's Python workers to a function, which need have no package there.
+
+    The function has to be a nested one: it is sent by value then, and its imports run in the worker.
+    """
+    from pyspark.sql import functions as F
+    from pyspark.util import PythonEvalType
+
+    function: Callable[[str], Column]
+    if is_connect(session):
+        function = F.udf(question, "string", useArrow=False)
+    else:
+        function = _function(session, question, "string", PythonEvalType.SQL_BATCHED_UDF)
+    return [row[0] for row in session.range(0, tasks, 1, tasks).select(function("id")).collect()]
+
+
+def failure_in_worker(error: Exception) -> str:
+    """Return the line of Spark's error that says why workers do not run a function."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    causes = [line for line in lines if re.search("PYTHON_VERSION_MISMATCH|Cannot run program|Error:", line)]
+    return next(iter(causes or lines), type(error).__name__)
+
+
+def _default_python(session: SparkSession) -> str:
+    return str(cast(Any, session.sparkContext).pythonExec)
+
+
+def _check_workers(session: SparkSession) -> None:
+    """Ask a worker, once for each Python, whether it can run this package's functions.
+
+    This very Python, on this machine, is known to be able to.
+    """
+    connect = is_connect(session)
+    python = "" if connect else worker_python(session)
+    able = _able.setdefault(session if connect else session.sparkContext, set())
+    if python in able:
+        return
+    if connect or not is_local(session) or not is_this_python(python):
+        _ask_for_packages(session)
+    able.add(python)
+
+
+def _ask_for_packages(session: SparkSession) -> None:
+    def lacks(_: int) -> str:
+        import json
+        import sys
+        from importlib.util import find_spec
+
+        wanted = ("sparkext", "numba", "numpy", "pandas", "pyarrow")
+        return json.dumps([sys.executable, [name for name in wanted if find_spec(name) is None]])
+
+    try:
+        [answer] = ask_workers(session, lacks)
+    except Exception as error:
+        raise EnvironmentProblemError(
+            f"the Python workers of this session do not run functions of Python {sys.version_info[0]}."
+            f"{sys.version_info[1]}: {failure_in_worker(error)}. {_advice(session)}"
+        ) from error
+    executable, missing = json.loads(answer)
+    if missing:
+        raise EnvironmentProblemError(
+            f"the Python workers of this session run {executable}, which has no {', '.join(missing)}."
+            f" {_advice(session)}"
+        )
+
+
+def _advice(session: SparkSession) -> str:
+    able = f"a Python {sys.version_info[0]}.{sys.version_info[1]} that has sparkext"
+    if is_connect(session):
+        return f"Start the Connect server with PYSPARK_PYTHON set to {able}"
+    if session.conf.get(_SESSION_KEY, None):
+        return f"Unset {_SESSION_KEY}, or set it to {able}"
+    return f"Set spark.sparkext.python or PYSPARK_PYTHON to {able} before Spark starts"
+
+
+def _function(session: SparkSession, function: Callable[..., Any], returned: StructType | str, kind: int) -> Any:
+    """Return PySpark's function of Columns, in the Python of `worker_python`."""
+    from pyspark.sql.udf import UserDefinedFunction
+
+    made: Any = UserDefinedFunction(function, returned, evalType=kind)
+    jvm: Any = session.sparkContext._jvm
+    udf = _fields(made._judf)
+    command = _fields(udf[1])
+    command[3] = worker_python(session)
+    udf[1] = jvm.org.apache.spark.api.python.SimplePythonFunction(*command)
+    made._judf_placeholder = jvm.org.apache.spark.sql.execution.python.UserDefinedPythonFunction(*udf)
+    return made
+
+
+def _fields(case_class: Any) -> list[Any]:
+    return [case_class.productElement(number) for number in range(case_class.productArity())]
