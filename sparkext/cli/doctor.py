@@ -13,7 +13,6 @@ from contextlib import suppress
 
 from sparkext import __version__
 from sparkext.cli.finding import Finding, Status, dotted, guarded, release
-from sparkext.cli.local_session import first_line
 from sparkext.errors import EnvironmentProblemError
 from sparkext.spark.jar import INSTALL_PYSPARK, installed_pyspark, jar_path, minor_version, supported_minors
 from sparkext.spark.java import OLDEST_JAVA, require_java
@@ -33,13 +32,15 @@ def run(only: Sequence[str] = ()) -> int:
     """
     if not only:
         print(f"sparkext {__version__}: what it needs, and what is here. An arrow (->) says what to do.\n")
-    told: list[Finding] = []
+    reported: list[Finding] = []
     for finding in findings(only):
         print(finding, flush=True)
-        told.append(finding)
-    failed = [finding.title for finding in told if finding.status is Status.FAIL]
+        reported.append(finding)
+    failed, doubtful = (
+        [finding.title for finding in reported if finding.status is status] for status in (Status.FAIL, Status.WARN)
+    )
     if failed or not only:
-        print(f"\n{_verdict(failed, [finding.title for finding in told if finding.status is Status.WARN])}")
+        print(f"\n{_verdict(failed, doubtful)}")
     return 1 if failed else 0
 
 
@@ -57,19 +58,13 @@ def findings(only: Sequence[str] = ()) -> Iterator[Finding]:
     for title in only or LOCAL_CHECKS:
         finding = guarded(title, LOCAL_CHECKS[title])
         yield finding
-        if finding.status is Status.FAIL:
+        if finding.status is Status.FAIL and title in ("java", "pyspark"):
             broken.append(title)
     if only:
         return
-    if broken:
-        yield Finding(Status.WARN, "session", "not started", f"fix first: {', '.join(broken)}")
-        return
-    from sparkext.cli.session_checks import session_findings
+    from sparkext.cli.session_checks import SESSION_CHECKS, not_checked, session_findings
 
-    try:
-        yield from session_findings()
-    except Exception as error:
-        yield Finding(Status.FAIL, "session", first_line(error), "start a session by hand and read Spark's log")
+    yield from not_checked(SESSION_CHECKS, f"fix {' and '.join(broken)} first") if broken else session_findings()
 
 
 # --- what this Python can tell --------------------------------------------------------------------

@@ -5,12 +5,11 @@ from __future__ import annotations
 import importlib
 import json
 import os
-import re
 import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -24,6 +23,7 @@ from sparkext.spark.jar import jar_path
 from sparkext.spark.jvm import lake_version, started_by_spark_submit
 from sparkext.spark.session import configure
 from sparkext.spark.session_settings import is_local
+from sparkext.spark.worker_python import ask_workers, failure_in_worker
 from sparkext.wording import LIMITS, size
 
 if TYPE_CHECKING:
@@ -32,12 +32,30 @@ if TYPE_CHECKING:
 LAKES = {"Delta Lake": (4, 4), "Iceberg": (1, 12)}
 """The formats of tables whose files workers read, and the releases that this is tested with."""
 
+_NAME_THIS_PYTHON = f"set spark.sparkext.python or PYSPARK_PYTHON to a Python with sparkext, such as {sys.executable}"
 _ENOUGH_DISK = 10 << 30
 _ENOUGH_MEMORY = 512 << 20
 
 
 def session_findings() -> Iterator[Finding]:
-    """Yield the finding of every check."""
+    """Yield the finding of every check. A check that cannot run is reported with the reason."""
+    reported = set()
+    try:
+        for finding in _findings_in_session():
+            reported.add(finding.title)
+            yield finding
+    except Exception as error:
+        yield Finding(Status.FAIL, "session", first_line(error), "start a session by hand and read Spark's log")
+    yield from not_checked([title for title in SESSION_CHECKS if title not in reported], "there is no session")
+
+
+def not_checked(titles: Iterable[str], reason: str) -> Iterator[Finding]:
+    """Yield a warning for each of these checks."""
+    for title in titles:
+        yield Finding(Status.WARN, title, f"not checked: {reason}")
+
+
+def _findings_in_session() -> Iterator[Finding]:
     started = time.perf_counter()
     refusals: list[EnvironmentProblemError] = []
     with _session(refusals) as spark:
@@ -48,13 +66,16 @@ def session_findings() -> Iterator[Finding]:
         yield guarded("lake tables", check_lakes)
         if is_local(spark):
             yield guarded("local dirs", lambda: check_local_dirs(spark))
+        else:
+            yield Finding(Status.OK, "local dirs", "not checked: the executors' folders are on other nodes")
         try:
             facts = worker_facts(spark)
         except Exception as error:
             yield check_dead_worker(error)
-            return
-        for title, check in WORKER_CHECKS.items():
-            yield from _on_nodes(title, check, facts)
+            yield from not_checked(WORKER_CHECKS, "no worker answered")
+        else:
+            for title, check in WORKER_CHECKS.items():
+                yield from _on_nodes(title, check, facts)
         yield guarded("a join", lambda: check_join(spark))
 
 
@@ -158,15 +179,12 @@ def worker_facts(spark: SparkSession) -> list[dict[str, Any]]:
     of name and value, from what the headroom follows. What could not be found out is `!` and the error.
     """
 
-    def probe(batches: Iterator[Any]) -> Iterator[Any]:
-        # A nested function travels by value, so that it runs even where sparkext cannot be imported.
+    def probe(_: int) -> str:
         import importlib
         import json
         import platform
         import socket
         import sys
-
-        import pyarrow
 
         def attempt(ask: Callable[[], Any]) -> Any:
             try:
@@ -187,8 +205,6 @@ def worker_facts(spark: SparkSession) -> list[dict[str, Any]]:
         def memory() -> Any:
             return importlib.import_module("sparkext.memory.probes").process_probe().describe()
 
-        for _ in batches:
-            pass
         names = ("sparkext", "pyarrow", "numba")
         facts = {
             "host": socket.gethostname(),
@@ -199,31 +215,25 @@ def worker_facts(spark: SparkSession) -> list[dict[str, Any]]:
             "headroom": attempt(headroom),
             "memory": attempt(memory),
         }
-        yield pyarrow.RecordBatch.from_pydict({"facts": [json.dumps(facts)]})
+        return json.dumps(facts)
 
-    tasks = spark.sparkContext.defaultParallelism
-    rows = spark.range(tasks, numPartitions=tasks).mapInArrow(probe, "facts string").collect()
     by_node: dict[str, dict[str, Any]] = {}
-    for facts in (json.loads(row.facts) for row in rows):
+    for facts in map(json.loads, ask_workers(spark, probe, spark.sparkContext.defaultParallelism)):
         by_node.setdefault(facts["host"], facts)
     return list(by_node.values())
 
 
 def check_dead_worker(error: Exception) -> Finding:
     """Why no worker answered."""
-    text = str(error)
-    chosen = os.environ.get("PYSPARK_PYTHON", "unset, so the python3 on PATH")
-    causes = [line.strip() for line in text.splitlines() if re.search(r"PYTHON_VERSION_MISMATCH|Error:", line)]
-    detail = f"no answer: {causes[0] if causes else first_line(error)} (PYSPARK_PYTHON is {chosen})"
-    return Finding(Status.FAIL, "worker", detail, f"export PYSPARK_PYTHON={sys.executable}")
+    return Finding(Status.FAIL, "worker", f"no answer: {failure_in_worker(error)}", _NAME_THIS_PYTHON)
 
 
 def check_worker_python(facts: Mapping[str, Any]) -> Finding:
     """The worker's Python, against this one."""
     detail = f"{facts['python']} ({facts['executable']})"
     if release(facts["python"]) != sys.version_info[:2]:
-        advice = f"export PYSPARK_PYTHON={sys.executable}"
-        return Finding(Status.FAIL, "worker python", f"{detail}, but this is {dotted(sys.version_info[:2])}", advice)
+        detail = f"{detail}, but this is {dotted(sys.version_info[:2])}"
+        return Finding(Status.FAIL, "worker python", detail, _NAME_THIS_PYTHON)
     return Finding(Status.OK, "worker python", f"{detail}, the same release as the driver's")
 
 
@@ -231,7 +241,7 @@ def check_worker_imports(facts: Mapping[str, Any]) -> Finding:
     """What the worker can import."""
     detail = ", ".join(f"{name} {found.lstrip('!')}" for name, found in facts["imports"].items())
     if any(found.startswith("!") for found in facts["imports"].values()):
-        advice = f"install sparkext for {facts['executable']}, or point PYSPARK_PYTHON at a Python that has it"
+        advice = f"install sparkext for {facts['executable']}, or {_NAME_THIS_PYTHON}"
         return Finding(Status.FAIL, "worker imports", detail, advice)
     if facts["imports"]["sparkext"] != __version__:
         advice = "install one version on the driver and on all nodes"
@@ -290,3 +300,6 @@ WORKER_CHECKS: Mapping[str, Callable[[Mapping[str, Any]], Finding]] = {
     "numba cache": check_numba_cache,
     "memory": check_memory,
 }
+
+SESSION_CHECKS = ("session", "io encryption", "lake tables", "local dirs", *WORKER_CHECKS, "a join")
+"""The titles of all checks of a session."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 
@@ -132,14 +132,22 @@ def test_a_check_that_raises_hides_no_other(
     def broken() -> Finding:
         raise RuntimeError("first line\nsecond line")
 
-    monkeypatch.setattr(doctor, "LOCAL_CHECKS", {"broken": broken, "python": doctor.check_python})
+    def no_session() -> Iterator[Finding]:
+        yield Finding(Status.OK, "session", "started")
+        raise RuntimeError("ended\nearly")
+
+    monkeypatch.setattr(doctor, "LOCAL_CHECKS", {"numba": broken, "python": doctor.check_python})
+    monkeypatch.setattr(session_checks, "_findings_in_session", no_session)
     assert doctor.run() == 1
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].startswith("sparkext ")
-    assert lines[2] == "FAIL  broken          RuntimeError: first line"
+    assert lines[2] == "FAIL  numba           RuntimeError: first line"
     assert lines[3].startswith("ok    python")
-    assert lines[4] == "warn  session         not started -> fix first: broken"
-    assert lines[-1] == "1 check failed: broken. Joins cannot run until this is fixed."
+    assert lines[4] == "ok    session         started"
+    assert lines[5].startswith("FAIL  session         RuntimeError: ended -> ")
+    assert lines[6] == "warn  io encryption   not checked: there is no session"
+    assert len(lines) == 4 + 1 + len(session_checks.SESSION_CHECKS) + 2
+    assert lines[-1] == "2 checks failed: numba, session. Joins cannot run until this is fixed."
 
 
 def test_a_warning_is_no_failure(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
@@ -295,7 +303,7 @@ def test_a_dead_worker_is_explained() -> None:
     finding = session_checks.check_dead_worker(error)
     assert finding.status is Status.FAIL
     assert "[PYTHON_VERSION_MISMATCH] Python in worker has 3.8" in finding.detail
-    assert finding.advice == f"export PYSPARK_PYTHON={sys.executable}"
+    assert "PYSPARK_PYTHON" in finding.advice and sys.executable in finding.advice
 
 
 # --- exit statuses --------------------------------------------------------------------------------
