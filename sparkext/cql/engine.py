@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -15,6 +14,7 @@ from sparkext.cql.graph import Graph
 from sparkext.cql.layout import EPSILONS, GIVEN, NOW, ROW, STEPS, TIME
 from sparkext.cql.loops import DONE, MORE, places
 from sparkext.cql.modules import module_of
+from sparkext.cql.stored_state import read_state, write_state
 from sparkext.cql.words import column_of, nulls_of, words_of
 from sparkext.kernels.arena.queues import drain
 from sparkext.kernels.arena.room import ArenaFullError
@@ -85,7 +85,7 @@ class Engine:
         words: int,
         limit: int,
         batch: int = ROWS_IN_TURN,
-        state: Mapping[str, Any] | None = None,
+        state: bytes | None = None,
     ) -> None:
         self._graph, self._code, self._limit, self._batch = graph, code, limit, batch
         self._module = module_of(code.text)
@@ -96,10 +96,10 @@ class Engine:
             self._module.begin(self._arena)
             self._texts.codes(pa.array([""]))
         else:
-            kept = state["arena"]
-            self._arena = np.empty(max(words, _LEAST_WORDS + kept.size), dtype=np.int64)
-            self._arena[: kept.size] = kept
-            self._texts.codes(state["texts"])
+            stored, texts = read_state(state)
+            self._arena = np.empty(max(words, _LEAST_WORDS + stored.size), dtype=np.int64)
+            self._arena[: stored.size] = stored
+            self._texts.codes(texts)
         self._last = self._instants
         self._constants = tuple(constant_word(one, self._text_code) for one in code.constants)
 
@@ -116,12 +116,9 @@ class Engine:
         """Whether anything has happened since it was made."""
         return self._instants != self._last
 
-    def state(self) -> dict[str, Any]:
+    def state(self) -> bytes:
         """Return what another engine of the same graph goes on with."""
-        return {
-            "arena": self._arena[: self._arena[0]].copy(),
-            "texts": self._texts.span(0, self._texts.count, pa.large_string()),
-        }
+        return write_state(self._arena[: self._arena[0]], self._texts.span(0, self._texts.count, pa.large_string()))
 
     def run(self, given: Given, until: int) -> Iterator[Emitted]:
         """Yield what happens up to a timestamp, in the order of time for each output.

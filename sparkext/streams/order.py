@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -11,6 +10,7 @@ from sparkext.errors import InvalidOrderError
 from sparkext.rows.types import spark_key_type
 from sparkext.spark.frames import is_dataframe
 from sparkext.spark.session_settings import is_case_sensitive
+from sparkext.state.user_states import FORMS, UnstorableStateError, encode_state
 from sparkext.streams.arguments import check_name, ordering_session
 from sparkext.streams.attributes import with_attributes
 from sparkext.streams.ordered_frame import ordered_frame
@@ -33,6 +33,7 @@ def ordered(
     apply: Callable[..., Any] | None = None,
     schema: str | StructType | None = None,
     state: Any = None,
+    pickle_state: bool = False,
     ties: str | None = None,
     split: bool = True,
     late: str | None = None,
@@ -66,8 +67,12 @@ def ordered(
     schema:
         That of what `apply` returns, which has the column `time`.
     state:
-        What `apply` knows of an operator key that is new: anything that can be pickled. It takes the state as its
-        second argument, and returns a pair, rows and the state to go on with. None: it takes and returns rows alone.
+        The state of a new operator key. `apply` takes the state as its second argument, and returns a pair: rows, and
+        the state to go on with. None: it takes and returns rows alone. A state is bytes, an Arrow table or record
+        batch, or JSON: dict with keys of type str, list, str, int, float, bool and None.
+    pickle_state:
+        Whether states are pickled, and may be anything that can be. Whoever can write to the checkpoint can then run
+        code in the workers.
     ties:
         A column that orders rows of one time. By default what they hold does.
     split:
@@ -92,7 +97,8 @@ def ordered(
     check_travel(frame.schema, "the", problems)
     asked = _Asked(frame, time, order_key, operator_key, ties, is_case_sensitive(session))
     columns = asked.columns(problems)
-    operator = _apply(frame, time, apply, schema, state, operator_key, asked.case_sensitive, problems)
+    function = _Function(apply, schema, state, pickle_state)
+    operator = function.checked(frame, time, operator_key, asked.case_sensitive, problems)
     _check_options(late, split, problems)
     if problems:
         raise InvalidOrderError(problems)
@@ -170,48 +176,56 @@ class _Asked:
             problems.append(f"time has no watermark: see DataFrame.withWatermark({field.name!r}, …)")
 
 
-def _apply(
-    frame: DataFrame,
-    time: Any,
-    function: Any,
-    schema: Any,
-    state: Any,
-    operator_key: Any,
-    case_sensitive: bool,
-    problems: list[str],
-) -> Apply | None:
-    """Return what is to be applied, None if there is nothing, or if `problems` got longer."""
-    from pyspark.sql.types import StructType
+@dataclass(frozen=True)
+class _Function:
+    """The function of a call, and what belongs to it, as users give it."""
 
-    if function is None:
-        for argument, value in (("schema", schema), ("state", state)):
-            if value is not None:
-                problems.append(f"{argument} is given, but no apply")
-        return None
-    if not callable(function):
-        problems.append(f"apply={function!r}: expected a function")
-    if operator_key is None:
-        problems.append("apply needs operator_key: whose rows it is to have together")
-    if isinstance(schema, str):
-        schema = frame.sparkSession.createDataFrame([], schema).schema
-    if not isinstance(schema, StructType):
-        problems.append(f"schema={schema!r}: apply needs the schema of what it returns, as DDL or StructType")
-        return None
-    check_travel(schema, "schema's", problems)
-    found = resolve_column(time, schema.fields, "schema's", case_sensitive, problems) if isinstance(time, str) else None
-    try:
-        initial = None if state is None else _pickled(state)
-    except (pickle.PicklingError, TypeError, AttributeError) as error:
-        problems.append(f"state cannot be pickled: {error}")
-        return None
-    return None if found is None else Apply(function, schema, found, initial)
+    apply: Any
+    schema: Any
+    state: Any
+    pickle_state: Any
 
+    def checked(
+        self, frame: DataFrame, time: Any, operator_key: Any, case_sensitive: bool, problems: list[str]
+    ) -> Apply | None:
+        """Return what is to be applied, None if there is nothing, or if `problems` got longer."""
+        from pyspark.sql.types import StructType
 
-def _pickled(state: Any) -> bytes:
-    from pyspark import cloudpickle
+        if not isinstance(self.pickle_state, bool):
+            problems.append(f"pickle_state={self.pickle_state!r}: expected True or False")
+        elif self.pickle_state and self.state is None:
+            problems.append("pickle_state is given, but no state")
+        if self.apply is None:
+            for argument, value in (("schema", self.schema), ("state", self.state)):
+                if value is not None:
+                    problems.append(f"{argument} is given, but no apply")
+            return None
+        if not callable(self.apply):
+            problems.append(f"apply={self.apply!r}: expected a function")
+        if operator_key is None:
+            problems.append("apply needs operator_key: whose rows it is to have together")
+        initial = self._initial(problems)
+        schema = self.schema
+        if isinstance(schema, str):
+            schema = frame.sparkSession.createDataFrame([], schema).schema
+        if not isinstance(schema, StructType):
+            problems.append(f"schema={schema!r}: apply needs the schema of what it returns, as DDL or StructType")
+            return None
+        check_travel(schema, "schema's", problems)
+        found = (
+            resolve_column(time, schema.fields, "schema's", case_sensitive, problems) if isinstance(time, str) else None
+        )
+        return None if found is None else Apply(self.apply, schema, found, initial, bool(self.pickle_state))
 
-    pickled: bytes = cloudpickle.dumps(state)
-    return pickled
+    def _initial(self, problems: list[str]) -> bytes | None:
+        """Return the encoded state of a new key, None if there is none, or if `problems` got longer."""
+        if self.state is None:
+            return None
+        try:
+            return encode_state(self.state, bool(self.pickle_state))
+        except UnstorableStateError as error:
+            problems.append(f"state cannot be stored, {error}. It may be {FORMS}")
+            return None
 
 
 def _is_column(value: Any) -> bool:

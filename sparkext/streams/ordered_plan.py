@@ -39,12 +39,15 @@ class Columns:
 
 @dataclass(frozen=True)
 class Apply:
-    """A user's function, the schema of what it returns and the place of the time in that, and a pickled state."""
+    """A user's function, the schema of what it returns and the place of the time in that, and the state of a new
+    key as in `Operator`.
+    """
 
     function: Callable[..., Any]
     schema: StructType
     time: int
     initial: bytes | None
+    pickles: bool
 
 
 @dataclass(frozen=True)
@@ -84,7 +87,7 @@ def planned_order(
         if isinstance(apply, TimedApply):
             operator = TimedOperator(apply.function, names, apply.keys, apply.until)
         else:
-            operator = Operator(apply.function, names, apply.initial)
+            operator = Operator(apply.function, names, apply.initial, apply.pickles)
         results = arrow_schema(apply.schema)
         result_order = TimeOrder(len(results), apply.time, rank=len(results))
     of = f"{frame.schema.simpleString()} by {columns.time}, {columns.orders}, {columns.operators}, {columns.ties}"

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Generator, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -43,8 +42,8 @@ class CqlOperator:
     most_instants: int
 
     def __call__(
-        self, rows: pa.Table, state: dict[str, Any] | None, until: int, room: int
-    ) -> Generator[pa.Table, None, dict[str, Any] | None]:
+        self, rows: pa.Table, state: bytes | None, until: int, room: int
+    ) -> Generator[pa.Table, None, bytes | None]:
         """Run the graph on some rows; see `TimedOperator`."""
         limit = self.most_instants
         engine = Engine(self.graph, self.code, words=room // 8, limit=limit, state=state)

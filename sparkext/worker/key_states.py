@@ -7,6 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
+from sparkext.errors import StateError
+from sparkext.kernels.gather import MAX_VAR_BYTES
 from sparkext.plans.spec import PROBE, ColumnRef, JoinSpec, KeyPair, PipelineSpec
 from sparkext.rows.times import microseconds
 from sparkext.rows.types import conform
@@ -25,7 +27,7 @@ class KeyStates:
         self._after: list[bytes | None] = []
 
     def _states(self, keys: list[pa.Array], lookup: RunLookup | None, known: Sequence[RunRows]) -> list[bytes | None]:
-        """Return the pickled state of each key, the last that there is, None for a new one."""
+        """Return the encoded state of each key, the last that there is, None for a new one."""
         count = len(keys[0])
         states: list[bytes | None] = [None] * count
         if lookup is None or not known or not count:
@@ -54,11 +56,23 @@ class KeyStates:
         return states
 
     def changed(self, line: int) -> pa.Table:
-        """Return the states as they are stored now, on behalf of a line."""
+        """Return the states as they are stored now, on behalf of a line.
+
+        Raises
+        ------
+        StateError
+            A state is larger than a binary value may be.
+        """
         schema = self._ordered.states.schema
         if not self._keys:
             return schema.empty_table()
         count = len(self._after)
+        largest = max((len(state or b"") for state in self._after), default=0)
+        if largest > MAX_VAR_BYTES:
+            raise StateError(
+                f"the state of a key has {largest} bytes: at most {MAX_VAR_BYTES} can be stored. Use smaller windows,"
+                " or keep less in the state"
+            )
         batch = pa.array([self._batch] * count, pa.int64()).cast(pa.timestamp("us"))
         columns = [*self._keys, pa.array(self._after, pa.binary()), batch, pa.array([line] * count, pa.uint16())]
         columns = [conform(column, kind) for column, kind in zip(columns, schema.types, strict=True)]

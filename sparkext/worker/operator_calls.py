@@ -8,7 +8,6 @@ do, or it would come out before what happens earlier.
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -26,6 +25,7 @@ from sparkext.rows.taken import taken
 from sparkext.rows.times import microseconds
 from sparkext.rows.types import conform
 from sparkext.state.run_rows import RunRows
+from sparkext.state.user_states import FORMS, UnstorableStateError, decode_state, encode_state
 from sparkext.worker.key_states import KeyStates
 from sparkext.worker.ordered_rows import Operator, OrderedRows
 from sparkext.worker.run_lookup import RunLookup
@@ -83,15 +83,16 @@ class OperatorCalls(KeyStates):
 
     def _called(self, rows: pa.Table, states: list[bytes | None], group: int) -> pa.Table:
         """Return what one call makes of rows, and keep the state that it leaves."""
-        if self._operator.initial is None:
-            return self._checked(self._operator.function(rows), rows)
-        before = states[group]
-        answer = self._operator.function(rows, pickle.loads(self._operator.initial if before is None else before))
+        operator, before = self._operator, states[group]
+        if operator.initial is None:
+            return self._checked(operator.function(rows), rows)
+        answer = operator.function(rows, decode_state(before or operator.initial, operator.pickles))
         if not isinstance(answer, tuple) or len(answer) != 2:
             raise OperatorError(f"apply returned {type(answer).__name__}: with a state, it has to return (rows, state)")
-        from pyspark import cloudpickle
-
-        states[group] = None if answer[1] is None else cloudpickle.dumps(answer[1])
+        try:
+            states[group] = None if answer[1] is None else encode_state(answer[1], operator.pickles)
+        except UnstorableStateError as error:
+            raise OperatorError(f"apply returned a state that cannot be stored, {error}. It may be {FORMS}") from error
         return self._checked(answer[0], rows)
 
     def _checked(self, made: Any, rows: pa.Table) -> pa.Table:

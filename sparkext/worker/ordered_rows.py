@@ -41,12 +41,14 @@ class Operator:
     """What processes the rows of an operator key: `function` takes them in the order of time, as an Arrow table of the
     columns `names`, and returns the result.
 
-    `initial`: a pickled state; the function takes and returns one more value then. None without a state.
+    `initial`: an encoded state (`sparkext.state.user_states`); the function takes and returns one more value then. None
+    without a state. `pickles`: states are pickles.
     """
 
     function: Callable[..., Any]
     names: tuple[str, ...]
     initial: bytes | None
+    pickles: bool = False
 
 
 @dataclass(frozen=True)
@@ -54,9 +56,10 @@ class TimedOperator:
     """What has something to do when time goes on: keys are the numbers from 0 to before `keys`, in one column, which
     is the order key, too.
 
-    `function` takes the rows of a key, a state (None: it has none yet), the time up to which everything is known, and
-    bytes that the state may have. It yields results, in the order of time and after all that it has yielded before, and
-    returns the state, or None if that has not changed. `until`: the time, in µs, at which rows that are no stream end.
+    `function` takes the rows of a key, a state as bytes (None: it has none yet), the time up to which everything is
+    known, and bytes that the state may have. It yields results, in the order of time and after all that it has yielded
+    before, and returns the state, or None if that has not changed. `until`: the time, in µs, at which rows that are no
+    stream end.
     """
 
     function: Callable[..., Any]

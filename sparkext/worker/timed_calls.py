@@ -5,9 +5,7 @@ rows in order ──▶ by key ──▶ function(rows, state, until, room) ─�
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Generator, Iterator, Sequence
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -59,24 +57,24 @@ class TimedCalls(KeyStates):
         changed: list[int] = []
         for number in range(self._own.size):
             given = taken(own, in_order[by_key.starts[number] : by_key.starts[number + 1]])
-            before = states[number]
-            calls = self._operator.function(
-                given, None if before is None else pickle.loads(before), self._until, self._room
-            )
+            calls = self._operator.function(given, states[number], self._until, self._room)
             state = yield from self._numbered(calls, number)
             if state is not None:
-                states[number] = pickle.dumps(state, protocol=pickle.HIGHEST_PROTOCOL)
+                states[number] = state
                 changed.append(number)
         self._keys = [keys.take(pa.array(changed, pa.int64())) for keys in distinct]
         self._after = [states[number] for number in changed]
 
-    def _numbered(self, calls: Generator[pa.Table, None, Any], number: int) -> Generator[pa.RecordBatch, None, Any]:
+    def _numbered(
+        self, calls: Generator[pa.Table, None, bytes | None], number: int
+    ) -> Generator[pa.RecordBatch, None, bytes | None]:
         """Yield results with the number and the line of their key behind them; return the state that they leave."""
         while True:
             try:
                 made = next(calls)
             except StopIteration as ended:
-                return ended.value
+                state: bytes | None = ended.value
+                return state
             for field, value in (("rank", self._own[number]), (LINE_FIELDS[0], np.uint16(self._lines[number]))):
                 made = made.append_column(field, pa.array(np.full(made.num_rows, value)))
             yield from made.to_batches()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 import random
 from collections import Counter, defaultdict
 from dataclasses import replace
@@ -22,6 +21,7 @@ from sparkext.plans.order_table import LINES, first_table
 from sparkext.plans.routing import RoutingTable
 from sparkext.rows.time_order import TimeOrder
 from sparkext.state.stream_state import StoredSide
+from sparkext.state.user_states import encode_state
 from sparkext.worker.ordered_rows import LINE_FIELDS, Operator, OrderedRows
 from sparkext.worker.ordered_slot import InOrder
 from tests.streams.order_tasks import OrderedQuery, table_of
@@ -78,7 +78,7 @@ def counting(rows: pa.Table, state: list[int]) -> tuple[pa.Table, list[int]]:
     return made, [state[0] + rows.num_rows]
 
 
-COUNTING = Operator(counting, tuple(SCHEMA.names), pickle.dumps([0]))
+COUNTING = Operator(counting, tuple(SCHEMA.names), encode_state([0], pickles=False))
 
 
 def made_rows(draw: random.Random, count: int, since: int, numbers: Any) -> Rows:

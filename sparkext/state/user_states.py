@@ -1,0 +1,140 @@
+"""The states of users' functions as bytes, as segments of a checkpoint store them.
+
+    first byte    the others
+    b             bytes, as they are
+    j             JSON in UTF-8
+    t, r          a table or a record batch, as an Arrow stream
+    p             a pickle, written and read only if the user has asked for it
+
+A state is read back with equal values of equal types. NaN is read back as NaN, which equals nothing. This is the only
+module that unpickles the content of files (`tests/test_unpickling.py`).
+"""
+
+from __future__ import annotations
+
+import json
+import pickle
+from typing import Any
+
+import pyarrow as pa
+
+from sparkext.errors import StateError
+
+FORMS = (
+    "bytes, an Arrow table or record batch, or JSON: dict with keys of type str, list, str, int, float, bool and None"
+)
+"""What a state may be without pickles."""
+
+MOST_LEVELS = 100
+MOST_BITS = 14_000
+"""Of an integer: Python refuses to read more than 4,300 digits."""
+
+_BYTES, _JSON, _TABLE, _BATCH, _PICKLE = b"b", b"j", b"t", b"r", b"p"
+_LEAVES = frozenset({str, float, bool, type(None)})
+
+
+class UnstorableStateError(TypeError):
+    """A state cannot be stored; the message names the path inside it, and the type that is found there."""
+
+
+def encode_state(state: Any, pickles: bool) -> bytes:
+    """Return a state as bytes. `pickles`: as a pickle, whatever it is.
+
+    Raises
+    ------
+    UnstorableStateError
+        It is nothing that `decode_state` could read back.
+    """
+    if pickles:
+        return _PICKLE + _pickled(state)
+    kind = type(state)
+    if kind is bytes:
+        return _BYTES + bytes(state)
+    if kind is pa.Table or kind is pa.RecordBatch:
+        sink = pa.BufferOutputStream()
+        sink.write(_TABLE if kind is pa.Table else _BATCH)
+        with pa.ipc.new_stream(sink, state.schema) as writer:
+            writer.write(state)
+        return bytes(sink.getvalue())
+    problem = _problem(state, 0)
+    if problem is not None:
+        raise UnstorableStateError(f"state{problem}")
+    # Escapes would make one character of two surrogates.
+    spelled = json.dumps(state, ensure_ascii=False, separators=(",", ":"))
+    return _JSON + spelled.encode("utf-8", "surrogatepass")
+
+
+def decode_state(stored: bytes, pickles: bool) -> Any:
+    """Return the state that `encode_state` was given. Without `pickles`, a pickle is refused, and not read.
+
+    Raises
+    ------
+    StateError
+        It is a pickle, or no state at all.
+    """
+    form, content = stored[:1], memoryview(stored)[1:]
+    if form == _PICKLE and pickles:
+        return pickle.loads(content)
+    if form == _PICKLE:
+        raise StateError(
+            "the state of a key is a pickle, which may run any code: it was written with pickle_state=True. Pass that"
+            " again if you trust everyone who can write to the checkpoint, or begin with another"
+        )
+    try:
+        if form == _BYTES:
+            return bytes(content)
+        if form == _JSON:
+            return json.loads(str(content, "utf-8", "surrogatepass"))
+        if form in (_TABLE, _BATCH):
+            return _arrow(content, form)
+    except (pa.ArrowException, OSError, StopIteration, ValueError, RecursionError) as error:
+        raise StateError(
+            f"the state of a key is damaged: {error}. Restore the checkpoint, or begin with another"
+        ) from error
+    raise StateError(
+        f"the state of a key begins with {form!r}, which no version of this package writes. Restore the checkpoint, or"
+        " begin with another"
+    )
+
+
+def _arrow(content: memoryview, form: bytes) -> pa.Table | pa.RecordBatch:
+    with pa.ipc.open_stream(pa.py_buffer(content)) as reader:
+        found = reader.read_all() if form == _TABLE else reader.read_next_batch()
+    found.validate(full=True)
+    return found
+
+
+def _pickled(state: Any) -> bytes:
+    from pyspark import cloudpickle
+
+    try:
+        return bytes(cloudpickle.dumps(state))
+    except (pickle.PicklingError, TypeError, AttributeError) as error:
+        raise UnstorableStateError(f"state: {error}") from error
+
+
+def _problem(value: Any, level: int) -> str | None:
+    """Return where inside a value JSON would not give it back, and the type that is there; None if nowhere.
+
+    Types are compared exactly: a subclass would be read back as its base.
+    """
+    kind = type(value)
+    if kind in _LEAVES:
+        return None
+    if kind is int:
+        return None if value.bit_length() <= MOST_BITS else f": int of more than {MOST_BITS} bits"
+    if kind is not dict and kind is not list:
+        return f": {_name(kind)}"
+    if level == MOST_LEVELS:
+        return f": {kind.__name__} on level {level + 1}, of which there may be {MOST_LEVELS}"
+    for place, item in value.items() if kind is dict else enumerate(value):
+        if kind is dict and type(place) is not str:
+            return f": dict with the key {place!r} of type {_name(type(place))}"
+        found = _problem(item, level + 1)
+        if found is not None:
+            return f"[{place!r}]{found}"
+    return None
+
+
+def _name(kind: type) -> str:
+    return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
