@@ -275,6 +275,7 @@ def test_several_sources_and_a_worker_that_dies(spark: SparkSession, feed: Feed,
 def test_what_is_refused(spark: SparkSession, feed: Feed) -> None:
     stream, table = marked(feed), feed.table()
     twice = spark.createDataFrame([(1, "x"), (1, "y")], "sensor int, room string")
+    applied = {"frame": table, "time": "ts", "apply": rises, "operator_key": "sensor", "schema": ALERTS}
     refused: list[tuple[dict[str, Any], str]] = [
         ({"frame": feed.stream(), "time": "ts"}, "time has no watermark"),
         ({"frame": table, "time": "level"}, "time is a double: expected a timestamp"),
@@ -283,6 +284,9 @@ def test_what_is_refused(spark: SparkSession, feed: Feed) -> None:
         ({"frame": table, "time": "ts", "apply": rises}, "apply needs operator_key"),
         ({"frame": table, "time": "ts", "apply": rises, "operator_key": "sensor"}, "needs the schema"),
         ({"frame": table, "time": "ts", "schema": ALERTS}, "schema is given, but no apply"),
+        ({**applied, "state": {"last": [(1, 2)]}}, r"cannot be stored, state\['last'\]\[0\]: tuple\. It may be bytes"),
+        ({**applied, "state": print, "pickle_state": 1}, "pickle_state=1: expected True or False"),
+        ({**applied, "pickle_state": True}, "pickle_state is given, but no state"),
         ({"frame": table, "time": "ts", "order_key": twice, "operator_key": "sensor"}, "several rows for one operator"),
         ({"frame": table, "time": "ts", "order_key": stream, "operator_key": "sensor"}, "order_key is a stream"),
         ({"frame": table, "time": "ts", "order_key": 3}, "expected the name of a column, or several"),
