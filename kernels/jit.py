@@ -9,6 +9,8 @@ import numba
 import numpy as np
 import numpy.typing as npt
 
+from sparkext.kernels.code_cache import cached
+
 F = TypeVar("F", bound=Callable[..., Any])
 AnyArray = npt.NDArray[Any]
 
@@ -19,11 +21,11 @@ def kernel(function: F) -> F:
     """Compile `function` with the options that hold for all kernels.
 
     - `nogil`: kernels never touch Python objects, so threads of one task may run them side by side.
-    - `cache`: a worker process loads machine code from disk instead of compiling it again.
+    - cached: a worker process loads machine code from disk instead of compiling it again.
     - `error_model="numpy"`: no hidden branches for division by zero.
     - never `fastmath`: NaN and -0.0 carry meaning in join keys.
     """
-    return cast(F, numba.njit(nogil=True, cache=True, error_model="numpy")(function))
+    return cast(F, cached(numba.njit(nogil=True, error_model="numpy")(function)))
 
 
 def inlined(function: F) -> F:
@@ -32,7 +34,7 @@ def inlined(function: F) -> F:
     It must not allocate: reference counting is compiled out, as numba would otherwise count references to its array
     arguments for every row, which takes four times as long as hashing a short string.
     """
-    return cast(F, numba.njit(nogil=True, cache=True, error_model="numpy", _nrt=False)(function))
+    return cast(F, cached(numba.njit(nogil=True, error_model="numpy", _nrt=False)(function)))
 
 
 def generated(function: F) -> F:

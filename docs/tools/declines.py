@@ -143,7 +143,8 @@ GROUPS = (
                 " driver."
             ),
             "… cannot run sparkext: …": (
-                "That Python lacks sparkext, numba, numpy, pandas or pyarrow: install it there."
+                "That Python lacks sparkext, numba, numpy, pandas or pyarrow: install it there. Or it has no folder to"
+                " cache compiled kernels in: set NUMBA_CACHE_DIR."
             ),
             "… has sparkext …, this jar belongs to …": (
                 "Jar and package have different versions: install the same one on the driver, on every node and"

@@ -22,10 +22,10 @@ from types import ModuleType
 
 import numba
 
+from sparkext.kernels.local_folder import private_folder
 from sparkext.storage.container import private_file
 from sparkext.storage.last_used import LastUsed
 from sparkext.storage.local_folder import local_folder
-from sparkext.storage.publication import private_folder
 
 MOST_BYTES = 128 << 20
 """Of sources and machine code on disk. A graph of five queries takes 2.4 MiB."""

@@ -2,25 +2,11 @@
 
 from __future__ import annotations
 
-import os
-import tempfile
 from pathlib import Path
 
-from sparkext.storage.publication import private_folder
+from sparkext.kernels.local_folder import local_folder
 
-
-def local_folder() -> Path:
-    """Return this package's folder among the local files of the executor that this worker belongs to.
-
-    Raises
-    ------
-    PermissionError
-        See `private_folder`.
-    """
-    spark = os.environ.get("SPARK_LOCAL_DIRS")
-    if not spark:  # outside of Spark, in a folder that all users share
-        return private_folder(Path(tempfile.gettempdir()) / f"sparkext-{os.geteuid()}")
-    return private_folder(Path(spark.split(",")[0]) / "sparkext")
+__all__ = ["beside_task", "local_folder"]
 
 
 def beside_task(run: str, name: str) -> Path | None:

@@ -9,10 +9,8 @@ from __future__ import annotations
 
 import fcntl
 import os
-import stat
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from errno import EPERM
 from glob import escape
 from pathlib import Path
 from typing import TypeVar
@@ -109,28 +107,3 @@ def _lock(path: Path, operation: int) -> int:
             os.close(descriptor)
             raise
         os.close(descriptor)
-
-
-def private_folder(path: Path) -> Path:
-    """Make sure that `path` is a folder of this user's alone, and return it.
-
-    Raises
-    ------
-    PermissionError
-        A link lies there, or a folder of another user's, who could replace files in it.
-    """
-    with suppress(FileExistsError):  # which says nothing of what it is
-        path.mkdir(mode=0o700)
-    try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
-    except OSError as error:
-        raise PermissionError(EPERM, "not a folder of this user's own", str(path)) from error
-    try:
-        status = os.fstat(descriptor)
-        if status.st_uid != os.geteuid():
-            raise PermissionError(EPERM, "the folder belongs to another user", str(path))
-        if stat.S_IMODE(status.st_mode) & 0o077:
-            os.fchmod(descriptor, 0o700)
-    finally:
-        os.close(descriptor)
-    return path

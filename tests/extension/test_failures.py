@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -12,6 +13,7 @@ import sysconfig
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark import InheritableThread, TaskContext
@@ -34,6 +36,7 @@ from tests.extension.extension_checks import (
     rows_of,
     started_with,
 )
+from tests.read_only import read_only_install, restricted_python
 
 ROOT = Path(__file__).parents[2]
 SCRIPTS = Path(__file__).parent
@@ -264,6 +267,11 @@ def script(path: Path, *lines: str) -> Path:
     return path
 
 
+def worker_python(spark: SparkSession) -> Any:
+    """Return the object of the JVM that asks Pythons."""
+    return getattr(getattr(spark.sparkContext._jvm.org.apache.spark.sql.sparkext, "WorkerPython$"), "MODULE$")
+
+
 def test_a_python_that_does_not_exist(spark: SparkSession) -> None:
     with started_with(spark, PYTHON, "/nonexistent/python"):
         out = assert_like_spark(spark, lambda: joined(spark))
@@ -281,6 +289,18 @@ def test_a_python_without_packages(spark: SparkSession, tmp_path: Path, options:
         out = assert_like_spark(spark, lambda: joined(spark))
         assert_declined(out, f"no Python to run it: {python} cannot run sparkext: ")
         assert problem in sparkext.declined(out)[0]
+
+
+def test_a_python_that_cannot_cache_kernels(spark: SparkSession, tmp_path: Path) -> None:
+    environment = read_only_install(tmp_path)
+    (Path(environment["TMPDIR"]) / f"sparkext-{os.geteuid()}").touch()  # in the way of the private folder
+    exports = [f"export {name}='{environment[name]}'" for name in ("HOME", "TMPDIR", "PYTHONPATH")]
+    command = shlex.join(restricted_python())
+    python = script(tmp_path / "python", *exports, 'cd "$TMPDIR"', "unset NUMBA_CACHE_DIR", f'exec {command} "$@"')
+    answer = worker_python(spark).ask(str(python), 60_000)
+    assert answer.isLeft()
+    reason = str(answer.left().get())
+    assert reason.startswith(f"{python} cannot run sparkext: RuntimeError: no folder to cache compiled kernels in")
 
 
 def test_a_session_cannot_name_the_python(spark: SparkSession) -> None:
@@ -320,8 +340,7 @@ def test_the_python_of_a_session_is_for_its_functions(spark: SparkSession) -> No
 def test_a_python_that_does_not_end(spark: SparkSession, tmp_path: Path, lines: list[str], problem: str) -> None:
     started = tmp_path / "started"
     python = script(tmp_path / "python", *(line.format(started=started) for line in lines))
-    asking = getattr(getattr(spark.sparkContext._jvm.org.apache.spark.sql.sparkext, "WorkerPython$"), "MODULE$")
-    told = asking.ask(str(python), 500)
+    told = worker_python(spark).ask(str(python), 500)
     process = int(started.read_text())
     if "setsid" in lines[0]:
         os.kill(process, signal.SIGKILL)  # it has left the family of what was started: nobody waits for it

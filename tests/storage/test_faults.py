@@ -33,6 +33,7 @@ from sparkext.build_sides.scanned_files import ScannedFiles
 from sparkext.errors import BuildFileError, BuildSideTooLargeError
 from sparkext.kernels.hashing import FULL_MASK
 from sparkext.kernels.keys import normalise_keys
+from sparkext.kernels.local_folder import private_folder
 from sparkext.memory.probes import Headroom
 from sparkext.parquet.scan import ParquetScan
 from sparkext.plans.expression import parse_expression
@@ -43,7 +44,7 @@ from sparkext.storage import container
 from sparkext.storage.container import atomic_file, file_identity, map_checked, private_file
 from sparkext.storage.last_used import LastUsed
 from sparkext.storage.local_folder import local_folder
-from sparkext.storage.publication import LOCK_SUFFIX, lock_of, locked, locked_if_free, private_folder
+from sparkext.storage.publication import LOCK_SUFFIX, lock_of, locked, locked_if_free
 from sparkext.worker.python_predicate import functions_of_predicate
 from tests.kernels.support import match_lists
 

@@ -19,12 +19,15 @@ object WorkerPython {
   /** Names the Python of all sessions. None may change it: to ask it is to start it, on the driver. */
   val Key = "spark.sparkext.python"
 
-  // A package may be found without those that it needs; finding those takes no time, importing them would.
+  // A package may be found without those that it needs; finding those costs no time, importing them would. The check of
+  // the code cache imports them only if the package's own folder is read-only.
   private val Probe =
     """import sys, sparkext
       |from importlib.util import find_spec
       |missing = [name for name in ("numba", "numpy", "pandas", "pyarrow") if find_spec(name) is None]
       |if missing: raise ImportError("sparkext needs " + ", ".join(missing))
+      |from sparkext.kernels.code_cache import check_code_cache
+      |check_code_cache()
       |print("%d.%d" % sys.version_info[:2], sparkext.__version__)""".stripMargin
   private val TimeoutMillis = 60000L
   private val PollMillis = 20L
