@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 from sparkext.plans.aggregates import Aggregation, parse_aggregation, render_aggregation
 from sparkext.plans.evaluators import ARROW, COMPILED
@@ -124,6 +124,8 @@ class JoinSpec:
     far and of the build side. `probe_ordered`: probe rows are known to come in the order of the only key.
     `guard`: set where a condition may fail on pairs that the ranges pass over; all conditions up to the last such one.
     """
+
+    NOT_IN_FINGERPRINT: ClassVar[Mapping[str, str]] = {"label": "for people"}
 
     how: str
     keys: tuple[KeyPair, ...]

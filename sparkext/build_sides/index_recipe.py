@@ -6,12 +6,11 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from sparkext import __version__
 from sparkext.plans.join_order import reducers
 from sparkext.plans.key_types import parse_key_type
 from sparkext.plans.spec import JoinSpec, PipelineSpec
 from sparkext.rows.types import arrow_key_type
-from sparkext.storage.container import FORMAT_VERSION, digest_of
+from sparkext.storage.fingerprint import fingerprint_of
 
 
 @dataclass(frozen=True)
@@ -46,22 +45,7 @@ class IndexRecipe:
     @property
     def digest(self) -> str:
         """Name of the index among those of its build file. It changes with the package: no other version's is read."""
-        parts = [
-            __version__,
-            FORMAT_VERSION,
-            self.key_columns,
-            [str(key_type) for key_type in self.key_types],
-            self.null_safe,
-            self.algorithm,
-            self.hash_mask,
-            self.may_cluster,
-            [(column, str(bound_type)) for column, bound_type in self.bounds],
-            self.inverted,
-            self.probe_ordered,
-            self.rows_matter,
-            self.gathered,
-        ]
-        return digest_of(parts)[:16]
+        return fingerprint_of(self)[:16]
 
 
 def index_recipe(spec: PipelineSpec, number: int, hash_mask: int) -> IndexRecipe:

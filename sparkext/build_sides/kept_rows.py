@@ -5,9 +5,10 @@ from __future__ import annotations
 import errno
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import ClassVar
 
 import pyarrow as pa
 
@@ -36,6 +37,12 @@ class KeptRows(ABC):
     `max_bytes` limits the build side, `cache_bytes` what its node keeps of this and earlier ones (see `index_cache`).
     `threads`: the cores that this process and those waiting for it have together.
     """
+
+    NOT_IN_FINGERPRINT: ClassVar[Mapping[str, str]] = {
+        "max_bytes": "a limit: a build side is within it, or an error",
+        "cache_bytes": "a limit on what is kept",
+        "threads": "who makes the rows: their order is that of the files",
+    }
 
     max_bytes: int
     cache_bytes: int

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import warnings
 import zlib
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pyarrow as pa
 
@@ -16,13 +17,14 @@ from sparkext.build_sides.index_store import BuildSide, open_build_side
 from sparkext.build_sides.sources import private_build_side
 from sparkext.errors import BuildFileError
 from sparkext.storage.container import atomic_file, checked, file_identity, map_checked, map_file
+from sparkext.storage.fingerprint import fingerprint_of
 from sparkext.storage.publication import published
 
 BUILD_SUFFIX = "build"
 
 
 class MappedFile:
-    """What local files have in common, wherever Spark put them."""
+    """What local files have in common, wherever Spark put them. Dataclasses are made of it."""
 
     def path(self) -> Path:
         """Return where this node has it."""
@@ -33,9 +35,9 @@ class MappedFile:
         return self.path()
 
     def digest(self) -> str:
-        """Name this file."""
+        """Name this file, as it is now, and what is read of it."""
         path = self.path()
-        return f"{path} {file_identity(path)}"
+        return fingerprint_of(self, path, file_identity(path))
 
     def open(self, recipe: IndexRecipe) -> BuildSide:
         """Return the build side, with an index that a node's workers share; if none can be written, one of its own."""
@@ -61,6 +63,8 @@ class MappedFile:
 @dataclass(frozen=True)
 class BroadcastFile(MappedFile):
     """The local file of a Spark broadcast."""
+
+    NOT_IN_FINGERPRINT: ClassVar[Mapping[str, str]] = {"broadcast": "it has a path, which is in the fingerprint"}
 
     broadcast: Any
 
@@ -90,7 +94,7 @@ class StreamedBroadcast(MappedFile):
     def build_file(self) -> Path:
         """Make the build file if no worker of this node has, or if it is damaged."""
         streams = self.path()
-        made = streams.with_name(f"{streams.name}.{BUILD_SUFFIX}")
+        made = streams.with_name(f"{streams.name}.{self.digest()[:16]}.{BUILD_SUFFIX}")
 
         def write() -> None:
             with atomic_file(made) as stream:
@@ -135,16 +139,18 @@ class BroadcastBytes:
     `name` tells it from all others: workers drop and load broadcasts as tasks come and go.
     """
 
+    NOT_IN_FINGERPRINT: ClassVar[Mapping[str, str]] = {"broadcast": "its name tells it from all others"}
+
     name: str
     broadcast: Any
 
     def digest(self) -> str:
         """Name the broadcast."""
-        return self.name
+        return fingerprint_of(self)
 
     def open(self, recipe: IndexRecipe) -> BuildSide:
         """Return the build side, indexed in this process."""
-        return private_build_side(self.name, self.columns, recipe)
+        return private_build_side(self.digest(), self.columns, recipe)
 
     def columns(self) -> tuple[int, list[pa.Array]]:
         """Return the number of rows, and the columns."""

@@ -7,12 +7,11 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from sparkext import __version__
 from sparkext.build_sides.kept_rows import KeptRows
 from sparkext.parquet.scan import ParquetScan
 from sparkext.plans.scan import Split
 from sparkext.rows.collected import CollectedRows
-from sparkext.storage.container import FORMAT_VERSION, digest_of
+from sparkext.storage.fingerprint import fingerprint_of
 
 
 @dataclass(frozen=True)
@@ -27,7 +26,7 @@ class ScannedFiles(KeptRows):
 
     def digest(self) -> str:
         """Name what is read of which files, as they are now."""
-        return scan_digest(self.scan, self.splits)
+        return fingerprint_of(self, self.scan.identities(split.path for split in self.splits))
 
     def rows_read(self) -> int:
         """Return how many rows there are in the files."""
@@ -36,11 +35,3 @@ class ScannedFiles(KeptRows):
     def collect(self, rows: CollectedRows) -> tuple[pa.Table, Sequence[str]]:
         """Read all rows."""
         return self.scan.begun().collect(self.splits, self.threads, rows), ()
-
-
-def scan_digest(scan: ParquetScan, splits: tuple[Split, ...]) -> str:
-    """Name what a scan emits of these splits of files, as they are now."""
-    identities = scan.identities(split.path for split in splits)
-    files = [(*vars(split).values(), identities[split.path]) for split in splits]
-    parts = [__version__, FORMAT_VERSION, repr(scan.spec), repr(scan.calendars), str(scan.schema), files]
-    return digest_of(parts)

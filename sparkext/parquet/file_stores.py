@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 from threading import Lock
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 from sparkext.shared import S3_AWS_ENDPOINT
 from sparkext.storage.container import file_identity
@@ -79,6 +79,13 @@ class Bucket:
     Without keys the credentials are found as AWS's own tools do: in the environment, a web identity, the container's
     or the instance's role.
     """
+
+    NOT_IN_FINGERPRINT: ClassVar[Mapping[str, str]] = {
+        "anonymous": "who asks, not what is there",
+        "access_key": "who asks, not what is there",
+        "secret_key": "who asks, not what is there",
+        "session_token": "who asks, not what is there",
+    }
 
     name: str
     endpoint: str | None = None

@@ -8,14 +8,14 @@ group, the columns that come later in the pipeline are never decoded.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from itertools import chain
 from threading import Lock
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -59,6 +59,16 @@ class ParquetScan:
     `unchecked` which of them have been read since they were last known to be the same, and `text_bytes` what a value of
     a column of text took at most, on average of what was decoded at a time.
     """
+
+    NOT_IN_FINGERPRINT: ClassVar[Mapping[str, str]] = {
+        "max_rows": "rows that are read at a time",
+        "bounds": "of who reads now: they begin without (see `begun`), and set those of their own build sides",
+        "planned": "who checks files, not what is in them",
+        "metrics": "what was read so far",
+        "opened": "what was read so far",
+        "unchecked": "what was read so far",
+        "text_bytes": "what was read so far",
+    }
 
     spec: ScanSpec
     schema: pa.Schema

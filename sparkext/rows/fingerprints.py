@@ -22,13 +22,20 @@ _NULL = np.uint64(0x9E3779B97F4A7C15)
 
 def row_hashes(columns: Sequence[pa.Array], rows: int) -> Int64Array:
     """Return int64[rows]: a hash of each row. Values of types that Spark does not have count for nothing."""
-    flat = [column for column in columns if _is_flat(column.type)]
+    flat = [_bits(column) for column in columns if _is_flat(column.type)]
     hashes = hashes_of(normalise_keys(flat, (True,) * len(flat))) if flat else np.zeros(rows, dtype=np.int64)
     mixed = hashes.view(np.uint64)
     for column in columns:
         if pa.types.is_nested(column.type):
             mixed = _mixed(_mixed(mixed) + _nested(column))
     return frozen(mixed.view(np.int64))
+
+
+def _bits(column: pa.Array) -> pa.Array:
+    """Return a column by whose equality a value is no other: 0.0 is not -0.0, as which keys take it."""
+    if not pa.types.is_floating(column.type):
+        return column
+    return column.view(pa.int32() if pa.types.is_float32(column.type) else pa.int64())
 
 
 def _is_flat(column_type: pa.DataType) -> bool:

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import pyarrow as pa
 
-from sparkext import __version__
 from sparkext.build_sides.kept_rows import KeptRows
 from sparkext.plans.runs import Run
 from sparkext.rows.collected import CollectedRows
 from sparkext.state.places import Place
 from sparkext.state.segments import SegmentInfo, rows_of_segment
 from sparkext.state.stream_state import Source, StoredSide, of_lines
-from sparkext.storage.container import FORMAT_VERSION, digest_of
+from sparkext.storage.fingerprint import fingerprint_of
 
 
 @dataclass(frozen=True)
@@ -23,6 +23,11 @@ class RunRows(KeptRows):
 
     `folder` is that of the join's state; the other fields are as in `KeptRows`.
     """
+
+    NOT_IN_FINGERPRINT: ClassVar[Mapping[str, str]] = {
+        **KeptRows.NOT_IN_FINGERPRINT,
+        "rows": "where they are now: which they are, `info` tells, by the sum of their fingerprints",
+    }
 
     folder: Place
     side: int
@@ -37,16 +42,7 @@ class RunRows(KeptRows):
 
     def digest(self) -> str:
         """Name the rows: by the batches that they came in, and by their fingerprints, should one come again."""
-        parts = [
-            __version__,
-            FORMAT_VERSION,
-            str(self.folder),
-            self.side,
-            str(self.run),
-            [self.lines.start, self.lines.stop],
-            [self.info.rows, self.info.checksum],
-        ]
-        return digest_of(parts)
+        return fingerprint_of(self)
 
     def rows_read(self) -> int:
         """Return how many rows there are in the segments."""

@@ -6,10 +6,10 @@ It is renamed to its name when it is whole, and a task that runs again writes it
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from functools import reduce
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -30,6 +30,8 @@ class SegmentInfo:
     """What is told of rows: how many, the sum of their fingerprints, up to which time (µs) one of them still matches
     others (None: for ever), and their bytes on disk.
     """
+
+    NOT_IN_FINGERPRINT: ClassVar[Mapping[str, str]] = {"bytes": "how rows are compressed, and 0 before they are stored"}
 
     rows: int = 0
     checksum: int = 0

@@ -120,9 +120,8 @@ class StoredSide:
         return SegmentInfo(rows.num_rows, checksum, until)
 
     def checksum(self, rows: pa.RecordBatch | pa.Table) -> int:
-        """Return the sum of the fingerprints of rows. How they were cut is not part of what they are."""
-        columns = [contiguous(column) for column in rows.columns[: len(self.rows)]]
-        return checksum_of(row_hashes(columns, rows.num_rows))
+        """Return the sum of the fingerprints of rows, of all columns that are stored."""
+        return checksum_of(row_hashes([contiguous(column) for column in rows.columns], rows.num_rows))
 
 
 @dataclass(frozen=True)

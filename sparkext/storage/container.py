@@ -9,13 +9,12 @@ whose bytes have changed since. Nothing in a file is code, or makes Python objec
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import secrets
 import struct
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from io import FileIO
 from pathlib import Path
@@ -51,11 +50,6 @@ def file_identity(file: Path | int) -> FileIdentity:
     """Return the identity of the file that lies there now, or of an open one by its descriptor."""
     status = os.stat(file)  # noqa: PTH116 (descriptors, too)
     return status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
-
-
-def digest_of(parts: Sequence[Any]) -> str:
-    """Return a name, 32 hexadecimal digits, that no other plain data has."""
-    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:32]
 
 
 class ContainerWriter:

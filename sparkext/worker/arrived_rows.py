@@ -57,9 +57,10 @@ class ArrivedRows:
         return self._join.sides[side].schema.empty_table() if found is None else found
 
     def info(self, side: int, fragment: int) -> SegmentInfo:
-        """Describe the rows of a fragment."""
-        checksum = self._checksums.get((side, fragment), 0) % (1 << 64)
-        return self._join.sides[side].info(self.rows(side, fragment), checksum)
+        """Describe the rows of a fragment. Those that are numbered here have other fingerprints than they came with."""
+        stored = self._join.sides[side]
+        checksum = None if stored.numbered else self._checksums.get((side, fragment), 0) % (1 << 64)
+        return stored.info(self.rows(side, fragment), checksum)
 
     def bytes(self, side: int) -> int:
         """Return what the first fragment of a side takes in memory."""

@@ -14,16 +14,15 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from sparkext import __version__
 from sparkext.build_sides.index_recipe import IndexRecipe, index_recipes
 from sparkext.build_sides.index_store import BuildSide
 from sparkext.build_sides.kept_rows import KeptRows
-from sparkext.build_sides.scanned_files import scan_digest
 from sparkext.build_sides.sources import BuildSource
 from sparkext.config import Settings
 from sparkext.errors import BuildSideTooLargeError, ConditionError
@@ -42,7 +41,7 @@ from sparkext.rows.arrow_evaluator import ExpressionError, columns, holds, told_
 from sparkext.rows.collected import CollectedRows
 from sparkext.rows.row_set import RowSet
 from sparkext.rows.types import conformed
-from sparkext.storage.container import digest_of
+from sparkext.storage.fingerprint import fingerprint_of
 from sparkext.worker.join_pipeline import operators_of, sink_of
 from sparkext.worker.nodes import Operator, Sink
 from sparkext.worker.operators.early_drop import Dropped, DroppingJoin
@@ -76,7 +75,7 @@ class Given:
 
     def digest(self) -> str:
         """Name the rows, and the index."""
-        return f"{self.source.digest()} {self.recipe.digest}"
+        return fingerprint_of(self)
 
     def open(self, recipe: IndexRecipe | None = None) -> BuildSide:
         """Return the build side with its index."""
@@ -108,6 +107,13 @@ class PipelinedRows(KeptRows):
         An expression fails on a row: see `PipelineTask`.
     """
 
+    NOT_IN_FINGERPRINT: ClassVar[Mapping[str, str]] = {
+        **KeptRows.NOT_IN_FINGERPRINT,
+        "spec_json": "what it says is covered, but for labels",
+        "parts": "who reads what: rows are in the order of the files, which are covered",
+        "settings": "how rows are made; what of them decides about indexes is in recipes, which are covered",
+    }
+
     spec_json: str
     scan: ParquetScan
     parts: tuple[tuple[Split, ...], ...]
@@ -124,23 +130,9 @@ class PipelinedRows(KeptRows):
     def digest(self) -> str:
         """Name the plan and all files below it, as these are now."""
         spec = self._spec()
-        unlabelled = replace(spec, joins=tuple(replace(join, label="") for join in spec.joins))
-        # However files are parted, they are the same.
-        files = [replace(split, length=_WHOLE_FILE) for part in self.parts for split in part if split.start == 0]
-        below = [
-            f"{source.digest()} {recipe.digest}"
-            for source, recipe in zip(self.sources, self._recipes(spec), strict=True)
-        ]
-        parts = [
-            __version__,
-            unlabelled.to_json(),
-            scan_digest(self.scan, tuple(sorted(files, key=lambda split: split.path))),
-            below,
-            repr(self.projection),
-            str(self.schema),
-            [(str(replace(drop.join, label="")), drop.source.digest()) for drop in self.dropping],
-        ]
-        return digest_of(parts)
+        files = [replace(split, length=_WHOLE_FILE) for split in self._splits() if split.start == 0]
+        identities = self.scan.identities(split.path for split in files)
+        return fingerprint_of(self, spec, self._recipes(spec), files, identities)
 
     def collect(self, rows: CollectedRows) -> tuple[pa.Table, Sequence[str]]:
         """Run the pipeline over all parts."""
@@ -172,8 +164,9 @@ class PipelinedRows(KeptRows):
                 keep(number, pipeline.run(ScannedSplits(self.scan, part, spec, builds)))
             tasks.append(metrics)
 
-        each(run, range(len(self.parts)), self.parts, threads=self.threads)
-        keep(len(self.parts), self._pipeline([], sink, TaskMetrics(NO_TASK)).run(_NoRows()))
+        parts = self._ordered_parts()
+        each(run, range(len(parts)), parts, threads=self.threads)
+        keep(len(parts), self._pipeline([], sink, TaskMetrics(NO_TASK)).run(_NoRows()))
         table = rows.table(self.schema)
         return table, [*made_by, _told(spec, tasks, table.num_rows, time.perf_counter() - started)]
 
@@ -192,7 +185,24 @@ class PipelinedRows(KeptRows):
 
     def rows_read(self) -> int:
         """Return how many rows there are in the files that the pipeline reads."""
-        return self.scan.rows_of(split for part in self.parts for split in part)
+        return self.scan.rows_of(self._splits())
+
+    def _splits(self) -> list[Split]:
+        """Return the splits of all parts, in the order of the files."""
+        return sorted((split for part in self.parts for split in part), key=lambda split: (split.path, split.start))
+
+    def _ordered_parts(self) -> list[list[Split]]:
+        """Part the splits in their order, so that none of these parts is longer than the longest of `parts`."""
+        limit = max((sum(split.length for split in part) for part in self.parts), default=0)
+        parts: list[list[Split]] = []
+        size = limit
+        for split in self._splits():
+            size += split.length
+            if size > limit:
+                parts.append([])
+                size = split.length
+            parts[-1].append(split)
+        return parts
 
     def _spec(self) -> PipelineSpec:
         return PipelineSpec.from_json(self.spec_json)

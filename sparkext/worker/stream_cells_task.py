@@ -18,7 +18,6 @@ import pyarrow as pa
 from sparkext import __version__
 from sparkext.exchange.cells import CELL_BYTES, cell_of, cell_row
 from sparkext.exchange.leaving_rows import gathered
-from sparkext.kernels.buffers import Int64Array
 from sparkext.kernels.hashing import hash_words
 from sparkext.kernels.jit import frozen
 from sparkext.kernels.occurrences import Occurrences
@@ -81,14 +80,14 @@ class StreamCellsTask:
 
     def _cells(self, rows: pa.RecordBatch, lines: _Lines, cut: Cut) -> Iterator[pa.RecordBatch]:
         rows = conformed(rows.columns, self.join.sides[self.side].rows)
-        hashes, found = lines.of(rows)
+        found = lines.of(rows)
         count = cut.fragments(self.side)
         homes = frozen((np.arange(LINES, dtype=np.int64) * count // LINES).astype(np.int32))
         order = slot_order(found, homes, count, None)
         taken = pa.array(order.rows)
         stored = self.join.sides[self.side].stored(rows.take(taken))
         in_order = stored.append_column("line", pa.array(found.take(order.rows).astype(np.uint16)))
-        hashes = hashes.take(order.rows)
+        hashes = row_hashes(in_order.columns, in_order.num_rows)
         for fragment in range(count):
             at, stop = int(order.starts[fragment]), int(order.starts[fragment + 1])
             slots = cut.slots(self.side, fragment, self.join.slots)
@@ -134,20 +133,20 @@ class _Lines:
         self._seen = Occurrences()
         self._salt = np.int64((batch.number * _SALT + task_id().partition) % (1 << 62))
 
-    def of(self, rows: pa.RecordBatch) -> tuple[Int64Array, Int32Array]:
-        """Return the fingerprints of rows and their lines; rows without a line are not sent."""
-        hashes = row_hashes(rows.columns, rows.num_rows)
+    def of(self, rows: pa.RecordBatch) -> Int32Array:
+        """Return the lines of rows; those without a line are not sent."""
         if self._keys is None:
-            lines = self._drawn(hashes)
+            lines = self._drawn(rows)
         else:
             lines = self._keys.lines(rows)[1]
             if self._keys.keeps_unmatchable:
-                lines = np.where(lines == NO_LINE, self._drawn(hashes), lines)
+                lines = np.where(lines == NO_LINE, self._drawn(rows), lines)
         if self._event_time is not None:
             lines = np.where(self._is_late(rows.column(self._event_time)), np.int32(NO_LINE), lines)
-        return hashes, frozen(lines)
+        return frozen(lines)
 
-    def _drawn(self, hashes: Int64Array) -> Int32Array:
+    def _drawn(self, rows: pa.RecordBatch) -> Int32Array:
+        hashes = row_hashes(rows.columns, rows.num_rows)
         drawn = hash_words(frozen(hashes ^ hash_words(frozen(self._seen.number(hashes) + self._salt))))
         return leading_lines(drawn, LINES)
 

@@ -463,24 +463,6 @@ def test_each_recipe_has_its_own_index(tmp_path: Path) -> None:
     assert len(list(tmp_path.glob(f"side.*{INDEX_SUFFIX}"))) == 3
 
 
-def test_the_digest_depends_on_every_part_of_a_recipe() -> None:
-    recipes = [
-        RECIPE,
-        IndexRecipe((1,), (pa.int64(),), (False,), "auto", FULL_MASK),
-        IndexRecipe((0,), (pa.int32(),), (False,), "auto", FULL_MASK),
-        IndexRecipe((0,), (pa.int64(),), (True,), "auto", FULL_MASK),
-        IndexRecipe((0,), (pa.int64(),), (False,), "sort_merge", FULL_MASK),
-        IndexRecipe((0,), (pa.int64(),), (False,), "auto", 0),
-        IndexRecipe((0, 1), (pa.int64(), pa.int64()), (False, False), "auto", FULL_MASK),
-        IndexRecipe((), (), (), "auto", FULL_MASK),
-        IndexRecipe((0,), (pa.decimal128(10, 2),), (False,), "auto", FULL_MASK),
-        IndexRecipe((0,), (pa.decimal128(10, 3),), (False,), "auto", FULL_MASK),
-        CLUSTERING,
-    ]
-    assert len({recipe.digest for recipe in recipes}) == len(recipes)
-    assert RECIPE.digest == IndexRecipe((0,), (pa.int64(),), (False,), "auto", FULL_MASK).digest
-
-
 def gathered(side: BuildSide, keys: list[int]) -> list[list[int]]:
     """Payload ("row", the number of the build row) of every key's matches."""
     found = match_lists(side.lookup(normalise_keys([pa.array(keys, pa.int64())], [False])))

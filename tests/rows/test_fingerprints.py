@@ -12,7 +12,8 @@ from sparkext.rows.fingerprints import row_hashes
 
 TYPES: dict[str, tuple[pa.DataType, list[Any]]] = {
     "number": (pa.int32(), [None, 0, -1, 7]),
-    "double": (pa.float64(), [None, 0.0, float("nan"), 1.5]),
+    "double": (pa.float64(), [None, 0.0, -0.0, float("nan"), 1.5]),
+    "float": (pa.float32(), [None, 0.0, -0.0, float("nan"), 1.5]),
     "wide": (pa.decimal128(38, 0), [None, 0, 10**30, -(10**30)]),
     "text": (pa.string(), [None, "", "a", "ab"]),
     "list": (pa.list_(pa.int64()), [None, [], [None], [0], [1, 2], [2, 1], [1, 2, None]]),

@@ -227,7 +227,7 @@ def test_a_damaged_build_file_that_was_made_here_is_made_again(
 ) -> None:
     source = write_streams(tmp_path / "streams")
     assert_right(source.open(RECIPE))
-    damage(tmp_path / "streams.build")
+    damage(source.build_file())
     new_process()
     assert_right(source.open(RECIPE))
     assert source.columns()[1][0].to_pylist() == KEYS
@@ -244,7 +244,7 @@ def test_damaged_streams_are_an_error(tmp_path: Path, size: int | None) -> None:
     for read in (lambda: source.open(RECIPE), source.columns):
         with pytest.raises(BuildFileError, match="streams: the checksum"):
             read()
-    nothing_but(tmp_path, "streams", "streams.build.lock")
+    nothing_but(tmp_path, "streams", f"streams.{source.digest()[:16]}.build.lock")
 
 
 def test_a_damaged_encrypted_broadcast_is_an_error() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import shutil
 from collections import Counter
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -109,6 +110,20 @@ def nearest(
             before = apart <= 0 if direction == "nearest" else direction == "backward"
             found.append((abs(apart), not before, -quote[0] if before else quote[0], quote))
     return [min(found)[3]] if found else []
+
+
+def test_a_query_that_begins_anew_with_other_ties(tmp_path: Path) -> None:
+    """Of the same name, at the same place and with the same rows: it uses no index of the order before."""
+    quotes = [(number, "a", START, float(number)) for number in range(20)]
+    for number, ties in enumerate((False, True)):
+        join = replace(joined(ties=ties, slots=1), name="priced")
+        query = Query(join, tmp_path / "cp", random.Random(1), run=number)
+        query.process([], [quotes])
+        query.process([[(1, "a", START + timedelta(seconds=1))]], [])
+        query.watermark = micros(START + timedelta(seconds=2))
+        query.process([], [])
+        shutil.rmtree(tmp_path / "cp")
+    assert query.emitted == Counter([(1, "a", START + timedelta(seconds=1), *quotes[-1])])
 
 
 def run(query: Query, feed: Feed, batches: int, again: bool = True) -> None:
