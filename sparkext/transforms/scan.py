@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from os import PathLike, fspath
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote
 
 from sparkext.errors import InvalidScanError
 from sparkext.parquet.file_stores import Bucket, is_local, remote_of
@@ -233,8 +232,8 @@ def _buckets(spark: SparkSession, files: Sequence[DataFile], problems: list[str]
 
 
 def _is_partition(name: str, whole: DataFrame) -> bool:
-    """Return whether files lie in folders that are called by a value of this column."""
-    begin = f"{quote(name)}=".lower()
+    """Return whether files lie in folders that are called by a value of this column, one of `_LISTING`."""
+    begin = f"{name}=".lower()
     return any(part.lower().startswith(begin) for file in whole.inputFiles() for part in file.split("/")[:-1])
 
 

@@ -75,7 +75,7 @@ def dims(spark: SparkSession) -> DataFrame:
 
 @pytest.fixture(scope="module")
 def folder(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    folder = tmp_path_factory.mktemp("scans")
+    folder = tmp_path_factory.mktemp("scans") / "#1? 100%25 ü"
     facts(spark).repartition(2).write.parquet(str(folder / "facts"))
     dims(spark).coalesce(1).write.parquet(str(folder / "dims"))
     yield folder

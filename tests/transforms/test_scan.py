@@ -46,7 +46,7 @@ def assert_like_spark(frame: DataFrame, expected: DataFrame) -> None:
 @pytest.fixture(scope="module")
 def folder(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Every type that workers read, with nulls, in two folders of partitions and several row groups a file."""
-    path = tmp_path_factory.mktemp("scan") / "all types"
+    path = tmp_path_factory.mktemp("scan") / "all types #1? 100%25 ü"
     n = F.col("id")
     values = {
         "b": n % 2 == 0,

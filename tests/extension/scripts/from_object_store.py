@@ -109,12 +109,12 @@ def check_streams(spark: SparkSession) -> None:
     for _ in range(2):
         left.add(points(draw, 60))
         right.add(spans(draw, 60))
-        run(stream_join(left.stream(), right.stream(), on=ON, name="hits"), "s3a://shelf/a query/hits", sink)
+        run(stream_join(left.stream(), right.stream(), on=ON, name="hits"), "s3a://shelf/a query #1/hits", sink)
     assert sink.rows() == told_rows(left.table().join(right.table(), F.expr(MATCH)))
     assert len(sink.batches) == 2 and sink.rows().total() > 50
     store = boto3.client("s3", endpoint_url=ENDPOINT, aws_access_key_id="who", aws_secret_access_key="word")
     kept = {entry["Key"] for entry in store.list_objects_v2(Bucket="shelf")["Contents"]}
-    assert {f"a query/hits/sparkext/hits/right/{n}-{n}/0.segment" for n in range(2)} <= kept, kept
+    assert {f"a query #1/hits/sparkext/hits/right/{n}-{n}/0.segment" for n in range(2)} <= kept, kept
 
     one, other = left.stream().withWatermark("at", "1 second"), right.stream().withWatermark("time", "1 second")
     run(stream_asof_join(one, other, on=("at", "time")), "s3a://shelf/nearest", nearest)
