@@ -53,9 +53,3 @@ def merged_before(batch: int) -> list[Run]:
     """
     sizes = (FAN_OUT**level for level in range(1, LEVELS + 1))
     return [Run(batch - size, batch - 1) for size in sizes if batch >= size and batch % size == 0]
-
-
-def runs_with(batch: int) -> list[Run]:
-    """Return the runs of several batches that a batch will be in."""
-    sizes = (FAN_OUT**level for level in range(1, LEVELS + 1))
-    return [Run(batch // size * size, batch // size * size + size - 1) for size in sizes]

@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 
 from sparkext.errors import StateError
 from sparkext.plans.fragments import LEFT, Cut, Cuts
-from sparkext.plans.runs import Run, merged_before, runs_before, runs_with
+from sparkext.plans.runs import Run, merged_before, runs_before
 from sparkext.rows.contiguous import contiguous
 from sparkext.rows.fingerprints import row_hashes
 from sparkext.rows.times import microseconds
@@ -39,13 +39,10 @@ from sparkext.state.segments import (
 )
 from sparkext.storage.last_used import LastUsed
 
-RETAINED_BATCHES = 100
-"""Batches that a query may be set back by: Spark keeps as many (`spark.sql.streaming.minBatchesToRetain`)."""
-
 _REMEMBERED = 4_096
 _told: LastUsed[tuple[str, Place], dict[str, Any]] = LastUsed(_REMEMBERED)
 _begun: LastUsed[tuple[str, Place, int], None] = LastUsed(_REMEMBERED)
-"""Runs of queries in which this process has written to a side, and removed what another had left of later batches."""
+"""Runs of queries in which this process has written to a side, and removed the claims of other runs."""
 
 _CLAIMS = "claims"
 _LINE = pa.field("line", pa.uint16())
@@ -195,11 +192,15 @@ class StreamState:
         return self._told(self._place(side, Run(self.batch - 1, self.batch - 1), fragment))
 
     def sources(self, side: int, run: Run, lines: range) -> list[Source]:
-        """Return the segments that have rows of these lines, from the batches of a run."""
+        """Return the segments that have rows of these lines, from the batches of a run.
+
+        A run that ends before this batch is merged in this batch: until then its segments may be those of other
+        batches, if the query was set back.
+        """
+        if run.parts and run.last == self.batch - 1:
+            return [source for part in run.parts for source in self.sources(side, part, lines)]
         cut = self.cuts.at(run.last)
         found = [(self._place(side, run, number), cut.lines(side, number)) for number in cut.having(side, lines)]
-        if run.parts and not all(self._exists(place) for place, _ in found):
-            return [source for part in run.parts for source in self.sources(side, part, lines)]
         return [
             Source(place, self._told(place)["info"], there.start >= lines.start and there.stop <= lines.stop)
             for place, there in found
@@ -229,11 +230,7 @@ class StreamState:
         self, side: int, fragment: int, stored: StoredSide, rows: pa.Table, info: SegmentInfo, **told: Any
     ) -> SegmentInfo:
         """Write what has come of a fragment in this batch; return `info` with the bytes that it takes."""
-        begins = (self._run, self.folder, side) not in _begun
-        for run in runs_with(self.batch):  # which a query that was set back has left
-            if begins or run.first == self.batch:
-                self._folder(side, run).clear()
-        if begins:
+        if (self._run, self.folder, side) not in _begun:
             (self.folder / _CLAIMS).clear(but=self._run)
             _begun[self._run, self.folder, side] = None
         place = self._place(side, Run(self.batch, self.batch), fragment)
@@ -254,9 +251,9 @@ class StreamState:
                 kept = _Kept(stored, sources, lines, oldest)
                 write_segment(self._place(side, run, fragment), stored.schema, kept.batches(), kept.info)
 
-    def sweep(self, side: int) -> None:
-        """Remove what has been merged so long ago that no query comes back to it."""
-        for run in merged_before(self.batch - RETAINED_BATCHES):
+    def sweep(self, side: int, retained: int) -> None:
+        """Remove what was merged more than `retained` batches ago: a query is set back by no more."""
+        for run in merged_before(self.batch - retained):
             fragments = range(self.cuts.at(run.last).fragments(side))
             if all(self._exists(self._place(side, run, number)) for number in fragments):
                 for part in run.parts:

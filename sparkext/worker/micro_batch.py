@@ -14,6 +14,9 @@ RUN = "spark.sparkext.run"
 """Local properties that the driver sets when a query starts, see `sparkext.spark.stream_queries`."""
 
 _BATCH = "streaming.sql.batchId"  # Spark's own
+RETAINED = "spark.sql.streaming.minBatchesToRetain"
+RETAINED_BY_DEFAULT = 100
+"""Batches that Spark lets a query be set back by. Its settings come to tasks, but for defaults."""
 
 
 @dataclass(frozen=True)
@@ -23,6 +26,7 @@ class MicroBatch:
     checkpoint: Place
     number: int
     run: str
+    retained: int
 
     @classmethod
     def of_this_task(cls, s3a: Mapping[str, str]) -> MicroBatch:
@@ -44,7 +48,9 @@ class MicroBatch:
                 "a join of streams, or an ordered one, runs in a streaming query that was started by writeStream in the"
                 " session that made it: this task belongs to none"
             )
-        return cls(place_of(checkpoint, s3a), int(number), run)
+        assert context is not None, "it has properties"
+        retained = int(context.getLocalProperty(RETAINED) or RETAINED_BY_DEFAULT)
+        return cls(place_of(checkpoint, s3a), int(number), run, retained)
 
     def watermark(self) -> int:
         """Return the watermark that rows of this batch are held against, in µs since 1970: that of the batch before.

@@ -246,7 +246,7 @@ class OrderedSlot:
             sides.append(STATES)
         if self._writer == 0:
             for side in sides:
-                state.sweep(side)
+                state.sweep(side, self._batch.retained)
         together = total(kept)
         return {**told, "state_rows": together.rows, "state_bytes": together.bytes, "segments": len(kept)}
 

@@ -163,7 +163,7 @@ class _Slot:
             state.merge(MATCHED, self._join.matched, self._number, slots, self._oldest)
         if self._number == 0:
             for side in (LEFT, RIGHT, MATCHED)[: 3 if self._join.decides else 2]:
-                state.sweep(side)
+                state.sweep(side, self._batch.retained)
         units, together = len(range(self._number, len(cut.units), slots)), total(kept)
         return {
             "left_rows": rows[LEFT],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sparkext.plans.runs import FAN_OUT, LEVELS, Run, merged_before, runs_before, runs_with
+from sparkext.plans.runs import FAN_OUT, LEVELS, Run, merged_before, runs_before
 
 MOST = FAN_OUT**LEVELS
 
@@ -34,9 +34,3 @@ def test_parts() -> None:
     assert Run(3, 3).parts == ()
     assert Run(8, 15).parts == tuple(Run(at, at) for at in range(8, 16))
     assert Run(64, 127).parts[1] == Run(72, 79) and len(Run(64, 127).parts) == FAN_OUT
-
-
-@pytest.mark.parametrize("batch", [0, 7, 8, 100, 4_095, 4_096])
-def test_runs_with_a_batch(batch: int) -> None:
-    expected = {run for later in range(batch, batch + MOST + 1) for run in merged_before(later)}
-    assert {*runs_with(batch)} == {run for run in expected if run.first <= batch <= run.last}

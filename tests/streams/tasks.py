@@ -16,7 +16,7 @@ import pytest
 from pyspark import TaskContext
 
 from sparkext.plans import runs
-from sparkext.worker.micro_batch import CHECKPOINT, RUN, MicroBatch
+from sparkext.worker.micro_batch import CHECKPOINT, RETAINED, RUN, MicroBatch
 from sparkext.worker.stream_cells_task import SlotNumbersTask, StreamCellsTask
 from sparkext.worker.stream_join import StreamJoin
 from sparkext.worker.stream_join_task import StreamJoinTask
@@ -70,7 +70,8 @@ def micros(time: datetime) -> int:
 class Query:
     """A query with one join, and its checkpoint. `watermark`, in µs, is what Spark knows before the next batch.
 
-    `declared`: the columns of each side as Spark sends them, if they are not those of the join.
+    `declared`: the columns of each side as Spark sends them, if they are not those of the join. `retained`: how many
+    batches the query may be set back by, if that is not Spark's default.
     """
 
     join: StreamJoin
@@ -80,6 +81,7 @@ class Query:
     run: int = 0
     watermark: int = 0
     declared: tuple[pa.Schema, ...] | None = None
+    retained: int | None = None
     _before: int = 0
     emitted: Counter[tuple[Any, ...]] = field(default_factory=Counter)
     progress: Counter[str] = field(default_factory=Counter)
@@ -91,7 +93,8 @@ class Query:
 
     def properties(self) -> dict[str, str]:
         checkpoint = str(self.checkpoint) if isinstance(self.checkpoint, str) else f"file:{self.checkpoint}"
-        return properties_of(checkpoint, self.run, self.batch)
+        retained = {} if self.retained is None else {RETAINED: str(self.retained)}
+        return properties_of(checkpoint, self.run, self.batch) | retained
 
     def process(self, left: Sequence[Rows], right: Sequence[Rows]) -> Counter[tuple[Any, ...]]:
         """Run a batch and commit it; `left` and `right` are the rows of each partition of a source."""
@@ -109,6 +112,15 @@ class Query:
         self, left: Sequence[Rows], right: Sequence[Rows], only: Sequence[int] | None = None
     ) -> Counter[tuple[Any, ...]]:
         """Run a batch without committing it, or only some of its slots."""
+        cells, keys = self.cells(left, right), range(self.join.slots)
+        found: Counter[tuple[Any, ...]] = Counter()
+        for slot in self.draw.sample(keys, len(keys)) if only is None else only:
+            self.draw.shuffle(cells[slot])
+            found += self._joined(slot, cells[slot])
+        return found
+
+    def cells(self, left: Sequence[Rows], right: Sequence[Rows]) -> dict[int, list[pa.RecordBatch]]:
+        """Return what the tasks of both sides send to each slot in a batch."""
         begin_batch(self.properties(), self.batch, self._before, self.watermark, self.join.s3a)
         cells: dict[int, list[pa.RecordBatch]] = defaultdict(list)
         keys = tuple(range(self.join.slots))
@@ -122,11 +134,7 @@ class Query:
                 attempts = [self._sent(task_of_side, side, number, rows) for _ in range(2)]
                 for slot in keys:
                     cells[slot] += self.draw.choice(attempts).get(slot, [])
-        found: Counter[tuple[Any, ...]] = Counter()
-        for slot in self.draw.sample(keys, len(keys)) if only is None else only:
-            self.draw.shuffle(cells[slot])
-            found += self._joined(slot, cells[slot])
-        return found
+        return cells
 
     def _sent(self, send: StreamCellsTask, side: int, number: int, rows: Rows) -> dict[int, list[pa.RecordBatch]]:
         schema = self.join.sides[side].rows if self.declared is None else self.declared[side]

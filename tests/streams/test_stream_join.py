@@ -5,13 +5,16 @@ from __future__ import annotations
 import os
 import random
 import re
+import shutil
 from collections import Counter
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
+from pyspark import TaskContext
 from pyspark.errors import AnalysisException, StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -20,7 +23,8 @@ from sparkext import SparkExtError, report
 from sparkext.errors import ReportUnavailableError
 from sparkext.state.places import parts_of
 from sparkext.streams import stream_join
-from tests.streams.feeds import MATCH, ON, POINTS, SPANS, Feed, Sink, bare, points, rows_of, run, spans
+from sparkext.worker.micro_batch import RETAINED, RETAINED_BY_DEFAULT
+from tests.streams.feeds import MATCH, ON, POINTS, SPANS, START, Feed, Sink, bare, points, rows_of, run, spans
 
 
 @pytest.mark.parametrize("on", ["range", "key", "cross"])
@@ -71,6 +75,41 @@ def test_locations_are_read_as_hadoop_does(spark: SparkSession) -> None:
         path = jvm.org.apache.hadoop.fs.Path(location).toUri()
         read = path.getScheme() or "", path.getAuthority() or "", path.getPath()
         assert parts_of(location) == read and parts_of(str(jvm.org.apache.hadoop.fs.Path(location))) == read
+
+
+def test_a_query_that_begins_anew_keeps_rows_for_another_time(feeds: tuple[Feed, Feed], tmp_path: Path) -> None:
+    """Of the same name, over the same streams and at the same place: it uses no index of the query before."""
+    left, right = feeds
+    left.add([(n, 1, 1.0, START) for n in range(4)])
+    right.add([(n, 1, 0.0, 2.0, START + timedelta(seconds=5 * n)) for n in range(2)])
+    counts = []
+    for retain in ("1 second", "1 minute"):
+        sink = Sink()
+        sides = left.stream().withWatermark("at", "1 hour"), right.stream().withWatermark("time", "1 hour")
+        run(stream_join(*sides, on=ON, retain=retain, name="hits"), tmp_path / "cp", sink)
+        shutil.rmtree(tmp_path / "cp")
+        counts.append(sink.rows().total())
+    assert counts == [4, 8]
+
+
+def test_tasks_know_how_many_batches_spark_retains(
+    spark: SparkSession, feeds: tuple[Feed, Feed], tmp_path: Path
+) -> None:
+    assert int(spark.conf.get(RETAINED) or "") == RETAINED_BY_DEFAULT
+
+    def told(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        context = TaskContext.get()
+        assert context is not None and [*batches]
+        yield pa.record_batch({"retained": [context.getLocalProperty(RETAINED)]})
+
+    feeds[0].add([(1, 1, 1.0, START)])
+    spark.conf.set(RETAINED, "7")
+    try:
+        sink = Sink()
+        run(feeds[0].stream().mapInArrow(told, "retained string"), tmp_path / "cp", sink)
+    finally:
+        spark.conf.unset(RETAINED)
+    assert sink.rows() == Counter(["('7',)"])
 
 
 def test_progress(feeds: tuple[Feed, Feed], tmp_path: Path) -> None:

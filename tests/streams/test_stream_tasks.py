@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import random
+import shutil
 from collections import Counter
 from collections.abc import Callable, Iterable
+from contextlib import suppress
+from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -19,6 +22,7 @@ from sparkext.plans.spec import PROBE, ColumnRef
 from sparkext.spark.arrow import arrow_schema
 from sparkext.state import stream_state
 from sparkext.state.stream_state import StoredSide
+from sparkext.storage.last_used import LastUsed
 from sparkext.storage.local_folder import local_folder
 from sparkext.streams.planned import planned_join, with_all_columns
 from sparkext.transforms.columns import OutputField
@@ -27,6 +31,7 @@ from sparkext.transforms.resolved_join import resolve_join
 from sparkext.transforms.resolved_theta import resolve_theta
 from sparkext.worker.micro_batch import MicroBatch
 from sparkext.worker.stream_join import StreamJoin
+from sparkext.worker.stream_join_task import StreamJoinTask
 from tests.streams.tasks import Query, Rows, micros, on_a_node, plain, task
 
 TIME = TimestampNTZType()
@@ -294,10 +299,9 @@ def test_nodes_keep_indexes_of_runs_that_there_are(tmp_path: Path) -> None:
     assert kept[FAN_OUT**2] <= 2 * FAN_OUT and max(kept) <= 4 * FAN_OUT, kept
 
 
-def test_what_is_merged_is_swept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stream_state, "RETAINED_BATCHES", FAN_OUT)
+def test_what_is_merged_is_swept(tmp_path: Path) -> None:
     draw = random.Random(7)
-    query = Query(joined("key", slots=1), tmp_path, draw)
+    query = Query(joined("key", slots=1), tmp_path, draw, retained=FAN_OUT)
     left, right = list[Any](), list[Any]()
     for _ in range(3 * FAN_OUT):
         new = left_rows(draw, 1), right_rows(draw, 1)
@@ -308,6 +312,55 @@ def test_what_is_merged_is_swept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     found = {path.name for path in (tmp_path / "sparkext").glob("*/left/*")}
     assert not {f"{number}-{number}" for number in range(FAN_OUT)} & found and f"0-{FAN_OUT - 1}" in found
     assert f"{query.batch - 1}-{query.batch - 1}" in found
+
+
+@pytest.mark.parametrize("retained", [1, FAN_OUT + 2])
+def test_a_query_may_be_set_back_by_as_many_batches_as_spark_retains(retained: int, tmp_path: Path) -> None:
+    """To any of them; and what is older was swept."""
+    draw, batches = random.Random(retained), 5 * FAN_OUT
+    new = [(left_rows(draw, 2), right_rows(draw, 2)) for _ in range(batches)]
+    for back in range(1, retained + 1):
+        query = Query(joined("cross", slots=1), tmp_path / str(back), draw, retained=retained)
+        for left, right in new:
+            query.process([left], [right])
+        found = {path.name for path in (tmp_path / str(back) / "sparkext").glob("*/left/*")}
+        assert ("0-0" in found) == (FAN_OUT + retained >= batches)
+        query.batch -= back
+        query.restart()
+        query.emitted.clear()
+        for left, right in new[-back:]:
+            query.process([left], [right])
+        before, after = (
+            pairs(*map(together, zip(*rows, strict=True)), CONDITIONS["cross"][1]) for rows in (new[:-back], new)
+        )
+        assert query.emitted == after - before
+
+
+@pytest.mark.parametrize("late", [1, 3 * FAN_OUT - 1])
+def test_a_task_of_a_batch_before_takes_nothing_from_later_ones(
+    late: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that stood still while another attempt took its place, in a process that had written nothing yet."""
+    draw = random.Random(late)
+    query = Query(joined("cross", slots=1), tmp_path, draw, retained=1)
+    new = [([left_rows(draw, 2)], [right_rows(draw, 2)]) for _ in range(4 * FAN_OUT)]
+    for number, rows in enumerate(new[: 3 * FAN_OUT + 2]):
+        if number == late:
+            properties = query.properties()
+            cells = query.cells(*rows)[0]
+            with task(0, properties):
+                joined_rows = [*StreamJoinTask(query.join)(cells)][:-1]
+                standing_still = StreamJoinTask(query.join)(cells)
+                assert [next(standing_still) for _ in joined_rows], "of this attempt nothing is stored yet"
+        query.process(*rows)
+    monkeypatch.setattr(stream_state, "_begun", LastUsed(10))
+    with task(0, properties), suppress(StateError):  # it may miss what was swept meanwhile
+        assert [*standing_still]
+    query.restart()
+    for rows in new[3 * FAN_OUT + 2 :]:
+        query.process(*rows)
+    left, right = (together(side for [side] in sides) for sides in zip(*new, strict=True))
+    assert query.emitted == pairs(left, right, CONDITIONS["cross"][1])
 
 
 def test_a_query_is_set_back(tmp_path: Path) -> None:
@@ -325,6 +378,40 @@ def test_a_query_is_set_back(tmp_path: Path) -> None:
     kept = [*new[: FAN_OUT - 2], *new[FAN_OUT + 1 :]]
     before = pairs(*map(together, zip(*new[: FAN_OUT - 2], strict=True)), CONDITIONS["cross"][1])
     assert query.emitted + before == pairs(*map(together, zip(*kept, strict=True)), CONDITIONS["cross"][1])
+
+
+KEPT = (30_000_000, 30_000_000)
+BEGUN_ANEW: dict[str, tuple[StreamJoin, StreamJoin, int]] = {
+    "until when rows match": (joined("range", 1, (0, 0)), joined("range", 1, KEPT), 0),
+    "lines": (joined("key", 1, KEPT, how="left"), joined("null-safe key", 1, KEPT, how="left"), 0),
+    "order of batches": (joined("key", 1, KEPT, how="left"), joined("key", 1, KEPT, how="left"), 1),
+}
+"""What a query is before and after it begins anew, and by how many batches its rows are moved."""
+
+
+@pytest.mark.parametrize("changed", BEGUN_ANEW)
+def test_a_query_that_begins_anew_uses_no_index_of_another(changed: str, tmp_path: Path) -> None:
+    """Of the same name, at the same place and with the same rows, of which only hidden columns are others."""
+    before, after, moved = BEGUN_ANEW[changed]
+    draw = random.Random(changed)
+    batches = [(left_rows(draw, 8), right_rows(draw, 4)) for _ in range(FAN_OUT)]
+    batches.append(([], []))
+    run_all(before, tmp_path / "checkpoint", batches, 1)
+    shutil.rmtree(tmp_path / "checkpoint")
+    batches = [*batches[moved:FAN_OUT], *batches[:moved], *batches[FAN_OUT:]]
+    found = run_all(after, tmp_path / "checkpoint", batches, 2)
+    assert found == run_all(after, tmp_path / "elsewhere", batches, 3) and found.total() > 0
+
+
+def run_all(join: StreamJoin, checkpoint: Path, batches: list[tuple[Rows, Rows]], run: int) -> Counter[tuple[Any, ...]]:
+    """Run a query whose rows have all been decided in the end."""
+    join = replace(join, name="hits")
+    query = Query(join, checkpoint, random.Random(1), run=run, watermark=micros(START) - 1_000_000)
+    for left, right in batches:
+        query.process([left], [right])
+    query.watermark = micros(START + timedelta(seconds=100))
+    query.process([], [])
+    return query.emitted
 
 
 @pytest.mark.parametrize("harm", ["lost", "cut off", "damaged", "version"])
