@@ -17,9 +17,7 @@ from pathlib import Path
 from sparkext.build_sides.index_store import INDEX_SUFFIX
 from sparkext.storage.container import TEMPORARY_SUFFIX
 from sparkext.storage.local_folder import local_folder
-from sparkext.storage.publication import LOCK_SUFFIX, lock_of, locked, locked_if_free, remove_half_written
-
-_LOCK = "eviction"
+from sparkext.storage.publication import LOCK_SUFFIX, lock_of, locked_if_free, remove_half_written
 
 
 def touch(entry: Path) -> None:
@@ -44,22 +42,22 @@ def forget(digests: Collection[str]) -> None:
 def evict(kept: Collection[Path], max_bytes: int) -> None:
     """Remove entries, least recently used first, until all take at most `max_bytes`; those `kept` stay."""
     folder = local_folder()
-    with locked(folder / _LOCK):
-        # Every task comes by here: the folder, which may hold thousands of entries, is listed once.
-        names = {item.name for item in folder.iterdir()}
-        found = []
-        for entry in (folder / name for name in names if name.endswith(INDEX_SUFFIX)):
-            with contextlib.suppress(FileNotFoundError):
-                found.append((_last_used(entry), entry, entry.stat().st_size))
-        total = sum(size for _, _, size in found)
-        for _, entry, size in sorted(found):
-            if total <= max_bytes:
-                break
-            if entry not in kept:
-                entry.unlink(missing_ok=True)
-                names.discard(entry.name)
-                total -= size
-        _remove_leftovers(folder, names)
+    # Every task comes by here: the folder, which may hold thousands of entries, is listed once. Several that do at a
+    # time remove the same entries.
+    names = {item.name for item in folder.iterdir()}
+    found = []
+    for entry in (folder / name for name in names if name.endswith(INDEX_SUFFIX)):
+        with contextlib.suppress(FileNotFoundError):
+            found.append((_last_used(entry), entry, entry.stat().st_size))
+    total = sum(size for _, _, size in found)
+    for _, entry, size in sorted(found):
+        if total <= max_bytes:
+            break
+        if entry not in kept:
+            entry.unlink(missing_ok=True)
+            names.discard(entry.name)
+            total -= size
+    _remove_leftovers(folder, names)
 
 
 def _remove_leftovers(folder: Path, names: Collection[str]) -> None:

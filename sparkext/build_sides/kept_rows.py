@@ -28,6 +28,7 @@ from sparkext.storage.local_folder import local_folder
 _DISK_PROBLEMS = (
     *(errno.ENOENT, errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO),
     *(errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP),  # a shared file system without locks
+    errno.ETIMEDOUT,  # a lock whose holder stands still
 )
 
 

@@ -7,9 +7,10 @@ among those that run: counted here, as executors and applications know nothing o
 
 as int64 numbers. Where a group's limit binds, those count that are in it or below it: executors with groups of
 their own share what the one above them leaves. The file is mapped; behind the slots is how often they changed, and
-until that changes a count holds. Slots are taken and given back under a lock; those of processes that have died are
-free: whoever looks next finds them. A file per PID namespace, as processes of another have other numbers; other
-users' tasks, and what is no task, show in the headroom only.
+until that changes a count holds. Slots are taken under a lock, for which nobody waits longer than a second: the process
+that holds it may stand still. Slots of processes that have died are free: whoever looks next finds them. A file per PID
+namespace, as processes of another have other numbers; other users' tasks, and what is no task, show in the headroom
+only.
 """
 
 from __future__ import annotations
@@ -34,6 +35,8 @@ _FIELDS = 8
 _FIRST_GROUP = 2
 _FILE_BYTES = (_SLOTS + 1) * _FIELDS * 8
 _SWEEP_SECONDS = 1.0
+_PATIENCE_SECONDS = 1.0
+_PAUSE_SECONDS = 0.001
 _SHARED_MEMORY = Path("/dev/shm")
 
 
@@ -58,7 +61,8 @@ class TaskRegister:
 
     `groups` are the memory control groups of its process, by numbers, the innermost first.
 
-    Raises OSError if the file cannot be had, or is anything but a file of this user's that no other may write.
+    Raises OSError if the file or its lock cannot be had, or if it is anything but a file of this user's that no other
+    may write.
     """
 
     def __init__(self, path: Path, groups: Sequence[int]) -> None:
@@ -83,7 +87,9 @@ class TaskRegister:
             raise
 
     def _enter(self) -> None:
-        with self._locked():
+        with self._locked(_PATIENCE_SECONDS) as is_held:
+            if not is_held:
+                raise TimeoutError("a process that holds the lock of the register stands still")
             self._sweep()
             free = np.flatnonzero(self._slots[:, 0] == 0)
             if free.size:
@@ -98,10 +104,9 @@ class TaskRegister:
 
     def __exit__(self, *_: object) -> None:
         """Give the slot back."""
-        with self._locked():
+        with self._locked(_PATIENCE_SECONDS):
             if self._own is not None:
-                self._slots[self._own] = 0
-                self._changes[0] += 1
+                self._free(self._own)
         del self._slots, self._changes
         self._mapped.close()
         os.close(self._descriptor)
@@ -111,8 +116,9 @@ class TaskRegister:
         if not _is_shared(limit):
             return 1
         if time.monotonic() > self._swept + _SWEEP_SECONDS:
-            with self._locked():
-                self._sweep()
+            with self._locked() as is_held:
+                if is_held:
+                    self._sweep()
         changes = int(self._changes[0])
         if changes != self._counted_at:
             self._counts, self._counted_at = {}, changes
@@ -133,17 +139,36 @@ class TaskRegister:
         for number in np.flatnonzero(self._slots[:, 0]):
             process, started = (int(value) for value in self._slots[number, :2])
             if _started(process) != started:
-                self._slots[number] = 0
-                self._changes[0] += 1
+                self._free(int(number))
+
+    def _free(self, number: int) -> None:
+        """Give a slot back, its process last: who holds the lock may take it from then on."""
+        self._slots[number, 1:] = 0
+        self._slots[number, 0] = 0
+        self._changes[0] += 1
 
     @contextmanager
-    def _locked(self) -> Iterator[None]:
+    def _locked(self, patience: float = 0.0) -> Iterator[bool]:
+        """Hold the lock if it can be had within some seconds, and return whether it could."""
         with self._turn:  # threads of a task share the file, and so its lock
-            fcntl.flock(self._descriptor, fcntl.LOCK_EX)
+            until = time.monotonic() + patience
+            is_held = _is_taken(self._descriptor)
+            while not is_held and time.monotonic() < until:
+                time.sleep(_PAUSE_SECONDS)
+                is_held = _is_taken(self._descriptor)
             try:
-                yield
+                yield is_held
             finally:
-                fcntl.flock(self._descriptor, fcntl.LOCK_UN)
+                if is_held:
+                    fcntl.flock(self._descriptor, fcntl.LOCK_UN)
+
+
+def _is_taken(descriptor: int) -> bool:
+    """Lock a file unless another process does, and return whether that worked."""
+    with suppress(BlockingIOError):
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return True
+    return False
 
 
 def _is_shared(limit: str) -> bool:

@@ -3,22 +3,31 @@
 The first process to take the file lock writes and publishes by an atomic rename; the others wait on the lock and find
 the file. A writer that is killed leaves a temporary file that nobody reads and a lock that the system releases: the
 next process takes over and clears it away. A file that turns out to be damaged is written again.
+
+A process that stands still (SIGSTOP, a frozen control group) releases nothing. So who holds a lock touches it now and
+then, and who waits gives up when nobody has for a minute: `KeptRows` and `MappedFile` hold a copy of their own then.
 """
 
 from __future__ import annotations
 
 import fcntl
 import os
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from errno import ETIMEDOUT
 from glob import escape
 from pathlib import Path
+from threading import Event, Thread
 from typing import TypeVar
 
 from sparkext.errors import BuildFileError
 from sparkext.storage.container import TEMPORARY_SUFFIX, file_identity
 
 LOCK_SUFFIX = ".lock"
+_TOUCH_SECONDS = 5.0
+_PATIENCE_SECONDS = 60.0
+_PAUSE_SECONDS = 0.01
 T = TypeVar("T")
 
 
@@ -72,11 +81,22 @@ def remove_half_written(path: Path) -> None:
 
 @contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """Hold an exclusive lock on `path`; the system releases it should this process die."""
-    descriptor = _lock(path, fcntl.LOCK_EX)
+    """Hold an exclusive lock on `path`; the system releases it should this process die.
+
+    Raises
+    ------
+    TimeoutError
+        The process that holds it stands still.
+    """
+    descriptor = _lock(path, _wait)
+    is_over = Event()
+    touching = Thread(target=_touch, args=(descriptor, is_over), daemon=True)
+    touching.start()
     try:
         yield
     finally:
+        is_over.set()
+        touching.join()
         os.close(descriptor)
 
 
@@ -84,7 +104,7 @@ def locked(path: Path) -> Iterator[None]:
 def locked_if_free(path: Path) -> Iterator[bool]:
     """Hold the same lock if nobody else does, and return whether that worked."""
     try:
-        descriptor = _lock(path, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        descriptor = _lock(path, _take)
     except BlockingIOError:
         yield False
         return
@@ -94,12 +114,12 @@ def locked_if_free(path: Path) -> Iterator[bool]:
         os.close(descriptor)
 
 
-def _lock(path: Path, operation: int) -> int:
+def _lock(path: Path, lock: Callable[[int], None]) -> int:
     """Lock the file that lies at `path`, and not one that was removed from there while this process waited."""
     while True:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
         try:
-            fcntl.flock(descriptor, operation)
+            lock(descriptor)
             with suppress(FileNotFoundError):
                 if os.path.samestat(os.fstat(descriptor), path.lstat()):
                     return descriptor
@@ -107,3 +127,28 @@ def _lock(path: Path, operation: int) -> int:
             os.close(descriptor)
             raise
         os.close(descriptor)
+
+
+def _take(descriptor: int) -> None:
+    """Lock a file. Raises BlockingIOError if another process holds the lock."""
+    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+def _wait(descriptor: int) -> None:
+    """Lock a file as soon as nobody else does, unless nobody touches it meanwhile."""
+    touched, since = None, 0.0
+    while True:
+        with suppress(BlockingIOError):
+            return _take(descriptor)
+        found, now = os.fstat(descriptor).st_mtime_ns, time.monotonic()
+        if found != touched:
+            touched, since = found, now
+        elif now - since > _PATIENCE_SECONDS:
+            raise TimeoutError(ETIMEDOUT, f"the process that holds a lock stands still for {now - since:.0f} s")
+        time.sleep(_PAUSE_SECONDS)
+
+
+def _touch(descriptor: int, is_over: Event) -> None:
+    """Show who waits for a lock that its holder does not stand still."""
+    while not is_over.wait(_TOUCH_SECONDS):
+        os.utime(descriptor)

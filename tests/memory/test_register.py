@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import numpy as np
@@ -72,6 +73,48 @@ def test_a_process_that_was_killed_counts_no_more(path: Path, monkeypatch: pytes
         assert own.tasks("available", 0) == 1
     with entered(path) as next_one:
         assert next_one.tasks("available", 0) == 1
+
+
+STOPPED = """
+import os, signal, sys
+from pathlib import Path
+from sparkext.memory.register import TaskRegister
+with TaskRegister(Path(sys.argv[1]), [7, 1]) as held, held._locked(1.0):
+    print("locked", flush=True)
+    os.kill(os.getpid(), signal.SIGSTOP)
+"""
+
+
+def test_a_process_that_stands_still_with_the_lock_stops_nobody(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(register, "_SWEEP_SECONDS", 0)
+    monkeypatch.setattr(register, "_PATIENCE_SECONDS", 0.1)
+    seen: list[int] = []
+
+    def enter_and_leave() -> None:
+        with entered(path) as own:
+            process = subprocess.Popen([sys.executable, "-c", STOPPED, str(path)], stdout=subprocess.PIPE, text=True)
+            holders.append(process)
+            assert process.stdout is not None and process.stdout.readline() == "locked\n"
+            seen.append(own.tasks("available", 0))
+            with pytest.raises(TimeoutError, match="stands still"):
+                entered(path)
+            monkeypatch.setattr(register, "_folder", lambda: path.parent)
+            monkeypatch.setattr(register, "_pid_namespace", lambda: "ns")
+            path.rename(path.parent / f"sparkext-{os.getuid()}-ns.tasks")
+            with task_entered(3) as tasks:
+                seen.append(tasks("available", 0))
+        seen.append(-1)
+
+    holders: list[subprocess.Popen[str]] = []
+    waiting = threading.Thread(target=enter_and_leave, daemon=True)
+    waiting.start()
+    waiting.join(60)
+    for holder_ in holders:
+        holder_.kill()
+        holder_.wait()
+    assert seen == [2, 3, -1], "it went on"
+    with entered(path.parent / f"sparkext-{os.getuid()}-ns.tasks") as own:
+        assert own.tasks("available", 0) == 1, "and gave its slot back"
 
 
 def test_a_number_that_another_process_got_since_does_not_keep_the_slot(path: Path) -> None:

@@ -6,6 +6,7 @@ import errno
 import io
 import os
 import subprocess
+import sys
 import tempfile
 import threading
 import zlib
@@ -26,7 +27,7 @@ from sparkext.build_sides import index_store, published_files, rows_on_disk, sou
 from sparkext.build_sides.file import write_build_file
 from sparkext.build_sides.index_cache import evict, touch
 from sparkext.build_sides.index_recipe import IndexRecipe
-from sparkext.build_sides.index_store import INDEX_SUFFIX, BuildSide, open_build_side
+from sparkext.build_sides.index_store import INDEX_SUFFIX, BuildSide, index_path_of, open_build_side
 from sparkext.build_sides.kept_rows import make_room
 from sparkext.build_sides.published_files import BroadcastBytes, StreamedBroadcast
 from sparkext.build_sides.scanned_files import ScannedFiles
@@ -40,7 +41,7 @@ from sparkext.plans.expression import parse_expression
 from sparkext.plans.scan import DataFile, ScanColumn, ScanSpec
 from sparkext.rows.collected import CollectedRows
 from sparkext.rows.expression_code import code_of
-from sparkext.storage import container
+from sparkext.storage import container, publication
 from sparkext.storage.container import atomic_file, file_identity, map_checked, private_file
 from sparkext.storage.last_used import LastUsed
 from sparkext.storage.local_folder import local_folder
@@ -476,9 +477,9 @@ def test_what_killed_writers_left_goes_with_the_next_eviction(folder: Path, tmp_
     with locked(busy.with_name(busy.name + LOCK_SUFFIX)):
         make_room([source], [RECIPE])
     kept = {entry.name, entry.name + LOCK_SUFFIX, busy.name + LOCK_SUFFIX, f"{busy.name}.0123456789abcdef.part"}
-    nothing_but(folder, *kept, "run.7.part", "eviction")
+    nothing_but(folder, *kept, "run.7.part")
     make_room([source], [RECIPE])
-    nothing_but(folder, entry.name, entry.name + LOCK_SUFFIX, "run.7.part", "eviction")
+    nothing_but(folder, entry.name, entry.name + LOCK_SUFFIX, "run.7.part")
 
 
 def test_a_cache_of_many_entries_is_listed_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -493,7 +494,7 @@ def test_a_cache_of_many_entries_is_listed_once(folder: Path, monkeypatch: pytes
         monkeypatch.setattr(os, name, lambda path, once=once: listed.append(path) or once(path))
     evict([], 1 << 30)
     assert [*map(Path, listed)] == [folder]
-    assert len([*folder.iterdir()]) == 601
+    assert len([*folder.iterdir()]) == 600
 
 
 def test_a_file_replaced_with_its_times_kept_is_another_build_side(folder: Path, tmp_path: Path) -> None:
@@ -569,6 +570,61 @@ def test_a_lock_that_is_removed_is_not_held(tmp_path: Path) -> None:
         assert is_free
 
 
+def test_who_holds_a_lock_may_take_its_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As long as its process does not stand still."""
+    monkeypatch.setattr(publication, "_TOUCH_SECONDS", 0.05)
+    monkeypatch.setattr(publication, "_PATIENCE_SECONDS", 0.5)
+    entered, left = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with locked(tmp_path / "lock"):
+            entered.set()
+            left.wait(1.5)
+
+    holder = threading.Thread(target=hold)
+    holder.start()
+    assert entered.wait(30)
+    with locked(tmp_path / "lock"):
+        assert not left.is_set()
+    holder.join()
+
+
+STOPPED = """
+import os, signal, sys
+from pathlib import Path
+from sparkext.storage.publication import locked
+with locked(Path(sys.argv[1])):
+    print("locked", flush=True)
+    os.kill(os.getpid(), signal.SIGSTOP)
+"""
+
+
+@pytest.mark.parametrize("kind", ["broadcast", "streams", "files"])
+def test_a_process_that_stands_still_with_a_lock_costs_memory_only(
+    kind: str, tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(publication, "_PATIENCE_SECONDS", 0.3)
+    source = {"broadcast": write_side, "streams": write_streams, "files": scanned}[kind](tmp_path / "side")
+    local_folder()
+    if isinstance(source, ScannedFiles):
+        path = source.entry(RECIPE)
+    elif kind == "streams":
+        path = tmp_path / f"side.{source.digest()[:16]}.build"
+    else:
+        path = index_path_of(tmp_path / "side", RECIPE)
+    command = [sys.executable, "-c", STOPPED, str(lock_of(path))]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as holder:
+        try:
+            assert holder.stdout is not None and holder.stdout.readline() == "locked\n"
+            with pytest.warns(UserWarning, match=r"the process that holds a lock stands still.*in memory"):
+                assert_right(source.open(RECIPE))
+            make_room([source], [RECIPE])
+        finally:
+            holder.kill()
+    assert_right(source.open(RECIPE))
+    assert path.exists(), "with nobody in its way it is shared again"
+
+
 def test_everything_is_private(tmp_path: Path, folder: Path) -> None:
     """To the user, whatever the umask."""
     umask = os.umask(0)
@@ -583,7 +639,7 @@ def test_everything_is_private(tmp_path: Path, folder: Path) -> None:
         os.umask(umask)
     assert folder.stat().st_mode & 0o777 == 0o700
     files = [*folder.iterdir(), *tmp_path.glob("side*")]
-    assert len(files) == 7
+    assert len(files) == 6
     assert {file.stat().st_mode & 0o777 for file in files} == {0o600}
 
 
