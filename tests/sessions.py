@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
+import pyspark
 from pyspark.sql import SparkSession
 
 SETTINGS = {
@@ -20,6 +21,16 @@ SETTINGS = {
     # Not UTC, and with summer time: timestamps must not shift on their way.
     "spark.sql.session.timeZone": "America/New_York",
 }
+
+_OLD_PACKAGE = pyspark.__version__.startswith("4.0.")
+STREAMS = {
+    "spark.sql.streaming.pollingDelay": "5ms",
+    # The default manager renames files by Hadoop's FileContext, which starts some six `readlink` for each: several
+    # dozen processes in a batch.
+    "spark.sql.streaming.checkpointFileManagerClass": "org.apache.spark.sql.execution.streaming."
+    f"{'' if _OLD_PACKAGE else 'checkpointing.'}FileSystemBasedCheckpointFileManager",
+}
+"""Settings of sessions with many small streaming queries."""
 
 
 @contextmanager

@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def fuzz_session(extended: bool = True) -> Iterator[SparkSession]:
-    """Start Spark, with the extension unless `extended` is false."""
+def fuzz_session(extended: bool = True, **more: str) -> Iterator[SparkSession]:
+    """Start Spark with some more settings, and with the extension unless `extended` is false."""
     import sparkext
     from bench.spark_session import spark_session
 
@@ -33,6 +33,7 @@ def fuzz_session(extended: bool = True) -> Iterator[SparkSession]:
             "spark.sql.warehouse.dir": warehouse,
             # Spark's ORC reader fails on some lists of decimals that are pushed into it.
             "spark.sql.orc.filterPushdown": "false",
+            **more,
         }
         with spark_session(2, sparkext.configure if extended else None, **settings) as spark:
             spark.sparkContext.setLogLevel("OFF")

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from tests.fuzz.session import fuzz_session
+from tests.sessions import STREAMS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -15,5 +16,5 @@ if TYPE_CHECKING:
 @contextmanager
 def harness_session() -> Iterator[SparkSession]:
     """Start Spark."""
-    with fuzz_session(extended=False) as spark:
+    with fuzz_session(extended=False, **STREAMS) as spark:
         yield spark

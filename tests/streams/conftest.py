@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.sessions import SETTINGS, shared_session
+from tests.sessions import SETTINGS, STREAMS, shared_session
 from tests.streams.feeds import POINTS, SPANS, Feed
 
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    settings = {**SETTINGS, "spark.sql.shuffle.partitions": "2", "spark.sql.streaming.pollingDelay": "5ms"}
+    settings = {**SETTINGS, **STREAMS, "spark.sql.shuffle.partitions": "2"}
     with shared_session("streams", tmp_path_factory.mktemp("warehouse"), lambda builder: builder, settings) as session:
         yield session
 
