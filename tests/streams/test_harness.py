@@ -1,14 +1,17 @@
-"""The stream harness itself: it draws the same again, covers its dimensions, finds wrong results, and shrinks."""
+"""Thirty random streaming queries, each compared with one batch over the same rows; and the harness itself."""
 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, cast
+from pathlib import Path
+from typing import cast
 
 import pytest
+from pyspark.sql import SparkSession
 
 from tests.stream_harness.cases import KINDS, Case, make_case
 from tests.stream_harness.columns import WAYS
+from tests.stream_harness.hunt import Hunt
 from tests.stream_harness.nodes import Emitted, History, place
 from tests.stream_harness.operators.nearest import NearestJoin
 from tests.stream_harness.operators.order import Ordered
@@ -17,8 +20,19 @@ from tests.stream_harness.running import Verdict
 from tests.stream_harness.shrinking import shrunk
 from tests.stream_harness.tally import properties
 
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+CASES = 30
+
+
+def test_random_queries(spark: SparkSession, tmp_path: Path) -> None:
+    """With fewer batches than `python -m tests.stream_harness` draws."""
+    hunt = Hunt(seed=2, quick=True)
+    hunt.run(spark, tmp_path, range(CASES), threads=3)
+    assert not hunt.found, "\n\n".join(hunt.found)
+    tally = hunt.tally
+    assert tally.queries == CASES and tally.rows > 500 and tally.late_rows > 20, tally
+    assert {kind.partition(" ")[0] for kind in tally.kinds} == {"join", "nearest", "ordered", "cql"}, tally
+    wanted = ("restarts", "odd checkpoints", "filled columns", "restarts from one partition to several, or back")
+    assert all(tally.properties[name] > 3 for name in wanted), tally
 
 
 def drawn(count: int = 300) -> list[Case]:
