@@ -6,8 +6,6 @@ it goes on from its checkpoint; in the end every hit was given once.
 
 from __future__ import annotations
 
-import os
-import sys
 import tempfile
 import threading
 import time
@@ -27,7 +25,6 @@ QUOTES = "quote long, low double, high double"
 IN_RANGE = [("price", ">=", "low"), ("price", "<", "high")]
 ROWS = 2_000
 
-os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
 folder = Path(tempfile.mkdtemp(prefix="sparkext-streams-"))
 spark = (
     SparkSession.builder.master("local[2]")

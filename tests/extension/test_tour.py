@@ -1,14 +1,15 @@
-"""The example notebook: it is what the script says, it was kept with results, and it runs."""
+"""The example notebook: the script with stored results. It runs in an environment that is not activated."""
 
 from __future__ import annotations
 
-import sys
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import Any
 
 import nbformat
 import pytest
+
+from tests.unactivated import unactivated
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
@@ -32,8 +33,10 @@ def test_the_notebook_is_the_script_with_results(maker: Any) -> None:
     assert maker.NOTEBOOK.stat().st_size < 150_000
 
 
-def test_the_notebook_runs(maker: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)
+def test_the_notebook_runs(maker: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for name in ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"):
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("PATH", unactivated(tmp_path)["PATH"])
     monkeypatch.setenv("SPARK_LOCAL_IP", "127.0.0.1")
     notebook = maker.converted()
     maker.run(notebook)

@@ -1,28 +1,33 @@
-"""The examples with streams run as they are: every hit is found once, and no cash is spent twice."""
+"""The examples with streams run in an environment that is not activated: each hit once, and no cash spent twice."""
 
 from __future__ import annotations
 
-import os
 import re
 import subprocess
 import sys
 from pathlib import Path
 
+from tests.unactivated import unactivated
+
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
-def said(name: str) -> list[str]:
-    """What an example prints."""
-    environment = {**os.environ, "PYSPARK_PYTHON": sys.executable}
+def printed(name: str, folder: Path) -> list[str]:
+    """Return the lines that an example prints."""
     ran = subprocess.run(
-        [sys.executable, EXAMPLES / name], capture_output=True, text=True, env=environment, timeout=300
+        [sys.executable, EXAMPLES / name],
+        capture_output=True,
+        text=True,
+        env=unactivated(folder),
+        cwd=folder,  # in the checkout even a Python without packages would find this one
+        timeout=300,
     )
     assert ran.returncode == 0, ran.stderr[-2000:]
     return ran.stdout.splitlines()
 
 
-def test_only_the_loop_overspends() -> None:
-    loop, *_, queries = said("trading.py")
+def test_only_the_loop_overspends(tmp_path: Path) -> None:
+    loop, *_, queries = printed("trading.py", tmp_path)
     amounts = [
         [float(number.replace(",", "")) for number in re.findall(r"[\d,]{7,}", line)] for line in (loop, queries)
     ]
@@ -30,7 +35,7 @@ def test_only_the_loop_overspends() -> None:
     assert 0.7 * cash < spent <= cash < wasted
 
 
-def test_the_tour() -> None:
-    *batches, last = said("streams.py")
+def test_the_tour(tmp_path: Path) -> None:
+    *batches, last = printed("streams.py", tmp_path)
     assert last.endswith("a join of all rows gives the same: True") and not last.startswith("0 hits"), batches
     assert "stopped, and started again" in batches and len(batches) > 3
