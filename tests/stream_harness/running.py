@@ -175,7 +175,7 @@ class _Query:
         except Exception as error:  # whichever it is: none is expected
             if run.fails and SinkError.__name__ in str(error):
                 return ""
-            return _described(error)
+            return described(error)
         return f"batch {self._sink.last} did not fail" if run.fails else ""
 
     def _history(self) -> History:
@@ -212,7 +212,7 @@ def _offset(path: Path) -> tuple[int, int]:
     return int(json.loads(metadata)["batchWatermarkMs"]) * 1000, max(read, default=-1)
 
 
-_SAYS = re.compile(r"^(?:[\w.]*[:] )?[\w.]*(?:Error|Exception|Invalid)\w*:|^\[[A-Z_.]+\]")
+_SAYS = re.compile(r"^(?:Caused by)?[: ]{0,2}[\w.]*(?:Error|Exception|Invalid)\w*:|^\[[A-Z_.]+\]")
 _WRAPS = re.compile(
     r"^\[STREAM_FAILED\] Query \[.*?\] terminated with exception: "
     r"|^\[FOREACH_BATCH_USER_FUNCTION_ERROR\].*|.*PythonException: An exception was thrown from the Python worker:"
@@ -220,7 +220,7 @@ _WRAPS = re.compile(
 _FRAME = re.compile(r'File ".*?(sparkext/[^"]*)", line (\d+), in (\w+)')
 
 
-def _described(error: Exception) -> str:
+def described(error: Exception) -> str:
     """Return the condition of an error, its lines other than plans and stacks, and the innermost place in sparkext."""
     told = [_WRAPS.sub("", _WRAPS.sub("", line)) for line in str(error).splitlines() if _SAYS.match(line)]
     frames = [" ".join(found) for found in _FRAME.findall(str(error))]

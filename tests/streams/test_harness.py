@@ -16,7 +16,7 @@ from tests.stream_harness.nodes import Emitted, History, place
 from tests.stream_harness.operators.nearest import NearestJoin
 from tests.stream_harness.operators.order import Ordered
 from tests.stream_harness.reproducing import reproducer
-from tests.stream_harness.running import Verdict
+from tests.stream_harness.running import Verdict, described
 from tests.stream_harness.shrinking import shrunk
 from tests.stream_harness.tally import properties
 
@@ -118,3 +118,21 @@ def test_a_case_shrinks_to_the_column_that_is_wrong() -> None:
     ]
     assert len(derived) == 1 and len(smaller.runs) == 1
     assert not any([*stream.rows()] for stream in smaller.streams)
+
+
+def test_an_error_is_described_by_its_causes_without_stacks_and_plans() -> None:
+    error = RuntimeError(
+        "[STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception: it is full. SQLSTATE: XXKST\n"
+        "  +- ~Project [a AS Error: b]\n"
+        '  File "/somewhere/sparkext/worker/ordered_slot.py", line 173, in _due\n'
+        ": org.apache.spark.SparkException: Exception thrown in awaitResult:\n"
+        "\tat org.apache.spark.Error: x\n"
+        "Caused by: java.io.IOException: no space left"
+    )
+    assert described(error).splitlines() == [
+        "STREAM_FAILED",
+        "it is full. SQLSTATE: XXKST",
+        ": org.apache.spark.SparkException: Exception thrown in awaitResult:",
+        "Caused by: java.io.IOException: no space left",
+        "sparkext/worker/ordered_slot.py 173 _due",
+    ]
