@@ -10,6 +10,8 @@ import ast
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from sparkext.cql.unsupported import MESSAGES as UNSUPPORTED_SQL
+
 PACKAGE = Path(__file__).parents[2] / "sparkext"
 OPEN = "…"
 
@@ -32,6 +34,8 @@ _PASSED_ON = (
     "misconfigured",
     "str(misconfigured).splitlines()",
 )
+# Messages of variables that hold texts of another module.
+_HELD = {"instead": UNSUPPORTED_SQL}
 # Collects pairs of names and types, which the caller makes messages of.
 _SILENT = ("arrow.py",)
 
@@ -135,6 +139,8 @@ class _Module:
             case ast.Call(func=ast.Name(id=name)) if name in self._functions:
                 returned = [part.value for part in ast.walk(self._functions[name]) if isinstance(part, ast.Return)]
                 return [text for value in returned if value is not None for text in self._texts(value)]
+            case ast.Name(id=name) if name in _HELD:
+                return [*dict.fromkeys(_HELD[name])]
         if ast.unparse(node) in _PASSED_ON:
             return []
         raise ValueError(f"{self._name}, line {node.lineno}: cannot tell what is said by {ast.unparse(node)}")

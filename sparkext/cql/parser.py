@@ -101,8 +101,10 @@ def _parser() -> Lark:
 def _unexpected(text: str, error: UnexpectedInput, found: str, terminals: Iterable[str]) -> CqlProblems:
     """Return the error of a word or a character that CQL does not allow at its place."""
     instead = unsupported(text, error.pos_in_stream or 0)
-    message = instead or f"{found!r}, expected {_expected(terminals)}"
-    return CqlProblems([(Position(error.line, error.column), message)])
+    place = Position(error.line, error.column)
+    if instead is not None:
+        return CqlProblems([(place, instead)])
+    return CqlProblems([(place, f"{found!r}, expected {_expected(terminals)}")])
 
 
 def _ends(text: str, terminals: Iterable[str]) -> CqlProblems:
