@@ -5,6 +5,8 @@ and mappings of Python workers, descriptors of the JVM, files, broadcasts. After
 samples is held against the first: what only ever grows is a leak. Queries that fail within a worker end it, and would
 hide what it has gathered: they run afterwards, in a round of their own, for what they leave outside of workers.
 
+`--theta` runs theta joins alone: each defines its function anew, and every second one captures another number.
+
 Exit status: 0, 1 if anything has grown by more than its tolerance.
 """
 
@@ -73,6 +75,7 @@ COLUMNS = (
     Column("JVM fds", 0, 5),
     Column("JVM threads", 0, 8),
     Column("driver fds", 0, 2),
+    Column("driver anon MiB", 0.05, 8),
     Column("local files", 0, 6),
     Column("broadcasts", 0, 4),
     Column("build sides", 0, 2),
@@ -99,7 +102,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         with _session(Path(folder), local) as spark:
             queries = Queries(spark, tables)
             probe = Probe(spark, local)
-            samples = _soaked(queries.rotation, queries, probe, arguments.queries)
+            rotation = queries.theta_alone if arguments.theta else queries.rotation
+            samples = _soaked(rotation, queries, probe, arguments.queries)
             failing = _soaked(queries.failing_in_workers, queries, probe, _FAILING)
     grown = report(samples, arguments.warm_up) + report_failing(failing)
     print("\n" + ("\n".join(f"GROWN: {line}" for line in grown) or "nothing has grown"), flush=True)
@@ -162,6 +166,8 @@ class Queries:
             self._failing("raise_error", "no such luck", self._broken_build_side),
             self._failing("too large", "does not fit", self._large_build_side),
         ]
+        self.theta_alone: list[Query] = [self._theta_with_its_rows]
+        self._thetas = 0
         self.failing_in_workers = [self._failing("theta", "no such luck", self._broken_theta), self.rotation[0]]
 
     def sweep(self) -> None:
@@ -211,6 +217,19 @@ class Queries:
 
         return self._spark.table("facts").transform(sparkext.theta_join(self._made(), near))
 
+    def _theta_with_its_rows(self) -> None:
+        """Check the number of rows of a theta join against arithmetic: `facts` has the integers below 2,000 as ids."""
+        self._thetas += 1
+        limit = self._thetas % 1_999 if self._thetas % 2 else 500
+
+        def below(left: Any, right: Any) -> bool:
+            return left.id + right.dk < limit
+
+        one = pa.table({"dk": [0, 1_000]})
+        rows = self._spark.table("facts").transform(sparkext.theta_join(one, below)).count()
+        if rows != limit + max(0, limit - 1_000):
+            raise AssertionError(f"theta below {limit}: {rows} rows")
+
     def _local(self) -> DataFrame:
         table = pa.table({"k": range(50), "name": [f"l{number}" for number in range(50)]})
         return self._spark.table("facts").transform(sparkext.pipelined_join(table, on="k", how="left"))
@@ -252,7 +271,7 @@ class Probe:
         before = None
         while before != (now := self._settling()) and time.monotonic() < deadline:
             before = now
-        return {**now, **self._workers()}
+        return {**now, **self._workers(), "driver anon MiB": _anonymous_mib(psutil.Process())}
 
     def _settling(self) -> Sample:
         """Collect garbage, give what cleans up behind it a moment, and count."""
@@ -376,6 +395,7 @@ def _table(samples: Sequence[tuple[int, Sample]]) -> str:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="bench.soak", description=__doc__)
     parser.add_argument("--queries", type=int, default=500, help="how many (default: 500)")
+    parser.add_argument("--theta", action="store_true", help="theta joins alone, of functions that are defined anew")
     parser.add_argument("--warm-up", type=int, default=100, help="queries before samples count (default: 100)")
     return parser
 

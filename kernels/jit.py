@@ -42,6 +42,15 @@ def generated(function: F) -> F:
     return cast(F, numba.njit(nogil=True, error_model="numpy")(function))
 
 
+def embedded(function: F) -> F:
+    """Compile a generated function that only compiled code calls.
+
+    Without the functions around it that Python or C would call it takes half the memory, which numba never frees.
+    """
+    options = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+    return cast(F, numba.njit(nogil=True, error_model="numpy", **options)(function))
+
+
 def frozen(array: AnyArray) -> AnyArray:
     """Return a read-only, C-contiguous view of `array`.
 

@@ -26,7 +26,7 @@ import pyarrow as pa
 
 from sparkext.kernels.buffers import Int64Array, UInt8Array, bits_view, values_view
 from sparkext.kernels.intrinsics import load_u64
-from sparkext.kernels.jit import AnyArray, frozen, generated, inlined, kernel
+from sparkext.kernels.jit import AnyArray, embedded, frozen, generated, inlined, kernel
 from sparkext.kernels.keys import decimal_halves
 from sparkext.kernels.matches import Cursor, Matches, Pairs
 from sparkext.kernels.row_ids import RowIds, row_id_dtype
@@ -61,12 +61,16 @@ def is_among(value: float, values: AnyArray) -> bool:
     return bool(low < values.size and values[low] == value)
 
 
-class PairArithmeticError(ArithmeticError):
-    """A test ran into an overflow or a division by zero."""
+class PairError(Exception):
+    """A condition has no value for a pair: an overflow, a division by zero, an error of a function in Python."""
 
 
-Failure = Callable[[Sequence[np.generic], Sequence[np.generic]], PairArithmeticError]
-"""Makes an error of what the arrays of both sides hold for the pair that a test fails on."""
+Decide = Callable[[Sequence[np.generic], Sequence[np.generic]], bool]
+"""Decides a pair on which a test fails, by the values that the arrays of both sides hold, or raises `PairError`."""
+
+
+def _undecided(probe: Sequence[np.generic], build: Sequence[np.generic]) -> NoReturn:
+    raise PairError("the test of a pair fails")
 
 
 class PairTest:
@@ -77,7 +81,7 @@ class PairTest:
     """
 
     def __init__(self, load: Callable[..., Any], holds: Callable[..., Any]) -> None:
-        load, holds = generated(load), generated(holds)
+        load, holds = embedded(load), embedded(holds)
 
         @generated
         def block(
@@ -114,12 +118,12 @@ class PairTest:
 
         self._block, self._each = block, each
         self._constants: Constants = ()
-        self._failure: Failure = lambda probe, build: PairArithmeticError("the test of a pair fails")
+        self._decide: Decide = _undecided
 
-    def bound(self, constants: Constants, failure: Failure) -> PairTest:
+    def bound(self, constants: Constants, decide: Decide) -> PairTest:
         """Return the same test with these numbers in it. As they are no part of the code, nothing is compiled anew."""
         test = copy(self)
-        test._constants, test._failure = constants, failure
+        test._constants, test._decide = constants, decide
         return test
 
     def block(
@@ -137,11 +141,14 @@ class PairTest:
 
         Raises
         ------
-        PairArithmeticError
-            A test fails.
+        PairError
+            A test fails, and the pair cannot be decided otherwise.
         """
         if self._try_block(probe, first, build, start, verdicts, counts):
-            self._fail_on_first(_tested(verdicts, build, start, counts.size) & FAILED != 0, probe, first, build, start)
+            tested = _tested(verdicts, build, start, counts.size)
+            for row, build_row in zip(*np.nonzero(tested & FAILED), strict=True):
+                tested[row, build_row] = self._decided(probe, first + row, build, start + build_row)
+            counts[:] = (tested & HIT).sum(axis=1)
 
     def block_until_hit(
         self,
@@ -159,8 +166,8 @@ class PairTest:
 
         Raises
         ------
-        PairArithmeticError
-            A test fails, and its row has no hit before.
+        PairError
+            A test fails, the pair cannot be decided otherwise, and its row has no hit before.
         """
         failed = self._try_block(probe, first, build, start, verdicts, counts)
         if not failed and (is_hit is None or not counts.any()):
@@ -170,10 +177,13 @@ class PairTest:
         if is_hit is not None:
             rows, build_rows = np.nonzero(hits)
             hits[rows, build_rows] = is_hit(first + rows, start + build_rows)
-            counts[:] = hits.sum(axis=1)
-        if failed:
-            before_hit = ~np.logical_or.accumulate(hits, axis=1)
-            self._fail_on_first((tested & FAILED != 0) & before_hit, probe, first, build, start)
+        for row, build_row in zip(*np.nonzero(tested & FAILED), strict=True):
+            if not hits[row, :build_row].any():
+                hit = self._decided(probe, first + row, build, start + build_row)
+                if hit and is_hit is not None:
+                    hit = bool(is_hit(np.array([first + row]), np.array([start + build_row]))[0])
+                hits[row, build_row] = hit
+        counts[:] = hits.sum(axis=1)
 
     def _try_block(
         self, probe: Columns, first: int, build: Columns, start: int, verdicts: UInt8Array, counts: Int64Array
@@ -190,8 +200,8 @@ class PairTest:
 
         Raises
         ------
-        PairArithmeticError
-            The test fails on another pair.
+        PairError
+            The test fails on another pair, which cannot be decided otherwise.
         """
         verdicts = np.empty(length, dtype=np.uint8)
         if self._each(self._constants, probe, build, verdicts) & FAILED:
@@ -202,20 +212,12 @@ class PairTest:
                 np.minimum.at(first_hits, until_hit[hits], hits)
                 first_hits[-1] = -1
                 failing = failing[failing < first_hits[until_hit[failing]]]
-            if failing.size:
-                self._fail(probe, int(failing[0]), build, int(failing[0]))
+            for row in failing:
+                verdicts[row] = self._decided(probe, int(row), build, int(row))
         return verdicts
 
-    def _fail_on_first(
-        self, failing: npt.NDArray[np.bool_], probe: Columns, first: int, build: Columns, start: int
-    ) -> None:
-        """Raise for the first of the pairs of a block, numbered from `first` and `start`, that fail, if any does."""
-        rows, build_rows = np.nonzero(failing)
-        if rows.size:
-            self._fail(probe, first + int(rows[0]), build, start + int(build_rows[0]))
-
-    def _fail(self, probe: Columns, row: int, build: Columns, build_row: int) -> NoReturn:
-        raise self._failure([array[row] for array in probe], [array[build_row] for array in build])
+    def _decided(self, probe: Columns, row: int, build: Columns, build_row: int) -> bool:
+        return self._decide([array[row] for array in probe], [array[build_row] for array in build])
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Generic, TypeVar
 
 Key = TypeVar("Key")
@@ -13,12 +13,14 @@ Value = TypeVar("Value")
 class LastUsed(Generic[Key, Value]):
     """A mapping of at most `limit` entries: one more takes the place of that which was not used for the longest time.
 
-    Setting an entry and getting it by its key are uses, asking whether it is there is none. Not for several threads.
+    Setting an entry and getting it by its key are uses, asking whether it is there is none. `made` counts the entries
+    that `get_or_make` has made. Not for several threads.
     """
 
     def __init__(self, limit: int) -> None:
         """Keep up to `limit` entries, one at least."""
         self._limit = limit
+        self.made = 0
         self._entries: OrderedDict[Key, Value] = OrderedDict()
 
     def __len__(self) -> int:
@@ -35,6 +37,14 @@ class LastUsed(Generic[Key, Value]):
         """Return the entry of a key, which is a use of it, or None."""
         if key not in self:
             return None
+        return self[key]
+
+    def get_or_make(self, key: Key, make: Callable[[], Value]) -> Value:
+        """Return the entry of a key. If there is none, make it."""
+        if key not in self:
+            value = make()
+            self.made += 1
+            self[key] = value
         return self[key]
 
     def __setitem__(self, key: Key, value: Value) -> None:

@@ -19,7 +19,7 @@ from sparkext.rows.types import spark_key_type
 from sparkext.spark.internals import pickled
 from sparkext.transforms.columns import OutputField, as_nullable, check_names
 from sparkext.transforms.resolved_join import ResolvedJoin
-from sparkext.worker.python_predicate import fields_read, is_function, why_not_compiled
+from sparkext.worker.python_predicate import PredicateError, bind_predicate, fields_read, is_function
 from sparkext.worker.theta_condition import record_fields
 
 if TYPE_CHECKING:
@@ -67,9 +67,10 @@ def resolve_theta(
         reads = f"reads {', '.join(missing)}; each field must name exactly one numeric column"
         problems.append(f"predicate {_name(predicate)} {reads}: {listed}")
     else:
-        trouble = why_not_compiled(predicate, *map(record_fields, records))
-        if trouble is not None:
-            problems.append(f"predicate {_name(predicate)} does not compile: {trouble}\n{listed}")
+        try:
+            bind_predicate(predicate, *map(record_fields, records))
+        except PredicateError as error:
+            problems.append(f"predicate {_name(predicate)} does not compile: {error}\n{listed}")
     outputs = [*left]
     if kind in ("inner", "left"):
         outputs += [as_nullable(output, kind == "left") for output in sides[1]]

@@ -22,7 +22,7 @@ import pyarrow as pa
 from sparkext.config import Settings
 from sparkext.errors import ConditionError, SchemaMismatchError
 from sparkext.kernels.gather import VarBytesOverflowError
-from sparkext.kernels.nested_loop import PairArithmeticError
+from sparkext.kernels.nested_loop import PairError
 from sparkext.kernels.threads import may_begin, pool
 from sparkext.memory import freed
 from sparkext.memory.probes import Tasks, process_probe
@@ -124,7 +124,7 @@ class Pipeline:
                     self.metrics.batches_out += 1
                     yield batch
             source.confirm()
-        except PairArithmeticError as error:
+        except PairError as error:
             raise ConditionError(f"the condition of join {error}") from error
         except VarBytesOverflowError as error:
             raise SchemaMismatchError("a single string or binary value holds more than 2 GiB") from error

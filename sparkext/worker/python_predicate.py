@@ -1,15 +1,19 @@
-"""Turns a predicate in Python into the two functions that a nested loop compiles (see `kernels.nested_loop`).
+"""A predicate in Python as the two functions that a nested loop compiles (see `kernels.nested_loop`).
 
-The predicate sees two records, named tuples of numbers. What it does not name does not get into them.
+The predicate gets two records, named tuples of int, float and bool, with the columns that it reads. Compiled code
+computes as Python does, or fails on a pair of rows: that pair is evaluated in Python.
 """
 
 from __future__ import annotations
 
 import re
+import threading
 from collections import namedtuple
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache, partial
 from types import FunctionType
-from typing import Any
+from typing import Any, cast
 
 import numba
 import numpy as np
@@ -18,15 +22,22 @@ from numba.core.compiler import run_frontend
 from numba.core.dispatcher import Dispatcher
 from numba.core.errors import NumbaError
 
-from sparkext.kernels.jit import JIT_ENABLED, generated
+from sparkext.kernels.jit import JIT_ENABLED
+from sparkext.kernels.nested_loop import FAILED
+from sparkext.storage.last_used import LastUsed
+from sparkext.wording import counted
+from sparkext.worker.predicate_compiler import called_function, compiled, field_of, return_type
+from sparkext.worker.predicate_identity import DEFAULT, Argument, captured_arguments, fingerprint
 
 Fields = Sequence[tuple[str, str]]
-"""Name and number type of what a record holds."""
+"""Name and number type of each field of a record."""
 
 _NOTHING = ("nothing", "int8")
-"""A record has a field, even where the predicate asks for none."""
-_HIGHLIGHTS = re.compile(r"\x1b\[[\d;]*m")  # for terminals, where colorama is installed
-_NOISE = ("Failed in nopython mode pipeline", "During: Pass ")
+"""A record has a field, even if the predicate reads none."""
+_HIGHLIGHTS = re.compile(r"\x1b\[[\d;]*m")  # for terminals, if colorama is installed
+_NOISE = ("Failed in ", "During: Pass ")
+_KEPT_VERDICTS = 10_000
+"""Each takes some 200 bytes."""
 
 
 def is_function(value: Any) -> bool:
@@ -78,7 +89,7 @@ class _Reads:
         if op == "getattr":
             return {value.attr}
         if op == "call" and not value.kws and value.func.name not in record:
-            called = _called(code, value.func)
+            called = called_function(code, value.func)
             if isinstance(called, Dispatcher):
                 taken = [self.of(called, number) for number, var in enumerate(value.args) if var.name in record]
                 return set().union(*taken)
@@ -93,70 +104,189 @@ def _read_variables(statement: Any) -> list[Any]:
     return [variable for variable in statement.list_vars() if variable is not target]
 
 
-def _called(code: Any, variable: Any) -> Any:
-    """Return the function that a variable holds, if it is a global one, one of a module, or enclosed."""
+@dataclass(frozen=True)
+class BoundPredicate:
+    """A predicate with the values that its machine code is given. Equal fingerprints share machine code."""
+
+    predicate: Callable[[Any, Any], Any]
+    arguments: tuple[Argument, ...]
+    fingerprint: str
+
+    @property
+    def constants(self) -> tuple[Any, ...]:
+        """The values of `arguments`."""
+        return tuple(argument.value for argument in self.arguments)
+
+
+class PredicateError(ValueError):
+    """A predicate does not compile; the reason, with the line."""
+
+
+compilable: LastUsed[str, bool] = LastUsed(_KEPT_VERDICTS)
+"""By fingerprint, whether the types of a predicate fit together. `made` counts how often they were inferred."""
+_lock = threading.Lock()
+
+
+def bind_predicate(predicate: Callable[..., Any], left: Fields, right: Fields) -> BoundPredicate:
+    """Check that numba compiles a predicate for records of these fields; no machine code is made.
+
+    Captured values become arguments, unless the predicate compiles only with constants: if one selects an element of a
+    tuple, for example.
+
+    Raises
+    ------
+    PredicateError
+        It does not compile.
+    """
+    function = python_function(predicate)
+
+    def bound(arguments: tuple[Argument, ...]) -> BoundPredicate:
+        key = fingerprint(function, arguments, (tuple(left), tuple(right)))
+        return BoundPredicate(predicate, arguments, key)
+
+    def compiles(arguments: tuple[Argument, ...]) -> bool:
+        try:
+            _infer_types(function, arguments, left, right)
+        except PredicateError:
+            if not arguments:
+                raise
+            return False
+        return True
+
+    with _lock:
+        captured = captured_arguments(function)
+        for arguments in (captured, ()) if captured else ((),):
+            candidate = bound(arguments)
+            if compilable.get_or_make(candidate.fingerprint, partial(compiles, arguments)):
+                return candidate
+    raise AssertionError("without arguments it compiles, or the reason was raised")
+
+
+def python_function(predicate: Callable[..., Any]) -> FunctionType:
+    """Return the function that was written in Python, also of one that numba has compiled."""
+    function: FunctionType = getattr(predicate, "py_func", cast(FunctionType, predicate))
+    return function
+
+
+def _infer_types(function: FunctionType, arguments: Sequence[Argument], left: Fields, right: Fields) -> None:
+    """Raise `PredicateError` unless a function compiles for records of these fields."""
+    code, defaults = function.__code__, function.__defaults__ or ()
+    if not code.co_argcount - len(defaults) <= 2 <= code.co_argcount:
+        takes = counted(code.co_argcount - len(defaults), "argument")
+        raise PredicateError(f"it takes {takes}, expected two: a left and a right row")
+    if not JIT_ENABLED:
+        return
+    given = {argument.name: argument.value for argument in arguments if argument.role == DEFAULT}
+    captured = _captured_record(arguments)
+    zeros = [[_ZEROS[re.sub(r"\d", "", kind)] for _, kind in fields or [_NOTHING]] for fields in (left, right)]
+    if captured:
+        zeros[0].append(captured(*(argument.value for argument in arguments if argument.role != DEFAULT)))
+    types = [
+        numba.typeof(_left_record(left, arguments)(*zeros[0])),
+        numba.typeof(_record("right", _names(right))(*zeros[1])),
+    ]
+    names = code.co_varnames[2 : code.co_argcount]
+    for name, default in zip(names, defaults[len(defaults) - len(names) :], strict=True):
+        types.append(numba.typeof(given[name]) if name in given else numba.types.Omitted(default))
     try:
-        definition = code.get_definition(variable)
-    except KeyError:
-        return None
-    if isinstance(definition, ir.Global | ir.FreeVar):
-        return definition.value
-    if getattr(definition, "op", None) == "getattr":
-        return getattr(_called(code, definition.value), definition.attr, None)
-    return None
+        result = return_type(function, bool(captured), tuple(types))
+    except NumbaError as error:
+        text = _HIGHLIGHTS.sub("", str(error))
+        reasons = dict.fromkeys(re.findall(r"TypingError: (.*)", text))
+        # What numba has tried instead fills pages.
+        text = re.sub(r"(?ms)^There are \d+ candidate implementations:.*?(?=^During: )", "", text)
+        lines = [line for line in text.splitlines() if not line.startswith(_NOISE)]
+        raise PredicateError("\n".join([*reasons, "\n".join(lines).strip()])) from error
+    if not isinstance(result, numba.types.Boolean):
+        raise PredicateError(f"it returns {result}, expected a bool")
 
 
 def functions_of_predicate(
-    predicate: Callable[..., Any], left: Fields, right: Fields, exchanged: bool = False
+    bound: BoundPredicate, left: Fields, right: Fields, exchanged: bool = False
 ) -> tuple[Callable[..., Any], Callable[..., Any]]:
     """Return `load` and `holds`: array k of a side is field k of its record. `exchanged` as in `PythonPredicate`."""
     if exchanged:
-        record, pair = f"Right({_elements(right, 'p', 'i')})", f"Left({_elements(left, 'b', 'j')}), p"
+        of_left, of_right = _elements(left, "b", "[j]"), _elements(right, "p")
     else:
-        record, pair = f"Left({_elements(left, 'p', 'i')})", f"p, Right({_elements(right, 'b', 'j')})"
-    source = f"def load(p, i):\n    return {record}\ndef holds(p, _, b, j):\n    return np.uint8(predicate({pair}))\n"
+        of_left, of_right = _elements(left, "p"), _elements(right, "b", "[j]")
+    places = list(enumerate(bound.arguments))
+    captured = [f"c[{place}]" for place, argument in places if argument.role != DEFAULT]
+    if captured:
+        of_left.append(f"Captured({', '.join(captured)})")
+    defaults = [f", {argument.name}=c[{place}]" for place, argument in places if argument.role == DEFAULT]
+    loaded = [f"p[{place}][i]," for place, _ in enumerate((right if exchanged else left) or [_NOTHING])]
+    source = f"""
+def load(p, i):
+    return ({" ".join(loaded)})
+
+def holds(p, c, b, j):
+    try:
+        return np.uint8(predicate(Left({", ".join(of_left)}), Right({", ".join(of_right)}){"".join(defaults)}))
+    except Exception:
+        return np.uint8({FAILED})
+"""
     scope: dict[str, Any] = {
         "np": np,
-        "Left": _record("left", left),
-        "Right": _record("right", right),
-        "predicate": _compiled(predicate),
+        "Left": _left_record(left, bound.arguments),
+        "Right": _record("right", _names(right)),
+        "Captured": _captured_record(bound.arguments),
+        "predicate": compiled(python_function(bound.predicate), bool(captured)),
     }
     exec(compile(source, "<predicate>", "exec"), scope)
     return scope["load"], scope["holds"]
 
 
-def why_not_compiled(predicate: Callable[..., Any], left: Fields, right: Fields) -> str | None:
-    """Compile a predicate for records of these fields; return what is in the way, with the line, if anything is."""
-    if not JIT_ENABLED:
-        return None
-    function: Any = _compiled(predicate)
-    records = [_record(name, fields)(*_zeros(fields)) for name, fields in (("left", left), ("right", right))]
-    signature = tuple(numba.typeof(record) for record in records)
-    try:
-        function.compile(signature)
-    except (NumbaError, TypeError) as error:  # the latter where it takes more or fewer arguments
-        text = _HIGHLIGHTS.sub("", str(error))
-        # What numba has tried instead fills pages.
-        text = re.sub(r"(?ms)^There are \d+ candidate implementations:.*?(?=^During: )", "", text)
-        return "\n".join(line for line in text.splitlines() if not line.startswith(_NOISE)).strip()
-    result = function.overloads[signature].signature.return_type
-    return None if isinstance(result, numba.types.Boolean) else f"it returns {result}, expected a bool"
+def evaluate(
+    predicate: Callable[..., Any], left: Fields, right: Fields, values: Sequence[Sequence[np.generic]]
+) -> bool:
+    """Return a predicate's result for a pair as Python computes it. `values`: of the left and of the right row."""
+    records = [
+        _record(name, _names(fields))(
+            *(number(v, kind) for v, (_, kind) in zip(row, fields or [_NOTHING], strict=True))
+        )
+        for name, fields, row in zip(("left", "right"), (left, right), values, strict=True)
+    ]
+    return bool(predicate(*records))
 
 
-def _compiled(predicate: Callable[..., Any]) -> Callable[..., Any]:
-    return predicate if isinstance(predicate, Dispatcher) else generated(predicate)
+def number(value: np.generic, kind: str) -> int | float | bool:
+    """Return the value of an array as the predicate gets it."""
+    return bool(value) if kind == "bool" else value.item()
 
 
-def _record(name: str, fields: Fields) -> Any:
-    return namedtuple(name, [field for field, _ in fields or [_NOTHING]])
+_ZEROS = {"int": 0, "float": 0.0, "bool": False}
+_WIDEST = {"int": "np.int64({})", "float": "np.float64({})", "bool": "({} != 0)"}
 
 
-def _elements(fields: Fields, arrays: str, at: str) -> str:
-    return ", ".join(
-        f"{arrays}[{number}][{at}]" + (" != 0" if kind == "bool" else "")
-        for number, (_, kind) in enumerate(fields or [_NOTHING])
-    )
+def _elements(fields: Fields, arrays: str, at: str = "") -> list[str]:
+    """Return the values of a record as code: as int64, float64 or bool."""
+    return [
+        _WIDEST[re.sub(r"\d", "", kind)].format(f"{arrays}[{place}]{at}")
+        for place, (_, kind) in enumerate(fields or [_NOTHING])
+    ]
 
 
-def _zeros(fields: Fields) -> list[Any]:
-    return [False if kind == "bool" else np.dtype(kind).type(0) for _, kind in fields or [_NOTHING]]
+def _names(fields: Fields) -> tuple[str, ...]:
+    return tuple(name for name, _ in fields or [_NOTHING])
+
+
+def _left_record(left: Fields, arguments: Sequence[Argument]) -> Any:
+    """Return the record of left rows, which has captured arguments in its last field."""
+    names = _names(left)
+    if _captured_record(arguments) is None:
+        return _record("left", names)
+    field = "captured"
+    while field in names:
+        field += "_"
+    return _record("left", (*names, field))
+
+
+def _captured_record(arguments: Sequence[Argument]) -> Any:
+    names = tuple(field_of(argument.role, argument.name) for argument in arguments if argument.role != DEFAULT)
+    return _record("captured", names) if names else None
+
+
+@lru_cache(maxsize=1024)
+def _record(name: str, fields: tuple[str, ...]) -> Any:
+    """Return one class for equal fields: numba compiles functions anew for another class."""
+    return namedtuple(name, fields)

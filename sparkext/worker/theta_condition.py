@@ -6,8 +6,8 @@ import base64
 import json
 import pickle
 from collections.abc import Callable, Sequence
-from functools import cached_property, reduce
-from typing import Protocol
+from functools import cached_property, partial, reduce
+from typing import NoReturn, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -17,22 +17,25 @@ from sparkext.build_sides.index_store import BuildSide
 from sparkext.kernels.buffers import Int64Array, UInt8Array, validity
 from sparkext.kernels.jit import AnyArray, frozen
 from sparkext.kernels.keys import cast_key
-from sparkext.kernels.nested_loop import HIT, NestedLoop, PairArithmeticError, PairTest, numbers
+from sparkext.kernels.nested_loop import HIT, NestedLoop, PairError, PairTest, numbers
 from sparkext.kernels.row_ids import RowIds, row_id_dtype
 from sparkext.plans.expression import ColumnPlace, Expression
 from sparkext.plans.expression_range import Interval, may_fail
 from sparkext.plans.key_types import KeyType, parse_key_type
 from sparkext.plans.number_types import number_type
 from sparkext.plans.spec import PROBE, ColumnRef
-from sparkext.plans.theta import NamedColumn, PythonPredicate, Theta, render_theta
+from sparkext.plans.theta import NamedColumn, PythonPredicate, Theta
 from sparkext.rows.expression_code import Place, code_of
 from sparkext.rows.row_set import RowSet
 from sparkext.rows.types import arrow_key_type
 from sparkext.storage.last_used import LastUsed
-from sparkext.worker.python_predicate import functions_of_predicate
+from sparkext.worker.python_predicate import bind_predicate, evaluate, functions_of_predicate, number
 
-_KEPT_TESTS = 256
-"""Numba keeps what it has compiled: of the 5.7 MB that a test takes, 0.5 come back when it is dropped (measured)."""
+_TEST_BYTES = 3 << 20
+"""Memory of a compiled test (measured: 1.9 to 2.6 MB)."""
+_TESTS_MAX_BYTES = 384 << 20
+"""Evicting a test returns a tenth of its memory, as numba never frees machine code: what matters is that values are no
+part of it, so that a process compiles as many tests as there are different formulas in programs."""
 
 
 class ThetaCondition(Protocol):
@@ -53,7 +56,7 @@ class ThetaCondition(Protocol):
 def bind_theta(theta: Theta, source: int, build: BuildSide) -> ThetaCondition:
     """Bind a condition to the build side that is source number `source`."""
     if isinstance(theta, PythonPredicate):
-        return _PythonCondition(theta, build)
+        return _PythonCondition(theta, source, build)
     return CompiledCondition(theta, source, build)
 
 
@@ -76,7 +79,7 @@ class CompiledCondition:
         for _, _, key in self._probe:
             kinds += [number_type(key), None]
         code = code_of(expression, self._places, kinds)
-        self._test = _test(code.text, code.functions).bound(code.constants, self._failure)
+        self._test = _test(code.text, code.functions).bound(code.constants, self._fail)
 
     def loop(self, rows: RowSet) -> NestedLoop:
         """Return what tries all pairs of these rows and build rows."""
@@ -92,8 +95,8 @@ class CompiledCondition:
     def _build_extents(self) -> dict[ColumnPlace, Interval]:
         return {place: _extent(_values(self._column(place[1]), place[2])) for place in self._build}
 
-    def _failure(self, probe: Sequence[np.generic], build: Sequence[np.generic]) -> PairArithmeticError:
-        """Name the values, from which the extension finds Spark's own error: by source and column, unless null."""
+    def _fail(self, probe: Sequence[np.generic], build: Sequence[np.generic]) -> NoReturn:
+        """Raise an error with the values that are not null, by source and column. The extension finds Spark's error."""
         values = {}
         for (source, column, _), place in self._places.items():
             side = probe if place.is_probe else build
@@ -101,7 +104,7 @@ class CompiledCondition:
                 number = side[place.values]
                 word = number.view(f"i{number.itemsize}") if number.dtype.kind == "f" else number
                 values[f"{source}.{column}"] = int(word)
-        return PairArithmeticError(f"{self._source} fails on {json.dumps(values)}")
+        raise PairError(f"{self._source} fails on {json.dumps(values)}")
 
     def _column(self, number: int) -> pa.Array:
         return self._whole.gather(ColumnRef(PROBE, number))
@@ -127,19 +130,31 @@ class CompiledCondition:
 class _PythonCondition:
     """Rows with a null in any of the columns are left out."""
 
-    def __init__(self, predicate: PythonPredicate, build: BuildSide) -> None:
-        self._predicate = predicate
+    def __init__(self, predicate: PythonPredicate, source: int, build: BuildSide) -> None:
+        self._predicate, self._source = predicate, source
         columns = [
             _values(build.columns[c.column].take(None, missing=False), parse_key_type(c.key)) for c in predicate.build
         ]
         self._build_rows, self._build_arrays = _without_nulls(columns, build.rows)
         self._rows = build.rows
-        self._test = _test(json.dumps(render_theta(predicate)), self._functions)
+        function = pickle.loads(base64.b64decode(predicate.pickled))
+        self._left, self._right = map(record_fields, (predicate.left, predicate.right))
+        bound = bind_predicate(function, self._left, self._right)
+        functions = partial(functions_of_predicate, bound, self._left, self._right, predicate.exchanged)
+        test = _test(f"{bound.fingerprint} {predicate.exchanged}", functions)
+        self._function = function
+        self._test = test.bound(bound.constants, self._evaluate)
 
-    def _functions(self) -> Functions:
-        function = pickle.loads(base64.b64decode(self._predicate.pickled))
-        left, right = map(record_fields, (self._predicate.left, self._predicate.right))
-        return functions_of_predicate(function, left, right, self._predicate.exchanged)
+    def _evaluate(self, probe: Sequence[np.generic], build: Sequence[np.generic]) -> bool:
+        """Evaluate the predicate in Python, for a pair on which compiled code fails."""
+        left, right = (build, probe) if self._predicate.exchanged else (probe, build)
+        try:
+            return evaluate(self._function, self._left, self._right, [left, right])
+        except Exception as error:
+            name = getattr(self._function, "__name__", "")
+            rows = f"left ({_assigned(self._left, left)}), right ({_assigned(self._right, right)})"
+            what = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+            raise PairError(f"{self._source}: predicate {name} raises {what} for {rows}") from error
 
     def loop(self, rows: RowSet) -> NestedLoop:
         columns = [
@@ -160,6 +175,11 @@ def record_fields(columns: Sequence[NamedColumn]) -> list[tuple[str, str]]:
         assert kind is not None, "columns without numbers are not in any record"
         fields.append((column.name, kind))
     return fields
+
+
+def _assigned(fields: Sequence[tuple[str, str]], values: Sequence[np.generic]) -> str:
+    """Return the fields of a row as text. A row without fields has an array that stands for nothing."""
+    return ", ".join(f"{name}={number(value, kind)!r}" for (name, kind), value in zip(fields, values, strict=False))
 
 
 _Values = tuple[AnyArray, UInt8Array | None]
@@ -215,11 +235,10 @@ def _without_nulls(values: Sequence[_Values], length: int) -> tuple[RowIds | Non
     return frozen(rows), tuple(frozen(array[rows]) for array in arrays)
 
 
-_compiled: LastUsed[str, PairTest] = LastUsed(_KEPT_TESTS)
+tests: LastUsed[str, PairTest] = LastUsed(_TESTS_MAX_BYTES // _TEST_BYTES)
+"""The compiled tests of this process. `made` counts compilations."""
 
 
 def _test(key: str, functions: Callable[[], Functions]) -> PairTest:
     """Return the test of this name, compiled once by this process."""
-    if key not in _compiled:
-        _compiled[key] = PairTest(*functions())
-    return _compiled[key]
+    return tests.get_or_make(key, lambda: PairTest(*functions()))

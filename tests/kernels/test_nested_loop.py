@@ -19,7 +19,7 @@ from sparkext.kernels.nested_loop import (
     HIT,
     TILE,
     NestedLoop,
-    PairArithmeticError,
+    PairError,
     PairTest,
     numbers,
 )
@@ -155,7 +155,11 @@ def test_it_gives_out_pairs_and_nothing_else(below: PairTest, how: str) -> None:
 @pytest.mark.parametrize("bad", [[TOO_LARGE], [ZERO], [ZERO, TOO_LARGE]], ids=["a hit", "a miss", "both"])
 def test_what_fails_raises(below: PairTest, bad: list[int]) -> None:
     """In one pair of many, behind misses: the first pair that fails is told."""
-    below = below.bound((), lambda probe, build: PairArithmeticError(f"{probe} and {build}"))
+
+    def fail(probe: Sequence[np.generic], build: Sequence[np.generic]) -> bool:
+        raise PairError(f"{probe} and {build}")
+
+    below = below.bound((), fail)
     build = [*[0] * (TILE + 5), *bad, 9]
     loop, last = nested(below, [1, 2, 3], build), nested(below, [1] * len(bad), bad)
     for run in (
@@ -163,7 +167,7 @@ def test_what_fails_raises(below: PairTest, bad: list[int]) -> None:
         loop.any,
         lambda: below.each(last.probe_columns, last.build_columns, len(bad)),
     ):
-        with pytest.raises(PairArithmeticError) as raised:
+        with pytest.raises(PairError) as raised:
             run()
         assert str(raised.value) == f"{[np.int64(1)]} and {[np.int64(bad[0])]}"
 
@@ -173,8 +177,30 @@ def test_a_row_that_has_its_match_is_not_tried_any_further(below: PairTest, befo
     build = [*[5] * before, ZERO]
     check_any(nested(below, [1, 2], build), {0, 1})
     for probe, other in (([1, 7], build), ([1], build[::-1])):
-        with pytest.raises(PairArithmeticError):
+        with pytest.raises(PairError):
             nested(below, probe, other).any()
+
+
+def test_pairs_on_which_a_test_fails_are_decided_one_by_one(below: PairTest) -> None:
+    """Also in the second tile, and by what else has to hold; no pair is decided after the match of its row."""
+    decided: list[tuple[int, int]] = []
+
+    def decide(probe: Sequence[np.generic], build: Sequence[np.generic]) -> bool:
+        decided.append((int(probe[0]), int(build[0])))
+        return int(build[0]) == ZERO
+
+    below = below.bound((), decide)
+    build = [*[0] * TILE, TOO_LARGE, ZERO, ZERO, 5]
+    loop = nested(below, [1, 7], build)
+    assert found_pairs(loop, AMPLE) == [(0, TILE + 1), (0, TILE + 2), (0, TILE + 3), (1, TILE + 1), (1, TILE + 2)]
+    assert decided == [(value, other) for value in (1, 7) for other in (TOO_LARGE, ZERO, ZERO)]
+    decided.clear()
+    check_any(loop, {0, 1})
+    assert decided == [(value, other) for value in (1, 7) for other in (TOO_LARGE, ZERO)]
+    decided.clear()
+    matches = loop.any(lambda pairs: np.array([row == TILE + 2 for row in pairs.build_rows]))
+    assert matches.matched == 2
+    assert decided == [(value, other) for value in (1, 7) for other in (TOO_LARGE, ZERO, ZERO)]
 
 
 def test_pairs_that_follow_the_match_of_their_row_do_not_fail(below: PairTest) -> None:
@@ -182,7 +208,7 @@ def test_pairs_that_follow_the_match_of_their_row_do_not_fail(below: PairTest) -
     tested = partial(below.each, loop.probe_columns, loop.build_columns, 5)
     assert (tested(np.array([0, 0, 1, 1, -1])) == HIT).tolist() == [True, False, True, True, False]
     for rows in (None, np.array([0, 1, 2, 2, -1]), np.array([0, 0, 1, 1, 2])):
-        with pytest.raises(PairArithmeticError):
+        with pytest.raises(PairError):
             tested(rows)
 
 

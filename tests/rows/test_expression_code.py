@@ -18,7 +18,7 @@ from sparkext.build_sides.index_store import BuildSide
 from sparkext.kernels.buffers import validity
 from sparkext.kernels.gather import Column
 from sparkext.kernels.matches import START, Pairs
-from sparkext.kernels.nested_loop import HIT, PairArithmeticError, is_among, numbers
+from sparkext.kernels.nested_loop import HIT, PairError, is_among, numbers
 from sparkext.plans import expression
 from sparkext.plans.evaluators import COMPILED as EVALUATOR
 from sparkext.plans.expression import ARITHMETIC, ARITY, COMPARISONS, ColumnPlace, Expression
@@ -303,7 +303,7 @@ def test_expressions_that_differ_in_their_literals_are_compiled_once(monkeypatch
     compiled: list[ExpressionCode] = []
     functions = ExpressionCode.functions
     monkeypatch.setattr(ExpressionCode, "functions", lambda code: compiled.append(code) or functions(code))
-    monkeypatch.setattr(theta_condition, "_compiled", LastUsed(theta_condition._KEPT_TESTS))
+    monkeypatch.setattr(theta_condition, "tests", LastUsed(256))
     probe, build = Side("probe", KEYS, 40), Side("build", KEYS, 40)
     far = [further_than(*texts) for texts in (("-5", "7"), ("5", "7"), ("5", "3"), ("-9223372036854775808",) * 2)]
     lists = [listed(call("-", "int64", a("int64"), b("int64")), *map(str, range(count))) for count in (3, 300)]
@@ -346,9 +346,9 @@ def test_compiled(name: str) -> None:
     failing = [(i, j) for i in range(60) for j in range(50) if truth[i][j] is None]
     assert holds(fine) == [truth[i][j] for i, j in fine]
     for pair in failing[::20]:
-        with pytest.raises(PairArithmeticError):
+        with pytest.raises(PairError):
             holds([pair])
-        with pytest.raises(PairArithmeticError):
+        with pytest.raises(PairError):
             condition.loop(rows_of(probe, [pair[0]])).probe("inner", START, 1)
     few = sorted(range(60), key=lambda i: truth[i].count(None))[: 20 if failing else None]
     kept = [j for j in range(50) if all(truth[i][j] is not None for i in few)]

@@ -46,7 +46,7 @@ from sparkext.storage.container import atomic_file, file_identity, map_checked, 
 from sparkext.storage.last_used import LastUsed
 from sparkext.storage.local_folder import local_folder
 from sparkext.storage.publication import LOCK_SUFFIX, lock_of, locked, locked_if_free
-from sparkext.worker.python_predicate import functions_of_predicate
+from sparkext.worker.python_predicate import bind_predicate, functions_of_predicate
 from tests.kernels.support import match_lists
 
 RECIPE = IndexRecipe((0,), (pa.int64(),), (False,), "auto", FULL_MASK, gathered=(1,))
@@ -706,9 +706,12 @@ def test_names_of_columns_are_not_run() -> None:
     """Fields go by their position in the text that is compiled; records take nothing but identifiers."""
     for fields in ([(HOSTILE, "int64")], [("class", "int64")]):
         with pytest.raises(ValueError, match="Type names and field names"):
-            functions_of_predicate(lambda left, right: True, fields, [])
-    load, _ = functions_of_predicate(lambda left, right: True, [("plain", "int64"), ("flag", "bool")], [])
-    assert load.__code__.co_names == ("Left",)
+            bind_predicate(lambda left, right: True, fields, [])
+    fields = [("plain", "int64"), ("flag", "bool")]
+    bound = bind_predicate(lambda left, right: True, fields, [])
+    load, holds = functions_of_predicate(bound, fields, [])
+    assert load.__code__.co_names == ()
+    assert set(holds.__code__.co_names) == {"np", "uint8", "predicate", "Left", "Right", "int64", "Exception"}
 
 
 @pytest.mark.parametrize(
