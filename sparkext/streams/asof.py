@@ -14,7 +14,7 @@ from sparkext.state.stream_state import StoredSide
 from sparkext.streams.arguments import check_name, session_of
 from sparkext.streams.frame import joined_frame, named
 from sparkext.streams.watermarks import event_times, unmarked
-from sparkext.transforms.arguments import check_travel, read_or_default, refuse
+from sparkext.transforms.arguments import called_as, check_travel, read_or_default, refuse
 from sparkext.transforms.columns import resolve_column
 from sparkext.transforms.lineage import Lineage
 from sparkext.transforms.resolved_as_of import AsOfArguments, resolve_as_of
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructField, StructType
 
 
+@called_as('stream_asof_join(left, right, on="time")')
 def stream_asof_join(
     left: DataFrame,
     right: DataFrame,

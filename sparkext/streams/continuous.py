@@ -16,11 +16,13 @@ from sparkext.cql.queries import Column, spelled_delay
 from sparkext.cql.types import spell_type
 from sparkext.errors import InvalidQueryError
 from sparkext.streams.continuous_frame import Asked, continuous_frame
+from sparkext.transforms.arguments import called_as
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 
+@called_as("cql(text)", InvalidQueryError)
 def cql(text: str, *, missing_delay: str = "error", partition_by: Mapping[str, str] | None = None) -> ContinuousQueries:
     """Register continuous queries, which may read each other in circles if a delay is on each of them.
 

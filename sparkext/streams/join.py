@@ -15,7 +15,7 @@ from sparkext.streams.frame import joined_frame, named
 from sparkext.streams.planned import with_all_columns
 from sparkext.streams.retention import stored_sides
 from sparkext.streams.watermarks import time_column, unmarked
-from sparkext.transforms.arguments import check_travel, read_or_default, refuse
+from sparkext.transforms.arguments import called_as, check_travel, read_or_default, refuse
 from sparkext.transforms.join_condition import JoinCondition, read_condition
 from sparkext.transforms.lineage import Lineage
 from sparkext.transforms.resolved_join import ResolvedJoin, resolve_join
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     On = Names | Column | Callable[[Any, Any], bool] | None
 
 
+@called_as('stream_join(left, right, on=[("price", ">=", "low")])')
 def stream_join(
     left: DataFrame,
     right: DataFrame,

@@ -16,7 +16,7 @@ from sparkext.streams.attributes import with_attributes
 from sparkext.streams.ordered_frame import ordered_frame
 from sparkext.streams.ordered_plan import Apply, Columns
 from sparkext.streams.watermarks import is_marked
-from sparkext.transforms.arguments import check_travel, read_or_default
+from sparkext.transforms.arguments import called_as, check_travel, read_or_default
 from sparkext.transforms.columns import resolve_column
 
 if TYPE_CHECKING:
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructField, StructType
 
 
+@called_as('ordered(frame, time="time")', InvalidOrderError)
 def ordered(
     frame: DataFrame,
     *,

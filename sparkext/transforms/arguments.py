@@ -2,15 +2,51 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from sparkext.config import Settings, read_settings
-from sparkext.errors import ConfigError, InvalidJoinError
+from sparkext.errors import ConfigError, InvalidCallError, InvalidJoinError
 from sparkext.spark.arrow import not_arrow
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
+
+Parameters = ParamSpec("Parameters")
+Result = TypeVar("Result")
+_FRAMES = ("DataFrame", "Table")
+"""The left side of a transform is no argument of it."""
+
+
+def called_as(
+    usage: str, error: type[InvalidCallError] = InvalidJoinError
+) -> Callable[[Callable[Parameters, Result]], Callable[Parameters, Result]]:
+    """Decorate a public function: a call with other arguments than it has raises `error`, which shows `usage`."""
+
+    def decorate(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
+        signature = inspect.signature(function)
+
+        @functools.wraps(function)
+        def checked(*args: Parameters.args, **kwargs: Parameters.kwargs) -> Result:
+            try:
+                signature.bind(*args, **kwargs)
+            except TypeError as problem:
+                raise error([f"{function.__name__}: {problem}. Call it as {usage}"]) from None
+            return function(*args, **kwargs)
+
+        return checked
+
+    return decorate
+
+
+def check_no_left_side(function: str, argument: str, value: Any, usage: str) -> None:
+    """Refuse a second DataFrame: the left side is the one that is transformed."""
+    if type(value).__name__ in _FRAMES:
+        raise InvalidJoinError(
+            [f"{function}: {argument} is a {type(value).__name__}. The left side is no argument: call it as {usage}"]
+        )
 
 
 def read_or_default(

@@ -12,7 +12,7 @@ from sparkext.spark.extension import plans_joins
 from sparkext.spark.frames import is_dataframe
 from sparkext.spark.session_settings import is_case_sensitive
 from sparkext.transforms import planned
-from sparkext.transforms.arguments import check_travel, read_or_default, refuse
+from sparkext.transforms.arguments import called_as, check_no_left_side, check_travel, read_or_default, refuse
 from sparkext.transforms.build_side import build_side
 from sparkext.transforms.lineage import Lineage, lineage_of
 from sparkext.transforms.resolved_as_of import AsOfArguments, resolve_as_of
@@ -28,7 +28,10 @@ if TYPE_CHECKING:
 
     Tolerance = int | float | Decimal | datetime.timedelta | None
 
+_USAGE = 'left.transform(asof_join(right, on="time"))'
 
+
+@called_as(_USAGE)
 def asof_join(
     other: DataFrame | pd.DataFrame | pa.Table,
     on: str | tuple[str, str],
@@ -83,6 +86,7 @@ def asof_join(
         exception instead, raised by the action.
     """
     arguments = AsOfArguments(on, by, direction, tolerance, allow_exact_matches, how)
+    check_no_left_side("asof_join", "on", on, _USAGE)
     overrides: dict[str, object] = {}
     if max_build_bytes is not None:
         overrides[BUILD_SIDE_MAX_BYTES.name] = max_build_bytes

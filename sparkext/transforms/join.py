@@ -14,7 +14,7 @@ from sparkext.spark.extension import plans_joins
 from sparkext.spark.frames import is_dataframe
 from sparkext.spark.session_settings import is_case_sensitive
 from sparkext.transforms import planned
-from sparkext.transforms.arguments import check_travel, read_or_default, refuse
+from sparkext.transforms.arguments import called_as, check_no_left_side, check_travel, read_or_default, refuse
 from sparkext.transforms.build_side import DriverBuildSide, build_side, publish
 from sparkext.transforms.join_condition import read_condition
 from sparkext.transforms.lineage import Lineage, lineage_of
@@ -29,7 +29,10 @@ if TYPE_CHECKING:
 
     On = str | Sequence[str] | Sequence[tuple[str, str] | tuple[str, str, str]] | None
 
+_USAGE = 'left.transform(pipelined_join(right, on="key"))'
 
+
+@called_as(_USAGE)
 def pipelined_join(
     other: DataFrame | pd.DataFrame | pa.Table,
     on: On = None,
@@ -86,11 +89,14 @@ def pipelined_join(
         When the transform is applied: the build side exceeds its limit, and the join may not be partitioned. Where
         Catalyst plans the join, that is Spark's exception instead, raised by the action.
     """
+    check_no_left_side("pipelined_join", "on", on, _USAGE)
     overrides: dict[str, object] = {}
     if algorithm is not None:
         overrides[ALGORITHM.name] = algorithm
     if max_build_bytes is not None:
         overrides[BUILD_SIDE_MAX_BYTES.name] = max_build_bytes
+    if partitioned is not None and not isinstance(partitioned, bool):
+        raise InvalidJoinError([f"partitioned={partitioned!r}: expected True, False or None"])
     if partitioned is not None:
         overrides[PARTITIONED.name] = "always" if partitioned else "never"
     return partial(_apply, other=other, on=on, how=how, overrides=overrides)

@@ -16,7 +16,7 @@ from sparkext.rows.types import spark_key_type
 from sparkext.spark.extension import has_extension
 from sparkext.spark.frames import quoted
 from sparkext.spark.session_settings import byte_setting, hadoop_settings, is_case_sensitive, is_connect, parallelism
-from sparkext.transforms.arguments import read_or_default
+from sparkext.transforms.arguments import called_as, read_or_default
 from sparkext.transforms.lineage import Lineage
 from sparkext.transforms.scan_filter import as_column, read_filters
 from sparkext.transforms.scanned_table import ProbeScan, ScannedTable
@@ -45,6 +45,7 @@ _REFUSED = (
 """Settings that may not be true."""
 
 
+@called_as("scan_parquet(spark, path, columns=[…], filters=[…])", InvalidScanError)
 def scan_parquet(
     spark: SparkSession,
     path: Paths,

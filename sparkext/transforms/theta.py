@@ -10,7 +10,7 @@ from sparkext.config import BUILD_SIDE_MAX_BYTES
 from sparkext.errors import InvalidJoinError
 from sparkext.spark.frames import is_dataframe
 from sparkext.spark.session_settings import is_case_sensitive
-from sparkext.transforms.arguments import check_travel, read_or_default, refuse
+from sparkext.transforms.arguments import called_as, check_no_left_side, check_travel, read_or_default, refuse
 from sparkext.transforms.build_side import build_side
 from sparkext.transforms.lineage import lineage_of
 from sparkext.transforms.resolved_theta import resolve_theta
@@ -20,7 +20,10 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame
 
+_USAGE = "left.transform(theta_join(right, predicate))"
 
+
+@called_as(_USAGE)
 def theta_join(
     other: DataFrame | pd.DataFrame | pa.Table,
     predicate: Callable[[Any, Any], bool],
@@ -47,11 +50,13 @@ def theta_join(
     predicate:
         A function of two records, of the left and of the right side, that have the columns as attributes, and returns a
         bool. It is compiled by numba: numbers, `math`, `numpy` functions of numbers, conditions and loops; it may call
-        functions that `numba.njit` has compiled. Integers and floats come as they are, booleans as bool, dates as days
-        and timestamps as microseconds since 1970 (UTC), intervals as microseconds. Other columns, and those whose names
-        are no Python names, are not there. As with UDFs, what it imports has to be importable in the workers. An
-        integer that overflows has no value to rely on; a division of floats by zero gives infinity or NaN. Rows that
-        have a null in a column that the function names match nothing: it is not called for them.
+        functions that `numba.njit` has compiled. Values are Python's int, float and bool: dates are days and timestamps
+        microseconds since 1970 (UTC), intervals microseconds. Other columns, and those whose names are no Python names,
+        are not there. As with UDFs, what it imports has to be importable in the workers. Numbers compute as in Python:
+        integers do not overflow, and a division by zero is an error, raised by the action if the function raises for
+        any pair that is evaluated. Rows that have a null in a column that the function names match nothing: it is not
+        called for them. Numbers and arrays that the function captures may change from call to call without being
+        compiled anew.
     how:
         `inner`, `left`, `semi` or `anti`.
     max_build_bytes:
@@ -65,6 +70,7 @@ def theta_join(
     BuildSideTooLargeError
         When the transform is applied: the build side exceeds its limit.
     """
+    check_no_left_side("theta_join", "predicate", predicate, _USAGE)
     overrides: dict[str, object] = {}
     if max_build_bytes is not None:
         overrides[BUILD_SIDE_MAX_BYTES.name] = max_build_bytes

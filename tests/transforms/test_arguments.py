@@ -1,0 +1,52 @@
+"""Calls with other arguments than a public function has: an error when it is called, which shows how to call it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pandas as pd
+import pyarrow as pa
+import pytest
+
+from sparkext import asof_join, pipelined_join, scan_parquet, theta_join
+from sparkext.errors import InvalidCallError
+from sparkext.streams import cql, ordered, stream_asof_join, stream_join
+
+ITEMS = pa.table({"k": [1]})
+FACTS = pd.DataFrame({"k": [1]})
+
+
+@pytest.mark.parametrize(
+    ("call", "usage"),
+    [
+        (lambda: pipelined_join(FACTS, ITEMS), 'on is a Table. .* left.transform(pipelined_join(right, on="key"))'),
+        (lambda: pipelined_join(FACTS, ITEMS, "k", "inner"), 'left.transform(pipelined_join(right, on="key"))'),
+        (lambda: pipelined_join(ITEMS, FACTS, on="k"), "multiple values for argument 'on'. Call it as left.transform("),
+        (lambda: pipelined_join(), "missing a required argument: 'other'. Call it as left.transform("),
+        (lambda: pipelined_join(ITEMS, key="k"), "unexpected keyword argument 'key'. Call it as left.transform("),
+        (lambda: theta_join(FACTS, ITEMS), "predicate is a Table. The left side is no argument: call it as left.tra"),
+        (lambda: theta_join(FACTS, ITEMS, max), "too many positional arguments. Call it as left.transform(theta_join("),
+        (lambda: asof_join(FACTS, ITEMS), "on is a Table. The left side is no argument: call it as left.transform("),
+        (lambda: asof_join(FACTS, ITEMS, "k"), 'Call it as left.transform(asof_join(right, on="time"))'),
+        (lambda: scan_parquet("/data"), "'path'. Call it as scan_parquet(spark, path, columns="),
+        (lambda: stream_join(FACTS, ITEMS, "k"), 'Call it as stream_join(left, right, on=[("price", ">=", "low")])'),
+        (lambda: stream_asof_join(FACTS, ITEMS, "k"), 'Call it as stream_asof_join(left, right, on="time")'),
+        (lambda: ordered(FACTS, "k"), 'Call it as ordered(frame, time="time")'),
+        (lambda: cql("a", "b"), "Call it as cql(text)"),
+        *(
+            (lambda value=value: pipelined_join(ITEMS, on="k", partitioned=value), f"{value!r}: expected True, False")
+            for value in ("yes", "no", "", 0, 1, "always")
+        ),
+    ],
+)
+def test_a_call_that_is_none(call: Callable[[], Any], usage: str) -> None:
+    with pytest.raises(InvalidCallError) as raised:
+        call()
+    for part in usage.split(" .* "):
+        assert part in str(raised.value)
+
+
+def test_what_is_decorated_keeps_its_name() -> None:
+    assert pipelined_join.__name__ == "pipelined_join" and pipelined_join.__doc__
+    assert callable(pipelined_join(ITEMS, on="k", partitioned=False))
