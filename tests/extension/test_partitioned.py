@@ -311,8 +311,7 @@ def test_slots_are_planned_by_what_they_took_before(tables: SparkSession) -> Non
         ran(query),
         ran(f"SELECT {HINT} count(*), sum(b) FROM l LEFT JOIN many r ON k = rk"),
     )
-    assert 1 / 2 < sum(second.planned) / sum(first.took) < 2, (str(first), str(second))
-    assert sum(first.took) > 5 * sum(first.planned)
+    assert sum(second.planned) > 5 * sum(first.planned), (str(first), str(second))
     assert sum(other.planned) == pytest.approx(sum(first.planned), rel=0.5), "another join, of which nothing is known"
     tables.catalog.dropTempView("many")
 

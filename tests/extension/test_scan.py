@@ -312,7 +312,7 @@ def test_files_of_other_stores(spark: SparkSession, folder: Path, scheme: str) -
     hadoop = spark.sparkContext._jsc.hadoopConfiguration()
     settings = {
         f"fs.{scheme}.impl": "org.apache.hadoop.fs.viewfs.ViewFileSystemOverloadScheme",
-        "fs.viewfs.mounttable.shelf.link./data": f"file://{folder}",
+        "fs.viewfs.mounttable.shelf.link./data": folder.as_uri(),
     }
     for key, value in settings.items():
         hadoop.set(key, value)
