@@ -41,7 +41,7 @@ class BuildSide:
 
     `columns`, by number, hold the rows that matches speak of: those of the build file, or where `info.clustered` those
     of a copy in the order of keys. Of a copy there are only the columns that joins fetch. `reused`: the index was there
-    before this task asked for it.
+    before this task asked for it. `is_partition`: other tasks have other rows of the build side.
     """
 
     rows: int
@@ -49,6 +49,7 @@ class BuildSide:
     index: AnyIndex
     info: IndexInfo
     reused: bool = False
+    is_partition: bool = False
 
     @classmethod
     def of(cls, rows: int, columns: Mapping[int, pa.Array], index: AnyIndex, info: IndexInfo) -> BuildSide:

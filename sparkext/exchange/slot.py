@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any, Protocol
 
@@ -161,7 +161,7 @@ class Slot:
         del table
         if collected.spilled:
             release()
-        return index_in_memory(rows, columns, recipe)
+        return replace(index_in_memory(rows, columns, recipe), is_partition=True)
 
     def _rows_of(self, number: int) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a build side: what this slot owns, before what others do."""

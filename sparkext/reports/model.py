@@ -21,9 +21,10 @@ class JoinReport:
     `rows_out` are the rows that the next operator was given. `pairs_tried`: about how many pairs of rows a condition
     beside the keys was tried on, None without one. `build_bytes` is the Arrow size of the build side's columns,
     `index_bytes` what the index over them takes. `build_seconds`: what building the index took, the longest on any
-    node. `index_reused`: an earlier query had left it in the cache. `made_by`: what the pipelines did that made the
-    build side, a line each, the lowest first. `seconds`: time in the operator's kernels, added up over the tasks, which
-    ran side by side.
+    node. Of a partitioned build side, rows and bytes are sums over the partitions: a row that several partitions have
+    counts for each. `index_reused`: an earlier query had left it in the cache. `made_by`: what the pipelines did that
+    made the build side, a line each, the lowest first. `seconds`: time in the operator's kernels, added up over the
+    tasks, which ran side by side.
     """
 
     operator: str
@@ -132,21 +133,23 @@ def summarise(
     seconds = [sum(task.seconds[number] for task in tasks) for number in range(len(operators))]
     joins = []
     for number, label in enumerate(labels):
-        info = tasks[0].indexes[number]
-        built = max(task.indexes[number]["seconds"] for task in tasks)
+        indexes = [task.indexes[number] for task in tasks]
+        info = indexes[0]
+        # Tasks share the index of a replicated build side; those of a partitioned one hold different rows.
+        counted = indexes if info["is_partition"] else indexes[:1]
         joins.append(
             _entry(
                 label,
                 operators[number],
                 rows_out[number],
                 seconds[number],
-                index=info["kind"],
+                index=", ".join(dict.fromkeys(index["kind"] for index in counted)),
                 reason=info["reason"],
-                build_rows=info["build_rows"],
-                build_bytes=info["build_bytes"],
-                index_bytes=info["bytes"],
-                build_seconds=built,
-                index_reused=all(task.indexes[number]["reused"] for task in tasks),
+                build_rows=sum(index["build_rows"] for index in counted),
+                build_bytes=sum(index["build_bytes"] for index in counted),
+                index_bytes=sum(index["bytes"] for index in counted),
+                build_seconds=max(index["seconds"] for index in indexes),
+                index_reused=all(index["reused"] for index in indexes),
                 made_by=tuple(info.get("made_by", ())),
             )
         )

@@ -48,7 +48,9 @@ def join_pipeline(
         metrics.behind.append("group")
     else:
         metrics.behind.append("gather payload" if spec.top is None else "top")
-    metrics.indexes = [{**vars(build.info), "reused": build.reused} for build in builds]
+    metrics.indexes = [
+        {**vars(build.info), "reused": build.reused, "is_partition": build.is_partition} for build in builds
+    ]
     operators = operators_of(spec, builds, settings, metrics)
     sink = sink_of(spec, builds, output_schema, settings)
     if leaving is not None:

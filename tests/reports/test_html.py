@@ -37,6 +37,7 @@ def task(partition: int, headroom: Headroom, *, calls: int = 40, begins: float =
             controller.observe(operator, rows, rows, rows * 200 if operator == 2 else None)
         now += 0.1
     index: dict[str, Any] = {"kind": "hash", "reason": "sparse", "bytes": 2048, "build_rows": 1234, "build_bytes": 9872}
+    index["is_partition"] = False
     return TaskMetrics(
         TaskId(1, partition, 0),
         operators=controller.summaries(),

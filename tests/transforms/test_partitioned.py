@@ -169,6 +169,8 @@ def test_the_report_is_that_of_the_slots(sides: tuple[DataFrame, DataFrame]) -> 
     rows = out.count()
     join, _ = report(out).joins
     assert join.rows_out == rows
+    assert join.build_rows == right.where("k IS NOT NULL").count()
+    assert sum(task.indexes[0]["build_rows"] > 0 for task in report(out).tasks) > 1
 
 
 @pytest.mark.parametrize("slots", [1, 2, 3, 7, 200, 20_000])

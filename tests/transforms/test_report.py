@@ -510,7 +510,13 @@ def operator(
 
 
 def metrics(
-    stage: int, partition: int, attempt: int, rows: int = 1, budget: int | None = 4096, headroom: int | None = 3 << 30
+    stage: int,
+    partition: int,
+    attempt: int,
+    rows: int = 1,
+    budget: int | None = 4096,
+    headroom: int | None = 3 << 30,
+    is_partition: bool = False,
 ) -> TaskMetrics:
     """Made-up metrics of a task that joined `rows` rows and doubled them."""
     return TaskMetrics(
@@ -526,6 +532,7 @@ def metrics(
                 "build_bytes": 9872,
                 "seconds": 0.125,
                 "reused": False,
+                "is_partition": is_partition,
             }
         ],
         decisions=[(0.5, 0, 3 << 30, 4096, 2 * rows), (0.75, 1, None, 4096, 2 * rows)],
@@ -554,6 +561,17 @@ def test_the_printed_report_of_made_up_tasks() -> None:
         "      4096/4096/8192   512 B (cgroup)     1.000 s",
         "2 tasks, 1,500,000 rows in, peak worker memory 101.0 MiB",
     ]
+
+
+def test_partitions_of_a_build_side_add_up() -> None:
+    """But every task maps the same index of a replicated one."""
+    tasks = [metrics(1, partition, 0, is_partition=True) for partition in range(3)]
+    tasks[1].indexes[0].update(kind="dense", build_rows=6, build_bytes=28, bytes=52, seconds=0.5)
+    [join, _] = summarise(LABELS, tasks).joins
+    assert (join.build_rows, join.build_bytes, join.index_bytes) == (2 * 1234 + 6, 2 * 9872 + 28, 2 * 2048 + 52)
+    assert (join.build_seconds, join.index) == (0.5, "hash, dense")
+    [join, _] = summarise(LABELS, [metrics(1, partition, 0) for partition in range(3)]).joins
+    assert (join.build_rows, join.build_bytes, join.index_bytes, join.index) == (1234, 9872, 2048, "hash")
 
 
 def test_the_printed_report_of_tasks_that_decided_nothing() -> None:
