@@ -486,7 +486,7 @@ def test_two_wrong_options(left: DataFrame, right: DataFrame) -> None:
 
 
 def test_options_that_do_not_exist(right: DataFrame) -> None:
-    with pytest.raises(TypeError, match="algoritm"):
+    with pytest.raises(InvalidJoinError, match="unexpected keyword argument 'algoritm'"):
         pipelined_join(right, "k", algoritm="hash")  # type: ignore[call-arg]
 
 
