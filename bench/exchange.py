@@ -214,7 +214,7 @@ def _run_queries(bench: Bench) -> None:
     import sparkext
     from bench.spark_session import spark_session
 
-    settings = {"spark.sql.shuffle.partitions": str(_SLOTS)}
+    settings = {"spark.sql.shuffle.partitions": str(_SLOTS), "spark.sparkext.debug.sessions": "true"}
     every_join = {"spark.sparkext.partitioned": "always", "spark.sparkext.debug.force": "true"}
     table = []
     with spark_session(bench.threads, sparkext.configure, **settings) as spark:

@@ -160,6 +160,7 @@ def _pipelined(bench: Bench) -> None:
         "spark.executor.memory": f"{_EXECUTOR_MIB}m",
         "spark.sparkext.mode": "hint",
         "spark.sparkext.partitioned.stages": "pipelined",
+        "spark.sparkext.debug.sessions": "true",
     }
     query = "SELECT /*+ PIPELINED_JOIN(b, 'partitioned=always') */ v, w FROM a JOIN b ON a.k = b.k"
     rows = []

@@ -1,7 +1,8 @@
 """The configuration keys: one typed registry that settings, errors and the table of the documentation come from.
 
 Every key lives under `spark.sparkext.` and is read from Spark's configuration, where all values are strings.
-A call may override any of them by its full name. Both ways go through the same parser.
+A call may override any of them by its full name. Both ways go through the same parser. An argument of a call that
+cannot be read is an error. A configured text that cannot be read never fails a query: another value replaces it.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import difflib
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, Literal, TypeVar, get_args
 
@@ -92,7 +93,9 @@ class ConfigKey(Generic[T]):
     """One key: where it is read (`name`), where it lands in `Settings` (`attribute`), and what it may hold.
 
     `expected` completes the sentence "expected …" for users; `choices`, `least` and `most` are the same rule for the
-    program. Both languages read them: they travel in the jar.
+    program. Choices are recognised in any case. `if_unreadable` replaces a configured text that breaks the rule; None
+    stands for the default. `of_application`: the key affects other sessions, so only the application may set it, unless
+    it sets `DEBUG_SESSIONS`. Both languages read these fields: they travel in the jar.
     """
 
     name: str
@@ -105,6 +108,22 @@ class ConfigKey(Generic[T]):
     choices: tuple[T, ...] = ()
     least: float | None = None
     most: float | None = None
+    if_unreadable: T | None = None
+    of_application: bool = False
+
+    @property
+    def replacement(self) -> T:
+        """The value that replaces a configured text that cannot be read."""
+        return self.default if self.if_unreadable is None else self.if_unreadable
+
+    def read_configured(self, text: str | None) -> tuple[T, str | None]:
+        """Return the value of a text in Spark's configuration, None if unset, and the problem if it cannot be read."""
+        if text is None:
+            return self.default, None
+        try:
+            return self.read(text), None
+        except ConfigError as error:
+            return self.replacement, f"{error}; {self.type.render(self.replacement)} is used"
 
     def read(self, raw: object) -> T:
         """The typed value of `raw`, a configuration string or a Python value that prints like one.
@@ -114,8 +133,9 @@ class ConfigKey(Generic[T]):
         ConfigError
             It is none of the type, or out of range.
         """
+        text = str(raw).strip()
         try:
-            value = self.type.parse(str(raw).strip())
+            value = self.type.parse(text.lower() if self.choices else text)
         except ValueError:
             raise self._refusal(raw) from None
         if not self._accepts(value):
@@ -139,9 +159,11 @@ MODE = ConfigKey(
     unit="",
     default="auto",
     doc="Which joins the session extension plans as pipelines: `auto` (hinted ones, and those that win by the"
-    " estimates), `hint` (hinted ones only) or `off`.",
+    " estimates), `hint` (hinted ones only) or `off`. Beside an engine that replaces Spark's operators by native ones"
+    " (Comet, Gluten, RAPIDS, Auron, Blaze), `auto` takes hinted joins only.",
     expected="one of auto, hint, off",
     choices=get_args(ModeName),
+    if_unreadable="off",
 )
 EXPLAIN_FALLBACK = ConfigKey(
     name=PREFIX + "explainFallback",
@@ -165,6 +187,7 @@ PYTHON = ConfigKey(
     " of `python3` if the master is local. The driver starts it for planning: set it when the application starts;"
     " sessions cannot.",
     expected="the name or path of an executable",
+    of_application=True,
 )
 BUILD_SIDE_MAX_BYTES = ConfigKey(
     name=PREFIX + "buildSide.maxBytes",
@@ -231,9 +254,11 @@ INDEX_CACHE_MAX_BYTES = ConfigKey(
     unit="bytes",
     default=16 << 30,
     doc="Local disk that each executor may use to keep build sides read from Parquet files, and their indexes, for"
-    " later queries of the application. The least recently used are removed first.",
+    " later queries of the application. The least recently used are removed first. Set it when the application"
+    " starts; sessions cannot.",
     expected="a byte size, such as 512m or 16g; 0 keeps nothing beyond what the latest query needs",
     least=0,
+    of_application=True,
 )
 MORSEL_MAX_ROWS = ConfigKey(
     name=PREFIX + "morsel.maxRows",
@@ -342,6 +367,7 @@ DEBUG_DELIVERY = ConfigKey(
     " measurements only.",
     expected="one of adaptive, morsel, block, tuple, materialize, materialize_parallel",
     choices=get_args(DeliveryName),
+    of_application=True,
 )
 DEBUG_JOIN_ORDER = ConfigKey(
     name=PREFIX + "debug.joinOrder",
@@ -354,6 +380,7 @@ DEBUG_JOIN_ORDER = ConfigKey(
     " build sides reduced from the start). Only for tests and measurements.",
     expected="one of measured, query, random",
     choices=get_args(JoinOrderName),
+    of_application=True,
 )
 DEBUG_GROUPS = ConfigKey(
     name=PREFIX + "debug.groups",
@@ -366,6 +393,7 @@ DEBUG_GROUPS = ConfigKey(
     " tests and measurements.",
     expected="one of auto, parts, whole",
     choices=get_args(GroupsName),
+    of_application=True,
 )
 DEBUG_SLOTS = ConfigKey(
     name=PREFIX + "debug.slots",
@@ -377,6 +405,7 @@ DEBUG_SLOTS = ConfigKey(
     " `random` (any, many of them split). Only for tests and measurements.",
     expected="one of planned, hash, random",
     choices=get_args(SlotsName),
+    of_application=True,
 )
 DEBUG_HASH_MASK = ConfigKey(
     name=PREFIX + "debug.hashMask",
@@ -388,6 +417,7 @@ DEBUG_HASH_MASK = ConfigKey(
     expected="an integer from 0 to 0xffffffffffffffff, decimal or hexadecimal",
     least=0,
     most=(1 << 64) - 1,
+    of_application=True,
 )
 CQL_MAX_INSTANTS = ConfigKey(
     name=PREFIX + "cql.maxInstants",
@@ -409,6 +439,18 @@ DEBUG_FORCE = ConfigKey(
     doc="Whether the extension plans every join that it supports as a pipeline, regardless of hints and estimates, in"
     " modes `auto` and `hint`. Only for tests.",
     expected="true or false",
+    of_application=True,
+)
+DEBUG_SESSIONS = ConfigKey(
+    name=PREFIX + "debug.sessions",
+    attribute="debug_sessions",
+    type=BOOLEAN,
+    unit="",
+    default=False,
+    doc="Whether sessions may set `spark.sparkext.indexCache.maxBytes` and `spark.sparkext.debug.*`, which only the"
+    " application may set otherwise. Only for tests and measurements.",
+    expected="true or false",
+    of_application=True,
 )
 
 REGISTRY: tuple[ConfigKey[Any], ...] = (
@@ -431,6 +473,7 @@ REGISTRY: tuple[ConfigKey[Any], ...] = (
     ALGORITHM,
     REPORT_DECISIONS,
     PROGRESS,
+    DEBUG_SESSIONS,
     DEBUG_DELIVERY,
     DEBUG_FORCE,
     DEBUG_JOIN_ORDER,
@@ -464,6 +507,7 @@ class Settings:
     algorithm: AlgorithmName
     report_decisions: int
     progress: bool
+    debug_sessions: bool
     debug_delivery: DeliveryName
     debug_force: bool
     debug_join_order: JoinOrderName
@@ -475,45 +519,57 @@ class Settings:
 def read_settings(get: Callable[[str], str | None], overrides: Mapping[str, object]) -> Settings:
     """Settings from Spark's configuration, overridden by the options of one call.
 
-    `get` maps a full key name to its configured string, None if unset. `overrides` maps full key names to
-    strings or Python values, and wins. A default `morsel.minRows` gives way to a lower `morsel.maxRows`; an explicit
-    one does not.
+    `get` maps a full key name to its configured string, None if unset; `configuration_problems` reports those that
+    cannot be read. `overrides` maps full key names to strings or Python values, and wins. A default `morsel.minRows`
+    gives way to a lower `morsel.maxRows`.
 
     Raises
     ------
     ConfigError
-        Lists every problem.
+        Lists every problem of the overrides.
     """
-    problems = [_unknown(name) for name in overrides if name not in {key.name for key in REGISTRY}]
+    settings, _ = _read(get, overrides)
+    return settings
+
+
+def configuration_problems(configured: Mapping[str, str]) -> list[str]:
+    """Return the problems of a configuration's `spark.sparkext.*` keys: unknown ones, and texts that cannot be read."""
+    _, problems = _read(configured.get, {})
+    return [*map(_unknown, _unknown_names(configured)), *problems]
+
+
+def _read(get: Callable[[str], str | None], overrides: Mapping[str, object]) -> tuple[Settings, list[str]]:
+    """Return the settings, and the problems of what is configured. Raises `ConfigError` for those of the overrides."""
+    problems = [_unknown(name) for name in _unknown_names(overrides)]
     values: dict[str, Any] = {}
-    explicit = set()
+    replaced: dict[str, str] = {}
     for key in REGISTRY:
-        raw = overrides[key.name] if key.name in overrides else get(key.name)
-        if raw is None and key.name not in overrides:
-            values[key.attribute] = key.default
+        if key.name not in overrides:
+            values[key.attribute], unreadable = key.read_configured(get(key.name))
+            if unreadable is not None:
+                replaced[key.name] = unreadable
             continue
-        explicit.add(key.name)
         try:
-            values[key.attribute] = key.read(raw)
+            values[key.attribute] = key.read(overrides[key.name])
         except ConfigError as error:
             problems.append(str(error))
     if not problems:
-        problems += _reconcile_row_bounds(values, MORSEL_MIN_ROWS.name in explicit)
+        lowest, highest = values[MORSEL_MIN_ROWS.attribute], values[MORSEL_MAX_ROWS.attribute]
+        if lowest > highest:
+            values[MORSEL_MIN_ROWS.attribute] = highest
+            contradiction = f"got {lowest}, expected at most {MORSEL_MAX_ROWS.name}, which is {highest}"
+            if MORSEL_MIN_ROWS.name in overrides:
+                problems.append(f"{MORSEL_MIN_ROWS.name}: {contradiction}")
+            elif get(MORSEL_MIN_ROWS.name) is not None:
+                replaced.setdefault(MORSEL_MIN_ROWS.name, f"{MORSEL_MIN_ROWS.name}: {contradiction}; {highest} is used")
     if problems:
         raise ConfigError("\n".join(problems))
-    return Settings(**values)
+    return Settings(**values), list(replaced.values())
 
 
-def _reconcile_row_bounds(values: dict[str, Any], min_rows_is_explicit: bool) -> list[str]:
-    """Lower a default minRows to maxRows, in place; the problem if an explicit minRows exceeds maxRows."""
-    lowest, highest = values[MORSEL_MIN_ROWS.attribute], values[MORSEL_MAX_ROWS.attribute]
-    if lowest <= highest:
-        return []
-    if min_rows_is_explicit:
-        expected = f"at most {MORSEL_MAX_ROWS.name}, which is {highest}"
-        return [f"{MORSEL_MIN_ROWS.name}: got {lowest}, expected {expected}"]
-    values[MORSEL_MIN_ROWS.attribute] = highest
-    return []
+def _unknown_names(given: Iterable[str]) -> list[str]:
+    known = {key.name for key in REGISTRY}
+    return [name for name in given if name not in known]
 
 
 def _unknown(name: str) -> str:

@@ -20,6 +20,7 @@ SETTINGS = {
     "spark.buffer.pageSize": "1m",
     # Not UTC, and with summer time: timestamps must not shift on their way.
     "spark.sql.session.timeZone": "America/New_York",
+    "spark.sparkext.debug.sessions": "true",
 }
 
 _OLD_PACKAGE = pyspark.__version__.startswith("4.0.")

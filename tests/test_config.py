@@ -15,6 +15,7 @@ from sparkext.config import (
     REGISTRY,
     ConfigKey,
     Settings,
+    configuration_problems,
     markdown_table,
     parse_bytes,
     read_settings,
@@ -23,6 +24,7 @@ from sparkext.config import (
 from sparkext.errors import ConfigError
 from sparkext.plans.delivery import DELIVERIES
 
+MODE = "spark.sparkext.mode"
 BUILD = "spark.sparkext.buildSide.maxBytes"
 MAX_ROWS = "spark.sparkext.morsel.maxRows"
 MIN_ROWS = "spark.sparkext.morsel.minRows"
@@ -58,6 +60,7 @@ def test_defaults() -> None:
         algorithm="auto",
         report_decisions=256,
         progress=True,
+        debug_sessions=False,
         debug_delivery="adaptive",
         debug_force=False,
         debug_join_order="measured",
@@ -97,6 +100,9 @@ def test_a_default_is_accepted_and_survives_being_rendered(key: ConfigKey[object
         (FRACTION, "1e-3", "memory_fraction", 0.001),
         (ALGORITHM, "hash", "algorithm", "hash"),
         (ALGORITHM, "sort_merge", "algorithm", "sort_merge"),
+        (ALGORITHM, "SORT_Merge", "algorithm", "sort_merge"),
+        (MODE, "OFF", "mode", "off"),
+        (MODE, " Hint ", "mode", "hint"),
         (DECISIONS, "0", "report_decisions", 0),
         (HASH_MASK, "0x0", "debug_hash_mask", 0),
         (HASH_MASK, "0xFF", "debug_hash_mask", 255),
@@ -144,7 +150,6 @@ def test_overrides_take_python_values(name: str, raw: object, attribute: str, ex
         (FRACTION, "nan", "a number above 0 and at most 1"),
         (FRACTION, "50%", "a number above 0 and at most 1"),
         (ALGORITHM, "nested", "one of auto, hash, sort_merge"),
-        (ALGORITHM, "Hash", "one of auto, hash, sort_merge"),
         (DECISIONS, "-1", "an integer of at least 0"),
         (HASH_MASK, "ff", "0xffffffffffffffff"),
         (HASH_MASK, "0x10000000000000000", "0xffffffffffffffff"),
@@ -158,9 +163,39 @@ def test_a_bad_value_names_key_value_and_expectation(name: str, raw: object, exp
     assert expected in str(error.value)
 
 
-def test_a_bad_configured_value_is_refused_too() -> None:
-    with pytest.raises(ConfigError, match=re.escape(f"{FRACTION}: got '2', expected")):
-        settings({FRACTION: "2"})
+UNREADABLE = {
+    MODE: ("of", "one of auto, hint, off", "off"),
+    FRACTION: ("2", "a number above 0 and at most 1", "0.5"),
+    BUILD: ("lots", "a byte size of at least 1, such as 512m or 4g", "4g"),
+    HASH_MASK: ("ff", "an integer from 0 to 0xffffffffffffffff, decimal or hexadecimal", "0xffffffffffffffff"),
+    DECISIONS: ("", "an integer of at least 0", "256"),
+}
+
+
+@pytest.mark.parametrize("name", UNREADABLE)
+def test_an_unreadable_configured_text_is_replaced(name: str) -> None:
+    """By the default; a mode by `off`."""
+    text, expected, used = UNREADABLE[name]
+    key = next(key for key in REGISTRY if key.name == name)
+    assert settings({name: text}) == dataclasses.replace(settings(), **{key.attribute: key.read(used)})
+    assert configuration_problems({name: text}) == [f"{name}: got {text!r}, expected {expected}; {used} is used"]
+
+
+@pytest.mark.parametrize("key", REGISTRY, ids=lambda key: key.attribute)
+def test_no_configured_text_is_an_error(key: ConfigKey[object]) -> None:
+    for text in ("", "?", "-1", "1e999", "nan", "\0", "1" * 5000):
+        value, problem = key.read_configured(text)
+        assert (value == key.replacement) or problem is None
+        settings({key.name: text})
+
+
+def test_all_problems_of_a_configuration() -> None:
+    given = {name: text for name, (text, _, _) in UNREADABLE.items()}
+    found = configuration_problems({"spark.sparkext.mod": "off", MAX_ROWS: "10", MIN_ROWS: "20", **given})
+    assert found[0] == "spark.sparkext.mod: unknown key, did you mean spark.sparkext.mode?"
+    assert found[-1] == f"{MIN_ROWS}: got 20, expected at most {MAX_ROWS}, which is 10; 10 is used"
+    assert {problem.partition(":")[0] for problem in found[1:-1]} == set(given)
+    assert configuration_problems({MAX_ROWS: "10", MODE: "HINT", BUILD: " 4G "}) == []
 
 
 def test_an_override_beats_the_configuration() -> None:
@@ -182,6 +217,9 @@ def test_an_override_replaces_a_bad_configured_value() -> None:
         ({MAX_ROWS: "1025"}, {}, (1024, 1025)),
         ({MAX_ROWS: "10", MIN_ROWS: "10"}, {}, (10, 10)),
         ({MAX_ROWS: "10"}, {MIN_ROWS: 1}, (1, 10)),
+        ({MIN_ROWS: "11", MAX_ROWS: "10"}, {}, (10, 10)),
+        ({MIN_ROWS: "11"}, {MAX_ROWS: 10}, (10, 10)),
+        ({MIN_ROWS: "few", MAX_ROWS: "10"}, {}, (10, 10)),
     ],
 )
 def test_row_bounds(conf: dict[str, str], overrides: dict[str, object], expected: tuple[int, int]) -> None:
@@ -189,17 +227,9 @@ def test_row_bounds(conf: dict[str, str], overrides: dict[str, object], expected
     assert (chosen.morsel_min_rows, chosen.morsel_max_rows) == expected
 
 
-@pytest.mark.parametrize(
-    ("conf", "overrides"),
-    [
-        ({MIN_ROWS: "11", MAX_ROWS: "10"}, {}),
-        ({MIN_ROWS: "11"}, {MAX_ROWS: 10}),
-        ({MAX_ROWS: "10"}, {MIN_ROWS: "11"}),
-    ],
-)
-def test_an_explicit_lower_bound_must_not_exceed_the_upper(conf: dict[str, str], overrides: dict[str, object]) -> None:
+def test_a_lower_bound_must_not_exceed_the_upper() -> None:
     with pytest.raises(ConfigError, match=re.escape(f"{MIN_ROWS}: got 11, expected at most {MAX_ROWS}, which is 10")):
-        settings(conf, overrides)
+        settings({MAX_ROWS: "10"}, {MIN_ROWS: "11"})
 
 
 @pytest.mark.parametrize(
@@ -225,7 +255,7 @@ def test_an_unknown_override_that_resembles_nothing_lists_all_keys() -> None:
 
 def test_all_problems_are_reported_together() -> None:
     with pytest.raises(ConfigError) as error:
-        settings({FRACTION: "7"}, {MAX_ROWS: "lots", "spark.sparkext.algoritm": "hash"})
+        settings({}, {FRACTION: "7", MAX_ROWS: "lots", "spark.sparkext.algoritm": "hash"})
     lines = str(error.value).splitlines()
     assert [line.partition(":")[0] for line in lines] == ["spark.sparkext.algoritm", MAX_ROWS, FRACTION]
 

@@ -35,6 +35,24 @@ GROUPS = (
             "not hinted, and spark.sparkext.mode is hint": (
                 "In hint mode only hinted joins are planned; the others get no note."
             ),
+            "…: got '…', expected …": (
+                "A `spark.sparkext.*` key cannot be read, and the value that is used instead follows: if `mode` cannot"
+                " be read it is off, so that no join is planned. Other reasons end with the problems of keys that may"
+                " have led to them; at a pipeline they are its `options=`. In a hint such a value is an error. See"
+                " [options](options.md)."
+            ),
+            "at most spark.sparkext.morsel.maxRows, which is …": (
+                "The expected range of `spark.sparkext.morsel.minRows`."
+            ),
+            "a value only when the application starts": (
+                "The session sets a key that affects other sessions, see [options](options.md). The application's value"
+                " is used."
+            ),
+            "not hinted, and … replaces Spark's operators in this session: costs are compared with Spark's own": (
+                "An engine such as Comet runs the query natively, which may be faster than a pipeline: in its sessions"
+                " `auto` plans only hinted joins. Hint the join, or switch the engine off in the session"
+                " (`spark.comet.enabled=false`)."
+            ),
             "the build side takes … bytes by Spark's estimate, and spark.sparkext.buildSide.maxBytes is …: …": (
                 "By default such a join is [partitioned](scale.md); what follows says why this one is not. Raise the"
                 " limit if the nodes' disks have room, filter the build side, or hint the join: then only the real size"
@@ -446,13 +464,6 @@ GROUPS = (
             "no Python to run the pipelined join: …": (
                 "Python was there when the query was planned, and no longer is."
             ),
-            "…: got '…', expected …": (
-                "The value of a `spark.sparkext.*` key has the wrong type or is out of range. See"
-                " [options](options.md)."
-            ),
-            "at most spark.sparkext.morsel.maxRows, which is …": (
-                "The expected range of `spark.sparkext.morsel.minRows`."
-            ),
             "…: unknown option '…', expected algorithm, maxBytes or partitioned": "In a hint.",
             "… names relations, got …": "In a hint: `PIPELINED_JOIN(o, 'algorithm=hash')`.",
             "workers told of … bytes, and … has …": "A map output is not as long as the worker that wrote it has said.",
@@ -489,7 +500,13 @@ OTHER_TEXTS = {
     "ChainLayout.scala": {"… … …", "… as of … ~ …"},
     "ColumnarParts.scala": {"columns of a build side"},
     "ColumnsToArrow.scala": {"columns of … are not copied to …"},
-    "ConfigKey.scala": {"bit mask", "byte size"},
+    "ConfigKey.scala": {
+        "bit mask",
+        "byte size",
+        "…: unknown key, did you mean …?",
+        "…: unknown key, available: …",
+    },
+    "Settings.scala": {"…; … is used"},
     "DeltaTable.scala": {"version …", "… rows in a deletion vector of …"},
     "Foreign.scala": {"… of … arguments", "….… of … arguments"},
     "FusedScan.scala": {

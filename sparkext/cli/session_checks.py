@@ -17,14 +17,15 @@ from typing import TYPE_CHECKING, Any
 from sparkext import __version__
 from sparkext.cli.finding import Finding, Status, dotted, guarded, release
 from sparkext.cli.local_session import first_line, local_session
+from sparkext.config import configuration_problems
 from sparkext.errors import EnvironmentProblemError
 from sparkext.spark.extension import declined_joins, plans_joins
 from sparkext.spark.jar import jar_path
 from sparkext.spark.jvm import lake_version, started_by_spark_submit
 from sparkext.spark.session import configure
-from sparkext.spark.session_settings import is_local
+from sparkext.spark.session_settings import configured_options, is_local
 from sparkext.spark.worker_python import ask_workers, failure_in_worker
-from sparkext.wording import LIMITS, size
+from sparkext.wording import LIMITS, counted, size
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -62,6 +63,7 @@ def _findings_in_session() -> Iterator[Finding]:
         seconds = time.perf_counter() - started
         yield guarded("session", lambda: check_session(spark.version, str(spark.sparkContext.master), seconds))
         yield from (Finding(Status.WARN, "extension", f"not loaded: {refusal}") for refusal in refusals)
+        yield guarded("options", lambda: check_options(spark))
         yield guarded("io encryption", lambda: check_io_encryption(spark))
         yield guarded("lake tables", check_lakes)
         if is_local(spark):
@@ -127,6 +129,15 @@ def check_session(version: str, master: str, seconds: float) -> Finding:
         detail = f"the JVM runs Spark {version}, the package is pyspark {package} (SPARK_HOME is {home})"
         return Finding(Status.WARN, "session", detail, "unset SPARK_HOME, or install the pyspark of that Spark")
     return Finding(Status.OK, "session", f"Spark {version} started in {seconds:.1f} s ({master})")
+
+
+def check_options(spark: SparkSession) -> Finding:
+    """What the session sets of this package's options."""
+    options = configured_options(spark)
+    found = configuration_problems(options)
+    if found:
+        return Finding(Status.WARN, "options", found[0], "see python -m sparkext options", tuple(found[1:]))
+    return Finding(Status.OK, "options", f"{counted(len(options), 'option')} set")
 
 
 def check_io_encryption(spark: SparkSession) -> Finding:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+from sparkext.config import MODE
 from sparkext.spark import jvm
 from sparkext.spark.launch import listed
 from sparkext.spark.session_settings import is_connect
@@ -25,7 +26,8 @@ def has_extension(session: Any) -> bool:
 
 def plans_joins(session: Any) -> bool:
     """Return whether hinted joins of this session are planned by the extension: it is loaded and not switched off."""
-    return has_extension(session) and session.conf.get("spark.sparkext.mode", "auto").lower() != "off"
+    mode, _ = MODE.read_configured(session.conf.get(MODE.name, None))
+    return has_extension(session) and mode != "off"
 
 
 class PlannedRun(NamedTuple):

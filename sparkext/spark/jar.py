@@ -218,6 +218,8 @@ def _option(key: ConfigKey[Any]) -> dict[str, object]:
         "choices": key.choices,
         "least": key.least,
         "most": key.most,
+        "replacement": key.type.render(key.replacement),
+        "of_application": key.of_application,
     }
 
 

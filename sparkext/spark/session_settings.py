@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, cast
 
-from sparkext.config import parse_bytes
+from sparkext.config import PREFIX, Settings, configuration_problems, parse_bytes, read_settings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
+_BETWEEN = "\0"
 _SECRETS = ("access.key", "secret.key", "session.token")
 
 
@@ -24,6 +27,34 @@ def is_connect(session: SparkSession) -> bool:
 def is_local(session: SparkSession) -> bool:
     """Return whether the tasks of a classic session run in the driver's process."""
     return bool(session.sparkContext._jsc.isLocal())
+
+
+def configured_options(session: SparkSession) -> dict[str, str]:
+    """Return the `spark.sparkext.*` keys that are set in a session, as texts, in one call of the JVM or the server."""
+    if is_connect(session):
+        every: Mapping[str, str] = session.conf.getAll
+    else:
+        texts = cast(Any, session)._jsparkSession.conf().getAll().mkString(_BETWEEN)
+        every = dict(text.split(" -> ", 1) for text in texts.split(_BETWEEN))
+    return {name: text for name, text in every.items() if name.startswith(PREFIX)}
+
+
+def session_options(session: SparkSession) -> dict[str, str]:
+    """Return the same, and log the problems of these keys, each once."""
+    options = configured_options(session)
+    for problem in configuration_problems(options):
+        _warn_once(problem)
+    return options
+
+
+def settings_of(session: SparkSession) -> Settings:
+    """Return the settings of a session, and log the problems of its keys, each once."""
+    return read_settings(session_options(session).get, {})
+
+
+@lru_cache(maxsize=1000)
+def _warn_once(problem: str) -> None:
+    logging.getLogger("sparkext").warning("%s", problem)
 
 
 def tasks_per_executor(session: SparkSession) -> int | None:

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 from sparkext.rows.types import spark_key_type
 from sparkext.spark.arrow import arrow_schema
-from sparkext.spark.session_settings import is_case_sensitive
+from sparkext.spark.session_settings import is_case_sensitive, settings_of
 from sparkext.state.nearest_order import NearestOrder
 from sparkext.state.stream_state import StoredSide
 from sparkext.streams.arguments import check_name, session_of
 from sparkext.streams.frame import joined_frame, named
 from sparkext.streams.watermarks import event_times, unmarked
-from sparkext.transforms.arguments import called_as, check_travel, read_or_default, refuse
+from sparkext.transforms.arguments import called_as, check_travel, refuse
 from sparkext.transforms.columns import resolve_column
 from sparkext.transforms.lineage import Lineage
 from sparkext.transforms.resolved_as_of import AsOfArguments, resolve_as_of
@@ -66,11 +66,11 @@ def stream_asof_join(
     """
     problems: list[str] = []
     session = session_of(left, right, "asof_join", problems)
-    settings, misconfigured = read_or_default(lambda key: None if session is None else session.conf.get(key, None), {})
     check_name(name, problems)
     if session is None:
-        refuse(problems, misconfigured)
+        refuse(problems)
     assert session is not None
+    settings = settings_of(session)
     for side, frame in (("left", left), ("right", right)):
         check_travel(frame.schema, side, problems)
     case_sensitive = is_case_sensitive(session)
@@ -84,7 +84,7 @@ def stream_asof_join(
     times = event_times(left, right, "an as-of join of streams", problems)
     if resolved is not None and times is not None:
         _check_times(resolved, times, problems)
-    refuse(problems, misconfigured)
+    refuse(problems)
     assert resolved is not None, "or there is a problem"
     sides = sides_of(left.schema, right.schema, resolved, column)
     # Rows come out when the watermark passes them, if they wait for nothing after it: none is late for it.

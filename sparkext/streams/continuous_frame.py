@@ -21,13 +21,12 @@ from sparkext.plans.number_types import INTEGERS
 from sparkext.rows.types import arrow_key_type, spark_key_type
 from sparkext.spark.arrow import arrow_schema
 from sparkext.spark.frames import quoted
-from sparkext.spark.session_settings import is_case_sensitive
+from sparkext.spark.session_settings import is_case_sensitive, settings_of
 from sparkext.streams.arguments import check_name, ordering_session
 from sparkext.streams.computed_columns import computed_column
 from sparkext.streams.ordered_frame import ordered_frame
 from sparkext.streams.ordered_plan import Columns, TimedApply
 from sparkext.streams.watermarks import is_marked
-from sparkext.transforms.arguments import read_or_default
 from sparkext.transforms.columns import resolve_column
 from sparkext.worker.cql_operator import CqlOperator
 
@@ -77,8 +76,7 @@ def continuous_frame(asked: Asked, streams: Mapping[str, Any]) -> DataFrame:
     if problems:
         raise InvalidQueryError(problems)
     session = next(iter(frames.values())).sparkSession
-    settings, misconfigured = read_or_default(lambda key: session.conf.get(key, None), {})
-    problems += str(misconfigured).splitlines() if misconfigured else ()
+    settings = settings_of(session)
     sources = {name: _Source(frame, graph.streams[name], asked, problems) for name, frame in frames.items()}
     if len({frame.isStreaming for frame in frames.values()}) > 1:
         said = [f"{name} is {'a' if frame.isStreaming else 'no'} stream" for name, frame in frames.items()]

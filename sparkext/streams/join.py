@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 from sparkext.config import Settings
 from sparkext.plans.join_names import join_kind
 from sparkext.plans.spec import MOST_COMPARED
-from sparkext.spark.session_settings import is_case_sensitive
+from sparkext.spark.session_settings import is_case_sensitive, settings_of
 from sparkext.streams.arguments import check_name, session_of
 from sparkext.streams.column_condition import is_column, read_columns
 from sparkext.streams.frame import joined_frame, named
 from sparkext.streams.planned import with_all_columns
 from sparkext.streams.retention import stored_sides
 from sparkext.streams.watermarks import time_column, unmarked
-from sparkext.transforms.arguments import called_as, check_travel, read_or_default, refuse
+from sparkext.transforms.arguments import called_as, check_travel, refuse
 from sparkext.transforms.join_condition import JoinCondition, read_condition
 from sparkext.transforms.lineage import Lineage
 from sparkext.transforms.resolved_join import ResolvedJoin, resolve_join
@@ -78,7 +78,6 @@ def stream_join(
     """
     problems: list[str] = []
     session = session_of(left, right, "pipelined_join", problems)
-    settings, misconfigured = read_or_default(lambda key: None if session is None else session.conf.get(key, None), {})
     kind = join_kind(how) if isinstance(how, str) else None
     if kind not in ("inner", "left", "semi"):
         problems.append(f"how={how!r}: two streams are joined as 'inner', 'cross', 'left' or 'semi'")
@@ -99,8 +98,9 @@ def stream_join(
         if columns is not None:
             left, right, condition = columns.left, columns.right, columns.names
     if session is None or len(problems) > told:
-        refuse(problems, misconfigured)
+        refuse(problems)
     assert session is not None
+    settings = settings_of(session)
     for side, frame in (("left", left), ("right", right)):
         check_travel(frame.schema, side, problems)
     case_sensitive = is_case_sensitive(session)
@@ -111,7 +111,7 @@ def stream_join(
     time = None
     if resolved is not None and sides is not None and event_time is not None:
         time = time_column(event_time, resolved, sides, case_sensitive, problems)
-    refuse(problems, misconfigured)
+    refuse(problems)
     assert resolved is not None and sides is not None, "or there is a problem"
     also_told = () if columns is None else (columns.text,)
     resolved = unmarked(resolved)

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 from sparkext.errors import InvalidOrderError
 from sparkext.rows.types import spark_key_type
 from sparkext.spark.frames import is_dataframe
-from sparkext.spark.session_settings import is_case_sensitive
+from sparkext.spark.session_settings import is_case_sensitive, settings_of
 from sparkext.state.user_states import FORMS, UnstorableStateError, encode_state
 from sparkext.streams.arguments import check_name, ordering_session
 from sparkext.streams.attributes import with_attributes
 from sparkext.streams.ordered_frame import ordered_frame
 from sparkext.streams.ordered_plan import Apply, Columns
 from sparkext.streams.watermarks import is_marked
-from sparkext.transforms.arguments import called_as, check_travel, read_or_default
+from sparkext.transforms.arguments import called_as, check_travel
 from sparkext.transforms.columns import resolve_column
 
 if TYPE_CHECKING:
@@ -91,10 +91,10 @@ def ordered(
     """
     problems: list[str] = []
     session = ordering_session(frame, problems)
-    settings, misconfigured = read_or_default(lambda key: None if session is None else session.conf.get(key, None), {})
     check_name(name, problems)
-    if session is None or problems or misconfigured is not None:
-        raise InvalidOrderError([*(str(misconfigured).splitlines() if misconfigured else ()), *problems])
+    if session is None or problems:
+        raise InvalidOrderError(problems)
+    settings = settings_of(session)
     check_travel(frame.schema, "the", problems)
     asked = _Asked(frame, time, order_key, operator_key, ties, is_case_sensitive(session))
     columns = asked.columns(problems)

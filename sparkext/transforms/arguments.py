@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import functools
-import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from sparkext.config import Settings, read_settings
@@ -49,14 +47,12 @@ def check_no_left_side(function: str, argument: str, value: Any, usage: str) -> 
         )
 
 
-def read_or_default(
-    get: Callable[[str], str | None], overrides: dict[str, object]
-) -> tuple[Settings, ConfigError | None]:
-    """Read the settings, or the defaults and the error, so that the other problems of the call are still found."""
+def read_or_default(options: Mapping[str, str], overrides: dict[str, object]) -> tuple[Settings, ConfigError | None]:
+    """Read the settings; if an override is wrong, those of the session and the error, to find further problems."""
     try:
-        return read_settings(get, overrides), None
+        return read_settings(options.get, overrides), None
     except ConfigError as error:
-        return read_settings(lambda key: None, {}), error
+        return read_settings(options.get, {}), error
 
 
 def check_travel(schema: StructType, side: str, problems: list[str]) -> None:
@@ -68,7 +64,7 @@ def check_travel(schema: StructType, side: str, problems: list[str]) -> None:
         )
 
 
-def refuse(problems: list[str], misconfigured: ConfigError | None) -> None:
+def refuse(problems: list[str], misconfigured: ConfigError | None = None) -> None:
     """Raise what is wrong with a call, all of it together, if anything is."""
     if problems:
         raise InvalidJoinError([*(str(misconfigured).splitlines() if misconfigured else ()), *problems])

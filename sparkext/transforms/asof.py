@@ -10,7 +10,7 @@ from sparkext.config import BUILD_SIDE_MAX_BYTES
 from sparkext.errors import InvalidJoinError
 from sparkext.spark.extension import plans_joins
 from sparkext.spark.frames import is_dataframe
-from sparkext.spark.session_settings import is_case_sensitive
+from sparkext.spark.session_settings import is_case_sensitive, session_options
 from sparkext.transforms import planned
 from sparkext.transforms.arguments import called_as, check_no_left_side, check_travel, read_or_default, refuse
 from sparkext.transforms.build_side import build_side
@@ -98,7 +98,7 @@ def _apply(frame: DataFrame, other: Any, arguments: AsOfArguments, overrides: di
         raise InvalidJoinError([f"asof_join transforms a Spark DataFrame, got {type(frame).__name__}"])
     session = frame.sparkSession
     problems: list[str] = []
-    settings, misconfigured = read_or_default(lambda key: session.conf.get(key, None), overrides)
+    settings, misconfigured = read_or_default(session_options(session), overrides)
     check_travel(frame.schema, "left", problems)
     build = build_side(session, other, problems)
     if build is not None:

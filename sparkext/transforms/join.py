@@ -12,7 +12,7 @@ from sparkext.plans.join_names import join_kind, join_names
 from sparkext.plans.spec import BUILD_PRESERVING
 from sparkext.spark.extension import plans_joins
 from sparkext.spark.frames import is_dataframe
-from sparkext.spark.session_settings import is_case_sensitive
+from sparkext.spark.session_settings import is_case_sensitive, session_options
 from sparkext.transforms import planned
 from sparkext.transforms.arguments import called_as, check_no_left_side, check_travel, read_or_default, refuse
 from sparkext.transforms.build_side import DriverBuildSide, build_side, publish
@@ -107,7 +107,7 @@ def _apply(frame: DataFrame, other: Any, on: Any, how: Any, overrides: dict[str,
         raise InvalidJoinError([f"pipelined_join transforms a Spark DataFrame, got {type(frame).__name__}"])
     session = frame.sparkSession
     problems: list[str] = []
-    settings, misconfigured = read_or_default(lambda key: session.conf.get(key, None), overrides)
+    settings, misconfigured = read_or_default(session_options(session), overrides)
     kind = join_kind(how) if isinstance(how, str) else None
     if kind is None:
         problems.append(f"how={how!r} is not a join type; expected one of {join_names()}")

@@ -15,8 +15,15 @@ from sparkext.plans.scan import DataFile, plan_splits
 from sparkext.rows.types import spark_key_type
 from sparkext.spark.extension import has_extension
 from sparkext.spark.frames import quoted
-from sparkext.spark.session_settings import byte_setting, hadoop_settings, is_case_sensitive, is_connect, parallelism
-from sparkext.transforms.arguments import called_as, read_or_default
+from sparkext.spark.session_settings import (
+    byte_setting,
+    hadoop_settings,
+    is_case_sensitive,
+    is_connect,
+    parallelism,
+    settings_of,
+)
+from sparkext.transforms.arguments import called_as
 from sparkext.transforms.lineage import Lineage
 from sparkext.transforms.scan_filter import as_column, read_filters
 from sparkext.transforms.scanned_table import ProbeScan, ScannedTable
@@ -100,9 +107,7 @@ def scan_parquet(
         condition = as_column(tests)
         kept = whole if condition is None else whole.where(condition)
         return kept.select(*map(quoted, picked))
-    settings, misconfigured = read_or_default(lambda key: spark.conf.get(key, None), {})
-    if misconfigured is not None:
-        raise misconfigured
+    settings = settings_of(spark)
     tested = [test.name for alternative in tests for test in alternative]
     read = list(dict.fromkeys(str(find(name)) for name in (*picked, *tested)))
     by_name = {field.name: field for field in fields}

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from sparkext.config import BUILD_SIDE_MAX_BYTES
 from sparkext.errors import InvalidJoinError
 from sparkext.spark.frames import is_dataframe
-from sparkext.spark.session_settings import is_case_sensitive
+from sparkext.spark.session_settings import is_case_sensitive, session_options
 from sparkext.transforms.arguments import called_as, check_no_left_side, check_travel, read_or_default, refuse
 from sparkext.transforms.build_side import build_side
 from sparkext.transforms.lineage import lineage_of
@@ -82,7 +82,7 @@ def _apply(frame: DataFrame, other: Any, predicate: Any, how: Any, overrides: di
         raise InvalidJoinError([f"theta_join transforms a Spark DataFrame, got {type(frame).__name__}"])
     session = frame.sparkSession
     problems: list[str] = []
-    settings, misconfigured = read_or_default(lambda key: session.conf.get(key, None), overrides)
+    settings, misconfigured = read_or_default(session_options(session), overrides)
     check_travel(frame.schema, "left", problems)
     build = build_side(session, other, problems)
     lineage = lineage_of(frame)

@@ -588,9 +588,3 @@ def test_what_cannot_be_partitioned_is_said(tables: SparkSession) -> None:
         out = tables.sql("SELECT * FROM l JOIN r ON a < b")
         assert_declined(out, "the build side takes")
         assert any("partitioned is never" in told for told in declined(out)), declined(out)
-
-
-def test_a_bad_setting_is_refused(tables: SparkSession) -> None:
-    wrong = configured(tables, spark_sparkext_partitioned="sometimes")
-    with wrong, pytest.raises(Exception, match="one of auto, always, never"):
-        joined(tables, "").collect()

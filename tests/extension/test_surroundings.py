@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.errors import IllegalArgumentException, UnsupportedOperationException
+from pyspark.errors import UnsupportedOperationException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -237,46 +237,6 @@ def test_force_takes_every_supported_join(spark: SparkSession, name: str) -> Non
         assert_pipelined(spark.sql("SELECT id FROM dims LEFT JOIN range(1000000000000) ON id = dk"), 1)
         cross = assert_like_spark(spark, sql(spark, "SELECT id, name FROM facts CROSS JOIN dims"))
         assert_declined(cross, "neither an equality nor a comparison between the two sides")
-
-
-@pytest.mark.parametrize(
-    ("key", "value", "expected"),
-    [
-        ("mode", "always", "one of auto, hint, off"),
-        ("mode", "AUTO", "one of auto, hint, off"),
-        ("explainFallback", "yes", "true or false"),
-        ("buildSide.maxBytes", "a lot", "a byte size of at least 1, such as 512m or 4g"),
-        ("buildSide.maxBytes", "0", "a byte size of at least 1, such as 512m or 4g"),
-        ("algorithm", "nested", "one of auto, hash, sort_merge"),
-        ("morsel.maxRows", "0", "an integer of at least 1"),
-        ("morsel.minRows", "many", "an integer of at least 1"),
-        ("morsel.maxBytes", "2g", "a byte size from 1 to 1g"),
-        ("memory.fraction", "1.5", "a number above 0 and at most 1"),
-        ("memory.fraction", "0", "a number above 0 and at most 1"),
-        ("threads", "many", "one of cooperative, independent"),
-        ("report.decisions", "-1", "an integer of at least 0"),
-        ("progress", "sometimes", "true or false"),
-        ("debug.hashMask", "0x10000000000000000", "an integer from 0 to 0xffffffffffffffff, decimal or hexadecimal"),
-        ("debug.force", "1", "true or false"),
-    ],
-)
-def test_a_bad_setting(spark: SparkSession, key: str, value: str, expected: str) -> None:
-    name = f"spark.sparkext.{key}"
-    with configured(spark, **{name.replace(".", "_"): value}):
-        with pytest.raises(IllegalArgumentException) as refused:
-            spark.sql(JOINED).explain()
-        assert f"{name}: got '{value}', expected {expected}" in str(refused.value)
-        assert spark.range(3).count() == 3
-        spark.sql(f"RESET {name}")
-        assert_pipelined(spark.sql(JOINED), 1) if key != "mode" else None
-
-
-def test_row_bounds_that_contradict_each_other(spark: SparkSession) -> None:
-    with (
-        configured(spark, spark_sparkext_morsel_maxRows=10, spark_sparkext_morsel_minRows=20),
-        pytest.raises(IllegalArgumentException, match=r"minRows: got '20', expected at most .*maxRows, which is 10"),
-    ):
-        spark.sql(JOINED).explain()
 
 
 # --- what the optimizer adds ---

@@ -33,6 +33,7 @@ def fuzz_session(extended: bool = True, **more: str) -> Iterator[SparkSession]:
             "spark.sql.warehouse.dir": warehouse,
             # Spark's ORC reader fails on some lists of decimals that are pushed into it.
             "spark.sql.orc.filterPushdown": "false",
+            "spark.sparkext.debug.sessions": "true",
             **more,
         }
         with spark_session(2, sparkext.configure if extended else None, **settings) as spark:

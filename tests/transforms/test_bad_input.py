@@ -20,6 +20,7 @@ from sparkext import SparkExtError, pipelined_join
 from sparkext.errors import BuildSideTooLargeError, ConfigError, EnvironmentProblemError, InvalidJoinError
 from sparkext.spark.arrow import arrow_schema
 from sparkext.spark.frames import map_in_arrow
+from sparkext.spark.session_settings import configured_options
 from sparkext.transforms.lineage import remembered
 from sparkext.worker.pipeline_task import PipelineTask
 from tests.transforms.spark_checks import assert_pipelined, configured, frame, jobs_run_by, rows_of, table
@@ -490,37 +491,41 @@ def test_options_that_do_not_exist(right: DataFrame) -> None:
         pipelined_join(right, "k", algoritm="hash")  # type: ignore[call-arg]
 
 
-WRONG_SETTINGS = [
-    ("spark.sparkext.morsel.maxRows", "0"),
-    ("spark.sparkext.morsel.maxRows", "many"),
-    ("spark.sparkext.morsel.minRows", "-5"),
-    ("spark.sparkext.memory.fraction", "1.5"),
-    ("spark.sparkext.memory.fraction", "nan"),
-    ("spark.sparkext.algorithm", "nested"),
-    ("spark.sparkext.buildSide.maxBytes", "4x"),
-    ("spark.sparkext.report.decisions", "-1"),
-    ("spark.sparkext.debug.hashMask", "0x1ffffffffffffffff"),
-]
+WRONG_SETTINGS = {
+    "spark.sparkext.morsel.maxRows": "many",
+    "spark.sparkext.morsel.minRows": "-5",
+    "spark.sparkext.memory.fraction": "nan",
+    "spark.sparkext.algorithm": "nested",
+    "spark.sparkext.buildSide.maxBytes": "4x",
+    "spark.sparkext.report.decisions": "-1",
+    "spark.sparkext.debug.hashMask": "0x1ffffffffffffffff",
+}
 
 
-@pytest.mark.parametrize(("key", "value"), WRONG_SETTINGS)
-def test_wrong_settings(spark: SparkSession, left: DataFrame, right: DataFrame, key: str, value: str) -> None:
-    with configured(spark, {key: value}):
-        text = refusal(left, right, "k", error=ConfigError)
-    assert f"{key}: got {value!r}, expected " in text
-
-
-def test_all_wrong_settings_at_once(spark: SparkSession, left: DataFrame, right: DataFrame) -> None:
-    values = dict(WRONG_SETTINGS)
+def test_wrong_settings_fail_no_join(
+    spark: SparkSession, left: DataFrame, right: DataFrame, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Each is logged once, with the value that is used; so is a key that does not exist."""
+    values = {**WRONG_SETTINGS, "spark.sparkext.morsel.maxRow": "10"}
+    expected = rows_of(left.transform(pipelined_join(right, "k")))
     with configured(spark, values):
-        text = refusal(left, right, "k", error=ConfigError)
-    assert [key for key in values if key not in text] == []
+        for _ in range(2):
+            out = left.transform(pipelined_join(right, "k"))
+            assert_pipelined(out, joins=1)
+            assert rows_of(out) == expected
+    told = [record.getMessage() for record in caplog.records if record.name == "sparkext"]
+    assert told[0] == "spark.sparkext.morsel.maxRow: unknown key, did you mean spark.sparkext.morsel.maxRows?"
+    assert len(told) == len(values), told
+    for key, value in WRONG_SETTINGS.items():
+        assert sum(text.startswith(f"{key}: got {value!r}, expected ") for text in told) == 1
 
 
-def test_settings_that_contradict_each_other(spark: SparkSession, left: DataFrame, right: DataFrame) -> None:
-    with configured(spark, {"spark.sparkext.morsel.minRows": 100, "spark.sparkext.morsel.maxRows": 10}):
-        text = refusal(left, right, "k", error=ConfigError)
-    assert "minRows" in text and "maxRows" in text
+def test_the_settings_of_a_session_in_one_call(spark: SparkSession) -> None:
+    """Whatever the texts hold."""
+    values = {"spark.sparkext.one": "a -> b,\n'c'", "spark.sparkext.other": ""}
+    before = configured_options(spark)
+    with configured(spark, {**values, "spark.other": "not ours"}):
+        assert configured_options(spark) == {**before, **values}
 
 
 def test_an_option_wins_over_a_wrong_setting(spark: SparkSession, left: DataFrame, right: DataFrame) -> None:

@@ -34,7 +34,8 @@ private class PipelineDescription(operator: PipelinedJoinExec, inputs: PipelineI
     val told = exchange.map("partitioned" -> _.described) ++
       getTagValue(StreamedExchanges.Declined).map(reason => "slots" -> s"in waves ($reason)") ++ filter.map("filter" -> _.described) ++ grouping.map("groups" -> _.described) ++
       getTagValue(GroupedRows.Declined).map(reason => "groups" -> s"by Spark ($reason)") ++
-      top.map("top" -> _.described) ++ getTagValue(TopRows.Declined).map(reason => "top" -> s"by Spark ($reason)")
+      top.map("top" -> _.described) ++ getTagValue(TopRows.Declined).map(reason => "top" -> s"by Spark ($reason)") ++
+      Option.when(settings.problems.nonEmpty)("options" -> settings.problems.mkString("; "))
     told.map { case (name, text) => name -> Redaction.redacted(text) }.toSeq
   }
 

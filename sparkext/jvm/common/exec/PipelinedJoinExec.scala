@@ -96,7 +96,7 @@ case class PipelinedJoinExec(
 
   override lazy val metrics = PipelineMetrics.create(sparkContext)
 
-  @transient private lazy val settings = new Settings(conf)
+  @transient private[sparkext] lazy val settings = new Settings(conf)
 
   @transient private[sparkext] lazy val inputs = new PipelineInputs(probe, builds, joins, parts, exchange, settings)
 

@@ -25,7 +25,7 @@ object Acceptance {
       Left(s"a full outer join without an equality has to be partitioned: ${Exchange.refused(stage, settings)}")
     } else if (stage.asOf.isDefined || settings.force) Right(()) // an as-of join would not be one otherwise
     else if (stage.foreignHint.isDefined) Left(s"the query asks for Spark's ${stage.foreignHint.get}")
-    else if (settings.mode == "hint" && stage.hint.isEmpty) Left("not hinted, and spark.sparkext.mode is hint")
+    else if (stage.hint.isEmpty && settings.hintedOnly.isDefined) Left(settings.hintedOnly.get)
     else if (Exchange.wants(stage, settings)) Right(())
     else if (stage.hint.isEmpty && size > settings.maxBuildBytes) {
       Left(
@@ -43,8 +43,8 @@ object Acceptance {
     */
   def chain(chain: JoinChain, grouping: Option[Groups], build: Option[LogicalPlan], settings: Settings): Either[String, Unit] = {
     lazy val costs = new Costs(chain, grouping, settings)
-    if (settings.mode == "hint" && chain.stages.isEmpty) Left("not hinted, and spark.sparkext.mode is hint")
-    else if (settings.force || settings.mode == "hint" || chain.stages.exists(stage => stage.hint.isDefined || stage.asOf.isDefined)) Right(())
+    if (settings.hintedOnly.isDefined && chain.stages.isEmpty) Left(settings.hintedOnly.get)
+    else if (settings.force || settings.hintedOnly.isDefined || chain.stages.exists(stage => stage.hint.isDefined || stage.asOf.isDefined)) Right(())
     else if (chain.stages.forall(stage => stage.keys.nonEmpty && Costs.isBroadcast(stage.build)) && !costs.fused) {
       Left("Spark broadcasts every build side of it, and rows would have to cross into Python")
     } else if (isPrunedAtRunTime(chain.probe)) {
@@ -65,7 +65,7 @@ object Acceptance {
   /** What workers make for a build side, in auto mode: each node makes all of it. */
   def made(costs: Costs, build: LogicalPlan, settings: Settings): Either[String, Unit] = {
     lazy val (ours, sparks) = (costs.made * nodes, costs.spark + costs.crossing(build))
-    if (settings.force || settings.mode == "hint" || ours <= sparks * WorthIt) Right(())
+    if (settings.force || settings.hintedOnly.isDefined || ours <= sparks * WorthIt) Right(())
     else {
       Left(
         f"by the estimates a build side is not clearly cheaper to make in workers than with Spark's own joins ($ours%.3f s" +

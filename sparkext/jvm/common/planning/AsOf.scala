@@ -92,9 +92,11 @@ class PlanAsOfJoins(session: SparkSession) extends Rule[LogicalPlan] with Loggin
   private def takenOver(plan: LogicalPlan): LogicalPlan = {
     val settings = new Settings(SQLConf.get)
     lazy val below = (plan +: plan.subqueriesAll).flatMap(FileFunctions.joinsBelow)
-    if (settings.mode == "off") plan
+    if (settings.mode == "off" && settings.unreadableMode.isEmpty) plan
     else plan.transformDownWithSubqueries { case join: AsOfJoin if !RuntimeFallback.runs(join) =>
-      Guarded.either("nearness")(check(!below.exists(_ eq join), FileFunctions.Reason).flatMap(_ => planned(join, settings))) match {
+      settings.unreadableMode.toLeft(()).flatMap(_ => Guarded.either("nearness") {
+        check(!below.exists(_ eq join), FileFunctions.Reason).flatMap(_ => planned(join, settings))
+      }.left.map(settings.explained)) match {
         case Right(ours) => ours
         case Left(why) =>
           val reason = Redaction.redacted(why)
@@ -113,7 +115,7 @@ class PlanAsOfJoins(session: SparkSession) extends Rule[LogicalPlan] with Loggin
     val hint = rightHint.orElse(leftHint)
     val sides = Sides(PipelinedAsOf.kind(join.joinType), left, right, hint)
     for {
-      _ <- check(settings.force || settings.mode != "hint" || hint.isDefined, "not hinted, and spark.sparkext.mode is hint")
+      _ <- settings.hintedOnly.filterNot(_ => settings.force || hint.isDefined).toLeft(())
       _ <- check(!join.isStreaming, "a streaming join")
       _ <- check(!Trees.isDeeper[LogicalPlan](join, Trees.DeepestPlan), "a plan nested too deeply")
       _ <- check(!join.expressions.exists(Trees.isDeep), "a condition nested too deeply")

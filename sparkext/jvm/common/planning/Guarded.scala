@@ -9,7 +9,7 @@ import org.apache.spark.internal.Logging
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan
 import org.apache.spark.sql.catalyst.trees.TreeNodeTag
 
-/** What the user has asked for cannot be: the one thing that may fail a query while it is planned. */
+/** A hint that cannot be read: the one thing that may fail a query while it is planned. */
 class RefusedException(message: String) extends IllegalArgumentException(message)
 
 /** Keeps planning from failing a query: what is thrown while a part of ours runs is a reason to leave the plan to Spark.
@@ -63,9 +63,14 @@ object Guarded extends Logging {
     case _ => false
   }
 
+  /** Log a text, once. */
+  def warn(text: String): Unit = if (isNew(text)) logWarning(text)
+
+  private def isNew(text: String): Boolean = logged.put(text, true) == null
+
   private def told(part: String, problem: Throwable): String = {
     val what = problem.toString.linesIterator.nextOption().getOrElse("").take(Longest)
-    if (logged.put(s"$part $what", true) == null) {
+    if (isNew(s"$part $what")) {
       logWarning(s"planning pipelined joins failed ($part), so Spark plans without them: please report this", problem)
     }
     s"planning it failed: $what"

@@ -38,7 +38,7 @@ object OwnPipelines {
         aggregate <- aggregateBelow(plan)
         if settings.groups == "whole" || (settings.groups == "auto" && Acceptance.isOneNode && hasMany(aggregate, settings))
         made <- costs(plan, settings)
-        if settings.mode != "hint" || made.hasJoins
+        if settings.hintedOnly.isEmpty || made.hasJoins
       } yield made
     }.toOption.flatten
 

@@ -19,36 +19,29 @@ class PipelinedJoinStrategy(session: SparkSession) extends SparkStrategy with Lo
       if (Guarded("files")(FileFunctions.mark(whole)).isLeft) FileFunctions.markAll(whole)
       Guarded("sizes")(Estimates.begin(whole))
       Guarded("costs")(OwnPipelines.begin(whole))
-      if (whole.exists(_.isInstanceOf[Join]) && settings.exists(_.mode == "auto")) Guarded("footers")(ParquetFiles.lookAhead(whole))
+      if (whole.exists(_.isInstanceOf[Join]) && settings.exists(looksAhead)) Guarded("footers")(ParquetFiles.lookAhead(whole))
       Nil
     case SourceRows(number, _, _, Some(rows)) => Seq(SourceRowsExec(number, rows))
     case aggregate: Aggregate if RuntimeFallback.runs(aggregate) => Nil
-    case aggregate: Aggregate => unlessRefused(unlessOff(settings => whole(aggregate, settings).map(Seq(_)).getOrElse(grouped(aggregate, settings))))
+    case aggregate: Aggregate => unlessOff(settings => whole(aggregate, settings).map(Seq(_)).getOrElse(grouped(aggregate, settings)))
     case Pruned(_, _, join) if RuntimeFallback.runs(join) => Nil
     case join: Join if RuntimeFallback.runs(join) => Nil
     case Pruned(columns, conditions, join) =>
       unlessOff(settings => pipelined(join, columns, conditions, settings).toSeq)
     case join: PipelinedAsOf => Seq(certain(join))
-    case join: Join =>
-      unlessOff { settings =>
-        pipelined(join, join.output, Nil, settings) match {
-          case Right(planned) => Seq(planned)
-          case Left(why) =>
-            val reason = Redaction.redacted(why)
-            if (isNoted(join, reason, settings)) sparks(join).map(DeclinedJoinExec(reason, _)) else Nil
-        }
-      }
+    case join: Join => settings.map(pipelinedOrNoted(join, _)).getOrElse(Nil)
     case _ => Nil
   }
 
-  /** Settings are read for joins alone: were they for all plans, a bad one would refuse the `SET` that mends it. */
   private def unlessOff(planned: Settings => Seq[SparkPlan]): Seq[SparkPlan] =
     settings.filterOrElse(_.mode != "off", "").map(planned).getOrElse(Nil)
 
-  /** A bad setting refuses the joins of a query, but not a query without any. */
-  private def unlessRefused(planned: => Seq[SparkPlan]): Seq[SparkPlan] =
-    try planned
-    catch { case _: RefusedException => Nil }
+  private def pipelinedOrNoted(join: Join, settings: Settings): Seq[SparkPlan] =
+    if (settings.mode == "off") settings.unreadableMode.toSeq.flatMap(noted(join, _, settings))
+    else pipelined(join, join.output, Nil, settings).fold(why => noted(join, settings.explained(why), settings), Seq(_))
+
+  /** Whether estimates decide which joins are planned. */
+  private def looksAhead(settings: Settings): Boolean = settings.mode == "auto" && settings.hintedOnly.isEmpty
 
   private def settings: Either[String, Settings] = Guarded("settings")(new Settings(SQLConf.get))
 
@@ -203,6 +196,12 @@ class PipelinedJoinStrategy(session: SparkSession) extends SparkStrategy with Lo
         pipeline <- pipelined(whole.rows, Some(aggregate), settings)
       } yield WholeGroupsExec(whole.results, whole.output, pipeline, aggregate)).toOption
     case _ => None
+  }
+
+  /** Spark's own plan for a join, with the reason at it; or none, which leaves it to Spark without a note. */
+  private def noted(join: Join, why: String, settings: Settings): Seq[SparkPlan] = {
+    val reason = Redaction.redacted(why)
+    if (isNoted(join, reason, settings)) sparks(join).map(DeclinedJoinExec(reason, _)) else Nil
   }
 
   /** Whether a note says why the join is Spark's: in hint mode only of hinted joins. */

@@ -26,7 +26,7 @@ object StreamedExchanges extends ColumnarRule {
 
   private def streamed(plan: SparkPlan): SparkPlan = {
     val among = partitioned(plan)
-    if (among.isEmpty || new Settings(plan.conf).stages == "waves") plan // other plans are not to fail because of a bad setting
+    if (among.isEmpty || new Settings(plan.conf).stages == "waves") plan
     else {
       val refused = if (among.length > 1) Some("several joins are partitioned") else around(plan)
       plan.transformUp {

@@ -1,15 +1,45 @@
 package org.apache.spark.sql.sparkext
 
-import org.apache.spark.SparkContext
+import org.apache.spark.{SparkConf, SparkContext}
 import org.apache.spark.sql.internal.SQLConf
 
-/** The session's `spark.sparkext.*` keys, as the shim needs them. What only workers need travels to them as text; a bad value
-  * of any key is refused before any job runs.
+/** The session's `spark.sparkext.*` keys, as planning needs them; workers get the others as text.
+  *
+  * A text that cannot be read fails no query: `problems` says which value replaces it. Each problem is logged once.
   */
-class Settings(conf: SQLConf) {
+class Settings(conf: SQLConf, application: SparkConf) {
   import Settings._
 
-  ConfigKey.All.foreach(key => key.check(text(key)))
+  def this(conf: SQLConf) = this(conf, WorkerPython.applications)
+
+  private val set = conf.getAllConfs.filter { case (name, _) => name.startsWith(ConfigKey.Prefix) }
+
+  /** Whether sessions may set the keys of the application. */
+  private val sessionsMaySet = application.getOption(DebugSessions.name).exists(DebugSessions.read(_).contains("true"))
+
+  /** What a key is set to, of `set` or of the application, and the problem with what else it is set to. */
+  private def texts(key: ConfigKey): (Option[String], Option[String]) = {
+    val session = set.get(key.name)
+    if (!key.ofApplication || sessionsMaySet) (session, None)
+    else {
+      val own = application.getOption(key.name)
+      val ignored = session.filterNot(own.contains).map { text =>
+        s"${key.problem(text, AtStart)}; ${own.getOrElse(key.default)} is used"
+      }
+      (own, ignored)
+    }
+  }
+
+  /** Each key that is set, as it is read, and its problem. */
+  private val readings: Seq[(ConfigKey, Option[String], Option[String])] = ConfigKey.All.flatMap { key =>
+    val (text, ignored) = texts(key)
+    val read = text.map(key.read)
+    val unreadable = read.flatMap(_.left.toOption).map(problem => s"$problem; ${key.replacement} is used")
+    if (text.isEmpty && ignored.isEmpty) None
+    else Some((key, read.map(_.getOrElse(key.replacement)), ignored.orElse(unreadable)))
+  }
+
+  private val values: Map[String, String] = readings.collect { case (key, Some(value), _) => key.name -> value }.toMap
 
   val mode: String = word("mode")
   val explainFallback: Boolean = flag("explainFallback")
@@ -37,37 +67,64 @@ class Settings(conf: SQLConf) {
   /** Into how many partitions Spark shuffles rows. */
   val partitions: Int = conf.numShufflePartitions
 
-  if (conf.contains(Prefix + MinRows) && number(MinRows) > morselRows) {
-    key(MinRows).refuse(number(MinRows).toString, s"at most spark.sparkext.morsel.maxRows, which is $morselRows")
+  private val tooManyRows: Option[String] = values.get(key(MinRows).name).filter(_ => number(MinRows) > morselRows).map { text =>
+    val expected = s"at most spark.sparkext.morsel.maxRows, which is $morselRows"
+    s"${key(MinRows).problem(text, expected)}; $morselRows is used"
   }
 
-  /** Every key that is set, for the workers. */
-  def forWorkers: Map[String, String] = conf.getAllConfs.filter { case (key, _) => key.startsWith(Prefix) }
+  /** What is wrong with the keys that are set, each with the value that is used instead. */
+  val problems: Seq[String] = readings.flatMap(_._3) ++ tooManyRows
 
-  private def text(key: ConfigKey): String = conf.getConfString(key.name, key.default).trim
+  (problems ++ set.keys.toSeq.sorted.flatMap(ConfigKey.unknown)).foreach(Guarded.warn)
 
-  private def word(name: String): String = key(name).word(text(key(name)))
-  private def flag(name: String): Boolean = key(name).flag(text(key(name)))
-  private def number(name: String): Long = key(name).number(text(key(name))).toLong
+  /** Why nothing is planned, if `mode` cannot be read, and counts as off. */
+  val unreadableMode: Option[String] = readings.collectFirst { case (read, _, Some(problem)) if read == key("mode") => problem }
+
+  /** Why joins without a hint are left to Spark, if they are. */
+  val hintedOnly: Option[String] = mode match {
+    case "hint" => Some("not hinted, and spark.sparkext.mode is hint")
+    case "auto" => ColumnarEngine.of(application, conf).map { engine =>
+        s"not hinted, and $engine replaces Spark's operators in this session: costs are compared with Spark's own"
+      }
+    case _ => None
+  }
+
+  /** A reason for what is planned, with the problems of the keys that may have led to it. */
+  def explained(reason: String): String = (reason +: problems).mkString("; ")
+
+  /** Every key that is set and can be read, for the workers. */
+  def forWorkers: Map[String, String] = if (tooManyRows.isEmpty) values else values - key(MinRows).name
+
+  private def text(name: String): String = values.getOrElse(key(name).name, key(name).default)
+  private def word(name: String): String = text(name)
+  private def flag(name: String): Boolean = text(name).toBoolean
+  private def number(name: String): Long = key(name).number(text(name)).get.toLong
 }
 
 object Settings {
   private val PartsPerSlot = 4
-  private val Prefix = "spark.sparkext."
+  private val AtStart = "a value only when the application starts"
   private val MaxBuildBytes = "buildSide.maxBytes"
   private val Algorithm = "algorithm"
   private val Partitioned = "partitioned"
   private val MaxRows = "morsel.maxRows"
   private val MinRows = "morsel.minRows"
+  private val DebugSessions = key("debug.sessions")
 
-  private def key(name: String): ConfigKey = ConfigKey(Prefix + name)
+  private def key(name: String): ConfigKey = ConfigKey(ConfigKey.Prefix + name)
 
-  /** A build side's limit as the key or a hint writes it. */
-  def bytes(value: String): Long = key(MaxBuildBytes).number(value).toLong
+  /** A build side's limit as a hint writes it. */
+  def bytes(value: String): Long = {
+    val limit = key(MaxBuildBytes)
+    limit.number(hinted(limit, value)).get.toLong
+  }
 
-  /** An algorithm as the key or a hint writes it. */
-  def algorithmNamed(value: String): String = key(Algorithm).word(value)
+  /** An algorithm as a hint writes it. */
+  def algorithmNamed(value: String): String = hinted(key(Algorithm), value)
 
-  /** When a join is partitioned, as the key or a hint writes it. */
-  def partitionedWhen(value: String): String = key(Partitioned).word(value)
+  /** When a join is partitioned, as a hint writes it. */
+  def partitionedWhen(value: String): String = hinted(key(Partitioned), value)
+
+  private def hinted(key: ConfigKey, value: String): String =
+    key.read(value).fold(problem => throw new RefusedException(problem), identity)
 }
