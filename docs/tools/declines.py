@@ -51,7 +51,8 @@ GROUPS = (
             "not hinted, and … replaces Spark's operators in this session: costs are compared with Spark's own": (
                 "An engine such as Comet runs the query natively, which may be faster than a pipeline: in its sessions"
                 " `auto` plans only hinted joins. Hint the join, or switch the engine off in the session"
-                " (`spark.comet.enabled=false`)."
+                " (`spark.comet.enabled=false`). There the plan has no notes, since the engine would not replace"
+                " operators above them: `sparkext.declined` and the log show the reasons."
             ),
             "the build side takes … bytes by Spark's estimate, and spark.sparkext.buildSide.maxBytes is …: …": (
                 "By default such a join is [partitioned](scale.md); what follows says why this one is not. Raise the"

@@ -185,7 +185,11 @@ def test_auto_leaves_unhinted_joins_to_a_columnar_engine(spark: SparkSession) ->
     )
     grouped = "SELECT /*+ PIPELINED_JOIN(b) */ w, count(*) FROM a JOIN b ON a.k = b.k GROUP BY w"
     with takes_all, started_with(spark, "spark.plugins", f"com.example.Plugin, {COMET}"):
-        assert_declined(assert_like_spark(spark, lambda: spark.sql(PLAIN)), BESIDE_COMET)
+        for adaptive in ("false", "true"):
+            with configured(spark, spark_sql_adaptive_enabled=adaptive):
+                out = assert_like_spark(spark, lambda: spark.sql(PLAIN))
+                assert declined(out) == [BESIDE_COMET]
+                assert "Pipelined" not in plan_of(out)  # Comet would not replace what is above a note
         assert_pipelined(assert_like_spark(spark, lambda: spark.sql(HINTED)), 1)
         assert_pipelined(assert_like_spark(spark, lambda: spark.sql(grouped)), 1)
         left, right = spark.table("a"), spark.table("b")

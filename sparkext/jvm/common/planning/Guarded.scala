@@ -23,6 +23,9 @@ object Guarded extends Logging {
   /** Why joins are left to Spark, at a logical plan that keeps nothing of this in the physical one. */
   val Declined: TreeNodeTag[String] = TreeNodeTag[String]("sparkext.declined")
 
+  /** Why a join is left to Spark, at a join of the logical plan that was planned without a note in the physical one. */
+  val DeclinedJoin: TreeNodeTag[String] = TreeNodeTag[String]("sparkext.declinedJoin")
+
   /** For tests: what is thrown wherever a part of this name begins. */
   private val faults = new ConcurrentHashMap[String, Throwable]()
 

@@ -198,10 +198,17 @@ class PipelinedJoinStrategy(session: SparkSession) extends SparkStrategy with Lo
     case _ => None
   }
 
-  /** Spark's own plan for a join, with the reason at it; or none, which leaves it to Spark without a note. */
+  /** Spark's own plan for a join, with the reason at it; or none, which leaves it to Spark without a note in the plan: an operator
+    * that an engine does not know would keep it from replacing those above.
+    */
   private def noted(join: Join, why: String, settings: Settings): Seq[SparkPlan] = {
     val reason = Redaction.redacted(why)
-    if (isNoted(join, reason, settings)) sparks(join).map(DeclinedJoinExec(reason, _)) else Nil
+    if (!isNoted(join, reason, settings)) Nil
+    else if (settings.engine.isEmpty) sparks(join).map(DeclinedJoinExec(reason, _))
+    else {
+      join.setTagValue(Guarded.DeclinedJoin, reason)
+      Nil
+    }
   }
 
   /** Whether a note says why the join is Spark's: in hint mode only of hinted joins. */

@@ -73,6 +73,7 @@ object PipelineRuns {
       case operator: PipelinedJoinExec => reasons ++= lastRun(operator).flatMap(_.left.toOption)
       case _ =>
     }
+    query.sparkPlan.logicalLink.foreach(_.foreach(reasons ++= _.getTagValue(Guarded.DeclinedJoin)))
     query.normalized.foreachWithSubqueries(reasons ++= _.getTagValue(Guarded.Declined))
     reasons.toArray
   }

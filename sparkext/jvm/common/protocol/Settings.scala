@@ -80,10 +80,13 @@ class Settings(conf: SQLConf, application: SparkConf) {
   /** Why nothing is planned, if `mode` cannot be read, and counts as off. */
   val unreadableMode: Option[String] = readings.collectFirst { case (read, _, Some(problem)) if read == key("mode") => problem }
 
+  /** The engine that replaces Spark's operators in this session. */
+  val engine: Option[String] = ColumnarEngine.of(application, conf)
+
   /** Why joins without a hint are left to Spark, if they are. */
   val hintedOnly: Option[String] = mode match {
     case "hint" => Some("not hinted, and spark.sparkext.mode is hint")
-    case "auto" => ColumnarEngine.of(application, conf).map { engine =>
+    case "auto" => engine.map { engine =>
         s"not hinted, and $engine replaces Spark's operators in this session: costs are compared with Spark's own"
       }
     case _ => None
