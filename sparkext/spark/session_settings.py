@@ -10,6 +10,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, cast
 
 from sparkext.config import PREFIX, Settings, configuration_problems, parse_bytes, read_settings
+from sparkext.parquet.s3_settings import bucket_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -107,9 +108,6 @@ def encrypts_files(session: SparkSession) -> bool:
     return (session.conf.get("spark.io.encryption.enabled", None) or "false").lower() == "true"
 
 
-_S3A = "fs.s3a."
-
-
 def hadoop_settings(session: SparkSession) -> Callable[[str], str | None]:
     """Return what gives values of Hadoop's settings; through Connect those that came with Spark's own."""
     if is_connect(session):
@@ -126,9 +124,8 @@ def hadoop_settings(session: SparkSession) -> Callable[[str], str | None]:
     return setting
 
 
-def s3a_settings(session: SparkSession) -> dict[str, str]:
-    """Return the settings of Spark's S3A connector in a classic session, under their whole names."""
-    hadoop = cast(Any, session)._jsparkSession.sessionState().newHadoopConf()
-    setting = hadoop_settings(session)
-    found = {name: setting(name) for name in (f"{_S3A}{key}" for key in hadoop.getPropsWithPrefix(_S3A))}
+def s3a_settings(session: SparkSession, bucket: str) -> dict[str, str]:
+    """Return those settings of Spark's S3A connector by which workers reach a bucket, in a classic session."""
+    setting, found = hadoop_settings(session), dict[str, str | None]()
+    bucket_of(bucket, lambda key: found.setdefault(key, setting(key)))
     return {key: value for key, value in found.items() if value}

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any, cast
 from weakref import WeakSet
+
+from sparkext.spark.session_settings import s3a_settings
+from sparkext.state.places import parts_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -19,9 +23,10 @@ def is_query(value: object) -> bool:
 _told: WeakSet[Any] = WeakSet()
 
 
-def tell_checkpoints(session: SparkSession, checkpoint: str, run: str) -> None:
+def tell_checkpoints(session: SparkSession, checkpoint: str, run: str, secrets: str) -> None:
     """Let tasks of all queries that start from now on find location and run in local properties of these names.
 
+    `secrets`: the property of the settings by which a checkpoint in a bucket is reached, of no other query.
     A query calls its listeners in the thread that runs its batches, before the first of them; what is set there, tasks
     inherit.
     """
@@ -35,8 +40,10 @@ def tell_checkpoints(session: SparkSession, checkpoint: str, run: str) -> None:
             if query is None:
                 return
             location = cast(Any, query)._jsq.streamingQuery().resolvedCheckpointRoot()
-            session.sparkContext.setLocalProperty(checkpoint, location)
-            session.sparkContext.setLocalProperty(run, str(event.runId))
+            scheme, bucket, _ = parts_of(location)
+            s3a = json.dumps(s3a_settings(session, bucket)) if scheme == "s3a" else None
+            for name, value in ((checkpoint, location), (run, str(event.runId)), (secrets, s3a)):
+                cast(Any, session.sparkContext).setLocalProperty(name, value)
 
         def onQueryProgress(self, event: Any) -> None:
             pass

@@ -6,6 +6,7 @@ is read is checked. From a bucket a file comes through a local one, so that memo
 
 from __future__ import annotations
 
+import os
 import posixpath
 import re
 import shutil
@@ -91,7 +92,7 @@ class LocalPlace:
     def claim(self, text: str) -> str:
         """As in `Place`. Who reads it while it is written may find it empty."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        with suppress(FileExistsError), self.path.open("x", encoding="utf-8") as stream:
+        with suppress(FileExistsError), open(self.path, "x", encoding="utf-8", opener=_of_this_user) as stream:
             stream.write(text)
             return text
         return self.text() or text
@@ -119,6 +120,10 @@ class LocalPlace:
         self.path.parent.mkdir(parents=True, exist_ok=True)
         with atomic_file(self.path) as stream:
             yield stream
+
+
+def _of_this_user(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
 
 
 @dataclass(frozen=True)

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 from sparkext.plans.fragments import LEFT, RIGHT
 from sparkext.spark.frames import map_in_arrow, quoted
-from sparkext.spark.session_settings import parallelism, s3a_settings, tasks_per_executor
+from sparkext.spark.session_settings import parallelism, tasks_per_executor
 from sparkext.spark.slot_keys import slot_keys
 from sparkext.spark.stream_queries import tell_checkpoints
 from sparkext.spark.worker_python import run_in_workers
 from sparkext.streams.planned import event_time, planned_join
-from sparkext.worker.micro_batch import CHECKPOINT, RUN
+from sparkext.worker.micro_batch import CHECKPOINT, RUN, SECRETS
 from sparkext.worker.stream_cells_task import COLUMNS, DDL, SlotNumbersTask, StreamCellsTask
 from sparkext.worker.stream_join import PROGRESS, PROGRESS_FIELDS
 from sparkext.worker.stream_join_task import StreamJoinTask
@@ -45,8 +45,8 @@ def joined_frame(
     of = f"{left.schema.simpleString()} and {right.schema.simpleString()}, kept {kept}"
     made_by = ", ".join([f"{resolved.spec.label} of {of}", *told])
     tasks = tasks_per_executor(session)
-    join = planned_join(resolved, sides, slots, settings, tasks, s3a_settings(session), made_by, name)
-    tell_checkpoints(session, CHECKPOINT, RUN)
+    join = planned_join(resolved, sides, slots, settings, tasks, made_by, name)
+    tell_checkpoints(session, CHECKPOINT, RUN, SECRETS)
     keys = slot_keys(slots)
     cells = [map_in_arrow(frame, StreamCellsTask(join, side, keys), DDL) for side, frame in enumerate((left, right))]
     both = cells[LEFT].unionAll(cells[RIGHT])

@@ -10,7 +10,7 @@ from sparkext.config import Settings
 from sparkext.plans.order_table import OrderTable, even_table, first_table, next_table
 from sparkext.spark.arrow import arrow_schema
 from sparkext.spark.frames import map_in_arrow, pick, quoted
-from sparkext.spark.session_settings import s3a_settings, tasks_per_executor
+from sparkext.spark.session_settings import tasks_per_executor
 from sparkext.spark.slot_keys import slot_keys
 from sparkext.spark.stream_queries import tell_checkpoints
 from sparkext.spark.worker_python import run_in_workers
@@ -19,7 +19,7 @@ from sparkext.streams.ordered_plan import Apply, Columns, TimedApply, planned_or
 from sparkext.streams.watermarks import MARK
 from sparkext.worker.count_lines_task import COUNTS_DDL, CountLinesTask
 from sparkext.worker.merge_task import MergeTask
-from sparkext.worker.micro_batch import CHECKPOINT, RUN
+from sparkext.worker.micro_batch import CHECKPOINT, RUN, SECRETS
 from sparkext.worker.ordered_cells_task import DDL, OrderedCellsTask
 from sparkext.worker.ordered_rows import ORDERED_FIELDS, OrderedRows
 from sparkext.worker.ordered_slot_task import MERGED_DDL, SplitTask, WholeTask
@@ -53,7 +53,6 @@ def ordered_frame(
         first_table(slots),
         settings,
         tasks_per_executor(session),
-        s3a_settings(session) if frame.isStreaming else {},
         splits=splits,
         keeps_late=late is not None,
         name=name,
@@ -63,7 +62,7 @@ def ordered_frame(
     elif not frame.isStreaming:
         ordered = replace(ordered, table=_table(columns, ordered))
     if frame.isStreaming:
-        tell_checkpoints(session, CHECKPOINT, RUN)
+        tell_checkpoints(session, CHECKPOINT, RUN, SECRETS)
     keys = slot_keys(slots)
     cells = map_in_arrow(frame, OrderedCellsTask(ordered, keys), DDL)
     if frame.isStreaming:

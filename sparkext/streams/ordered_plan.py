@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -68,7 +68,6 @@ def planned_order(
     table: OrderTable,
     settings: Settings,
     tasks_sharing: int | None,
-    s3a: Mapping[str, str],
     *,
     splits: bool,
     keeps_late: bool,
@@ -116,7 +115,6 @@ def planned_order(
         keeps_late=keeps_late,
         settings=settings,
         tasks_sharing=tasks_sharing,
-        s3a=s3a,
     )
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 
@@ -29,7 +28,6 @@ def planned_join(
     slots: int,
     settings: Settings,
     tasks_sharing: int | None,
-    s3a: Mapping[str, str],
     made_by: str,
     name: str | None = None,
 ) -> StreamJoin:
@@ -51,7 +49,6 @@ def planned_join(
         settings,
         tasks_sharing,
         outputs,
-        s3a,
         resolved.spec.how,
     )
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 from sparkext.errors import StateError
@@ -12,6 +11,12 @@ from sparkext.state.places import Place, place_of
 CHECKPOINT = "spark.sparkext.checkpoint"
 RUN = "spark.sparkext.run"
 """Local properties that the driver sets when a query starts, see `sparkext.spark.stream_queries`."""
+
+SECRETS = "spark.sparkext.checkpoint.secret"
+"""Another one, only of queries whose checkpoint is in a bucket: the settings by which workers reach it, as JSON.
+
+They may have keys. Spark's event log redacts a property of this name (`spark.redaction.regex`).
+"""
 
 _BATCH = "streaming.sql.batchId"  # Spark's own
 RETAINED = "spark.sql.streaming.minBatchesToRetain"
@@ -29,8 +34,8 @@ class MicroBatch:
     retained: int
 
     @classmethod
-    def of_this_task(cls, s3a: Mapping[str, str]) -> MicroBatch:
-        """Return the batch that this task is of; `s3a` as in `place_of`.
+    def of_this_task(cls) -> MicroBatch:
+        """Return the batch that this task is of.
 
         Raises
         ------
@@ -49,6 +54,7 @@ class MicroBatch:
                 " session that made it: this task belongs to none"
             )
         assert context is not None, "it has properties"
+        s3a: dict[str, str] = json.loads(context.getLocalProperty(SECRETS) or "{}")
         retained = int(context.getLocalProperty(RETAINED) or RETAINED_BY_DEFAULT)
         return cls(place_of(checkpoint, s3a), int(number), run, retained)
 

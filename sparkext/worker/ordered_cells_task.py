@@ -55,7 +55,7 @@ class OrderedCellsTask:
         settle()
         ordered = self.ordered
         with entered(ordered.settings, ordered.tasks_sharing) as tasks:
-            batch = MicroBatch.of_this_task(ordered.s3a) if ordered.is_stream else None
+            batch = MicroBatch.of_this_task() if ordered.is_stream else None
             table = ordered.plan(None if batch is None else ordered.state(batch)).table
             sending = _Sending(ordered, table, self.slot_keys, None if batch is None else batch.watermark())
             probe = process_probe()

@@ -6,8 +6,8 @@ rows ──▶ cells ──┬──▶ slots of whole order keys: process, sort
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields, replace
+from collections.abc import Callable
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
@@ -72,7 +72,7 @@ class TimedOperator:
 class OrderedRows:
     """What puts the rows of a DataFrame in order.
 
-    `name`, `is_named`, `made_by`, `token` and `s3a` are as in `StreamJoin`.
+    `name`, `is_named`, `made_by` and `token` are as in `StreamJoin`.
     `rows` are those of the input, with `LINE_FIELDS` behind them. `order_keys` and `operator_keys` say how lines follow
     from columns; without operator keys, rows are dealt out by what they hold. `key_types` are those in which
     `key_columns` are compared. `order` is that of the input.
@@ -101,7 +101,6 @@ class OrderedRows:
     keeps_late: bool
     settings: Settings
     tasks_sharing: int | None
-    s3a: Mapping[str, str] = field(repr=False)
 
     @property
     def metrics(self) -> str:

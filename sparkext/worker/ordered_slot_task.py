@@ -151,7 +151,7 @@ def _begun(ordered: OrderedRows, made_by: str) -> Iterator[Callable[[int, int, p
     with entered(ordered.settings, ordered.tasks_sharing) as tasks:
         batch = lookup = None
         if ordered.is_stream:
-            batch = MicroBatch.of_this_task(ordered.s3a)
+            batch = MicroBatch.of_this_task()
             lookup = RunLookup(ordered.state(batch), ordered.settings, tasks)
             lookup.state.claim(ordered.token)
         try:

@@ -66,7 +66,7 @@ class StreamCellsTask:
         check_version(self.made_by)
         settle()
         with entered(self.join.settings, self.join.tasks_sharing) as tasks:
-            batch = MicroBatch.of_this_task(self.join.s3a)
+            batch = MicroBatch.of_this_task()
             cut = self.join.state(batch).cut
             lines = _Lines(self.join, self.side, batch)
             probe = process_probe()

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, fields
 
 import pyarrow as pa
 
@@ -36,8 +35,7 @@ class StreamJoin:
     `sides` are the rows of both, `keys` how their lines follow from the columns that have to be equal, if there are
     any. `specs` say how rows of the left side look those of the right one up, and the other way round; they number the
     columns of a side as `sides` do. `slots` are the tasks of a batch that join.
-    `outputs` says of each column of the result which one of which side it is. `s3a` are the settings of Spark's
-    connector.
+    `outputs` says of each column of the result which one of which side it is.
     `how`: `inner`, `left` or `semi`. Behind what `specs` emit of the latter two are the hidden columns of the left row.
     An as-of join has one of `specs`: what rows of the left side find, their places last; and the right side an order.
     """
@@ -54,7 +52,6 @@ class StreamJoin:
     settings: Settings
     tasks_sharing: int | None
     outputs: tuple[ColumnRef, ...]
-    s3a: Mapping[str, str] = field(repr=False)
     how: str = "inner"
 
     @property

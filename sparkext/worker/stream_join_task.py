@@ -51,7 +51,7 @@ class StreamJoinTask:
         address_space.check_room()
         settle()
         with entered(self.join.settings, self.join.tasks_sharing) as tasks:
-            batch = MicroBatch.of_this_task(self.join.s3a)
+            batch = MicroBatch.of_this_task()
             state = self.join.state(batch)
             state.claim(self.join.token)
             arrived = ArrivedRows(self.join, batch.number, decompressed(batches))

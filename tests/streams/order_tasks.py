@@ -121,4 +121,4 @@ def table_of(query: OrderedQuery) -> OrderTable:
     """Return where the rows of the next batch go."""
     begin_batch(query.properties(), query.batch, query._before, query.watermark)
     with task(0, query.properties()):
-        return query.ordered.plan(query.ordered.state(MicroBatch.of_this_task({}))).table
+        return query.ordered.plan(query.ordered.state(MicroBatch.of_this_task())).table

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,7 +17,7 @@ import pytest
 from pyspark import TaskContext
 
 from sparkext.plans import runs
-from sparkext.worker.micro_batch import CHECKPOINT, RETAINED, RUN, MicroBatch
+from sparkext.worker.micro_batch import CHECKPOINT, RETAINED, RUN, SECRETS, MicroBatch
 from sparkext.worker.stream_cells_task import SlotNumbersTask, StreamCellsTask
 from sparkext.worker.stream_join import StreamJoin
 from sparkext.worker.stream_join_task import StreamJoinTask
@@ -44,12 +45,10 @@ def properties_of(checkpoint: str, run: int, batch: int) -> dict[str, str]:
     return {CHECKPOINT: checkpoint, RUN: str(run), "streaming.sql.batchId": str(batch)}
 
 
-def begin_batch(
-    properties: dict[str, str], batch: int, before: int, watermark: int, s3a: Mapping[str, str] | None = None
-) -> None:
+def begin_batch(properties: dict[str, str], batch: int, before: int, watermark: int) -> None:
     """Write the watermarks (µs) of the batch before and of this one, as Spark does."""
     with task(0, properties):
-        offsets = MicroBatch.of_this_task(s3a or {}).checkpoint / "offsets"
+        offsets = MicroBatch.of_this_task().checkpoint / "offsets"
     offsets.clear()
     for number, time in ((batch - 1, before), (batch, watermark)):
         (offsets / str(number)).claim(f'v1\n{{"batchWatermarkMs":{time // 1000}}}\n')
@@ -71,7 +70,7 @@ class Query:
     """A query with one join, and its checkpoint. `watermark`, in µs, is what Spark knows before the next batch.
 
     `declared`: the columns of each side as Spark sends them, if they are not those of the join. `retained`: how many
-    batches the query may be set back by, if that is not Spark's default.
+    batches the query may be set back by, if that is not Spark's default. `s3a`: how its bucket is reached.
     """
 
     join: StreamJoin
@@ -82,6 +81,7 @@ class Query:
     watermark: int = 0
     declared: tuple[pa.Schema, ...] | None = None
     retained: int | None = None
+    s3a: Mapping[str, str] = field(default_factory=dict)
     _before: int = 0
     emitted: Counter[tuple[Any, ...]] = field(default_factory=Counter)
     progress: Counter[str] = field(default_factory=Counter)
@@ -93,8 +93,10 @@ class Query:
 
     def properties(self) -> dict[str, str]:
         checkpoint = str(self.checkpoint) if isinstance(self.checkpoint, str) else f"file:{self.checkpoint}"
-        retained = {} if self.retained is None else {RETAINED: str(self.retained)}
-        return properties_of(checkpoint, self.run, self.batch) | retained
+        told = {SECRETS: json.dumps(dict(self.s3a))}
+        if self.retained is not None:
+            told[RETAINED] = str(self.retained)
+        return properties_of(checkpoint, self.run, self.batch) | told
 
     def process(self, left: Sequence[Rows], right: Sequence[Rows]) -> Counter[tuple[Any, ...]]:
         """Run a batch and commit it; `left` and `right` are the rows of each partition of a source."""
@@ -121,7 +123,7 @@ class Query:
 
     def cells(self, left: Sequence[Rows], right: Sequence[Rows]) -> dict[int, list[pa.RecordBatch]]:
         """Return what the tasks of both sides send to each slot in a batch."""
-        begin_batch(self.properties(), self.batch, self._before, self.watermark, self.join.s3a)
+        begin_batch(self.properties(), self.batch, self._before, self.watermark)
         cells: dict[int, list[pa.RecordBatch]] = defaultdict(list)
         keys = tuple(range(self.join.slots))
         if self.join.waits:

@@ -58,7 +58,7 @@ def joined(
     resolved = resolve_as_of(outputs, QUOTES.fields, arguments, 1, "auto", False, problems)
     assert resolved is not None, problems
     sides = sides_of(TRADES, QUOTES, resolved, 0 if ties else None)
-    return planned_join(resolved, sides, slots, read_settings(lambda key: None, options), 1, {}, "an as-of join")
+    return planned_join(resolved, sides, slots, read_settings(lambda key: None, options), 1, "an as-of join")
 
 
 class Feed:

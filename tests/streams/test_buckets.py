@@ -8,7 +8,6 @@ from __future__ import annotations
 import logging
 import random
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from pathlib import Path
 
 import boto3
@@ -107,7 +106,7 @@ def test_a_join(on: str, s3a: Mapping[str, str], tmp_path: Path, monkeypatch: py
     """In other batches than before, and from node to node, which have no indexes of it."""
     monkeypatch.setattr(runs, "FAN_OUT", 3)
     draw = random.Random(on)
-    query = Query(replace(in_folders.joined(on, slots=2), s3a=s3a), f"s3a://shelf/{ODD} {on}", draw)
+    query = Query(in_folders.joined(on, slots=2), f"s3a://shelf/{ODD} {on}", draw, s3a=s3a)
     new = []
     for number in range(5):
         node = tmp_path / f"node {number % 2}"

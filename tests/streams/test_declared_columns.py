@@ -134,7 +134,6 @@ def ordered(nullable: bool, splits: bool) -> OrderedRows:
         keeps_late=True,
         settings=read_settings(lambda key: None, {"spark.sparkext.debug.slots": "random"}),
         tasks_sharing=None,
-        s3a={},
     )
 
 
@@ -160,7 +159,7 @@ def nearest(how: str, nullable: bool) -> StreamJoin:
     resolved = resolve_as_of(outputs, right.fields, arguments, 1, "auto", False, problems)
     assert resolved is not None, problems
     sides = sides_of(columns(nullable), right, resolved, ID)
-    return planned_join(resolved, sides, 2, read_settings(lambda key: None, {}), 1, {}, "an as-of join")
+    return planned_join(resolved, sides, 2, read_settings(lambda key: None, {}), 1, "an as-of join")
 
 
 @pytest.mark.parametrize("declared", DECLARED)
@@ -192,7 +191,7 @@ def matching(how: str, nullable: bool) -> StreamJoin:
         for side, schema in enumerate((columns(nullable), right))
     ]
     settings = read_settings(lambda key: None, {})
-    return planned_join(with_all_columns(resolved), tuple(sides), 2, settings, 1, {}, "a join")
+    return planned_join(with_all_columns(resolved), tuple(sides), 2, settings, 1, "a join")
 
 
 def both(nullable: bool) -> tuple[list[OutputField], StructType]:

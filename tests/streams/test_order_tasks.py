@@ -67,7 +67,6 @@ def ordered(slots: int, way: str = "planned", operator: Operator | None = None, 
         keeps_late=True,
         settings=read_settings(lambda key: None, {"spark.sparkext.debug.slots": way}),
         tasks_sharing=None,
-        s3a={},
     )
 
 

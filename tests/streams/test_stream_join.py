@@ -16,14 +16,16 @@ import pyarrow as pa
 import pytest
 from pyspark import TaskContext
 from pyspark.errors import AnalysisException, StreamingQueryException
+from pyspark.serializers import CloudPickleSerializer
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from sparkext import SparkExtError, report
 from sparkext.errors import ReportUnavailableError
+from sparkext.spark.session_settings import s3a_settings
 from sparkext.state.places import parts_of
 from sparkext.streams import stream_join
-from sparkext.worker.micro_batch import RETAINED, RETAINED_BY_DEFAULT
+from sparkext.worker.micro_batch import CHECKPOINT, RETAINED, RETAINED_BY_DEFAULT, SECRETS
 from tests.streams.feeds import MATCH, ON, POINTS, SPANS, START, Feed, Sink, bare, points, rows_of, run, spans
 
 
@@ -90,6 +92,45 @@ def test_a_query_that_begins_anew_keeps_rows_for_another_time(feeds: tuple[Feed,
         shutil.rmtree(tmp_path / "cp")
         counts.append(sink.rows().total())
     assert counts == [4, 8]
+
+
+def test_keys_of_buckets_are_sent_to_no_query_elsewhere(
+    spark: SparkSession, feeds: tuple[Feed, Feed], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither in what is pickled nor in properties; and to one in a bucket only what reaches that one."""
+    keys = {"fs.s3a.access.key": "somebody", "fs.s3a.secret.key": "word of nobody"}
+    others = {"fs.s3a.bucket.other.secret.key": "x", "fs.s3a.encryption.key": "y", "fs.s3a.threads.max": "9"}
+    pickled, properties = list[bytes](), list[Any]()
+    dumps = CloudPickleSerializer.dumps
+    monkeypatch.setattr(
+        CloudPickleSerializer, "dumps", lambda self, value: pickled.append(dumps(self, value)) or pickled[-1]
+    )
+
+    def look(frame: DataFrame, batch: int) -> None:
+        properties.extend(spark.sparkContext.getLocalProperty(name) for name in (SECRETS, CHECKPOINT))
+        frame.count()
+
+    for key, value in {**keys, **others}.items():
+        spark.conf.set(key, value)
+    try:
+        feeds[0].add([(1, 1, 1.0, START)])
+        run(stream_join(*(feed.stream() for feed in feeds), on=ON), tmp_path / "cp", look)
+        found = s3a_settings(spark, "shelf")
+        assert found.items() >= keys.items() and not found.keys() & others.keys()
+    finally:
+        for key in (*keys, *others):
+            spark.conf.unset(key)
+    assert any(b"StreamJoinTask" in content for content in pickled)
+    assert not any(b"word of nobody" in content for content in pickled)
+    assert properties == [None, f"file:{tmp_path}/cp"]
+
+
+def test_the_driver_listens_on_its_own_address_only(spark: SparkSession, feeds: tuple[Feed, Feed]) -> None:
+    """PySpark's callback server, which listeners of queries need, as SECURITY.md says."""
+    stream_join(*(feed.stream() for feed in feeds), on=ON)
+    server = vars(spark.sparkContext._gateway)["_callback_server"]
+    assert server.server_socket.getsockname()[0] == "127.0.0.1"
+    assert server.callback_server_parameters.auth_token is None, "as SECURITY.md says"
 
 
 def test_tasks_know_how_many_batches_spark_retains(

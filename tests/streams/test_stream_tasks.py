@@ -99,7 +99,7 @@ def joined(
         left = StoredSide(arrow_schema(LEFT), 3, retained[0], numbered=how != "inner")
         sides = left, StoredSide(arrow_schema(RIGHT), 4, retained[1])
     settings = read_settings(lambda key: None, options)
-    return planned_join(resolved, sides, slots, settings, 1, {}, f"a join on {on}")
+    return planned_join(resolved, sides, slots, settings, 1, f"a join on {on}")
 
 
 def left_rows(draw: random.Random, count: int, seconds: float = 0) -> Rows:
@@ -191,7 +191,7 @@ def test_units_are_as_many_as_memory_asks_for(tmp_path: Path) -> None:
         left += new[0]
         right += new[1]
         with task(0, query.properties()):
-            cuts.append(query.join.state(MicroBatch.of_this_task({})).cut)
+            cuts.append(query.join.state(MicroBatch.of_this_task()).cut)
     assert query.emitted == pairs(left, right, in_range)
     units = [cut.left * cut.right for cut in cuts]
     assert units == sorted(units) and units[-1] > 8 and cuts[-1].left > 1 < cuts[-1].right
@@ -312,6 +312,8 @@ def test_what_is_merged_is_swept(tmp_path: Path) -> None:
     found = {path.name for path in (tmp_path / "sparkext").glob("*/left/*")}
     assert not {f"{number}-{number}" for number in range(FAN_OUT)} & found and f"0-{FAN_OUT - 1}" in found
     assert f"{query.batch - 1}-{query.batch - 1}" in found
+    files = [path for path in (tmp_path / "sparkext").rglob("*") if path.is_file()]
+    assert {path.stat().st_mode & 0o777 for path in files} == {0o600}, "as SECURITY.md says"
 
 
 @pytest.mark.parametrize("retained", [1, FAN_OUT + 2])
@@ -453,7 +455,7 @@ def test_another_join_has_the_same_state(tmp_path: Path) -> None:
 
 def test_a_task_of_no_query() -> None:
     with task(0, {}), pytest.raises(StateError, match="belongs to none"):
-        MicroBatch.of_this_task({})
+        MicroBatch.of_this_task()
     properties = {"spark.sparkext.checkpoint": "hdfs://b/c", "spark.sparkext.run": "1", "streaming.sql.batchId": "0"}
     with task(0, properties), pytest.raises(StateError, match=r"hdfs://b/c.*file:/….*s3a://…"):
-        MicroBatch.of_this_task({})
+        MicroBatch.of_this_task()

@@ -26,16 +26,22 @@ from sparkext.errors import InvalidScanError
 from sparkext.spark import extension
 from sparkext.streams import stream_asof_join, stream_join
 from sparkext.transforms import scan
+from sparkext.worker.micro_batch import CHECKPOINT, SECRETS
 from tests.s3a import s3a_settings
 from tests.streams.feeds import MATCH, ON, POINTS, SPANS, Feed, Sink, points, run, spans
 from tests.streams.feeds import rows_of as told_rows
+
+SECRET = "word-of-nobody"
+EVENTS = Path(mkdtemp())
 
 
 def session(endpoint: str) -> SparkSession:
     builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
     builder = builder.config("spark.driver.host", "127.0.0.1").config("spark.driver.bindAddress", "127.0.0.1")
     builder = builder.config("spark.sparkext.mode", "hint")
-    for key, value in s3a_settings(endpoint, "who", "word").items():
+    for key, value in {"enabled": "true", "dir": EVENTS.as_uri(), "compress": "false"}.items():
+        builder = builder.config(f"spark.eventLog.{key}", value)
+    for key, value in s3a_settings(endpoint, "who", SECRET).items():
         builder = builder.config(key, value)
     return sparkext.configure(builder).getOrCreate()
 
@@ -65,7 +71,7 @@ def check(spark: SparkSession) -> None:
     spark.conf.set("spark.sparkext.mode", "hint")
     planned = joined(spark)
     assert "scan=fused [k, s, g]" in plan_of(planned) and "(fused)" in plan_of(planned), plan_of(planned)
-    assert "word" not in plan_of(planned)
+    assert SECRET not in plan_of(planned)
     assert rows_of(planned) == expected
     assert "workers read" in str(sparkext.report(planned))
 
@@ -112,7 +118,7 @@ def check_streams(spark: SparkSession) -> None:
         run(stream_join(left.stream(), right.stream(), on=ON, name="hits"), "s3a://shelf/a query #1/hits", sink)
     assert sink.rows() == told_rows(left.table().join(right.table(), F.expr(MATCH)))
     assert len(sink.batches) == 2 and sink.rows().total() > 50
-    store = boto3.client("s3", endpoint_url=ENDPOINT, aws_access_key_id="who", aws_secret_access_key="word")
+    store = boto3.client("s3", endpoint_url=ENDPOINT, aws_access_key_id="who", aws_secret_access_key=SECRET)
     kept = {entry["Key"] for entry in store.list_objects_v2(Bucket="shelf")["Contents"]}
     assert {f"a query #1/hits/sparkext/hits/right/{n}-{n}/0.segment" for n in range(2)} <= kept, kept
 
@@ -124,7 +130,7 @@ def check_streams(spark: SparkSession) -> None:
 def check_that_lost_files_are_an_error(spark: SparkSession) -> None:
     planned = joined(spark)
     plan_of(planned)
-    store = boto3.client("s3", endpoint_url=ENDPOINT, aws_access_key_id="who", aws_secret_access_key="word")
+    store = boto3.client("s3", endpoint_url=ENDPOINT, aws_access_key_id="who", aws_secret_access_key=SECRET)
     for entry in store.list_objects_v2(Bucket="shelf", Prefix="some facts/")["Contents"]:
         store.delete_object(Bucket="shelf", Key=entry["Key"])
     with pytest.raises(Py4JJavaError, match=r"FILE_NOT_EXIST"):
@@ -136,7 +142,7 @@ server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
 server.start()
 ENDPOINT = "http://{}:{}".format(*server.get_host_and_port())
 boto3.client(
-    "s3", endpoint_url=ENDPOINT, aws_access_key_id="who", aws_secret_access_key="word", region_name="us-east-1"
+    "s3", endpoint_url=ENDPOINT, aws_access_key_id="who", aws_secret_access_key=SECRET, region_name="us-east-1"
 ).create_bucket(Bucket="shelf")
 spark = session(ENDPOINT)
 try:
@@ -146,4 +152,8 @@ try:
 finally:
     spark.stop()
     server.stop()
+# Keys are in a property of the jobs of streams, which the log of Spark's events redacts.
+told = "".join(path.read_text() for path in EVENTS.rglob("*") if path.is_file())
+assert f'"{SECRETS}":"*********(redacted)"' in told and CHECKPOINT in told
+assert SECRET not in told
 print("all is well")

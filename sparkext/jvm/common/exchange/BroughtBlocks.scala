@@ -69,7 +69,7 @@ private class BroughtBlocks(task: TaskContext) {
       val file = blocks.diskBlockManager.createTempLocalBlock()._2
       task.addTaskCompletionListener[Unit](_ => Files.deleteIfExists(file.toPath))
       val found = mutable.ArrayBuffer.empty[BroughtSegment]
-      val out = new FileOutputStream(file)
+      val out = new FileOutputStream(Files.createFile(file.toPath, OwnFiles.File).toFile)
       try {
         var start = 0L
         streams(wanted).foreach { case (block, stream) =>

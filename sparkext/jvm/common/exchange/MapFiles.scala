@@ -8,6 +8,7 @@ import java.util.concurrent.ConcurrentHashMap
 import org.json4s.JsonAST.{JObject, JString}
 
 import org.apache.spark.{ShuffleDependency, SparkEnv, TaskContext}
+import org.apache.spark.internal.config.SHUFFLE_SERVICE_ENABLED
 import org.apache.spark.scheduler.MapStatus
 import org.apache.spark.shuffle.{IndexShuffleBlockResolver, ShuffleWriteProcessor}
 import org.apache.spark.shuffle.sort.SortShuffleManager
@@ -33,6 +34,8 @@ class MapFiles(val run: String) extends ShuffleWriteProcessor with LeavingWay {
   override def announce(task: TaskContext): Unit = {
     val files = resolver
     val file = files.createTempFile(files.getDataFile(shuffle, task.taskAttemptId()))
+    // Who serves it, another user maybe, reads it as Spark's own files; else it is nobody's but ours.
+    if (!SparkEnv.get.conf.get(SHUFFLE_SERVICE_ENABLED)) Files.createFile(file.toPath, OwnFiles.File)
     val note = OwnFiles.besideTask(run, task, "target")
     Files.writeString(Files.createFile(note, OwnFiles.File), file.getPath)
     announced.put(task.taskAttemptId(), file)
