@@ -40,10 +40,14 @@ def tell_checkpoints(session: SparkSession, checkpoint: str, run: str, secrets: 
             if query is None:
                 return
             location = cast(Any, query)._jsq.streamingQuery().resolvedCheckpointRoot()
+            context: Any = session.sparkContext
             scheme, bucket, _ = parts_of(location)
-            s3a = json.dumps(s3a_settings(session, bucket)) if scheme == "s3a" else None
+            s3a = None
+            if scheme == "s3a":
+                s3a = json.dumps(s3a_settings(session, bucket))
+                context._jsc.sc().conf().set(secrets, "")  # event logs redact local properties of settings only
             for name, value in ((checkpoint, location), (run, str(event.runId)), (secrets, s3a)):
-                cast(Any, session.sparkContext).setLocalProperty(name, value)
+                context.setLocalProperty(name, value)
 
         def onQueryProgress(self, event: Any) -> None:
             pass

@@ -172,7 +172,8 @@ class BucketPlace:
         found = self._store.get_file_info(fs.FileSelector(self._path, recursive=True, allow_not_found=True))
         for info in found:
             if info.type == fs.FileType.File and info.base_name != but:
-                self._store.delete_file(info.path)
+                with suppress(FileNotFoundError):  # another task clears it, too
+                    self._store.delete_file(info.path)
 
     def footer(self) -> dict[str, Any]:
         """As in `Place`."""

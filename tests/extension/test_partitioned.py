@@ -60,27 +60,6 @@ def joined(spark: SparkSession, kind: str, condition: str = "k = rk", left: str 
     return spark.sql(f"SELECT {HINT} * FROM {left} l {kind} JOIN {right} r ON {condition}")
 
 
-def test_map_outputs_are_this_users_alone(tables: SparkSession) -> None:
-    """They are files of Spark's shuffle, which Spark writes as the umask lets it."""
-    assert tables.sparkContext._jvm is not None
-    blocks = tables.sparkContext._jvm.org.apache.spark.SparkEnv.get().blockManager().diskBlockManager()
-    folders = [Path(folder) for folder in blocks.localDirsString()]
-
-    def outputs() -> set[Path]:
-        return {path for folder in folders for path in folder.rglob("shuffle_*.data")}
-
-    before = outputs()
-    umask = os.umask(0)
-    try:
-        df = joined(tables, "inner")
-        assert df.count() and exchanges_of(df)
-    finally:
-        os.umask(umask)
-    written = outputs() - before
-    assert len(written) > 1
-    assert {path.stat().st_mode & 0o777 for path in written} == {0o600}, "of a count, there is no other shuffle"
-
-
 def assert_partitioned(spark: SparkSession, query: Callable[[], DataFrame], *joins: str) -> DataFrame:
     """Prove that these joins of the pipelines, top down, are partitioned, and that the rows are Spark's."""
     out = assert_like_spark(spark, query)
@@ -564,6 +543,18 @@ def shuffle_files(spark: SparkSession) -> set[Path]:
 def local_folders(spark: SparkSession) -> list[Path]:
     told = spark.sparkContext.parallelize([0], 1).map(lambda _: os.environ["SPARK_LOCAL_DIRS"]).first()
     return [Path(folder) for folder in told.split(",")]
+
+
+def test_map_outputs_are_this_users_alone(tables: SparkSession) -> None:
+    """They are files of Spark's shuffle, which Spark writes as the umask lets it."""
+    before, umask = shuffle_files(tables), os.umask(0)
+    try:
+        out = joined(tables, "")
+        assert out.collect() and exchanges_of(out)
+    finally:
+        os.umask(umask)
+    written = shuffle_files(tables) - before
+    assert len(written) > 1 and {path.stat().st_mode & 0o777 for path in written} == {0o600}
 
 
 def test_files_go_with_the_query(tables: SparkSession) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 import random
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import boto3
@@ -89,6 +90,15 @@ def test_segments(place: Place, told: int, monkeypatch: pytest.MonkeyPatch) -> N
         stream.write(b"half")
         raise RuntimeError("the worker dies")
     assert read_told(where)["info"] == info, "what is half written takes no other's place"
+
+
+def test_a_folder_that_several_tasks_clear_at_a_time(place: Place) -> None:
+    """As all of a query's first batch do with the claims of the run before."""
+    for number in range(20):
+        (place / "x" / str(number)).claim("me")
+    with ThreadPoolExecutor(4) as pool:
+        assert [*pool.map(lambda _: (place / "x").clear(but="7"), range(4))] == [None] * 4
+    assert [number for number in range(20) if (place / "x" / str(number)).exists()] == [7]
 
 
 def test_what_is_damaged(s3a: Mapping[str, str]) -> None:
