@@ -23,8 +23,10 @@ _BLOCK = re.compile(
     r"^(?:<!-- (not run: [^\n]+|output) -->\n)?```(python|sql|text)\n(.*?)^```$", re.MULTILINE | re.DOTALL
 )
 _TABLES = {
-    "lineitem": "id AS l_orderkey; id % 3 AS l_suppkey; id % 5 AS l_partkey; id * 2 AS l_quantity; id % 2 AS l_tax",
-    "orders": "id AS o_orderkey; date_add(date'1995-01-01', cast(id AS int)) AS o_orderdate",
+    "lineitem": "id AS l_orderkey; id % 3 AS l_suppkey; id % 5 AS l_partkey; id * 2 AS l_quantity; id % 2 AS l_tax; "
+    "concat('line ', id) AS l_comment",
+    "orders": "id AS o_orderkey; date_add(date'1995-01-01', cast(id AS int)) AS o_orderdate; "
+    "concat('line ', id) AS o_comment",
     "supplier": "id AS s_suppkey; concat('supplier ', id) AS s_name",
     "part": "id AS p_partkey; concat('part ', id) AS p_name",
     "visits": "id % 3 AS item; id AS day",
