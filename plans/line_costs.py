@@ -32,7 +32,11 @@ and with nine columns took 0.8 to 1.25 times what is planned."""
 _LEAST_MEASURED = 0.1
 """Slots that have worked for fewer seconds altogether say little of what a row costs."""
 
-_PRIOR = 0.001
+_PRIOR = 0.0001
+_PRIOR_RECEIVED = 0.1
+"""Weights of the unit costs against the measured seconds. That of received rows is larger, since their cost hardly
+depends on the join: if all slots have the same mixture of rows and pairs, pairs cost more."""
+
 _LEAST_SCALE = 0.05
 
 
@@ -96,7 +100,7 @@ class Scale:
     def measured(cls, slots: Iterable[Ran]) -> Scale:
         """Return the scale by which all slots took what they took, with least squares; 1 where they do not say.
 
-        Where slots have the same mixture of rows and pairs, what has most of their work has most of the difference.
+        If slots have the same mixture of rows and pairs, the difference is attributed to pairs first.
         """
         ran = [*slots]
         if sum(slot.took for slot in ran) < _LEAST_MEASURED:
@@ -105,14 +109,15 @@ class Scale:
         received = sum(slot.received**2 for slot in ran)
         met = sum(slot.met**2 for slot in ran)
         both = sum(slot.received * slot.met for slot in ran)
-        prior = _PRIOR * (received + met)
-        if prior == 0:
+        if received + met == 0:
             return cls()
         by_received = sum(slot.received * error for slot, error in zip(ran, wrong, strict=True))
         by_met = sum(slot.met * error for slot, error in zip(ran, wrong, strict=True))
-        determinant = (received + prior) * (met + prior) - both**2
-        more_received = (by_received * (met + prior) - by_met * both) / determinant
-        more_met = (by_met * (received + prior) - by_received * both) / determinant
+        prior = _PRIOR * (received + met)
+        received, met = received * (1 + _PRIOR_RECEIVED) + prior, met + prior
+        determinant = received * met - both**2
+        more_received = (by_received * met - by_met * both) / determinant
+        more_met = (by_met * received - by_received * both) / determinant
         return cls(max(_LEAST_SCALE, 1 + more_received), max(_LEAST_SCALE, 1 + more_met))
 
 

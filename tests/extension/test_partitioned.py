@@ -288,6 +288,7 @@ def test_a_hot_line_is_split(tables: SparkSession) -> None:
     out = assert_partitioned(tables, lambda: tables.sql(sums), "1")
     told = metrics_of(out)
     assert told["splitLines"] > 0 and told["slots"] > 1, told
+    assert told["indexBytes"] == sum(task.indexes[0]["bytes"] for task in report(out).tasks), "each has one of its own"
     loads = report(out).slots
     assert loads is not None and len(loads.planned) == told["slots"] and loads.split == told["splitLines"], str(loads)
     assert skew(loads.planned) < skew(loads.by_hash) and all(seconds > 0 for seconds in loads.took), str(loads)
@@ -312,6 +313,7 @@ def test_slots_are_planned_by_what_they_took_before(tables: SparkSession) -> Non
         ran(f"SELECT {HINT} count(*), sum(b) FROM l LEFT JOIN many r ON k = rk"),
     )
     assert sum(second.planned) > 5 * sum(first.planned), (str(first), str(second))
+    assert 1 / 2 < sum(second.planned) / sum(first.took) < 2, (str(first), str(second))
     assert sum(other.planned) == pytest.approx(sum(first.planned), rel=0.5), "another join, of which nothing is known"
     tables.catalog.dropTempView("many")
 

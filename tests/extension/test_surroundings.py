@@ -595,6 +595,27 @@ def test_a_report(spark: SparkSession) -> None:
         sparkext.report(spark.sql(JOINED.replace(HINT, "")))
 
 
+def test_a_report_is_of_runs_of_this_dataframe(spark: SparkSession) -> None:
+    """Others have the same joins: its input without a filter, and what is derived from it, whose runs count."""
+    facts, dims = spark.table("facts"), spark.table("dims").hint("pipelined_join")
+    whole = facts.join(dims, F.col("k") == F.col("dk"))
+    few = facts.where("id < 4").join(dims, F.col("k") == F.col("dk"))
+    for frame in (whole, few):
+        assert_pipelined(frame, 1)
+    whole.collect()
+    with pytest.raises(sparkext.SparkExtError, match="has not run yet"):
+        sparkext.report(few)
+    few.select("id").where("id > 0").collect()
+    assert sparkext.report(few).joins[0].rows_in == 3
+    assert sparkext.report(whole).joins[0].rows_in == 20
+    few.write.format("noop").mode("overwrite").save()
+    assert sparkext.report(few).joins[0].rows_in == 4
+    again = facts.where("id < 4").join(dims, F.col("k") == F.col("dk"))
+    assert sparkext.report(again).joins[0].rows_in == 4, "the same plan, though another object"
+    len(few.rdd.collect())
+    assert sparkext.report(few).joins[0].rows_in == 4
+
+
 def test_a_report_of_a_join_with_a_condition(spark: SparkSession) -> None:
     """What the condition drops is not counted as a result."""
     frame = spark.sql(JOINED.replace("JOIN dims", "LEFT JOIN dims") + " AND v <> w")

@@ -2,19 +2,21 @@ package org.apache.spark.sql.sparkext
 
 import scala.collection.mutable
 import scala.jdk.CollectionConverters._
+import scala.util.Try
 
 import org.json4s.jackson.JsonMethods.parse
 
 import org.apache.spark.SparkContext
 import org.apache.spark.sql.catalyst.trees.TreeNodeTag
-import org.apache.spark.sql.execution.{QueryExecution, SparkPlan}
+import org.apache.spark.sql.execution.{QueryExecution, SparkPlan, SQLExecution}
 import org.apache.spark.sql.execution.adaptive.AdaptiveSparkPlanExec
 import org.apache.spark.util.CollectionAccumulator
 
-/** The reports of the latest runs of pipelines, by the joins that they consist of.
+/** The reports of the latest runs of pipelines, by the joins that they consist of and by the queries that ran them.
   *
-  * An action may plan its DataFrame anew (`count`, a write), so a run is not found by its plan: it is found by its keys,
-  * whose expression ids stay.
+  * An action may plan its DataFrame anew (`count`, a write), so a run is not found by its physical plan. It is found by
+  * the keys of its joins, whose expression ids stay, if the analysed plan of the query that ran contains the analysed
+  * plan of the DataFrame: several DataFrames may share the keys, as when one filters the other's input.
   */
 object PipelineRuns {
   private val Kept = 64
@@ -22,30 +24,54 @@ object PipelineRuns {
   /** Names the joins of an operator across plans of the same DataFrame. */
   val Key: TreeNodeTag[String] = TreeNodeTag[String]("sparkext.joins")
 
-  /** What is known of them; or why Spark's own joins have run instead. */
-  private val runs = mutable.LinkedHashMap.empty[String, Either[String, RunLog]]
+  /** Where a run belongs: the key of its operator, and the semantic hash of each subtree of the analysed plan that ran.
+    * Hashes, because plans may hold the rows of local relations. None if an RDD ran outside of any query.
+    */
+  private case class Place(key: String, subtrees: Option[Set[Int]]) {
+    def holds(query: QueryExecution): Boolean = subtrees.forall(_.contains(query.analyzed.semanticHash()))
+  }
+
+  /** The log of each run, or the reason why Spark's own joins ran instead; the latest run is last. */
+  private val runs = mutable.LinkedHashMap.empty[Place, Either[String, RunLog]]
 
   /** `alike`: what runs have in common whose slots take as long for a row, if they have some that are planned. */
   def begin(operator: PipelinedJoinExec, context: SparkContext, alike: Option[String]): RunLog = {
     val before = alike.flatMap(_ => synchronized(runs.values.flatMap(_.toOption).filter(_.alike == alike).lastOption))
     val log =
       new RunLog(context.collectionAccumulator[String], context.collectionAccumulator[(Int, Double)], alike, before.flatMap(_.ran))
-    remember(operator, Right(log))
+    remember(operator, context, Right(log))
     log
   }
 
-  def fellBack(operator: PipelinedJoinExec, reason: String): Unit = remember(operator, Left(reason))
+  def fellBack(operator: PipelinedJoinExec, reason: String): Unit =
+    remember(operator, operator.session.sparkContext, Left(reason))
 
-  private def remember(operator: PipelinedJoinExec, run: Either[String, RunLog]): Unit = synchronized {
+  private def remember(operator: PipelinedJoinExec, context: SparkContext, run: Either[String, RunLog]): Unit =
     operator.getTagValue(Key).foreach { key =>
-      runs.remove(key)
-      runs.put(key, run)
-      while (runs.size > Kept) runs.remove(runs.head._1)
+      val place = Place(key, subtrees(context))
+      synchronized {
+        runs.remove(place)
+        runs.put(place, run)
+        while (runs.size > Kept) runs.remove(runs.head._1)
+      }
     }
-  }
 
-  private def lastRun(operator: PipelinedJoinExec): Option[Either[String, RunLog]] = synchronized {
-    operator.getTagValue(Key).flatMap(runs.get)
+  /** The semantic hash of each subtree of the analysed plan that this thread runs; none also if a plan has no canonical form. */
+  private def subtrees(context: SparkContext): Option[Set[Int]] =
+    for {
+      id <- Option(context.getLocalProperty(SQLExecution.EXECUTION_ID_KEY))
+      query <- Option(SQLExecution.getQueryExecution(id.toLong))
+      hashes <- Try {
+        val found = Set.newBuilder[Int]
+        query.analyzed.foreachWithSubqueries(plan => found += plan.semanticHash())
+        found.result()
+      }.toOption
+    } yield hashes
+
+  private def lastRun(operator: PipelinedJoinExec, query: QueryExecution): Option[Either[String, RunLog]] = synchronized {
+    operator.getTagValue(Key).flatMap { key =>
+      runs.toSeq.reverseIterator.collectFirst { case (place, run) if place.key == key && place.holds(query) => run }
+    }
   }
 
   /** For each pipeline in the plan of a DataFrame, top down: the labels of its joins, and its last run. One that workers have run as
@@ -55,7 +81,7 @@ object PipelineRuns {
     val found = operators(query.executedPlan)
     val parts = found.flatMap(_.pipelinesWithin)
     found.filterNot(operator => parts.exists(_ eq operator)).map { operator =>
-      val run = lastRun(operator)
+      val run = lastRun(operator, query)
       val labels = operator.joins.map(join => s"${join.kind} ${join.label}")
       val log = run.flatMap(_.toOption)
       val reports = log.toSeq.flatMap(_.reports.value.asScala)
@@ -70,7 +96,7 @@ object PipelineRuns {
     val reasons = mutable.ArrayBuffer.empty[String]
     nodes(query.executedPlan).foreach {
       case declined: DeclinedJoinExec => reasons += declined.reason
-      case operator: PipelinedJoinExec => reasons ++= lastRun(operator).flatMap(_.left.toOption)
+      case operator: PipelinedJoinExec => reasons ++= lastRun(operator, query).flatMap(_.left.toOption)
       case _ =>
     }
     query.sparkPlan.logicalLink.foreach(_.foreach(reasons ++= _.getTagValue(Guarded.DeclinedJoin)))

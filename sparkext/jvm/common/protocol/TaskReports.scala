@@ -54,8 +54,9 @@ class TaskReports(
     report.operators.flatMap(_.budget_max).maxOption.foreach(metrics("largestBudget").set(_))
     report.operators.flatMap(_.headroom_min).minOption.foreach(metrics("lowestHeadroom").set(_))
     report.indexes.zipWithIndex.foreach { case (index, join) =>
-      // All tasks of this node share an index: the first to report it counts it.
-      if (TaskReports.counted.add(run -> join)) {
+      // Tasks of a node share the index of a replicated build side: the first to report it counts it. Each partition of a
+      // partitioned build side has an index of its own.
+      if (index.is_partition || TaskReports.counted.add(run -> join)) {
         metrics("indexTime") += nanoseconds(index.seconds)
         metrics("indexBytes") += index.bytes
         if (index.reused) metrics("reusedIndexes") += 1
@@ -114,5 +115,5 @@ private case class OperatorReport(
     budget_median: Option[Long],
     budget_max: Option[Long],
     headroom_min: Option[Long])
-private case class IndexReport(bytes: Long, seconds: Double, build_rows: Long, build_bytes: Long, reused: Boolean)
+private case class IndexReport(bytes: Long, seconds: Double, build_rows: Long, build_bytes: Long, reused: Boolean, is_partition: Boolean)
 private case class ScanReport(bytes: Long, rows: Long, row_groups: Long, row_groups_pruned: Long)
