@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from decimal import Decimal
 
 LIMITS: Mapping[str, str] = {
     "cgroup": "the container's limit (control group)",
@@ -25,10 +26,10 @@ def size(count: float) -> str:
 
 
 def ratio(value: float | None) -> str:
-    """Three digits, or all that stand before the point; nothing for None."""
+    """Three significant digits without an exponent, or all digits before the point; nothing for None."""
     if value is None:
         return ""
-    return f"{value:,.0f}" if value >= 1000 else f"{value:.3g}"
+    return f"{value:,.0f}" if value >= 1000 else f"{Decimal(f'{value:.3g}'):f}"
 
 
 def counted(number: int, thing: str) -> str:

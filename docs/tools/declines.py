@@ -486,9 +486,9 @@ GROUPS = (
 OTHER_TEXTS = {
     "BroughtBlocks.scala": {"no block of a shuffle: …: …", "no segment of a file: …"},
     "Exchange.scala": {
-        "join… …",
-        "… lines of ……",
-        ", streamed by … tasks to … slots",
+        "… …",
+        "… … of ……",
+        ", streamed by … … to … …",
         "units of a matrix of …",
         "joins on different keys are partitioned one after the other",
     },
@@ -527,7 +527,7 @@ OTHER_TEXTS = {
     "PipelineRuns.scala": {"… …"},
     "PipelineDescription.scala": {
         ", built ahead as it may take more",
-        "…, …, algorithm …, build side: child … of … bytes at most…, scan: …",
+        "…, …, algorithm …, build side: child …, at most ……, scan: …",
         "as a pipeline, or by Spark's own joins if a build side turns out not to fit",
         "… … scan=……",
         "in waves (…)",

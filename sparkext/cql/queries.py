@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import TypeAlias
 
 from sparkext.cql.syntax import Formula, Position
@@ -24,7 +25,7 @@ EPSILON = 0
 
 def spelled_delay(delay: int) -> str:
     """Return how long a delay is."""
-    return "ε" if delay == EPSILON else f"{delay / 1e6:g} s"
+    return "ε" if delay == EPSILON else f"{Decimal(delay).scaleb(-6).normalize():f} s"
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from sparkext.reports.text import table
-from sparkext.wording import size
+from sparkext.wording import counted, size
 
 PREFIX = "sparkext."
 """Of the observed metrics of operators; then comes the operator's name."""
@@ -145,6 +145,6 @@ _SUMS: Mapping[type[JoinedBatch | OrderedBatch], tuple[str, ...]] = {
 def _cells(name: str, batches: Sequence[JoinedBatch | OrderedBatch]) -> tuple[str, ...]:
     last = batches[-1]
     came = [sum(getattr(batch, field) for batch in batches) for field in _SUMS[type(last)]]
-    state = f"{last.state_rows:,} rows, {size(last.state_bytes)}"
+    state = f"{counted(last.state_rows, 'row')}, {size(last.state_bytes)}"
     units = [f"{last.units:,}"] if isinstance(last, JoinedBatch) else []
     return (name, *(f"{rows:,}" for rows in came), state, f"{last.segments:,}", *units)

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Container, Sequence
 from typing import TYPE_CHECKING
 
-from sparkext.wording import ratio, size
+from sparkext.wording import counted, ratio, size
 
 if TYPE_CHECKING:
     from sparkext.reports.model import JoinReport, Report
@@ -47,7 +47,7 @@ def tasks_told(report: Report) -> str:
     """How many tasks there were, and what they took."""
     rows_in = sum(task.rows_in for task in report.tasks)
     peak = max((task.peak_rss_bytes for task in report.tasks), default=0)
-    return f"{len(report.tasks)} tasks, {rows_in:,} rows in, peak worker memory {size(peak)}"
+    return f"{counted(len(report.tasks), 'task')}, {rows_in:,} rows in, peak worker memory {size(peak)}"
 
 
 def files_told(report: Report) -> list[str]:
@@ -56,7 +56,7 @@ def files_told(report: Report) -> list[str]:
     if scan is None:
         return []
     return [
-        f"workers read {size(scan.bytes)}: {scan.rows:,} rows in {scan.row_groups} row groups,"
+        f"workers read {size(scan.bytes)}: {counted(scan.rows, 'row')} in {counted(scan.row_groups, 'row group')},"
         f" {scan.row_groups_pruned} more were ruled out by statistics"
     ]
 
@@ -76,16 +76,16 @@ def slots_told(report: Report) -> list[str]:
 
 def orders_told(report: Report) -> list[str]:
     """In which orders joins ran other than that of the query, and on fewer build rows: sentences, by their numbers."""
+    of_all = f"of {counted(len(report.tasks), 'task')}"
     orders = Counter(tuple(task.order) for task in report.tasks if task.order)
     reduced = Counter(told for task in report.tasks for told in task.reduced)
     return [
         *(
-            f"{count} of {len(report.tasks)} tasks ran the joins in the order {', '.join(str(n + 1) for n in order)}"
+            f"{count} {of_all} ran the joins in the order {', '.join(str(n + 1) for n in order)}"
             for order, count in sorted(orders.items())
         ),
         *(
-            f"{count} of {len(report.tasks)} tasks went on with {rows:,} build rows of join {number + 1}: others drop"
-            " the rest"
+            f"{count} {of_all} went on with {counted(rows, 'build row')} of join {number + 1}: others drop the rest"
             for (number, rows), count in sorted(reduced.items())
         ),
     ]

@@ -7,6 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import reduce
+from math import ceil, floor, isfinite
+from numbers import Integral
 from operator import and_, eq, ge, gt, le, lt, ne, or_
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +29,7 @@ _COMPARE: Mapping[str, Callable[[Any, Any], Any]] = {
     ">": gt,
     ">=": ge,
 }
+_ORDERED = ("<", "<=", ">", ">=")
 _LISTS = ("in", "not in")
 _NULLS = ("is null", "is not null")
 _OPERATORS = (*_COMPARED, "!=", *_LISTS, *_NULLS)
@@ -100,7 +103,9 @@ def _read_test(
         problems.append(f"filters holds {item!r}: {op!r} expects a list of one or more values")
         return None
     values = tuple(item[2]) if op in _LISTS else (item[2],)
-    if key_type.name == "bool" and op in ("<", "<=", ">", ">="):
+    if key_type.name in _INTEGER_BITS:
+        op, values = _among_integers(op, values, key_type)
+    if key_type.name == "bool" and op in _ORDERED:
         problems.append(f"filters holds {item!r}: booleans can only be tested for equality")
         return None
     texts = [_text(value, key_type) for value in values]
@@ -111,6 +116,35 @@ def _read_test(
         )
         return None
     return Test(name, op, key_type, values, tuple(text for text in texts if text is not None))
+
+
+def _among_integers(op: str, values: tuple[Any, ...], key_type: KeyType) -> tuple[str, tuple[Any, ...]]:
+    """Return an equal test of an integer column with ints in place of floats, decimals and numpy's integers.
+
+    Spark compares an integer with a double as doubles. That is exact if the double is smaller than 2**53, whatever the
+    integer; other values stay, and are refused later.
+    """
+    values = tuple(map(_as_integer, values))
+    between = [value for value in values if _is_exact(value)]
+    if not between:
+        return op, values
+    if op in _ORDERED:
+        return op[0], (floor(between[0]) if op[0] == ">" else ceil(between[0]),)
+    rest = tuple(value for value in values if not _is_exact(value))
+    if rest:
+        return op, rest
+    # No integer is equal: a test that is false, or true, for all of them, and null for null.
+    return ("<" if op in ("=", "==", "in") else ">="), (-1 << (_INTEGER_BITS[key_type.name] - 1),)
+
+
+def _as_integer(value: Any) -> Any:
+    """Return the int that a number is equal to, or the value itself."""
+    is_whole = isinstance(value, Integral) and not isinstance(value, bool)
+    return int(value) if is_whole or (_is_exact(value) and value == floor(value)) else value
+
+
+def _is_exact(value: Any) -> bool:
+    return isinstance(value, (float, Decimal)) and isfinite(value) and abs(value) < 1 << 53
 
 
 def _text(value: Any, key_type: KeyType) -> str | None:
@@ -158,7 +192,7 @@ def _expected(key_type: KeyType) -> str:
         "timestamp_ntz": "a datetime.datetime without a time zone",
         "bool": "True or False",
         "string": "a str",
-    }.get(key_type.name, "an int within its range")
+    }.get(key_type.name, "an int within its range, or a float or Decimal under 2**53")
 
 
 def as_expression(alternatives: Alternatives, place: Mapping[str, int]) -> Expression | None:

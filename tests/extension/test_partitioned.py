@@ -33,7 +33,7 @@ from tests.extension.joined_tables import write_joined_tables
 
 KINDS = ("inner", "left", "right", "full", "left semi", "left anti")
 HINT = "/*+ PIPELINED_JOIN(r) */"
-_EXCHANGE = re.compile(r"partitioned=(\d+) lines of joins? ([\d, ]+)")
+_EXCHANGE = re.compile(r"partitioned=(\d+) lines? of joins? ([\d, ]+)")
 _MATRIX = re.compile(r"partitioned=units of a matrix of joins? ([\d, ]+)")
 
 

@@ -43,7 +43,7 @@ def joined(spark: SparkSession, kind: str, condition: str = "k = rk", left: str 
 
 def assert_streamed(spark: SparkSession, query: Callable[[], DataFrame]) -> DataFrame:
     out = assert_like_spark(spark, query)
-    assert "streamed by 1 tasks to 1 slots" in plan_of(out), plan_of(out)
+    assert "streamed by 1 task to 1 slot" in plan_of(out), plan_of(out)
     assert metrics_of(out)["slots"] == 1
     return out
 

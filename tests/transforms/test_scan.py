@@ -10,6 +10,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -96,6 +97,18 @@ FILTERS: list[tuple[Any, str]] = [
         "ntz > TIMESTAMP_NTZ'1970-05-01 12:00:00.000001'",
     ),
     ([("id", "<", -1)], "id < -1"),
+    # Integers and other numbers, compared as Spark compares them.
+    ([("id", ">", 5.0), ("i8", "<=", Decimal("7.00"))], "id > 5.0D AND i8 <= 7.00"),
+    ([("id", ">", 5.5), ("id", ">=", -0.5), ("i8", "<", 6.5), ("i8", "<=", 6.5)], "id > 5.5D AND i8 < 6.5D"),
+    ([("i32", "<", -0.5)], "i32 < -0.5D"),
+    ([("i8", "=", 5.5)], "i8 = 5.5D"),
+    ([("i8", "!=", 5.5)], "i8 != 5.5D"),
+    ([("i8", "not in", [5.5])], "i8 NOT IN (5.5D)"),
+    ([("i8", "in", [5.5, 7.0, 9])], "i8 IN (5.5D, 7.0D, 9D)"),
+    (
+        [("i64", "<", float(2**53 - 1)), ("id", ">", np.float64(100)), ("id", "<", np.int16(200))],
+        "i64 < 9e15D AND id > 100 AND id < 200",
+    ),
 ]
 
 
@@ -254,6 +267,9 @@ def test_files_that_lack_a_column_and_a_file_that_is_gone(spark: SparkSession, t
         ({"filters": [("id", "in", [])]}, ["a list of one or more"]),
         ({"filters": [("b", "<", True)]}, ["booleans"]),
         ({"filters": [("i8", "<", 128)]}, ["int8 with 128: expected an int within its range"]),
+        ({"filters": [("i64", "<", float(2**53))]}, ["or a float or Decimal under"]),
+        ({"filters": [("id", "in", [1, float("nan")])]}, ["'id' of type int64 with nan"]),
+        ({"filters": [("id", "=", True)]}, ["'id' of type int64 with True"]),
         ({"filters": [("d9", "<", Decimal("0.001"))]}, ["at most 9 digits, 2 of them after the point"]),
         ({"filters": [("t", "<", datetime.datetime(2024, 1, 1))]}, ["a datetime.datetime with a time zone"]),
         ({"path": []}, [r"path=\[\]"]),

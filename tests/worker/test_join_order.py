@@ -244,7 +244,7 @@ def test_the_order_of_a_task(mode: str, order: list[int] | None) -> None:
         inner, semi, _ = told.joins
         if metrics.order == [1, 0]:
             assert (semi.rows_in, semi.rows_out, inner.rows_in, inner.rows_out) == (1000, 100, 100, 300)
-            assert "1 of 1 tasks ran the joins in the order 2, 1" in str(told)
+            assert "1 of 1 task ran the joins in the order 2, 1" in str(told)
         else:
             assert (inner.rows_in, inner.rows_out, semi.rows_in, semi.rows_out) == (1000, 3000, 3000, 300)
             assert "in the order" not in str(told)

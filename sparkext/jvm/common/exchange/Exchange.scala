@@ -22,9 +22,12 @@ case class Exchange(
     clusters: Seq[Int] = Nil,
     streamed: Option[Streamed] = None) {
   def described: String = {
-    val numbered = s"join${if (builds.length > 1) "s" else ""} ${builds.map(_ + 1).mkString(", ")}"
-    val way = streamed.map(by => s", streamed by ${by.maps} tasks to ${by.slots} slots").getOrElse("")
-    if (keyed) s"$lines lines of $numbered$way" else s"units of a matrix of $numbered"
+    def plural(number: Int, thing: String) = if (number == 1) thing else s"${thing}s"
+    val numbered = s"${plural(builds.length, "join")} ${builds.map(_ + 1).mkString(", ")}"
+    val way = streamed
+      .map(by => s", streamed by ${by.maps} ${plural(by.maps, "task")} to ${by.slots} ${plural(by.slots, "slot")}")
+      .getOrElse("")
+    if (keyed) s"$lines ${plural(lines, "line")} of $numbered$way" else s"units of a matrix of $numbered"
   }
 
   /** How many slots there will be is not known, but that it may be more than one: of one, Spark would take all rows to be together. */

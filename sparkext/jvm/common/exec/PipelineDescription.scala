@@ -42,6 +42,6 @@ private class PipelineDescription(operator: PipelinedJoinExec, inputs: PipelineI
   private def described(number: Int): String = {
     val join = joins(number)
     val ahead = if (inputs.mayNotFit(number)) ", built ahead as it may take more" else ""
-    s"${join.kind}, ${join.label}, algorithm ${join.algorithm}, build side: child ${number + 2} of ${join.maxBuildBytes} bytes at most$ahead, scan: ${inputs.describedBuild(number)}"
+    s"${join.kind}, ${join.label}, algorithm ${join.algorithm}, build side: child ${number + 2}, at most ${org.apache.spark.util.Utils.bytesToString(join.maxBuildBytes)}$ahead, scan: ${inputs.describedBuild(number)}"
   }
 }
