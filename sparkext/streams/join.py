@@ -24,7 +24,7 @@ from sparkext.transforms.resolved_theta import resolve_theta
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-    Names = str | Sequence[str] | Sequence[tuple[str, str] | tuple[str, str, str]]
+    Names = str | Sequence[str] | Sequence[tuple[str, ...]]
     On = Names | Column | Callable[[Any, Any], bool] | None
 
 

@@ -25,9 +25,9 @@ from sparkext.transforms.resolved_join import ResolvedJoin, check_left_names, re
 if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
-    from pyspark.sql import DataFrame
+    from pyspark.sql import Column, DataFrame
 
-    On = str | Sequence[str] | Sequence[tuple[str, str] | tuple[str, str, str]] | None
+    On = str | Sequence[str] | Sequence[tuple[str, ...]] | Column | Sequence[Column] | None
 
 _USAGE = 'left.transform(pipelined_join(right, on="key"))'
 

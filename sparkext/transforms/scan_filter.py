@@ -144,7 +144,7 @@ def _as_integer(value: Any) -> Any:
 
 
 def _is_exact(value: Any) -> bool:
-    return isinstance(value, (float, Decimal)) and isfinite(value) and abs(value) < 1 << 53
+    return isinstance(value, (float, Decimal)) and isfinite(value) and abs(int(value)) < 1 << 53
 
 
 def _text(value: Any, key_type: KeyType) -> str | None:

@@ -1,0 +1,36 @@
+"""Numbers in reports and plans, as people read them."""
+
+from __future__ import annotations
+
+import pytest
+
+from sparkext.cql.queries import spelled_delay
+from sparkext.wording import counted, ratio
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (None, ""),
+        (0.0, "0"),
+        (2e-05, "0.00002"),
+        (1.0, "1"),
+        (1 / 3, "0.333"),
+        (12.345, "12.3"),
+        (999.4, "999"),
+        (123456.7, "123,457"),
+    ],
+)
+def test_ratios_have_no_exponent(value: float | None, text: str) -> None:
+    assert ratio(value) == text
+
+
+@pytest.mark.parametrize(
+    ("microseconds", "text"), [(0, "ε"), (1, "0.000001 s"), (20, "0.00002 s"), (1_500_000, "1.5 s"), (10**7, "10 s")]
+)
+def test_delays_have_no_exponent(microseconds: int, text: str) -> None:
+    assert spelled_delay(microseconds) == text
+
+
+def test_one_thing_has_no_plural() -> None:
+    assert [counted(number, "task") for number in (0, 1, 2, 1000)] == ["0 tasks", "1 task", "2 tasks", "1,000 tasks"]
