@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import functools
 import os
+import re
 import shutil
 from collections.abc import Callable, Iterator
 from decimal import Decimal
@@ -558,6 +559,22 @@ def test_what_lies_on_disks_is_this_users_alone(spark: SparkSession, folder: Pat
     place = context._jvm.org.apache.spark.util.Utils.getLocalDir(context._jsc.sc().conf())
     files, wrong = open_to_others(Path(place))
     assert files >= 6 and not wrong, wrong
+
+
+def test_build_files_that_are_replaced_between_two_actions(spark: SparkSession, tmp_path: Path) -> None:
+    """In their place: the rows are the new ones. Gone: an error, unlike with Spark's broadcast, which keeps the rows."""
+    file = tmp_path / "dims" / "part.parquet"
+    file.parent.mkdir()
+    for rows in (100, 50):
+        pq.write_table(pa.table({"k": range(rows), "v": range(rows)}), file)
+        if rows == 100:
+            dims = spark.read.parquet(str(file.parent))
+            out = spark.range(80).withColumnRenamed("id", "k").join(dims.hint("pipelined_join"), "k")
+            assert_pipelined(out, 1)
+        assert len(out.collect()) == min(80, rows)
+    file.unlink()
+    with pytest.raises(Exception, match=f"cannot read .{re.escape(str(file))}.: no such file"):
+        out.collect()
 
 
 def test_queries_with_other_columns_or_filters_have_indexes_of_their_own(spark: SparkSession, folder: Path) -> None:
