@@ -562,7 +562,7 @@ def test_what_lies_on_disks_is_this_users_alone(spark: SparkSession, folder: Pat
 
 
 def test_build_files_that_are_replaced_between_two_actions(spark: SparkSession, tmp_path: Path) -> None:
-    """In their place: the rows are the new ones. Gone: an error, unlike with Spark's broadcast, which keeps the rows."""
+    """In their place: the rows are the new ones. Gone: an error, whereas Spark's broadcast keeps the rows."""
     file = tmp_path / "dims" / "part.parquet"
     file.parent.mkdir()
     for rows in (100, 50):
