@@ -86,6 +86,18 @@ def test_the_papers_run() -> None:
 
 
 @interpreted
+@pytest.mark.parametrize("zeros", [(-0.0, 0.0), (0.0, -0.0)])
+@pytest.mark.parametrize("cuts", [[], [1]])
+def test_extremes_of_both_zeros_do_not_depend_on_their_order(zeros: tuple[float, float], cuts: list[int]) -> None:
+    queries = graph(
+        "REGISTER STREAM s (v double);"
+        "REGISTER QUERY q ISTREAM(SELECT count(*) AS n, min(v) AS low, max(v) AS high FROM s [Range 5 us])"
+    )
+    found = run_engine(queries, ["q"], {"s": [(time, (value,)) for time, value in enumerate(zeros)]}, 2, cuts)
+    assert [(n, str(low), str(high)) for _, (n, low, high) in found["q"] if n == 2] == [(2, "-0.0", "0.0")]
+
+
+@interpreted
 @pytest.mark.parametrize("seed", range(4))
 def test_orders_never_exceed_the_cash(seed: int) -> None:
     """Offers of one time compete for it: they are taken one after the other."""
