@@ -1,4 +1,4 @@
-"""What is known of a stage while rows stream through it, and what the foreman makes of that (`papers.md` 5).
+"""What is known of a stage while rows stream through it, and what the foreman makes of that (`docs/papers.md` 5).
 
     tasks that route rows ──rows of each line──▶ board ◀──rows and seconds of each line── slots
               ▲                                    │

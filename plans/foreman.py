@@ -1,5 +1,5 @@
 """Evens out the slots of a partitioned join while it runs, by what each hash line cost (Yasui, Tamura, Oguchi and
-Kitsuregawa, dynamic load balancing in a parallel DBMS; `papers.md` 5).
+Kitsuregawa, dynamic load balancing in a parallel DBMS; `docs/papers.md` 5).
 
 The load of a slot, as of one line, over the last interval is
 

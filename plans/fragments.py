@@ -1,5 +1,5 @@
 """How two streams are cut into the units of a join, and which rows a unit has (Wang, Fang and Zhang, MFM;
-`papers.md` 3).
+`docs/papers.md` 3).
 
                 right 0   right 1
      left 0  │  unit 0    unit 1        unit (i, j) joins fragment i of the left side with fragment j of the right one

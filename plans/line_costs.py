@@ -1,10 +1,10 @@
-"""What the lines of a partitioned join take: their rows and pairs, by unit costs and by what such a join took before.
+"""The cost of each line of a partitioned join, by unit costs or by the measured seconds of an earlier run.
 
     L = N_recv · T_recv + N_comp · T_comp + N_send · T_send
 
-as the foreman has it (`papers.md` 5). What a pair takes depends on the join, as a condition beside the key, or what is
-made of the rows that come out, may cost fifty times as much as the join itself. So slots tell how long they took, and
-the next time that such a join is planned, its unit costs are the measured ones.
+is the foreman's formula (`docs/papers.md` 5). The cost of a pair depends on the join: a condition in addition to the
+key, or the expressions over its result, may cost fifty times as much as the join itself. So slots report their seconds,
+and the next plan of such a join uses the measured unit costs.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How a join without an equality is divided: into units of a matrix (Wang, Fang and Zhang, MFM; `papers.md` 3).
+"""How a join without an equality is divided: into units of a matrix (Wang, Fang and Zhang, MFM; `docs/papers.md` 3).
 
                 build 0   build 1
     probe 0  │  unit 0    unit 1        unit (i, j) joins part i of the probe side with part j of the build side

@@ -1,4 +1,4 @@
-"""Into how many units a join matrix is cut, and when it pays to cut it anew (Wang, Fang and Zhang, MFM; `papers.md` 3).
+"""The number of units of a join matrix, and when to change it (Wang, Fang and Zhang, MFM; `docs/papers.md` 3).
 
 A unit may hold so many rows of both sides together, its memory. One side, the main one, is cut into γ fragments; the
 other has all memory that these leave. The paper tries four γ, those next to the halves of the memory; here all are

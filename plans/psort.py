@@ -1,6 +1,7 @@
-"""Which slot processes which operator keys of an ordered stream, and what has to be merged (Katsunuma et al., P-SORT;
-`papers.md` 1), as the paper plans it. Ordered streams run another planner, `order_table`, which uses `makespan` alone;
-`bench.ordered_streams` simulates the rest.
+"""The paper's planner of ordered streams: assigns operator keys to slots (Katsunuma et al.; `docs/papers.md` 1).
+
+Ordered streams run another planner, `order_table`, which uses only `makespan`; `bench.ordered_streams` simulates the
+rest.
 
 Rows with different operator keys (OPK, such as a sensor) may be processed independently. Rows with one order key (SPK,
 such as a device; each operator key has one) have to come out in the order of time. So all operator keys of an order

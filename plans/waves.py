@@ -2,7 +2,7 @@
 
     counts of each line ──▶ slots, as many as it pays to begin ──▶ loads ──▶ foreman ──▶ lines and shares of each slot
 
-Nothing is migrated then: the tasks of a stage take what the table gives them (`papers.md` 5, in waves instead of
+Nothing is migrated then: the tasks of a stage take what the table gives them (`docs/papers.md` 5, in waves instead of
 intervals).
 """
 

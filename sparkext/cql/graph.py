@@ -1,8 +1,8 @@
 """The graph of queries: delays that cut its cycles, the order in which queries run, and what is monotone.
 
 A query reads streams and other queries. What comes out of a delay is later than what went in, so within one timestamp
-nothing flows through it: cut there, the graph has no cycle, or it is refused (delay-based time splitting, `papers.md`
-2).
+nothing flows through it: cut there, the graph has no cycle, or it is refused (delay-based time splitting,
+`docs/papers.md` 2).
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Writes the loops over instants: one for each section, and one that gives each its turn.
 
 A section goes on for `batch` given rows, and all of the last one's timestamp, before the next one does, which then
-finds all that the first has emitted (the hybrid of time splitting and heartbeats that `papers.md` 2 leaves open). What
-runs alone stays in the caches, and skips the instants at which it has nothing to do.
+finds all that the first has emitted (the hybrid of time splitting and heartbeats that `docs/papers.md` 2 leaves open).
+A section that runs alone stays in the caches, and skips the instants at which it has nothing to do.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The attribute table of P-SORT: a DataFrame that tells the order key of each operator key (`papers.md` 1)."""
+"""The attribute table of P-SORT: a DataFrame that tells the order key of each operator key (`docs/papers.md` 1)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What puts rows in order by P-SORT, as all of its tasks know it (`papers.md` 1).
+"""What puts rows in order by P-SORT, as all of its tasks know it (`docs/papers.md` 1).
 
 rows ──▶ cells ──┬──▶ slots of whole order keys: process, sort ─────────────────────────────▶ results
                  └──▶ slots of split ones: process, sort ──▶ cells ──▶ slots that merge ────▶ results
