@@ -11,6 +11,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from sparkext._version import __version__
 from sparkext.errors import SparkExtError
 
 if TYPE_CHECKING:
@@ -28,7 +29,6 @@ if not (_here / "kernels").is_dir():
     # installed package whenever it runs in the checkout's root, as Spark's workers do then.
     __path__.append(str(_here.parent))
 
-__version__ = "0.1.0.dev0"
 __all__ = [
     "SparkExtError",
     "__version__",

@@ -38,7 +38,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
             print(markdown_table())
             return 0
-        from sparkext import __version__
+        from sparkext._version import __version__
 
         print(f"sparkext {__version__}")
         return 0

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 
-from sparkext import __version__
+from sparkext._version import __version__
 from sparkext.cli.finding import Finding, Status, dotted, guarded, release
 from sparkext.errors import EnvironmentProblemError
 from sparkext.spark.jar import INSTALL_PYSPARK, installed_pyspark, jar_path, minor_version, supported_minors

@@ -14,7 +14,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from sparkext import __version__
+from sparkext._version import __version__
 from sparkext.cli.finding import Finding, Status, dotted, guarded, release
 from sparkext.cli.local_session import first_line, local_session
 from sparkext.config import configuration_problems

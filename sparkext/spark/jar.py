@@ -20,7 +20,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from sparkext import __version__
+from sparkext._version import __version__
 from sparkext.config import REGISTRY, ConfigKey
 from sparkext.errors import EnvironmentProblemError
 from sparkext.memory.address_space import LEAST_BYTES

@@ -17,7 +17,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from sparkext import __version__
+from sparkext._version import __version__
 from sparkext.storage.container import FORMAT_VERSION
 
 

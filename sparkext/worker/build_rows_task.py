@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from sparkext import __version__
+from sparkext._version import __version__
 from sparkext.build_sides.sources import BuildSource
 from sparkext.rows.morsels import MAX_MORSEL_BYTES, within_bytes
 from sparkext.rows.types import conform

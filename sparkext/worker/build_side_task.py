@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from sparkext import __version__
+from sparkext._version import __version__
 from sparkext.build_sides.sources import BuildSource
 from sparkext.config import Settings
 from sparkext.errors import BuildSideTooLargeError

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from sparkext import __version__
+from sparkext._version import __version__
 from sparkext.exchange.partitioning import Partitioning
 from sparkext.plans.order_table import LINES
 from sparkext.rows.compression import decompressed

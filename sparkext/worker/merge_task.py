@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from sparkext import __version__
+from sparkext._version import __version__
 from sparkext.build_sides.rows_on_disk import collected_rows
 from sparkext.exchange.cells import rows_of
 from sparkext.kernels.jit import frozen

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from sparkext import __version__
+from sparkext._version import __version__
 from sparkext.exchange.cells import CELL_BYTES, cell_of, cell_row
 from sparkext.kernels.jit import frozen
 from sparkext.kernels.partition import slot_order

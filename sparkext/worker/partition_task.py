@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from sparkext import __version__
+from sparkext._version import __version__
 from sparkext.config import Settings
 from sparkext.exchange.cells import COLUMNS, cell_row
 from sparkext.exchange.leaving_rows import leaving_cells

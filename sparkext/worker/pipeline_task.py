@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from sparkext import __version__
+from sparkext._version import __version__
 from sparkext.build_sides.index_recipe import index_recipes
 from sparkext.build_sides.index_store import BuildSide
 from sparkext.build_sides.kept_rows import make_room

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from sparkext import __version__
+from sparkext._version import __version__
 from sparkext.exchange.cells import CELL_BYTES, cell_of, cell_row
 from sparkext.exchange.leaving_rows import gathered
 from sparkext.kernels.hashing import hash_words

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from sparkext import __version__
+from sparkext._version import __version__
 from sparkext.memory import address_space, freed
 from sparkext.plans.fragments import LEFT, MATCHED, RIGHT, Cut
 from sparkext.plans.mfm import next_cut

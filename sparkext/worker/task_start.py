@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import lru_cache
 
-from sparkext import __version__
+from sparkext._version import __version__
 from sparkext.config import Settings
 from sparkext.errors import EnvironmentProblemError
 from sparkext.memory import address_space
