@@ -16,7 +16,13 @@ from docs.tools.figures.archive import Archive, MissingResultError, archive
 from docs.tools.figures.grid import Grid
 
 ROOT = Path(__file__).parents[1]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAPERS = "papers.md"
+"""Its figures are those that others have published."""
+
+PAGES = [
+    ROOT / "README.md",
+    *sorted(page for page in (ROOT / "docs").glob("*.md") if page.name != PAPERS),
+]
 FACTS = {"facts": {"date": "2026-01-01 10:00 UTC", "cores": "2"}}
 
 
@@ -96,7 +102,7 @@ def test_a_grid_shows_medians_and_who_is_ahead(tmp_path: Path) -> None:
         "Half of the spreads are above 23%. The widest: DuckDB, one, 0.50 to 1.05 s; Spark, one, 2.00 to 2.50 s;"
         " sparkext, one, 1.00 to 1.20 s.",
         "",
-        "*sparkext*: beside *Spark* ahead in 1; beside *DuckDB* level in 1.",
+        "*sparkext*: against *Spark* ahead in 1; against *DuckDB* level in 1.",
         "",
         "Not measured yet: `python -m bench hard.graph`.",
     ]

@@ -1,4 +1,4 @@
-"""A table of contestants beside each other, how far their runs lie apart, and who is ahead."""
+"""A table of contestants side by side, how far their runs lie apart, and who is ahead."""
 
 from __future__ import annotations
 
@@ -132,14 +132,14 @@ class Grid:
 def _verdict(found: Mapping[str, Mapping[str, Timed]], name: str, other: str) -> str:
     counts = zip(("ahead", "level", "slower"), _counts(found, name, other), strict=True)
     told = [f"{word} in {count}" for word, count in counts if count]
-    return f"beside *{other}* {', '.join(told)}" if told else ""
+    return f"against *{other}* {', '.join(told)}" if told else ""
 
 
 def _counts(found: Mapping[str, Mapping[str, Timed]], name: str, other: str) -> tuple[int, int, int]:
-    beside = [(picked[name], picked[other]) for picked in found.values() if name in picked and other in picked]
-    ahead = sum(max(our.seconds) < min(its.seconds) for our, its in beside)
-    slower = sum(min(our.seconds) > max(its.seconds) for our, its in beside)
-    return ahead, len(beside) - ahead - slower, slower
+    both = [(picked[name], picked[other]) for picked in found.values() if name in picked and other in picked]
+    ahead = sum(max(our.seconds) < min(its.seconds) for our, its in both)
+    slower = sum(min(our.seconds) > max(its.seconds) for our, its in both)
+    return ahead, len(both) - ahead - slower, slower
 
 
 def _spreads(shown: Sequence[tuple[str, Timed]]) -> str:
