@@ -52,7 +52,7 @@ def joined_frame(
     both = cells[LEFT].unionAll(cells[RIGHT])
     if join.waits:
         time = left.columns[event_time(sides[LEFT])]
-        both = both.unionAll(map_in_arrow(ticks(left, time), SlotNumbersTask(keys), DDL))
+        both = both.unionAll(map_in_arrow(ticks(left, time), SlotNumbersTask(join, keys), DDL))
     fields = [output.field for output in resolved.outputs]
     emitted = with_progress(fields, PROGRESS_FIELDS)
     places = [place(number) for number in range(len(fields))]

@@ -188,4 +188,4 @@ def _whole(
         return lineage.then(join, build.source(session, join.published, settings), settings)
     table = build.table(session, join.published, settings)
     source = publish(session, table, settings)
-    return lineage.reading(*shuffle_with_build_rows(frame, join, source, table)).then(join, source, settings)
+    return lineage.reading(*shuffle_with_build_rows(frame, join, source, table, settings)).then(join, source, settings)

@@ -14,8 +14,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from sparkext.build_sides.sources import BuildSource
+from sparkext.config import Settings
 from sparkext.plans.key_types import KeyType
 from sparkext.spark.arrow import arrow_schema
+from sparkext.spark.session_settings import tasks_per_executor
 from sparkext.spark.worker_python import run_in_workers
 from sparkext.transforms.resolved_join import ResolvedJoin
 from sparkext.worker.build_rows_task import BuildRowsTask
@@ -40,7 +42,7 @@ _SQL_TYPES = {
 
 
 def shuffle_with_build_rows(
-    frame: DataFrame, resolved: ResolvedJoin, source: BuildSource, build: pa.Table
+    frame: DataFrame, resolved: ResolvedJoin, source: BuildSource, build: pa.Table, settings: Settings
 ) -> tuple[DataFrame, int]:
     """Return `frame` and the build rows' ids, shuffled together by key; and how many columns were put in front."""
     from pyspark.sql import functions as F
@@ -57,7 +59,7 @@ def shuffle_with_build_rows(
         ),
         *columns,
     )
-    owners = _build_keys(frame, resolved, source, build).select(
+    owners = _build_keys(frame, resolved, source, build, settings).select(
         _OWNER,
         *(
             _shuffle_key(F.col(_KEY.format(number)), key_type).alias(_KEY.format(number))
@@ -72,7 +74,9 @@ def shuffle_with_build_rows(
     return probe.unionAll(owners).repartition(*names), 1 + len(names)
 
 
-def _build_keys(frame: DataFrame, resolved: ResolvedJoin, source: BuildSource, build: pa.Table) -> DataFrame:
+def _build_keys(
+    frame: DataFrame, resolved: ResolvedJoin, source: BuildSource, build: pa.Table, settings: Settings
+) -> DataFrame:
     """Rows (row id, keys) of the build side, read by the executors from where it is published."""
     from pyspark.sql.types import LongType, StructField, StructType
 
@@ -81,8 +85,10 @@ def _build_keys(frame: DataFrame, resolved: ResolvedJoin, source: BuildSource, b
     for number, column in enumerate(resolved.build_key_fields):
         fields.append(StructField(_KEY.format(number), column.dataType))
     schema = StructType(fields)
-    task = BuildRowsTask(source, tuple(key.build for key in resolved.spec.keys), parts, arrow_schema(schema))
-    return run_in_workers(frame.sparkSession.range(0, parts, 1, parts), task, schema)
+    session = frame.sparkSession
+    keys = tuple(key.build for key in resolved.spec.keys)
+    task = BuildRowsTask(source, keys, parts, arrow_schema(schema), settings, tasks_per_executor(session))
+    return run_in_workers(session.range(0, parts, 1, parts), task, schema)
 
 
 def _shuffle_key(column: Column, key_type: KeyType) -> Column:

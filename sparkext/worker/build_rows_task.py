@@ -2,37 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import pyarrow as pa
 
-from sparkext._version import __version__
 from sparkext.build_sides.sources import BuildSource
+from sparkext.config import Settings
+from sparkext.memory.probes import Tasks
 from sparkext.rows.morsels import MAX_MORSEL_BYTES, within_bytes
 from sparkext.rows.types import conform
-from sparkext.worker.task_start import check_version
+from sparkext.worker.worker_task import MemoryShare, WorkerTask
 
 _ROWS_PER_BATCH = 65_536
 
 
 @dataclass(frozen=True)
-class BuildRowsTask:
+class BuildRowsTask(WorkerTask):
     """Emits (row id, key columns) of a build side, one row range per partition, so that Spark can shuffle them.
 
-    Partition i of the input holds the one number i; it stands for the i-th of `parts` ranges. `made_by` is as in
-    `PipelineTask`.
+    Partition i of the input holds the one number i; it stands for the i-th of `parts` ranges.
     """
 
     source: BuildSource
     key_columns: tuple[int, ...]
     parts: int
     output_schema: pa.Schema
-    made_by: str = __version__
+    settings: Settings
+    tasks_sharing: int | None
 
-    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    @property
+    def share(self) -> MemoryShare:
+        """Its own settings."""
+        return MemoryShare(self.settings, self.tasks_sharing)
+
+    def run(self, batches: Iterator[pa.RecordBatch], tasks: Tasks) -> Iterator[pa.RecordBatch]:
         """Emit the range of each number."""
-        check_version(self.made_by)
         rows, columns = self.source.columns()
         for batch in batches:
             for part in batch.column(0).to_pylist():

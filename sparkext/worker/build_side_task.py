@@ -2,28 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import pyarrow as pa
 
-from sparkext._version import __version__
 from sparkext.build_sides.sources import BuildSource
 from sparkext.config import Settings
 from sparkext.errors import BuildSideTooLargeError
-from sparkext.memory import freed
+from sparkext.memory.probes import Tasks
 from sparkext.plans.spec import PipelineSpec
 from sparkext.worker.asked_sides import asked_sides
-from sparkext.worker.task_start import check_version, entered, settle
+from sparkext.worker.worker_task import MemoryShare, WorkerTask
 
 
 @dataclass(frozen=True)
-class BuildSideTask:
+class BuildSideTask(WorkerTask):
     """Has a build side read and indexed before the join that asks for it begins, and says what keeps it from that.
 
     For each batch that it is given it emits one of one text: empty, or why the build side of join number `number`
     does not fit, or the `SOURCE`. `sources`: those of all joins, None for what is not known beforehand; `made`: the
-    rows of the probe side where workers make them. `tasks_sharing` and `made_by` are as in `PipelineTask`.
+    rows of the probe side where workers make them.
     """
 
     spec_json: str
@@ -32,15 +31,16 @@ class BuildSideTask:
     settings: Settings
     tasks_sharing: int | None
     made: BuildSource | None = None
-    made_by: str = __version__
 
-    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    @property
+    def share(self) -> MemoryShare:
+        """Its own settings."""
+        return MemoryShare(self.settings, self.tasks_sharing)
+
+    def run(self, batches: Iterator[pa.RecordBatch], tasks: Tasks) -> Iterator[pa.RecordBatch]:
         """Build the index, on this node."""
-        check_version(self.made_by)
-        settle()
-        with entered(self.settings, self.tasks_sharing):
-            for _ in batches:
-                yield pa.RecordBatch.from_arrays([pa.array([self._problem()], pa.string())], names=["c0"])
+        for _ in batches:
+            yield pa.RecordBatch.from_arrays([pa.array([self._problem()], pa.string())], names=["c0"])
 
     def _problem(self) -> str:
         spec = PipelineSpec.from_json(self.spec_json)
@@ -48,6 +48,4 @@ class BuildSideTask:
             asked_sides(spec, self.sources, self.made, self.settings)[self.number].open()
         except BuildSideTooLargeError as error:
             return str(error)
-        finally:
-            freed.release_unless_ample()
         return ""

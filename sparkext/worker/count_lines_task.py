@@ -2,36 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 
-from sparkext._version import __version__
+from sparkext.config import Settings
 from sparkext.exchange.partitioning import Partitioning
+from sparkext.memory.probes import Tasks
 from sparkext.plans.order_table import LINES
-from sparkext.rows.compression import decompressed
 from sparkext.rows.types import conformed
-from sparkext.worker.task_start import check_version, settle
+from sparkext.worker.worker_task import MemoryShare, WorkerTask
 
 COUNTS_DDL = "line int, rows bigint"
 
 
 @dataclass(frozen=True)
-class CountLinesTask:
-    """Counts rows that have the columns of a key and no others. `made_by` is as in `PipelineTask`."""
+class CountLinesTask(WorkerTask):
+    """Counts rows that have the columns of a key and no others."""
 
     keys: Partitioning
     columns: pa.Schema
-    made_by: str = __version__
+    settings: Settings
+    tasks_sharing: int | None
 
-    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    @property
+    def share(self) -> MemoryShare:
+        """Its own settings."""
+        return MemoryShare(self.settings, self.tasks_sharing)
+
+    def run(self, batches: Iterator[pa.RecordBatch], tasks: Tasks) -> Iterator[pa.RecordBatch]:
         """Count one partition."""
-        check_version(self.made_by)
-        settle()
         counts = np.zeros(LINES, dtype=np.int64)
-        for rows in decompressed(batches):
+        for rows in batches:
             counts += np.bincount(self.keys.lines(conformed(rows.columns, self.columns))[1], minlength=LINES)
         lines = np.flatnonzero(counts)
         columns = [pa.array(lines, pa.int32()), pa.array(counts[lines])]

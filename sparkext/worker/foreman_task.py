@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,13 +16,15 @@ import pyarrow as pa
 
 from sparkext.config import read_settings
 from sparkext.kernels.join_size import WIDTH, pairs_of
+from sparkext.memory.probes import Tasks
 from sparkext.plans.line_costs import Ran, Scale
 from sparkext.plans.matrix import Cut, matrix_plan
 from sparkext.plans.waves import SideCounts, counted, wave_plan
+from sparkext.worker.worker_task import MemoryShare, WorkerTask
 
 
 @dataclass(frozen=True)
-class ForemanTask:
+class ForemanTask(WorkerTask):
     """Answers the row that it is given with a text: the slots, and their loads before and after the plan.
 
     `order` is that of `work_order.plan`.
@@ -30,7 +32,12 @@ class ForemanTask:
 
     order: dict[str, Any]
 
-    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    @property
+    def share(self) -> MemoryShare:
+        """That of the query; the foreman is the only task of its stage."""
+        return MemoryShare(read_settings(self.order["settings"].get, {}), 1)
+
+    def run(self, batches: Iterator[pa.RecordBatch], tasks: Tasks) -> Iterator[pa.RecordBatch]:
         """Plan."""
         for _ in batches:
             yield pa.record_batch([pa.array([json.dumps(self._planned())])], names=["c0"])
@@ -44,11 +51,11 @@ class ForemanTask:
             needs_probe=self.order["needs_probe"],
             needs_build=self.order["needs_build"],
         )
-        settings = read_settings(self.order["settings"].get, {})
+        way = self.share.settings.debug_slots
         cores, most_shares, full = self.order["cores"], self.order["most_shares"], not self.order["needs_probe"]
         if (most_build_shares := self.order["most_build_shares"]) is not None:
             most = Cut(most_shares, most_build_shares)
-            plan = matrix_plan(lines.get(0), cores, most, settings.debug_slots, full=full)
+            plan = matrix_plan(lines.get(0), cores, most, way, full=full)
         else:
             plan = wave_plan(
                 lines,
@@ -57,7 +64,7 @@ class ForemanTask:
                 most_shares=most_shares,
                 scale=Scale.measured(itertools.starmap(Ran, self.order["ran"])),
                 marks=full,
-                way=settings.debug_slots,
+                way=way,
             )
         slots = [[vars(share) for share in slot] for slot in plan.slots]
         return {**vars(plan), "slots": slots}

@@ -3,58 +3,54 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 
-from sparkext._version import __version__
 from sparkext.build_sides.rows_on_disk import collected_rows
 from sparkext.exchange.cells import rows_of
 from sparkext.kernels.jit import frozen
-from sparkext.memory import freed
-from sparkext.rows.compression import decompressed
+from sparkext.memory.probes import Tasks
 from sparkext.worker.ordered_rows import OrderedRows
 from sparkext.worker.ordered_slot import InOrder
 from sparkext.worker.ordered_slot_task import TOLD, Emits
 from sparkext.worker.stream_join import PROGRESS
-from sparkext.worker.task_start import check_version, entered, settle
+from sparkext.worker.worker_task import MemoryShare, WorkerTask
 
 
 @dataclass(frozen=True)
-class MergeTask:
-    """Merges the cells of one slot. `made_by` is as in `PipelineTask`."""
+class MergeTask(WorkerTask):
+    """Merges the cells of one slot."""
 
     ordered: OrderedRows
-    made_by: str = __version__
 
-    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    @property
+    def share(self) -> MemoryShare:
+        """That of the query."""
+        return MemoryShare(self.ordered.settings, self.ordered.tasks_sharing)
+
+    def run(self, batches: Iterator[pa.RecordBatch], tasks: Tasks) -> Iterator[pa.RecordBatch]:
         """Emit one partition."""
-        check_version(self.made_by)
-        settle()
         ordered, emits = self.ordered, Emits(self.ordered)
         rows_out = 0
-        with entered(ordered.settings, ordered.tasks_sharing):
-            try:
-                with collected_rows() as collected:
-                    sizes: dict[int, int] = defaultdict(int)
-                    for cells in decompressed(batches):
-                        _, writers, numbers, content = cells.columns
-                        for place in range(cells.num_rows):
-                            writer, number = writers[place].as_py(), numbers[place].as_py()
-                            for rows in rows_of(content[place].as_buffer()):
-                                if writer == TOLD:
-                                    yield emits.progress(rows.column(PROGRESS)[0].as_py())
-                                else:
-                                    sizes[writer] += rows.num_rows
-                                    collected.add((writer, number), rows)
-                    made = collected.table(ordered.merged_schema)
-                starts = np.cumsum([0, *(sizes[writer] for writer in sorted(sizes))], dtype=np.int64)
-                order = ordered.result_order.order(made, frozen(starts))
-                for piece in InOrder(made, order).pieces(len(ordered.result_schema)):
-                    rows_out += piece.num_rows
-                    yield emits.results(piece)
-                yield emits.progress({"rows_out": rows_out})
-            finally:
-                freed.release_unless_ample()
+        with collected_rows() as collected:
+            sizes: dict[int, int] = defaultdict(int)
+            for cells in batches:
+                _, writers, numbers, content = cells.columns
+                for place in range(cells.num_rows):
+                    writer, number = writers[place].as_py(), numbers[place].as_py()
+                    for rows in rows_of(content[place].as_buffer()):
+                        if writer == TOLD:
+                            yield emits.progress(rows.column(PROGRESS)[0].as_py())
+                        else:
+                            sizes[writer] += rows.num_rows
+                            collected.add((writer, number), rows)
+            made = collected.table(ordered.merged_schema)
+        starts = np.cumsum([0, *(sizes[writer] for writer in sorted(sizes))], dtype=np.int64)
+        order = ordered.result_order.order(made, frozen(starts))
+        for piece in InOrder(made, order).pieces(len(ordered.result_schema)):
+            rows_out += piece.num_rows
+            yield emits.results(piece)
+        yield emits.progress({"rows_out": rows_out})

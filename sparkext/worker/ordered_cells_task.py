@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 
-from sparkext._version import __version__
 from sparkext.exchange.cells import CELL_BYTES, cell_of, cell_row
 from sparkext.exchange.leaving_rows import gathered
 from sparkext.kernels.jit import frozen
 from sparkext.kernels.partition import NO_LINE, Int32Array, leading_lines, slot_order
-from sparkext.memory import freed
-from sparkext.memory.probes import process_probe
+from sparkext.memory.probes import Tasks, process_probe
 from sparkext.plans.fragments import LEFT
 from sparkext.plans.order_table import LINES, SPLIT, OrderTable
-from sparkext.rows.compression import decompressed
 from sparkext.rows.fingerprints import row_hashes
 from sparkext.rows.morsels import within_bytes
 from sparkext.rows.taken import taken
@@ -25,7 +22,7 @@ from sparkext.rows.times import microseconds
 from sparkext.rows.types import conformed
 from sparkext.worker.micro_batch import MicroBatch
 from sparkext.worker.ordered_rows import LINE_FIELDS, OrderedRows, Writers
-from sparkext.worker.task_start import check_version, entered, settle
+from sparkext.worker.worker_task import MemoryShare, WorkerTask
 
 DDL = "slot int, kind int, number bigint, cell binary"
 """Of rows with cells: a number that Spark brings to the slot's partition, what there is, and the cell. Kinds are
@@ -39,33 +36,28 @@ _KINDS = (pa.int32(), pa.int32(), pa.int64())
 
 
 @dataclass(frozen=True)
-class OrderedCellsTask:
-    """Emits rows in cells. `slot_keys[i]` is the number that Spark brings to the partition of slot i.
-
-    `made_by` is as in `PipelineTask`.
-    """
+class OrderedCellsTask(WorkerTask):
+    """Emits rows in cells. `slot_keys[i]` is the number that Spark brings to the partition of slot i."""
 
     ordered: OrderedRows
     slot_keys: tuple[int, ...]
-    made_by: str = __version__
 
-    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    @property
+    def share(self) -> MemoryShare:
+        """That of the query."""
+        return MemoryShare(self.ordered.settings, self.ordered.tasks_sharing)
+
+    def run(self, batches: Iterator[pa.RecordBatch], tasks: Tasks) -> Iterator[pa.RecordBatch]:
         """Send one partition."""
-        check_version(self.made_by)
-        settle()
         ordered = self.ordered
-        with entered(ordered.settings, ordered.tasks_sharing) as tasks:
-            batch = MicroBatch.of_this_task() if ordered.is_stream else None
-            table = ordered.plan(None if batch is None else ordered.state(batch)).table
-            sending = _Sending(ordered, table, self.slot_keys, None if batch is None else batch.watermark())
-            probe = process_probe()
-            try:
-                for slot, key in enumerate(self.slot_keys):
-                    yield _row(key, SLOT, slot, _NO_CELL)
-                for rows in gathered(decompressed(batches), ordered.cut.left, lambda: probe.headroom(tasks)):
-                    yield from sending.cells(conformed(rows.columns, ordered.input_schema))
-            finally:
-                freed.release_unless_ample()
+        batch = MicroBatch.of_this_task() if ordered.is_stream else None
+        table = ordered.plan(None if batch is None else ordered.state(batch)).table
+        sending = _Sending(ordered, table, self.slot_keys, None if batch is None else batch.watermark())
+        probe = process_probe()
+        for slot, key in enumerate(self.slot_keys):
+            yield _row(key, SLOT, slot, _NO_CELL)
+        for rows in gathered(batches, ordered.cut.left, lambda: probe.headroom(tasks)):
+            yield from sending.cells(conformed(rows.columns, ordered.input_schema))
 
 
 class _Sending:

@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 
-from sparkext._version import __version__
 from sparkext.exchange.cells import CELL_BYTES, cell_of, cell_row
 from sparkext.kernels.jit import frozen
 from sparkext.kernels.partition import slot_order
-from sparkext.memory import address_space, freed
+from sparkext.memory.probes import Tasks
 from sparkext.plans.order_table import LINES, SPLIT, WHOLE
 from sparkext.rows.blank import blank_row
-from sparkext.rows.compression import decompressed
 from sparkext.rows.contiguous import contiguous
 from sparkext.rows.morsels import within_bytes
 from sparkext.rows.types import conformed
@@ -26,7 +24,7 @@ from sparkext.worker.ordered_rows import ORDERED_FIELDS, OrderedRows
 from sparkext.worker.ordered_slot import ArrivedCells, InOrder, OrderedSlot
 from sparkext.worker.run_lookup import RunLookup
 from sparkext.worker.stream_join import PROGRESS
-from sparkext.worker.task_start import check_version, entered, settle
+from sparkext.worker.worker_task import MemoryShare, WorkerTask
 
 MERGED_DDL = "slot int, writer int, number int, cell binary"
 """Of cells on their way to slots that merge: a number that Spark brings to the slot's partition, the task that they are
@@ -40,17 +38,21 @@ _PROGRESS = pa.struct([(name, pa.int64()) for name in ORDERED_FIELDS])
 
 
 @dataclass(frozen=True)
-class WholeTask:
-    """Puts the rows of the whole order keys of one slot in order. `made_by` is as in `PipelineTask`."""
+class WholeTask(WorkerTask):
+    """Puts the rows of the whole order keys of one slot in order."""
 
     ordered: OrderedRows
-    made_by: str = __version__
 
-    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    @property
+    def share(self) -> MemoryShare:
+        """That of the query."""
+        return MemoryShare(self.ordered.settings, self.ordered.tasks_sharing)
+
+    def run(self, batches: Iterator[pa.RecordBatch], tasks: Tasks) -> Iterator[pa.RecordBatch]:
         """Emit one partition."""
         emits = Emits(self.ordered)
-        with _begun(self.ordered, self.made_by) as slot_of:
-            arrived = ArrivedCells(self.ordered, WHOLE, decompressed(batches))
+        with _slots(self.ordered, tasks) as slot_of:
+            arrived = ArrivedCells(self.ordered, WHOLE, batches)
             told = Counter[str](late_rows=arrived.late_rows)
             for rows in arrived.late():
                 yield emits.late(rows)
@@ -64,20 +66,24 @@ class WholeTask:
 
 
 @dataclass(frozen=True)
-class SplitTask:
+class SplitTask(WorkerTask):
     """Puts the rows of split order keys of one slot in order, and sends them to the slots that merge them.
 
-    `slot_keys[i]` is the number that Spark brings to the partition of slot i. `made_by` is as in `PipelineTask`.
+    `slot_keys[i]` is the number that Spark brings to the partition of slot i.
     """
 
     ordered: OrderedRows
     slot_keys: tuple[int, ...]
-    made_by: str = __version__
 
-    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    @property
+    def share(self) -> MemoryShare:
+        """That of the query."""
+        return MemoryShare(self.ordered.settings, self.ordered.tasks_sharing)
+
+    def run(self, batches: Iterator[pa.RecordBatch], tasks: Tasks) -> Iterator[pa.RecordBatch]:
         """Send one partition."""
-        with _begun(self.ordered, self.made_by) as slot_of:
-            arrived = ArrivedCells(self.ordered, SPLIT, decompressed(batches))
+        with _slots(self.ordered, tasks) as slot_of:
+            arrived = ArrivedCells(self.ordered, SPLIT, batches)
             told = Counter[str]()
             for number in arrived.slots:
                 slot = slot_of(SPLIT, number, arrived.rows)
@@ -143,23 +149,16 @@ def _progress(told: Mapping[str, int]) -> pa.Array:
 
 
 @contextmanager
-def _begun(ordered: OrderedRows, made_by: str) -> Iterator[Callable[[int, int, pa.Table], OrderedSlot]]:
-    """Begin a task; yield what makes a slot of a way, its number and the rows that came."""
-    check_version(made_by)
-    address_space.check_room()
-    settle()
-    with entered(ordered.settings, ordered.tasks_sharing) as tasks:
-        batch = lookup = None
-        if ordered.is_stream:
-            batch = MicroBatch.of_this_task()
-            lookup = RunLookup(ordered.state(batch), ordered.settings, tasks)
-            lookup.state.claim(ordered.token)
-        try:
-            yield lambda way, number, rows: OrderedSlot(ordered, way, number, rows, batch, lookup, tasks)
-            if lookup is not None:
-                lookup.make_room()
-        finally:
-            freed.release_unless_ample()
+def _slots(ordered: OrderedRows, tasks: Tasks) -> Iterator[Callable[[int, int, pa.Table], OrderedSlot]]:
+    """Yield what makes a slot of a way, its number and the rows that came; evict indexes when it ends well."""
+    batch = lookup = None
+    if ordered.is_stream:
+        batch = MicroBatch.of_this_task()
+        lookup = RunLookup(ordered.state(batch), ordered.settings, tasks)
+        lookup.state.claim(ordered.token)
+    yield lambda way, number, rows: OrderedSlot(ordered, way, number, rows, batch, lookup, tasks)
+    if lookup is not None:
+        lookup.make_room()
 
 
 def _row(key: int, writer: int, number: int, cell: pa.Buffer) -> pa.RecordBatch:

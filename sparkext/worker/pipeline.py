@@ -40,7 +40,7 @@ from sparkext.plans.output_size import BudgetLimits, OutputSizeController
 from sparkext.reports.metrics import TaskMetrics
 from sparkext.rows.row_set import RowSet
 from sparkext.worker.nodes import Operator, Sink, Source
-from sparkext.worker.task_start import owned_cores
+from sparkext.worker.worker_task import owned_cores
 
 _LEAST_PART_ROWS = 4_096  # of which a thread makes more than it costs to ask it
 

@@ -10,21 +10,18 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from sparkext._version import __version__
 from sparkext.build_sides.index_recipe import index_recipes
 from sparkext.build_sides.index_store import BuildSide
 from sparkext.build_sides.kept_rows import make_room
 from sparkext.build_sides.sources import BuildSource
 from sparkext.config import Settings
 from sparkext.exchange.slot import CellRows, FileRows, Slot, SlotRows, SlotSchemas
-from sparkext.memory import address_space, freed
 from sparkext.memory.probes import Tasks
 from sparkext.parquet.scan import ParquetScan
 from sparkext.plans.scan import Split
 from sparkext.plans.spec import PROBE, PipelineSpec
 from sparkext.reports.metrics import TaskMetrics
 from sparkext.reports.reporters import TaskReporter
-from sparkext.rows.compression import decompressed
 from sparkext.worker.asked_sides import asked_sides
 from sparkext.worker.join_pipeline import join_pipeline
 from sparkext.worker.measured_order import ordered
@@ -36,20 +33,17 @@ from sparkext.worker.sinks.routed_cells import Routed
 from sparkext.worker.sources.made_rows import MadeRows
 from sparkext.worker.sources.row_batches import RowBatches
 from sparkext.worker.sources.scanned_splits import ScannedSplits
-from sparkext.worker.task_start import check_version, entered, settle, task_id
+from sparkext.worker.worker_task import MemoryShare, WorkerTask, task_id
 
 
 @dataclass(frozen=True)
-class PipelineTask:
-    """A pipeline as `mapInArrow` wants it: called once per partition with an iterator of record batches.
+class PipelineTask(WorkerTask):
+    """A pipeline of joins over one partition of the probe side.
 
     `scan`: how to read the probe side, where batches do not hold its rows but say which splits to read: in texts, or as
     numbers of `parts`. `made`: where it is made by workers; one task, with one row, takes all of it then. `slot`: where
     batches hold the cells of a slot, with the rows of build sides, too, or say where these lie (`slot_in_files`); such
     build sides have no source. `leaving`: where rows go to other tasks.
-    `tasks_sharing`: tasks that run on one executor at a time, where those that do cannot be counted; None for as many
-    as this process may use cores.
-    `made_by`: the version of sparkext on the driver.
     """
 
     spec_json: str
@@ -64,19 +58,19 @@ class PipelineTask:
     slot: SlotSchemas | None = None
     slot_in_files: bool = False
     leaving: Leaving | Routed | None = None
-    made_by: str = __version__
 
-    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    @property
+    def share(self) -> MemoryShare:
+        """Its own settings."""
+        return MemoryShare(self.settings, self.tasks_sharing)
+
+    def run(self, batches: Iterator[pa.RecordBatch], tasks: Tasks) -> Iterator[pa.RecordBatch]:
         """Join one partition."""
-        check_version(self.made_by)
-        address_space.check_room()
-        settle()
-        with entered(self.settings, self.tasks_sharing) as tasks:
-            if self.slot is None:
-                yield from self._joined(decompressed(batches), tasks, None)
-                return
-            with closing(self._slot_rows(self.slot, decompressed(batches))) as rows:
-                yield from self._joined((), tasks, Slot(self.slot, rows))
+        if self.slot is None:
+            yield from self._joined(batches, tasks, None)
+            return
+        with closing(self._slot_rows(self.slot, batches)) as rows:
+            yield from self._joined((), tasks, Slot(self.slot, rows))
 
     def _slot_rows(self, schemas: SlotSchemas, batches: Iterable[pa.RecordBatch]) -> SlotRows:
         return FileRows(batches, schemas) if self.slot_in_files else CellRows(batches)
@@ -99,7 +93,6 @@ class PipelineTask:
         finally:
             metrics.peak_rss_bytes = peak_rss_bytes()
             self.reporter.report(metrics)
-            freed.release_unless_ample()
 
     def _source(
         self, batches: Iterable[pa.RecordBatch], spec: PipelineSpec, builds: list[BuildSide], made: BuildSide | None

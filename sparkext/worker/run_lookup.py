@@ -19,7 +19,7 @@ from sparkext.state.stream_state import Source, StoredSide, StreamState
 from sparkext.worker.join_pipeline import join_pipeline
 from sparkext.worker.pipeline import Resources
 from sparkext.worker.sources.row_batches import RowBatches
-from sparkext.worker.task_start import owned_cores
+from sparkext.worker.worker_task import owned_cores
 
 _NO_LIMIT = 1 << 62
 

@@ -8,24 +8,21 @@ come: from the fingerprint of a row, and from how many like it came before.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from sparkext._version import __version__
 from sparkext.exchange.cells import CELL_BYTES, cell_of, cell_row
 from sparkext.exchange.leaving_rows import gathered
 from sparkext.kernels.hashing import hash_words
 from sparkext.kernels.jit import frozen
 from sparkext.kernels.occurrences import Occurrences
 from sparkext.kernels.partition import NO_LINE, Int32Array, leading_lines, slot_order
-from sparkext.memory import freed
-from sparkext.memory.probes import process_probe
+from sparkext.memory.probes import Tasks, process_probe
 from sparkext.plans.fragments import LEFT, LINES, Cut
-from sparkext.rows.compression import decompressed
 from sparkext.rows.fingerprints import row_hashes
 from sparkext.rows.morsels import within_bytes
 from sparkext.rows.times import microseconds
@@ -33,7 +30,7 @@ from sparkext.rows.types import conformed
 from sparkext.state.segments import checksum_of
 from sparkext.worker.micro_batch import MicroBatch
 from sparkext.worker.stream_join import StreamJoin
-from sparkext.worker.task_start import check_version, entered, settle, task_id
+from sparkext.worker.worker_task import MemoryShare, WorkerTask, task_id
 
 COLUMNS = ("slot", "side", "fragment", "checksum", "cell")
 """Of rows with cells: a number that Spark brings to the slot's partition, what the cell is of, the sum of the
@@ -50,33 +47,27 @@ _SALT = 0x9E3779B97F4A7C15
 
 
 @dataclass(frozen=True)
-class StreamCellsTask:
-    """Emits the rows of a side in cells. `slot_keys[i]` is the number that Spark brings to the partition of slot i.
-
-    `made_by` is as in `PipelineTask`.
-    """
+class StreamCellsTask(WorkerTask):
+    """Emits the rows of a side in cells. `slot_keys[i]` is the number that Spark brings to the partition of slot i."""
 
     join: StreamJoin
     side: int
     slot_keys: tuple[int, ...]
-    made_by: str = __version__
 
-    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    @property
+    def share(self) -> MemoryShare:
+        """That of the query."""
+        return MemoryShare(self.join.settings, self.join.tasks_sharing)
+
+    def run(self, batches: Iterator[pa.RecordBatch], tasks: Tasks) -> Iterator[pa.RecordBatch]:
         """Send one partition."""
-        check_version(self.made_by)
-        settle()
-        with entered(self.join.settings, self.join.tasks_sharing) as tasks:
-            batch = MicroBatch.of_this_task()
-            cut = self.join.state(batch).cut
-            lines = _Lines(self.join, self.side, batch)
-            probe = process_probe()
-            try:
-                yield from _slot_numbers(self.slot_keys)
-                fragments = cut.fragments(self.side)
-                for rows in gathered(decompressed(batches), fragments, lambda: probe.headroom(tasks)):
-                    yield from self._cells(rows, lines, cut)
-            finally:
-                freed.release_unless_ample()
+        batch = MicroBatch.of_this_task()
+        cut = self.join.state(batch).cut
+        lines = _Lines(self.join, self.side, batch)
+        probe = process_probe()
+        yield from _slot_numbers(self.slot_keys)
+        for rows in gathered(batches, cut.fragments(self.side), lambda: probe.headroom(tasks)):
+            yield from self._cells(rows, lines, cut)
 
     def _cells(self, rows: pa.RecordBatch, lines: _Lines, cut: Cut) -> Iterator[pa.RecordBatch]:
         rows = conformed(rows.columns, self.join.sides[self.side].rows)
@@ -100,15 +91,19 @@ class StreamCellsTask:
 
 
 @dataclass(frozen=True)
-class SlotNumbersTask:
+class SlotNumbersTask(WorkerTask):
     """Sends each slot its number, and nothing else. `slot_keys` are as in `StreamCellsTask`."""
 
+    join: StreamJoin
     slot_keys: tuple[int, ...]
-    made_by: str = __version__
 
-    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    @property
+    def share(self) -> MemoryShare:
+        """That of the query."""
+        return MemoryShare(self.join.settings, self.join.tasks_sharing)
+
+    def run(self, batches: Iterator[pa.RecordBatch], tasks: Tasks) -> Iterator[pa.RecordBatch]:
         """Send one partition."""
-        check_version(self.made_by)
         for _ in batches:
             pass
         yield from _slot_numbers(self.slot_keys)

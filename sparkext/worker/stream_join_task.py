@@ -11,18 +11,16 @@ the new rows of both with each other, so every pair is met once: in the batch th
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import pyarrow as pa
 
-from sparkext._version import __version__
-from sparkext.memory import address_space, freed
+from sparkext.memory.probes import Tasks
 from sparkext.plans.fragments import LEFT, MATCHED, RIGHT, Cut
 from sparkext.plans.mfm import next_cut
 from sparkext.plans.spec import PipelineSpec
 from sparkext.rows.blank import blank_row
-from sparkext.rows.compression import decompressed
 from sparkext.state.run_rows import RunRows
 from sparkext.state.segments import SegmentInfo, total
 from sparkext.state.stream_state import StreamState, is_over
@@ -32,43 +30,40 @@ from sparkext.worker.micro_batch import MicroBatch
 from sparkext.worker.nearest_rows import NearestRows
 from sparkext.worker.run_lookup import RunLookup
 from sparkext.worker.stream_join import PROGRESS, PROGRESS_FIELDS, StreamJoin
-from sparkext.worker.task_start import check_version, entered, settle
+from sparkext.worker.worker_task import MemoryShare, WorkerTask
 
 _PROGRESS = pa.struct([(name, pa.int64()) for name in PROGRESS_FIELDS])
 _FOR_EVER = -(1 << 63)
 
 
 @dataclass(frozen=True)
-class StreamJoinTask:
-    """Joins the cells of one slot. `made_by` is as in `PipelineTask`."""
+class StreamJoinTask(WorkerTask):
+    """Joins the cells of one slot."""
 
     join: StreamJoin
-    made_by: str = __version__
 
-    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    @property
+    def share(self) -> MemoryShare:
+        """That of the query."""
+        return MemoryShare(self.join.settings, self.join.tasks_sharing)
+
+    def run(self, batches: Iterator[pa.RecordBatch], tasks: Tasks) -> Iterator[pa.RecordBatch]:
         """Join one partition, and store what it has brought."""
-        check_version(self.made_by)
-        address_space.check_room()
-        settle()
-        with entered(self.join.settings, self.join.tasks_sharing) as tasks:
-            batch = MicroBatch.of_this_task()
-            state = self.join.state(batch)
-            state.claim(self.join.token)
-            arrived = ArrivedRows(self.join, batch.number, decompressed(batches))
-            lookup = RunLookup(state, self.join.settings, tasks)
-            rows_out, told = 0, Counter[str]()
-            try:
-                for number in arrived.slots:
-                    slot = _Slot(self.join, lookup, arrived, number, batch)
-                    for rows in slot.joined():
-                        rows_out += rows.num_rows
-                        yield self._emitted(rows, pa.nulls(rows.num_rows, _PROGRESS))
-                    told.update(slot.stored())
-                lookup.make_room()
-                progress = pa.array([{**told, "matches": rows_out}], _PROGRESS)
-                yield self._emitted(blank_row(self.join.output_schema), progress)
-            finally:
-                freed.release_unless_ample()
+        batch = MicroBatch.of_this_task()
+        state = self.join.state(batch)
+        state.claim(self.join.token)
+        arrived = ArrivedRows(self.join, batch.number, batches)
+        lookup = RunLookup(state, self.join.settings, tasks)
+        rows_out, told = 0, Counter[str]()
+        for number in arrived.slots:
+            slot = _Slot(self.join, lookup, arrived, number, batch)
+            for rows in slot.joined():
+                rows_out += rows.num_rows
+                yield self._emitted(rows, pa.nulls(rows.num_rows, _PROGRESS))
+            told.update(slot.stored())
+        lookup.make_room()
+        progress = pa.array([{**told, "matches": rows_out}], _PROGRESS)
+        yield self._emitted(blank_row(self.join.output_schema), progress)
 
     def _emitted(self, rows: pa.RecordBatch, progress: pa.Array) -> pa.RecordBatch:
         return pa.RecordBatch.from_arrays([*rows.columns, progress], names=[*rows.schema.names, PROGRESS])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass, replace
 from itertools import groupby
@@ -14,23 +14,21 @@ from sparkext.build_sides.index_store import BuildSide
 from sparkext.exchange.packed_rows import RowUnpacker
 from sparkext.exchange.slot import FileRows, Slot, SlotSchemas
 from sparkext.exchange.streamed import HOME, Streamed, TaskFiles
-from sparkext.memory import address_space, freed
 from sparkext.memory.probes import Tasks
 from sparkext.plans.spec import PipelineSpec
 from sparkext.reports.metrics import TaskMetrics, followed_by
-from sparkext.rows.compression import decompressed
 from sparkext.worker.join_pipeline import join_pipeline
 from sparkext.worker.pipeline import Resources
 from sparkext.worker.pipeline_task import PipelineTask, peak_rss_bytes
 from sparkext.worker.sources.streamed_cells import LineClock, StreamedCells, arriving
-from sparkext.worker.task_start import check_version, entered, settle, task_id
+from sparkext.worker.worker_task import MemoryShare, WorkerTask, task_id
 
 _MOST_GROUPS = 17
 """As many lines from elsewhere as a slot has at home: it may have none of these by then."""
 
 
 @dataclass(frozen=True)
-class StreamedSlotTask:
+class StreamedSlotTask(WorkerTask):
     """Joins cells as they come, with the build rows of all lines at home in this slot, or of their own line.
 
     Where build rows lie is told before the first cell that needs them: of a line from elsewhere, when it comes.
@@ -40,15 +38,13 @@ class StreamedSlotTask:
     schemas: SlotSchemas
     streamed: Streamed
 
-    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Join one slot."""
-        check_version(self.task.made_by)
-        address_space.check_room()
-        settle()
-        with entered(self.task.settings, self.task.tasks_sharing) as tasks:
-            yield from self._joined(decompressed(batches), tasks)
+    @property
+    def share(self) -> MemoryShare:
+        """That of the query."""
+        return MemoryShare(self.task.settings, self.task.tasks_sharing)
 
-    def _joined(self, batches: Iterable[pa.RecordBatch], tasks: Tasks) -> Iterator[pa.RecordBatch]:
+    def run(self, batches: Iterator[pa.RecordBatch], tasks: Tasks) -> Iterator[pa.RecordBatch]:
+        """Join one slot."""
         spec, settings = PipelineSpec.from_json(self.task.spec_json), self.task.settings
         whole = self.task.open(spec)
         resources = replace(Resources.of_this_task(tasks), cores=1)  # as one thread's work is measured
@@ -73,7 +69,6 @@ class StreamedSlotTask:
             clock.tell()
             metrics.peak_rss_bytes = peak_rss_bytes()
             self.task.reporter.report(metrics)
-            freed.release_unless_ample()
 
     def _build_sides(
         self, recipes: dict[int, IndexRecipe], whole: dict[int, BuildSide], places: pa.Buffer

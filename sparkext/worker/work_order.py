@@ -35,7 +35,7 @@ from sparkext.worker.pipelined_rows import PipelinedRows
 from sparkext.worker.sinks.leaving_rows import Leaving
 from sparkext.worker.sinks.routed_cells import Routed
 from sparkext.worker.streamed_slot_task import StreamedSlotTask
-from sparkext.worker.task_start import check_version
+from sparkext.worker.worker_task import check_version
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType

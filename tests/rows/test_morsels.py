@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from sparkext.build_sides.file import write_build_file
 from sparkext.build_sides.published_files import BroadcastBytes
+from sparkext.config import read_settings
 from sparkext.rows.morsels import within_bytes
 from sparkext.worker import build_rows_task
 from sparkext.worker.build_rows_task import BuildRowsTask
@@ -27,6 +28,9 @@ def test_within_bytes(lengths: list[int], limit: int) -> None:
     assert all(piece.nbytes <= limit or piece.num_rows == 1 for piece in pieces if batch.num_rows)
 
 
+DEFAULTS = read_settings({}.get, {})
+
+
 @dataclass
 class Broadcast:
     value: bytes
@@ -39,7 +43,7 @@ def test_long_keys_of_a_build_side_go_out_in_batches_by_bytes(monkeypatch: pytes
     sink = io.BytesIO()
     write_build_file(table, sink)
     schema = pa.schema({"row": pa.int64(), "key": pa.string()})
-    task = BuildRowsTask(BroadcastBytes("build side", Broadcast(sink.getvalue())), (1,), 3, schema)
+    task = BuildRowsTask(BroadcastBytes("build side", Broadcast(sink.getvalue())), (1,), 3, schema, DEFAULTS, 1)
     batches = list(task([pa.record_batch({"id": [0, 2]}), pa.record_batch({"id": [1]})]))
     assert all(batch.schema == schema and batch.nbytes <= 2_000 for batch in batches)
     assert len(batches) > 3

@@ -127,7 +127,7 @@ class Query:
         cells: dict[int, list[pa.RecordBatch]] = defaultdict(list)
         keys = tuple(range(self.join.slots))
         if self.join.waits:
-            for row in SlotNumbersTask(keys)([]):
+            for row in SlotNumbersTask(self.join, keys)([]):
                 cells[row.column(0)[0].as_py()].append(row)
         for side, partitions in enumerate((left, right)):
             task_of_side = StreamCellsTask(self.join, side, keys)

@@ -24,7 +24,7 @@ from sparkext.rows.row_set import RowSet
 from sparkext.storage.local_folder import beside_task, local_folder
 from sparkext.storage.paced_writes import PacedWriter
 from sparkext.worker.sinks.gathered_rows import GatheredRows
-from sparkext.worker.task_start import task_id
+from sparkext.worker.worker_task import task_id
 
 RESULT = pa.schema([(name, pa.binary()) for name in ("bytes", "checksum", "rows", "sizes", "sketch")])
 """What a task tells of its file, in one row: int64 values, a number a line, and the sketch of its keys.

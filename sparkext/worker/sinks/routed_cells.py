@@ -20,7 +20,7 @@ from sparkext.plans.operator_budget import OperatorBudget
 from sparkext.rows.contiguous import contiguous
 from sparkext.rows.row_set import RowSet
 from sparkext.worker.sinks.gathered_rows import GatheredRows
-from sparkext.worker.task_start import task_id
+from sparkext.worker.worker_task import task_id
 
 _BYTES_PER_LINE = 512 << 10
 _MOST_BYTES = 256 << 20

@@ -1,4 +1,4 @@
-"""What every task does first, and what it may know of itself."""
+"""The frame that every task runs in, and what a task may know of itself."""
 
 from __future__ import annotations
 
@@ -7,18 +7,72 @@ import math
 import os
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from functools import lru_cache
+from typing import NamedTuple
+
+import pyarrow as pa
 
 from sparkext._version import __version__
 from sparkext.config import Settings
 from sparkext.errors import EnvironmentProblemError
-from sparkext.memory import address_space
+from sparkext.memory import address_space, freed
 from sparkext.memory.probes import Tasks, process_probe
 from sparkext.memory.register import task_entered
 from sparkext.parquet.file_stores import one_run
 from sparkext.reports.metrics import NO_TASK, TaskId
+from sparkext.rows.compression import decompressed
+
+
+class MemoryShare(NamedTuple):
+    """The settings of a task, and how many tasks share an executor's memory.
+
+    `tasks_sharing` counts where running tasks cannot be counted; None for the cores that this process may use.
+    """
+
+    settings: Settings
+    tasks_sharing: int | None
+
+
+@dataclass(frozen=True)
+class WorkerTask(ABC):
+    """A function for `mapInArrow`: Spark calls it once per partition with an iterator of record batches.
+
+    Every task runs in one frame: it refuses the order of another version, and an address space in which kernels do not
+    fit. While it runs it counts among the tasks that share the memory, and it returns freed memory when it ends, also
+    if it fails. `made_by`: the version of sparkext on the driver.
+    """
+
+    made_by: str = field(default=__version__, kw_only=True)
+
+    @property
+    @abstractmethod
+    def share(self) -> MemoryShare:
+        """The share of memory that the task plans within."""
+
+    @abstractmethod
+    def run(self, batches: Iterator[pa.RecordBatch], tasks: Tasks) -> Iterator[pa.RecordBatch]:
+        """Process one partition, among so many tasks that share the memory."""
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Run in the frame.
+
+        Raises
+        ------
+        EnvironmentProblemError
+            The versions of driver and worker differ, or the address space is too small.
+        """
+        check_version(self.made_by)
+        address_space.check_room()
+        _settle()
+        with _entered(*self.share) as tasks:
+            try:
+                yield from self.run(decompressed(batches), tasks)
+            finally:
+                freed.release_unless_ample()
 
 
 def check_version(made_by: str) -> None:
@@ -58,7 +112,7 @@ _SLOW_SECONDS = 0.005
 _collections = lru_cache(maxsize=1)(_Collections)
 
 
-def settle() -> None:
+def _settle() -> None:
     """Take what this process has loaded for what it is, no garbage: Spark has it all looked at after every task.
 
     With numba and a few kernels loaded that takes 60 to 180 ms, half of what short tasks cost. The extension's daemon
@@ -74,11 +128,9 @@ def settle() -> None:
 
 
 @contextmanager
-def entered(settings: Settings, tasks_sharing: int | None) -> Iterator[Tasks]:
+def _entered(settings: Settings, tasks_sharing: int | None) -> Iterator[Tasks]:
     """Count this task among those that share the memory, plan within what is set for it, and ask for remote files only
     what its run has not; yield the count.
-
-    `tasks_sharing` is as in `PipelineTask`.
     """
     otherwise = tasks_sharing or len(os.sched_getaffinity(0))
     with process_probe().limited(settings.memory_max_bytes), task_entered(otherwise) as tasks, one_run(_run()):
