@@ -15,7 +15,7 @@ from sparkext.reports.timeline import color_of, drawn
 from sparkext.wording import LIMITS, counted, ratio, size
 
 if TYPE_CHECKING:
-    from sparkext.reports.model import JoinReport, Report
+    from sparkext.reports.pipeline_run import JoinReport, PipelineRun
 
 _HEADER = (
     ("operator", "what the rows went through, in this order"),
@@ -31,7 +31,7 @@ _CELL = "padding:5px 10px;vertical-align:top;border:0;background:none;white-spac
 _RULE = "border-top:1px solid rgba(128,128,128,.35)"
 
 
-def laid_out(report: Report) -> str:
+def laid_out(report: PipelineRun) -> str:
     """The report as one element of a page."""
     joins = len(report.joins) - 1
     total = sum(join.seconds for join in report.joins) or 1.0
@@ -49,7 +49,7 @@ def laid_out(report: Report) -> str:
     )
 
 
-def _summary(report: Report) -> str:
+def _summary(report: PipelineRun) -> str:
     rows_in = sum(task.rows_in for task in report.tasks)
     peak = max((task.peak_rss_bytes for task in report.tasks), default=0)
     told = [f"{rows_in:,} rows in, {report.joins[-1].rows_out:,} rows out", f"peak worker memory {size(peak)}"]

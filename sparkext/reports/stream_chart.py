@@ -2,29 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from html import escape
-from typing import TYPE_CHECKING
 
+from sparkext.reports.stream_batches import Batch
 from sparkext.reports.svg import COLORS, LEFT, RIGHT, decimal_step, drawing, grid_line, text
 from sparkext.wording import short
-
-if TYPE_CHECKING:
-    from sparkext.reports.stream_report import StreamReport
 
 _TOP, _HEIGHT, _GAP = 34, 96, 44
 
 
-def laid_out(report: StreamReport) -> str:
-    """The report as one element of a page."""
-    charts = "".join(_drawn(report, name) for name in report.operators)
-    table = f'<pre style="font:12px ui-monospace,monospace;background:none;margin:0 0 10px">{escape(str(report))}</pre>'
+def laid_out(tables: str, operators: Iterable[str], batches: Sequence[Batch]) -> str:
+    """Return tables, as text, and a chart of each operator as one element of a page."""
+    charts = "".join(_drawn(batches, name) for name in operators)
+    table = f'<pre style="font:12px ui-monospace,monospace;background:none;margin:0 0 10px">{escape(tables)}</pre>'
     return f'<div style="max-width:1200px">{table}{charts}</div>'
 
 
-def _drawn(report: StreamReport, name: str) -> str:
+def _drawn(batches: Sequence[Batch], name: str) -> str:
     """The time of each batch above, the rows of state behind it below; nothing for a single batch."""
-    batches = [batch for batch in report.batches if name in batch.operators]
+    batches = [batch for batch in batches if name in batch.operators]
     if len(batches) < 2:
         return ""
     state = [float(batch.operators[name].state_rows) for batch in batches]

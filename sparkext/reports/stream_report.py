@@ -1,4 +1,4 @@
-"""What sparkext's operators of a streaming query have done, batch by batch, as its progress tells."""
+"""The report of the last batches of a streaming query, from Spark's progress updates."""
 
 from __future__ import annotations
 
@@ -7,57 +7,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
+from sparkext.reports import stream_chart
+from sparkext.reports.stream_batches import PREFIX, Batch, JoinedBatch, OrderedBatch
 from sparkext.reports.text import table
 from sparkext.wording import counted, size
-
-PREFIX = "sparkext."
-"""Of the observed metrics of operators; then comes the operator's name."""
-
-
-def metrics_name(name: str, is_named: bool, token: str) -> str:
-    """Return what the observed metrics of an operator are called: with its token, where users have not named it."""
-    return f"{PREFIX}{name}" if is_named else f"{PREFIX}{name}.{token[:8]}"
-
-
-@dataclass(frozen=True)
-class JoinedBatch:
-    """One batch of one join: rows that came, and were not late; rows that came out; and what is kept behind it."""
-
-    left_rows: int
-    right_rows: int
-    matches: int
-    state_rows: int
-    state_bytes: int
-    segments: int
-    units: int
-
-
-@dataclass(frozen=True)
-class OrderedBatch:
-    """One batch of one `ordered`: rows that came, and, of these or beside them, that came late; rows that came out, and
-    those of them that were merged; rows of keys that another slot has now; what is kept behind it, and how many tables
-    were drawn.
-    """
-
-    rows: int
-    late_rows: int
-    rows_out: int
-    merged_rows: int
-    moved_rows: int
-    state_rows: int
-    state_bytes: int
-    segments: int
-    tables: int
-
-
-@dataclass(frozen=True)
-class Batch:
-    """One batch of a query. `operators` by their names; `watermark` as Spark writes it, None without one."""
-
-    number: int
-    seconds: float
-    watermark: str | None
-    operators: Mapping[str, JoinedBatch | OrderedBatch]
 
 
 @dataclass(frozen=True, repr=False)
@@ -102,9 +55,7 @@ class StreamReport:
 
     def _repr_html_(self) -> str:
         """Return the tables with a chart of each operator."""
-        from sparkext.reports.stream_chart import laid_out
-
-        return laid_out(self)
+        return stream_chart.laid_out(str(self), self.operators, self.batches)
 
 
 def stream_report(progress: Iterable[Any]) -> StreamReport:

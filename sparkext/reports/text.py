@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from sparkext.wording import counted, ratio, size
 
 if TYPE_CHECKING:
-    from sparkext.reports.model import JoinReport, Report
+    from sparkext.reports.pipeline_run import JoinReport, PipelineRun
 
 _HEADER = (
     "operator",
@@ -29,7 +29,7 @@ _HEADER = (
 _LEFT_ALIGNED = (0, 4)
 
 
-def laid_out(report: Report) -> str:
+def laid_out(report: PipelineRun) -> str:
     """A table of the operators, and a line on the tasks."""
     lines = table([_HEADER, *(_cells(join) for join in report.joins)], _LEFT_ALIGNED)
     told = [*files_told(report), *builds_told(report), *slots_told(report), *orders_told(report)]
@@ -43,14 +43,14 @@ def table(rows: Sequence[tuple[str, ...]], left_aligned: Container[int]) -> list
     return [header, "  ".join("-" * width for width in widths), *lines]
 
 
-def tasks_told(report: Report) -> str:
+def tasks_told(report: PipelineRun) -> str:
     """How many tasks there were, and what they took."""
     rows_in = sum(task.rows_in for task in report.tasks)
     peak = max((task.peak_rss_bytes for task in report.tasks), default=0)
     return f"{counted(len(report.tasks), 'task')}, {rows_in:,} rows in, peak worker memory {size(peak)}"
 
 
-def files_told(report: Report) -> list[str]:
+def files_told(report: PipelineRun) -> list[str]:
     """What workers have read of the probe side themselves: one sentence, or none."""
     scan = report.scan
     if scan is None:
@@ -61,7 +61,7 @@ def files_told(report: Report) -> list[str]:
     ]
 
 
-def builds_told(report: Report) -> list[str]:
+def builds_told(report: PipelineRun) -> list[str]:
     """What pipelines of their own have made, the probe side and the build sides: a line each."""
     return [
         *(f"probe side: {line}" for line in report.tasks[0].source),
@@ -69,12 +69,12 @@ def builds_told(report: Report) -> list[str]:
     ]
 
 
-def slots_told(report: Report) -> list[str]:
+def slots_told(report: PipelineRun) -> list[str]:
     """How the work of a partitioned join was dealt out: one sentence, or none."""
     return [] if report.slots is None else [str(report.slots)]
 
 
-def orders_told(report: Report) -> list[str]:
+def orders_told(report: PipelineRun) -> list[str]:
     """In which orders joins ran other than that of the query, and on fewer build rows: sentences, by their numbers."""
     of_all = f"of {counted(len(report.tasks), 'task')}"
     orders = Counter(tuple(task.order) for task in report.tasks if task.order)

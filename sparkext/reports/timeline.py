@@ -14,7 +14,7 @@ from sparkext.reports.svg import COLORS, GRAY, LEFT, RIGHT, decimal_step, drawin
 from sparkext.wording import LIMITS, counted, short, size
 
 if TYPE_CHECKING:
-    from sparkext.reports.model import JoinReport, Report
+    from sparkext.reports.pipeline_run import JoinReport, PipelineRun
 
 _HEADROOM_PANEL, _BUDGET_PANEL = (34, 140), (198, 328)
 _HEIGHT = 364
@@ -49,7 +49,7 @@ class _Panel:
         return self.bottom - (self.bottom - self.top) * self.height(value)
 
 
-def drawn(report: Report) -> str:
+def drawn(report: PipelineRun) -> str:
     """The timeline, or a sentence on why there is none."""
     start = report.started
     headroom: list[tuple[float, float]] = []

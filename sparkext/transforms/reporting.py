@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, cast, overload
 
 from sparkext.errors import ReportUnavailableError
 from sparkext.reports.metrics import TaskMetrics, last_run
-from sparkext.reports.model import Report, summarise
+from sparkext.reports.report import Report, summarise
 from sparkext.reports.stream_report import StreamReport, stream_report
 from sparkext.spark.extension import has_extension, planned_runs
 from sparkext.spark.frames import is_dataframe

@@ -19,7 +19,7 @@ from sparkext.kernels.partition import Int32Array
 from sparkext.plans.fragments import Cut
 from sparkext.plans.line_rows import LineRows
 from sparkext.plans.order_table import LINES, SPLIT, OrderTable, any_table, next_table
-from sparkext.reports.stream_report import OrderedBatch, metrics_name
+from sparkext.reports.stream_batches import OrderedBatch, metrics_name
 from sparkext.rows.time_order import TimeOrder
 from sparkext.state.nearest_order import NearestOrder
 from sparkext.state.stream_state import StoredSide, StreamState

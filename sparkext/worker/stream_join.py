@@ -10,7 +10,7 @@ from sparkext.config import Settings
 from sparkext.exchange.partitioning import Partitioning
 from sparkext.plans.fragments import LEFT, RIGHT, first_cut
 from sparkext.plans.spec import ColumnRef
-from sparkext.reports.stream_report import JoinedBatch, metrics_name
+from sparkext.reports.stream_batches import JoinedBatch, metrics_name
 from sparkext.state.stream_state import MatchedRows, StoredSide, StreamState
 from sparkext.worker.micro_batch import MicroBatch
 

@@ -13,7 +13,7 @@ import pytest
 from sparkext.parquet.metrics import ScanMetrics
 from sparkext.plans.output_size import BudgetLimits, OutputSizeController
 from sparkext.reports.metrics import TaskId, TaskMetrics
-from sparkext.reports.model import Report, summarise
+from sparkext.reports.report import Report, summarise
 from sparkext.reports.svg import COLORS
 
 LABELS = ["inner on a = x", "left on b = y & c < d"]

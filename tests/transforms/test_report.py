@@ -21,7 +21,7 @@ from sparkext import SparkExtError, pipelined_join, report
 from sparkext.errors import ReportUnavailableError
 from sparkext.plans.operator_summary import OperatorSummary
 from sparkext.reports.metrics import TaskId, TaskMetrics, last_run
-from sparkext.reports.model import Report, summarise
+from sparkext.reports.report import Report, summarise
 from sparkext.transforms import build_side
 from sparkext.transforms.lineage import remembered
 from tests.transforms.spark_checks import assert_pipelined, configured, table

@@ -22,7 +22,7 @@ from sparkext.plans.join_order import movable, needed, reducers
 from sparkext.plans.key_types import parse_key_type
 from sparkext.plans.spec import RANGE_OPERATORS, ColumnRef, JoinSpec, KeyPair, PipelineSpec
 from sparkext.reports.metrics import NO_TASK, TaskId, TaskMetrics
-from sparkext.reports.model import summarise
+from sparkext.reports.report import summarise
 from sparkext.rows.row_set import RowSet
 from sparkext.worker.join_pipeline import join_pipeline
 from sparkext.worker.measured_order import best_order, ordered

@@ -1,0 +1,106 @@
+"""The report of the last run of a pipeline: its figures, and how a terminal and a notebook show them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sparkext.plans.operator_summary import OperatorSummary
+from sparkext.reports import html, text
+from sparkext.reports.metrics import TaskMetrics, merged_operators
+from sparkext.reports.pipeline_run import JoinReport, PipelineRun
+from sparkext.reports.slot_loads import SlotLoads
+
+
+@dataclass(frozen=True, repr=False)
+class Report(PipelineRun):
+    """The last run: one entry per join, and one for the payload gather.
+
+    Printed it is a table; a notebook shows it with a timeline of budgets and headroom; `to_pandas` and
+    `decisions_to_pandas` return DataFrames. `tasks` holds the metrics of each task, `notes` restrictions of the report,
+    `slots` the loads of a partitioned join.
+    """
+
+    def __str__(self) -> str:
+        """Lay the report out for a terminal."""
+        return text.laid_out(self)
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        """Lay the report out for a notebook."""
+        return html.laid_out(self)
+
+
+def summarise(
+    labels: list[str], tasks: list[TaskMetrics], notes: tuple[str, ...] = (), slots: str | None = None
+) -> Report:
+    """Add up the tasks of one run; a task that told nothing of its operators is left out. `slots`: loads, as JSON."""
+    tasks = [task for task in tasks if task.operators]
+    operators = merged_operators(tasks)
+    rows_out = [sum(rows) for rows in zip(*(task.rows_out() for task in tasks), strict=True)]
+    seconds = [sum(task.seconds[number] for task in tasks) for number in range(len(operators))]
+    joins = []
+    for number, label in enumerate(labels):
+        indexes = [task.indexes[number] for task in tasks]
+        info = indexes[0]
+        # Tasks share the index of a replicated build side; those of a partitioned one hold different rows.
+        counted = indexes if info["is_partition"] else indexes[:1]
+        joins.append(
+            _entry(
+                label,
+                operators[number],
+                rows_out[number],
+                seconds[number],
+                index=", ".join(dict.fromkeys(index["kind"] for index in counted)),
+                reason=info["reason"],
+                build_rows=sum(index["build_rows"] for index in counted),
+                build_bytes=sum(index["build_bytes"] for index in counted),
+                index_bytes=sum(index["bytes"] for index in counted),
+                build_seconds=max(index["seconds"] for index in indexes),
+                index_reused=all(index["reused"] for index in indexes),
+                made_by=tuple(info.get("made_by", ())),
+            )
+        )
+    for number, name in enumerate(tasks[0].behind, len(labels)):
+        joins.append(_entry(name, operators[number], rows_out[number], seconds[number]))
+    loads = None if slots is None else SlotLoads.of(slots, tasks)
+    return Report(tuple(joins), tuple(tasks), notes, loads)
+
+
+def _entry(
+    operator: str,
+    summary: OperatorSummary,
+    rows_out: int,
+    seconds: float,
+    *,
+    index: str | None = None,
+    reason: str | None = None,
+    build_rows: int | None = None,
+    build_bytes: int | None = None,
+    index_bytes: int | None = None,
+    build_seconds: float | None = None,
+    index_reused: bool | None = None,
+    made_by: tuple[str, ...] = (),
+) -> JoinReport:
+    return JoinReport(
+        operator=operator,
+        rows_in=summary["rows_in"],
+        rows_out=rows_out,
+        # The controller bounds what a join finds, before a condition drops some of it.
+        pairs_tried=summary["rows_out"] if summary["rows_out"] > rows_out else None,
+        index=index,
+        reason=reason,
+        build_rows=build_rows,
+        build_bytes=build_bytes,
+        index_bytes=index_bytes,
+        build_seconds=build_seconds,
+        index_reused=index_reused,
+        made_by=made_by,
+        morsels=summary["calls"],
+        budget_min=summary["budget_min"],
+        budget_median=summary["budget_median"],
+        budget_max=summary["budget_max"],
+        lowest_headroom=summary["headroom_min"],
+        headroom_limit=summary["headroom_limit"],
+        seconds=seconds,
+    )
