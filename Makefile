@@ -112,6 +112,7 @@ lint: $(VENV)/.has-dev
 	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --target build/typed .
 	cd build/typed && $(CURDIR)/$(BIN)/mypy --config-file $(CURDIR)/pyproject.toml --cache-dir $(CURDIR)/.mypy_cache
 	cd build/typed && MYPYPATH=. $(CURDIR)/$(BIN)/mypy --config-file $(CURDIR)/pyproject.toml --cache-dir $(CURDIR)/.mypy_cache $(CURDIR)/tests/usages.py
+	cd build/typed && $(CURDIR)/$(BIN)/lint-imports $(CURDIR)/pyproject.toml --no-cache --no-logo
 	$(BIN)/python -m docs.tools.word_rates
 
 # Links and names that lead nowhere are errors. What pages take from the code, docs/tools/generate.py writes; a test asks.

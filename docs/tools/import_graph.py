@@ -1,13 +1,17 @@
-"""Which room of the package imports which, read from the sources, and the drawing of it.
+"""Which package of sparkext imports which, and the drawing of it.
 
-A room is a folder of `sparkext`, or `kernels` or `plans` beside it. Modules that lie in no room (errors, configuration)
-are at everybody's disposal.
+A package is a folder of `sparkext`, or `kernels` or `plans`, which are mapped into it. Modules outside of any folder
+(errors, configuration) are at everybody's disposal. Contracts on imports are in `pyproject.toml`.
 """
 
 from __future__ import annotations
 
-import ast
+import json
+import subprocess
+import sys
+import tempfile
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 
@@ -19,49 +23,63 @@ _MARGIN = 14
 Graph = Mapping[str, frozenset[str]]
 
 
+@contextmanager
+def mapped_sources() -> Iterator[Path]:
+    """Yield a folder with the package as it installs, of links to the sources: `kernels` and `plans` are in it."""
+    with tempfile.TemporaryDirectory() as folder:
+        package = Path(folder) / "sparkext"
+        package.mkdir()
+        for path in (*(ROOT / "sparkext").iterdir(), *(ROOT / name for name in _BESIDE)):
+            (package / path.name).symlink_to(path)
+        yield Path(folder)
+
+
+_EDGES = """
+import grimp, json
+graph = grimp.build_graph("sparkext", include_external_packages=True, cache_dir=None)
+print(json.dumps({name: sorted(graph.find_modules_directly_imported_by(name)) for name in graph.modules}))
+"""
+
+
+@cache
+def module_graph() -> Graph:
+    """Return the modules, each with those that it imports anywhere, other libraries included.
+
+    In a process of its own, because grimp finds packages that are imported already.
+    """
+    with mapped_sources() as folder:
+        ran = subprocess.run([sys.executable, "-c", _EDGES], cwd=folder, capture_output=True, text=True, check=True)
+    return {name: frozenset(imported) for name, imported in json.loads(ran.stdout).items()}
+
+
 def import_graph() -> Graph:
-    """Return the rooms, each with those that its modules import, wherever in a module."""
-    folders = {path.name: path for path in (ROOT / "sparkext").iterdir() if any(path.glob("*.py"))}
-    folders |= {name: ROOT / name for name in _BESIDE}
-    return {
-        name: frozenset(room for path in folder.rglob("*.py") for room in _rooms(path) if room in folders) - {name}
-        for name, folder in sorted(folders.items())
-    }
+    """Return the packages, each with those that its modules import."""
+    packages = {_package(name) for name in module_graph() if name.count(".") > 1} - {""}
+    found: dict[str, set[str]] = {name: set() for name in sorted(packages)}
+    for module, imported in module_graph().items():
+        if (package := _package(module)) in packages:
+            found[package] |= {_package(name) for name in imported} & packages - {package}
+    return {name: frozenset(others) for name, others in found.items()}
 
 
-def imported_modules(source: str) -> set[str]:
-    """Return the absolute names of all modules that a source imports anywhere; a relative import counts as its dots."""
-    names: set[str] = set()
-    for node in ast.walk(ast.parse(source)):
-        if isinstance(node, ast.Import):
-            names.update(alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
-            module = "." * node.level + (node.module or "")
-            # `from sparkext import plans` names a package in its second half.
-            names.update([f"{module}.{alias.name}" for alias in node.names] if module == "sparkext" else [module])
-    return names
-
-
-def _rooms(path: Path) -> Iterator[str]:
-    for name in imported_modules(path.read_text(encoding="utf-8")):
-        package, _, rest = name.partition(".")
-        if package == "sparkext" and rest:
-            yield rest.split(".")[0]
+def _package(module: str) -> str:
+    """Return the package of a module of sparkext, or nothing."""
+    return (*module.split("."), "")[1] if module.startswith("sparkext.") else ""
 
 
 def layers(graph: Graph) -> list[list[str]]:
-    """Return the rooms from the top down, each in the layer below the last one that imports it.
+    """Return the packages from the top down, each in the layer below the last one that imports it.
 
     Raises
     ------
     ValueError
-        Names the rooms of a circle.
+        Names the packages of a circle.
     """
 
     @cache
     def depth(room: str, below: tuple[str, ...] = ()) -> int:
         if room in below:
-            raise ValueError(f"rooms import each other: {' → '.join([room, *reversed(below[below.index(room) :])])}")
+            raise ValueError(f"packages import each other: {' → '.join([room, *reversed(below[below.index(room) :])])}")
         return max((1 + depth(other, (*below, room)) for other in graph if room in graph[other]), default=0)
 
     found: dict[int, list[str]] = {}
@@ -84,7 +102,7 @@ def direct(graph: Graph) -> Iterator[tuple[str, str]]:
 
 
 def drawing() -> str:
-    """Return the graph as an SVG, in the colours of the other drawings: rooms in layers, arrows to what they import."""
+    """Return the graph as an SVG: packages in layers, with arrows to the packages that they import."""
     graph = import_graph()
     rows = layers(graph)
     places = {
@@ -98,7 +116,7 @@ def drawing() -> str:
     lines = [
         f'<svg xmlns="http://www.w3.org/2000/svg" class="sparkext-drawing" viewBox="0 0 {_WIDTH} {height}"'
         f' width="{_WIDTH}">',
-        "<title>The rooms of sparkext, and which of them import which</title>",
+        "<title>The packages of sparkext, and which of them import which</title>",
         style,
         '<defs><marker id="rooms-arrow" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7"'
         ' orient="auto"><path d="M0 0 8 4 0 8z"/></marker></defs>',
