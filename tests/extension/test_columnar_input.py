@@ -108,6 +108,7 @@ def digest(df: DataFrame) -> DataFrame:
     return df.agg(F.count("*"), F.sum(F.xxhash64(*df.columns).cast("decimal(38,0)")))
 
 
+@pytest.mark.reduced("values", reason="four seconds each")
 @pytest.mark.parametrize("nulls", ["none", "some", "all"])
 @pytest.mark.parametrize("fmt", ["parquet", "orc"])
 def test_every_type(spark: SparkSession, folder: Path, fmt: str, nulls: str) -> None:

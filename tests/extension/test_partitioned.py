@@ -225,6 +225,7 @@ def test_full_joins_without_an_equality_have_owners(tables: SparkSession) -> Non
         assert_declined(refused, why)
 
 
+@pytest.mark.reduced("pairs", reason="ten queries each; keys, kinds and ways meet in pairs")
 @pytest.mark.parametrize("way", ["always", "never"])
 @pytest.mark.parametrize("kind", ["full", "right"])
 @pytest.mark.parametrize("key", ["k = rk", "k <=> rk"])
@@ -318,6 +319,7 @@ def test_slots_are_planned_by_what_they_took_before(tables: SparkSession) -> Non
     tables.catalog.dropTempView("many")
 
 
+@pytest.mark.reduced("values", reason="four seconds a query, and the key does not depend on the number of lines")
 @pytest.mark.parametrize("key", ["k = rk", "k <=> rk"])
 @pytest.mark.parametrize("lines", [1, 4])
 def test_a_hot_line_of_a_full_join_is_split(tables: SparkSession, key: str, lines: int) -> None:

@@ -102,6 +102,7 @@ def test_a_fault_leaves_joins_to_spark(spark: SparkSession, part: str, thrown: s
     assert_pipelined(query(), 1)
 
 
+@pytest.mark.reduced("values", reason="five seconds each")
 @pytest.mark.parametrize("adaptive", ["true", "false"])
 @pytest.mark.parametrize("part", ["asof", "nearness", "join"])
 def test_a_fault_leaves_as_of_joins_to_spark(spark: SparkSession, part: str, adaptive: str) -> None:

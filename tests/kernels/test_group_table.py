@@ -74,6 +74,7 @@ def check(table: GroupTable, oracle: Oracle, morsels: Sequence[tuple[list[pa.Arr
             assert not np.signbit(values[(values == 0) | np.isnan(values)]).any()
 
 
+@pytest.mark.reduced("values", reason="each compiles kernels")
 @pytest.mark.parametrize("mask", MASKS)
 @pytest.mark.parametrize("name", SAMPLES)
 def test_every_type_groups_like_sql(name: str, mask: int) -> None:

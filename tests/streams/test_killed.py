@@ -22,7 +22,16 @@ BATCHES = 3
 pytestmark = [pytest.mark.timeout(540), pytest.mark.xdist_group("killed")]
 
 
-@pytest.mark.parametrize(("query", "least"), [("join", 50), ("order", 50), ("cql", 10)])
+@pytest.mark.parametrize(
+    ("query", "least"),
+    [
+        ("join", 50),
+        ("order", 50),
+        pytest.param(
+            "cql", 10, marks=pytest.mark.whole(reason="minutes; its rows take the tasks and the state of `ordered`")
+        ),
+    ],
+)
 def test_every_row_comes_out_once(spark: SparkSession, query: str, least: int, tmp_path: Path) -> None:
     draw = random.Random(1)
     left, right = (Feed(spark, tmp_path / side, schema) for side, schema in (("left", POINTS), ("right", SPANS)))

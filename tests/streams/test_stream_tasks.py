@@ -141,6 +141,7 @@ def parted(draw: random.Random, rows: Rows) -> list[Rows]:
     return dealt
 
 
+@pytest.mark.reduced("values", reason="two seconds each")
 @pytest.mark.parametrize("way", ["planned", "random"])
 @pytest.mark.parametrize("on", CONDITIONS)
 def test_batches_of_any_size(on: str, way: str, tmp_path: Path) -> None:

@@ -51,6 +51,7 @@ def tables(seed: int, distinct: int) -> tuple[dict[str, list[Any]], dict[str, li
     return left, right
 
 
+@pytest.mark.reduced("values", reason="seven seconds each")
 @pytest.mark.parametrize("direction", ["backward", "forward", "nearest"])
 @pytest.mark.parametrize("distinct", [8, 300], ids=["many ties", "few ties"])
 def test_like_pandas(spark: SparkSession, direction: str, distinct: int) -> None:

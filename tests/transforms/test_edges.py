@@ -41,6 +41,7 @@ EMPTIERS: dict[str, Callable[[DataFrame], DataFrame]] = {
 }
 
 
+@pytest.mark.reduced("values", reason="four seconds each")
 @pytest.mark.parametrize("aqe", ["true", "false"])
 @pytest.mark.parametrize("how", EMPTIERS)
 def test_an_empty_side(spark: SparkSession, how: str, aqe: str) -> None:
