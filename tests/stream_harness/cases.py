@@ -193,7 +193,7 @@ class _Maker:
         direction = "backward" if in_chain else r.choice(("backward", "backward", "forward", "nearest"))
         tolerance = r.choice((0, 2, 6, 30)) if direction != "backward" or r.random() < 0.5 else None
         pairs = tuple((one.name, other.name) for one, other in zip(by, theirs, strict=True))
-        how, exact, ties = r.choice(("left", "inner")), r.random() < 0.7, r.random() < 0.7
+        how, exact, ties = r.choice(("left", "inner")), r.random() < 0.7, r.random() < 0.7 or in_chain
         return NearestJoin(left, right, pairs, direction, tolerance, exact, how, ties, self._name())
 
     def _ordered(self, node: Node, in_chain: bool = False) -> Ordered:
