@@ -587,5 +587,5 @@ def page() -> str:
 def _section(group: Group) -> str:
     rows = [f"| `{reason}` | {meaning} |" for reason, meaning in group.reasons.items()]
     return "\n".join(
-        [f"## {group.title}", "", group.about, "", "| reason | what it means, what to do |", "| --- | --- |", *rows]
+        [f"## {group.title}", "", group.about, "", "| reason | meaning and remedy |", "| --- | --- |", *rows]
     )
