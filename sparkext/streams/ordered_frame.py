@@ -93,7 +93,7 @@ def _table(columns: Columns, ordered: OrderedRows) -> OrderTable:
         return replace(ordered.table, merged={0: 0}) if ordered.splits else ordered.table
     keys = replace(ordered.order_keys, key_columns=tuple(range(len(columns.orders))))
     schema = arrow_schema(columns.frame.select(*(quoted(columns.frame.columns[n]) for n in columns.orders)).schema)
-    task = CountLinesTask(keys, schema, ordered.settings, ordered.tasks_sharing)
+    task = CountLinesTask(keys, schema, settings=ordered.settings, tasks_sharing=ordered.tasks_sharing)
     counted = map_in_arrow(pick(columns.frame, columns.orders), task, COUNTS_DDL)
     rows = Counter[int]()
     for line, count in counted.collect():

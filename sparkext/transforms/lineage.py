@@ -103,12 +103,12 @@ class Lineage:
             self.spec.to_json(),
             self.sources,
             arrow_schema(schema),
-            settings,
-            tasks_per_executor(self.input.sparkSession),
             self.reporter,
             None if self.scan is None else self.scan.table.scan(self.scan.columns, settings.morsel_max_rows),
             None if self.scan is None else self.scan.parts,
             slot=self.slot,
+            settings=settings,
+            tasks_sharing=tasks_per_executor(self.input.sparkSession),
         )
         frame = map_in_arrow(self.input, task, schema)
         setattr(frame, _ATTRIBUTE, self)

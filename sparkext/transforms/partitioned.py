@@ -72,7 +72,8 @@ def shuffled_by_slot(
 
     def cells(frame: DataFrame, columns: tuple[int, ...], keeps_unmatchable: bool, is_build: bool) -> DataFrame:
         partitioning = Partitioning(columns, key_types, null_safe, table, keeps_unmatchable, settings.debug_hash_mask)
-        task = PartitionTask(partitioning, keys, is_build, settings, tasks_per_executor(session))
+        sharing = tasks_per_executor(session)
+        task = PartitionTask(partitioning, keys, is_build, settings=settings, tasks_sharing=sharing)
         return map_in_arrow(frame, task, DDL)
 
     sides = cells(probe, tuple(key.probe.column for key in spec.keys), spec.how in _KEEPS_PROBE, False).unionAll(

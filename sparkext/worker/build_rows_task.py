@@ -8,17 +8,16 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from sparkext.build_sides.sources import BuildSource
-from sparkext.config import Settings
 from sparkext.memory.probes import Tasks
 from sparkext.rows.morsels import MAX_MORSEL_BYTES, within_bytes
 from sparkext.rows.types import conform
-from sparkext.worker.worker_task import MemoryShare, WorkerTask
+from sparkext.worker.worker_task import ConfiguredTask
 
 _ROWS_PER_BATCH = 65_536
 
 
 @dataclass(frozen=True)
-class BuildRowsTask(WorkerTask):
+class BuildRowsTask(ConfiguredTask):
     """Emits (row id, key columns) of a build side, one row range per partition, so that Spark can shuffle them.
 
     Partition i of the input holds the one number i; it stands for the i-th of `parts` ranges.
@@ -28,13 +27,6 @@ class BuildRowsTask(WorkerTask):
     key_columns: tuple[int, ...]
     parts: int
     output_schema: pa.Schema
-    settings: Settings
-    tasks_sharing: int | None
-
-    @property
-    def share(self) -> MemoryShare:
-        """Its own settings."""
-        return MemoryShare(self.settings, self.tasks_sharing)
 
     def run(self, batches: Iterator[pa.RecordBatch], tasks: Tasks) -> Iterator[pa.RecordBatch]:
         """Emit the range of each number."""

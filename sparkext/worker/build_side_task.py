@@ -8,16 +8,15 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from sparkext.build_sides.sources import BuildSource
-from sparkext.config import Settings
 from sparkext.errors import BuildSideTooLargeError
 from sparkext.memory.probes import Tasks
 from sparkext.plans.spec import PipelineSpec
 from sparkext.worker.asked_sides import asked_sides
-from sparkext.worker.worker_task import MemoryShare, WorkerTask
+from sparkext.worker.worker_task import ConfiguredTask
 
 
 @dataclass(frozen=True)
-class BuildSideTask(WorkerTask):
+class BuildSideTask(ConfiguredTask):
     """Has a build side read and indexed before the join that asks for it begins, and says what keeps it from that.
 
     For each batch that it is given it emits one of one text: empty, or why the build side of join number `number`
@@ -28,14 +27,7 @@ class BuildSideTask(WorkerTask):
     spec_json: str
     number: int
     sources: tuple[BuildSource | None, ...]
-    settings: Settings
-    tasks_sharing: int | None
     made: BuildSource | None = None
-
-    @property
-    def share(self) -> MemoryShare:
-        """Its own settings."""
-        return MemoryShare(self.settings, self.tasks_sharing)
 
     def run(self, batches: Iterator[pa.RecordBatch], tasks: Tasks) -> Iterator[pa.RecordBatch]:
         """Build the index, on this node."""

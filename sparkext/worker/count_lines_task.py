@@ -8,29 +8,21 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from sparkext.config import Settings
 from sparkext.exchange.partitioning import Partitioning
 from sparkext.memory.probes import Tasks
 from sparkext.plans.order_table import LINES
 from sparkext.rows.types import conformed
-from sparkext.worker.worker_task import MemoryShare, WorkerTask
+from sparkext.worker.worker_task import ConfiguredTask
 
 COUNTS_DDL = "line int, rows bigint"
 
 
 @dataclass(frozen=True)
-class CountLinesTask(WorkerTask):
+class CountLinesTask(ConfiguredTask):
     """Counts rows that have the columns of a key and no others."""
 
     keys: Partitioning
     columns: pa.Schema
-    settings: Settings
-    tasks_sharing: int | None
-
-    @property
-    def share(self) -> MemoryShare:
-        """Its own settings."""
-        return MemoryShare(self.settings, self.tasks_sharing)
 
     def run(self, batches: Iterator[pa.RecordBatch], tasks: Tasks) -> Iterator[pa.RecordBatch]:
         """Count one partition."""

@@ -14,28 +14,22 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from sparkext.config import read_settings
 from sparkext.kernels.join_size import WIDTH, pairs_of
 from sparkext.memory.probes import Tasks
 from sparkext.plans.line_costs import Ran, Scale
 from sparkext.plans.matrix import Cut, matrix_plan
 from sparkext.plans.waves import SideCounts, counted, wave_plan
-from sparkext.worker.worker_task import MemoryShare, WorkerTask
+from sparkext.worker.worker_task import ConfiguredTask
 
 
 @dataclass(frozen=True)
-class ForemanTask(WorkerTask):
+class ForemanTask(ConfiguredTask):
     """Answers the row that it is given with a text: the slots, and their loads before and after the plan.
 
     `order` is that of `work_order.plan`.
     """
 
     order: dict[str, Any]
-
-    @property
-    def share(self) -> MemoryShare:
-        """That of the query; the foreman is the only task of its stage."""
-        return MemoryShare(read_settings(self.order["settings"].get, {}), 1)
 
     def run(self, batches: Iterator[pa.RecordBatch], tasks: Tasks) -> Iterator[pa.RecordBatch]:
         """Plan."""
@@ -51,7 +45,7 @@ class ForemanTask(WorkerTask):
             needs_probe=self.order["needs_probe"],
             needs_build=self.order["needs_build"],
         )
-        way = self.share.settings.debug_slots
+        way = self.settings.debug_slots
         cores, most_shares, full = self.order["cores"], self.order["most_shares"], not self.order["needs_probe"]
         if (most_build_shares := self.order["most_build_shares"]) is not None:
             most = Cut(most_shares, most_build_shares)

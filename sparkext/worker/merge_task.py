@@ -13,23 +13,15 @@ from sparkext.build_sides.rows_on_disk import collected_rows
 from sparkext.exchange.cells import rows_of
 from sparkext.kernels.jit import frozen
 from sparkext.memory.probes import Tasks
-from sparkext.worker.ordered_rows import OrderedRows
+from sparkext.worker.ordered_rows import OrderedTask
 from sparkext.worker.ordered_slot import InOrder
 from sparkext.worker.ordered_slot_task import TOLD, Emits
 from sparkext.worker.stream_join import PROGRESS
-from sparkext.worker.worker_task import MemoryShare, WorkerTask
 
 
 @dataclass(frozen=True)
-class MergeTask(WorkerTask):
+class MergeTask(OrderedTask):
     """Merges the cells of one slot."""
-
-    ordered: OrderedRows
-
-    @property
-    def share(self) -> MemoryShare:
-        """That of the query."""
-        return MemoryShare(self.ordered.settings, self.ordered.tasks_sharing)
 
     def run(self, batches: Iterator[pa.RecordBatch], tasks: Tasks) -> Iterator[pa.RecordBatch]:
         """Emit one partition."""

@@ -21,8 +21,7 @@ from sparkext.rows.taken import taken
 from sparkext.rows.times import microseconds
 from sparkext.rows.types import conformed
 from sparkext.worker.micro_batch import MicroBatch
-from sparkext.worker.ordered_rows import LINE_FIELDS, OrderedRows, Writers
-from sparkext.worker.worker_task import MemoryShare, WorkerTask
+from sparkext.worker.ordered_rows import LINE_FIELDS, OrderedRows, OrderedTask, Writers
 
 DDL = "slot int, kind int, number bigint, cell binary"
 """Of rows with cells: a number that Spark brings to the slot's partition, what there is, and the cell. Kinds are
@@ -36,16 +35,10 @@ _KINDS = (pa.int32(), pa.int32(), pa.int64())
 
 
 @dataclass(frozen=True)
-class OrderedCellsTask(WorkerTask):
+class OrderedCellsTask(OrderedTask):
     """Emits rows in cells. `slot_keys[i]` is the number that Spark brings to the partition of slot i."""
 
-    ordered: OrderedRows
     slot_keys: tuple[int, ...]
-
-    @property
-    def share(self) -> MemoryShare:
-        """That of the query."""
-        return MemoryShare(self.ordered.settings, self.ordered.tasks_sharing)
 
     def run(self, batches: Iterator[pa.RecordBatch], tasks: Tasks) -> Iterator[pa.RecordBatch]:
         """Send one partition."""

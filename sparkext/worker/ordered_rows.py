@@ -25,6 +25,7 @@ from sparkext.state.nearest_order import NearestOrder
 from sparkext.state.stream_state import StoredSide, StreamState
 from sparkext.worker.micro_batch import MicroBatch
 from sparkext.worker.stream_join import FOLDER
+from sparkext.worker.worker_task import MemoryShare, WorkerTask
 
 ROWS, STATES = range(2)
 """The sides of the state: rows that wait for the watermark, and the states of operator keys."""
@@ -193,6 +194,18 @@ class OrderedRows:
             table = next_table(table, counts.orders, counts.operators, self.splits)
         since = plan.since if table == plan.table else state.batch + 1
         return {"table": table.to_data(), "since": since, "counts": counts.to_data()}
+
+
+@dataclass(frozen=True)
+class OrderedTask(WorkerTask):
+    """A task of rows that are put in order, with the settings of the operator."""
+
+    ordered: OrderedRows
+
+    @property
+    def share(self) -> MemoryShare:
+        """The operator's share."""
+        return MemoryShare(self.ordered.settings, self.ordered.tasks_sharing)
 
 
 class Writers:

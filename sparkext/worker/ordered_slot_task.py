@@ -20,11 +20,10 @@ from sparkext.rows.contiguous import contiguous
 from sparkext.rows.morsels import within_bytes
 from sparkext.rows.types import conformed
 from sparkext.worker.micro_batch import MicroBatch
-from sparkext.worker.ordered_rows import ORDERED_FIELDS, OrderedRows
+from sparkext.worker.ordered_rows import ORDERED_FIELDS, OrderedRows, OrderedTask
 from sparkext.worker.ordered_slot import ArrivedCells, InOrder, OrderedSlot
 from sparkext.worker.run_lookup import RunLookup
 from sparkext.worker.stream_join import PROGRESS
-from sparkext.worker.worker_task import MemoryShare, WorkerTask
 
 MERGED_DDL = "slot int, writer int, number int, cell binary"
 """Of cells on their way to slots that merge: a number that Spark brings to the slot's partition, the task that they are
@@ -38,15 +37,8 @@ _PROGRESS = pa.struct([(name, pa.int64()) for name in ORDERED_FIELDS])
 
 
 @dataclass(frozen=True)
-class WholeTask(WorkerTask):
+class WholeTask(OrderedTask):
     """Puts the rows of the whole order keys of one slot in order."""
-
-    ordered: OrderedRows
-
-    @property
-    def share(self) -> MemoryShare:
-        """That of the query."""
-        return MemoryShare(self.ordered.settings, self.ordered.tasks_sharing)
 
     def run(self, batches: Iterator[pa.RecordBatch], tasks: Tasks) -> Iterator[pa.RecordBatch]:
         """Emit one partition."""
@@ -66,19 +58,13 @@ class WholeTask(WorkerTask):
 
 
 @dataclass(frozen=True)
-class SplitTask(WorkerTask):
+class SplitTask(OrderedTask):
     """Puts the rows of split order keys of one slot in order, and sends them to the slots that merge them.
 
     `slot_keys[i]` is the number that Spark brings to the partition of slot i.
     """
 
-    ordered: OrderedRows
     slot_keys: tuple[int, ...]
-
-    @property
-    def share(self) -> MemoryShare:
-        """That of the query."""
-        return MemoryShare(self.ordered.settings, self.ordered.tasks_sharing)
 
     def run(self, batches: Iterator[pa.RecordBatch], tasks: Tasks) -> Iterator[pa.RecordBatch]:
         """Send one partition."""

@@ -7,30 +7,22 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from sparkext.config import Settings
 from sparkext.exchange.cells import COLUMNS, cell_row
 from sparkext.exchange.leaving_rows import leaving_cells
 from sparkext.exchange.partitioning import Partitioning
 from sparkext.memory.probes import Tasks, process_probe
-from sparkext.worker.worker_task import MemoryShare, WorkerTask, task_id
+from sparkext.worker.worker_task import ConfiguredTask, task_id
 
 _KINDS = (pa.int32(), pa.bool_())
 
 
 @dataclass(frozen=True)
-class PartitionTask(WorkerTask):
+class PartitionTask(ConfiguredTask):
     """Emits the rows of a side in cells. `slot_keys[i]` is the number that Spark brings to the partition of slot i."""
 
     partitioning: Partitioning
     slot_keys: tuple[int, ...]
     is_build: bool
-    settings: Settings
-    tasks_sharing: int | None
-
-    @property
-    def share(self) -> MemoryShare:
-        """Its own settings."""
-        return MemoryShare(self.settings, self.tasks_sharing)
 
     def run(self, batches: Iterator[pa.RecordBatch], tasks: Tasks) -> Iterator[pa.RecordBatch]:
         """Send one partition."""

@@ -14,7 +14,6 @@ from sparkext.build_sides.index_recipe import index_recipes
 from sparkext.build_sides.index_store import BuildSide
 from sparkext.build_sides.kept_rows import make_room
 from sparkext.build_sides.sources import BuildSource
-from sparkext.config import Settings
 from sparkext.exchange.slot import CellRows, FileRows, Slot, SlotRows, SlotSchemas
 from sparkext.memory.probes import Tasks
 from sparkext.parquet.scan import ParquetScan
@@ -33,11 +32,11 @@ from sparkext.worker.sinks.routed_cells import Routed
 from sparkext.worker.sources.made_rows import MadeRows
 from sparkext.worker.sources.row_batches import RowBatches
 from sparkext.worker.sources.scanned_splits import ScannedSplits
-from sparkext.worker.worker_task import MemoryShare, WorkerTask, task_id
+from sparkext.worker.worker_task import ConfiguredTask, task_id
 
 
 @dataclass(frozen=True)
-class PipelineTask(WorkerTask):
+class PipelineTask(ConfiguredTask):
     """A pipeline of joins over one partition of the probe side.
 
     `scan`: how to read the probe side, where batches do not hold its rows but say which splits to read: in texts, or as
@@ -49,8 +48,6 @@ class PipelineTask(WorkerTask):
     spec_json: str
     sources: tuple[BuildSource | None, ...]
     output_schema: pa.Schema
-    settings: Settings
-    tasks_sharing: int | None
     reporter: TaskReporter
     scan: ParquetScan | None = None
     parts: tuple[tuple[Split, ...], ...] | None = None
@@ -58,11 +55,6 @@ class PipelineTask(WorkerTask):
     slot: SlotSchemas | None = None
     slot_in_files: bool = False
     leaving: Leaving | Routed | None = None
-
-    @property
-    def share(self) -> MemoryShare:
-        """Its own settings."""
-        return MemoryShare(self.settings, self.tasks_sharing)
 
     def run(self, batches: Iterator[pa.RecordBatch], tasks: Tasks) -> Iterator[pa.RecordBatch]:
         """Join one partition."""

@@ -29,8 +29,8 @@ from sparkext.rows.times import microseconds
 from sparkext.rows.types import conformed
 from sparkext.state.segments import checksum_of
 from sparkext.worker.micro_batch import MicroBatch
-from sparkext.worker.stream_join import StreamJoin
-from sparkext.worker.worker_task import MemoryShare, WorkerTask, task_id
+from sparkext.worker.stream_join import StreamJoin, StreamTask
+from sparkext.worker.worker_task import task_id
 
 COLUMNS = ("slot", "side", "fragment", "checksum", "cell")
 """Of rows with cells: a number that Spark brings to the slot's partition, what the cell is of, the sum of the
@@ -47,17 +47,11 @@ _SALT = 0x9E3779B97F4A7C15
 
 
 @dataclass(frozen=True)
-class StreamCellsTask(WorkerTask):
+class StreamCellsTask(StreamTask):
     """Emits the rows of a side in cells. `slot_keys[i]` is the number that Spark brings to the partition of slot i."""
 
-    join: StreamJoin
     side: int
     slot_keys: tuple[int, ...]
-
-    @property
-    def share(self) -> MemoryShare:
-        """That of the query."""
-        return MemoryShare(self.join.settings, self.join.tasks_sharing)
 
     def run(self, batches: Iterator[pa.RecordBatch], tasks: Tasks) -> Iterator[pa.RecordBatch]:
         """Send one partition."""
@@ -91,16 +85,10 @@ class StreamCellsTask(WorkerTask):
 
 
 @dataclass(frozen=True)
-class SlotNumbersTask(WorkerTask):
+class SlotNumbersTask(StreamTask):
     """Sends each slot its number, and nothing else. `slot_keys` are as in `StreamCellsTask`."""
 
-    join: StreamJoin
     slot_keys: tuple[int, ...]
-
-    @property
-    def share(self) -> MemoryShare:
-        """That of the query."""
-        return MemoryShare(self.join.settings, self.join.tasks_sharing)
 
     def run(self, batches: Iterator[pa.RecordBatch], tasks: Tasks) -> Iterator[pa.RecordBatch]:
         """Send one partition."""

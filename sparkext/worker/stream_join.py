@@ -13,6 +13,7 @@ from sparkext.plans.spec import ColumnRef
 from sparkext.reports.stream_batches import JoinedBatch, metrics_name
 from sparkext.state.stream_state import MatchedRows, StoredSide, StreamState
 from sparkext.worker.micro_batch import MicroBatch
+from sparkext.worker.worker_task import MemoryShare, WorkerTask
 
 FOLDER = "sparkext"
 """Of a checkpoint, where the state lies."""
@@ -95,3 +96,15 @@ class StreamJoin:
         first = first_cut(self.slots, keyed=self.keys is not None, whole_right=self.keeps_right_whole)
         folder = batch.checkpoint / FOLDER / self.name
         return StreamState(folder, _SIDES, batch.number, batch.run, first, self.made_by)
+
+
+@dataclass(frozen=True)
+class StreamTask(WorkerTask):
+    """A task of a join of streams, with the settings of the join."""
+
+    join: StreamJoin
+
+    @property
+    def share(self) -> MemoryShare:
+        """The join's share."""
+        return MemoryShare(self.join.settings, self.join.tasks_sharing)

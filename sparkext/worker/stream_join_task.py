@@ -29,23 +29,15 @@ from sparkext.worker.decided_rows import DecidedRows
 from sparkext.worker.micro_batch import MicroBatch
 from sparkext.worker.nearest_rows import NearestRows
 from sparkext.worker.run_lookup import RunLookup
-from sparkext.worker.stream_join import PROGRESS, PROGRESS_FIELDS, StreamJoin
-from sparkext.worker.worker_task import MemoryShare, WorkerTask
+from sparkext.worker.stream_join import PROGRESS, PROGRESS_FIELDS, StreamJoin, StreamTask
 
 _PROGRESS = pa.struct([(name, pa.int64()) for name in PROGRESS_FIELDS])
 _FOR_EVER = -(1 << 63)
 
 
 @dataclass(frozen=True)
-class StreamJoinTask(WorkerTask):
+class StreamJoinTask(StreamTask):
     """Joins the cells of one slot."""
-
-    join: StreamJoin
-
-    @property
-    def share(self) -> MemoryShare:
-        """That of the query."""
-        return MemoryShare(self.join.settings, self.join.tasks_sharing)
 
     def run(self, batches: Iterator[pa.RecordBatch], tasks: Tasks) -> Iterator[pa.RecordBatch]:
         """Join one partition, and store what it has brought."""

@@ -40,7 +40,7 @@ class StreamedSlotTask(WorkerTask):
 
     @property
     def share(self) -> MemoryShare:
-        """That of the query."""
+        """The share of the task that joins."""
         return MemoryShare(self.task.settings, self.task.tasks_sharing)
 
     def run(self, batches: Iterator[pa.RecordBatch], tasks: Tasks) -> Iterator[pa.RecordBatch]:

@@ -66,14 +66,14 @@ def make(order_json: str) -> tuple[PipelineTask | StreamedSlotTask, StructType]:
         json.dumps(order["spec"]),
         tuple(None if build is None else _source(build, settings, sharing) for build in order["builds"]),
         arrow_schema(output if leaving is None else _schema(leaving["schema"])),
-        settings,
-        sharing,
         FileReporter(order["run"]),
         _scan(order["scan"], settings) if "scan" in order else None,
         made=_source(order["made"], settings, sharing) if "made" in order else None,
         slot=_arriving(order["arriving"]) if "arriving" in order else None,
         slot_in_files=True,
         leaving=None if leaving is None else _leaving(leaving, settings),
+        settings=settings,
+        tasks_sharing=sharing,
     )
     if task.slot is not None and "streamed" in order["arriving"]:
         return StreamedSlotTask(task, task.slot, Streamed(**order["arriving"]["streamed"])), output
@@ -96,7 +96,9 @@ def build(order_json: str) -> tuple[BuildSideTask, StructType]:
     sharing = order.get("tasks_sharing")
     sources = tuple(None if one is None else _source(one, settings, sharing) for one in order["builds"])
     made = _source(order["made"], settings, sharing) if "made" in order else None
-    task = BuildSideTask(json.dumps(order["spec"]), order["number"], sources, settings, sharing, made)
+    task = BuildSideTask(
+        json.dumps(order["spec"]), order["number"], sources, made, settings=settings, tasks_sharing=sharing
+    )
     return task, _schema(order["output"])
 
 
@@ -111,7 +113,8 @@ def plan(order_json: str) -> tuple[ForemanTask, StructType]:
     without rows of that side has no result), `output`.
     """
     order = _read(order_json)
-    return ForemanTask(order), _schema(order["output"])
+    settings = read_settings(order["settings"].get, {})
+    return ForemanTask(order, settings=settings, tasks_sharing=1), _schema(order["output"])
 
 
 def _read(order_json: str) -> dict[str, Any]:

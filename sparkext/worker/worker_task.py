@@ -75,6 +75,19 @@ class WorkerTask(ABC):
                 freed.release_unless_ample()
 
 
+@dataclass(frozen=True)
+class ConfiguredTask(WorkerTask):
+    """A task with settings of its own. `settings` and `tasks_sharing` are as in `MemoryShare`."""
+
+    settings: Settings = field(kw_only=True)
+    tasks_sharing: int | None = field(kw_only=True)
+
+    @property
+    def share(self) -> MemoryShare:
+        """Its own share."""
+        return MemoryShare(self.settings, self.tasks_sharing)
+
+
 def check_version(made_by: str) -> None:
     """Refuse what another version of sparkext has made, on the driver or in its jar: it may mean something else.
 

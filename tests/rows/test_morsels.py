@@ -43,7 +43,9 @@ def test_long_keys_of_a_build_side_go_out_in_batches_by_bytes(monkeypatch: pytes
     sink = io.BytesIO()
     write_build_file(table, sink)
     schema = pa.schema({"row": pa.int64(), "key": pa.string()})
-    task = BuildRowsTask(BroadcastBytes("build side", Broadcast(sink.getvalue())), (1,), 3, schema, DEFAULTS, 1)
+    task = BuildRowsTask(
+        BroadcastBytes("build side", Broadcast(sink.getvalue())), (1,), 3, schema, settings=DEFAULTS, tasks_sharing=1
+    )
     batches = list(task([pa.record_batch({"id": [0, 2]}), pa.record_batch({"id": [1]})]))
     assert all(batch.schema == schema and batch.nbytes <= 2_000 for batch in batches)
     assert len(batches) > 3

@@ -625,7 +625,12 @@ def task(left: DataFrame, right: DataFrame) -> Iterator[tuple[DataFrame, Pipelin
     assert lineage is not None and lineage.reporter is not None
     settings = pytest.importorskip("sparkext.config").read_settings(lambda key: None, {})
     schema = arrow_schema(out.schema)
-    yield left, PipelineTask(lineage.spec.to_json(), lineage.sources, schema, settings, 2, lineage.reporter)
+    yield (
+        left,
+        PipelineTask(
+            lineage.spec.to_json(), lineage.sources, schema, lineage.reporter, settings=settings, tasks_sharing=2
+        ),
+    )
 
 
 def test_a_task_whose_output_has_another_type(task: tuple[DataFrame, PipelineTask]) -> None:

@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from sparkext.config import read_settings
 from sparkext.kernels.join_size import WIDTH
 from sparkext.worker.foreman_task import ForemanTask
 
@@ -46,7 +47,8 @@ def planned(**order: Any) -> dict[str, Any]:
         "needs_probe": True,
         "needs_build": True,
     }
-    task = ForemanTask({**defaults, **order})
+    order = {**defaults, **order}
+    task = ForemanTask(order, settings=read_settings(order["settings"].get, {}), tasks_sharing=1)
     [answer] = task([pa.record_batch([pa.array([""])], names=["c0"])])
     return dict(json.loads(answer.column(0)[0].as_py()))
 

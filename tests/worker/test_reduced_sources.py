@@ -90,7 +90,7 @@ def answered(
             for at, ref in enumerate(spec.outputs)
         ]
     )
-    task = PipelineTask(spec.to_json(), sources, schema, settings, 1, reported)
+    task = PipelineTask(spec.to_json(), sources, schema, reported, settings=settings, tasks_sharing=1)
     batches = task(pa.RecordBatch.from_arrays(batch.columns, schema=integers(2)) for batch in probe.to_batches(500))
     found = Counter(row for batch in batches for row in zip(*(c.to_pylist() for c in batch.columns), strict=True))
     return found, [index["build_rows"] for index in reported.metrics.indexes]
