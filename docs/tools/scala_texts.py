@@ -1,4 +1,4 @@
-"""The texts in Scala sources: string literals, with what is interpolated into them left open.
+"""The texts in Scala sources: comments, and string literals with open places for interpolated values.
 
 A small scanner, not a parser: it knows comments, characters, plain, interpolated and triple-quoted strings, and code
 within `${…}`, which may hold strings of its own.
@@ -38,13 +38,23 @@ def sentences(path: Path) -> list[str]:
     return list(dict.fromkeys(text for text in spoken if "\n" not in text))
 
 
+def comments(source: str) -> list[str]:
+    """Return the comments of a source in their order, as they are written."""
+    return [text for is_comment, _, _, text in _scanned(source) if is_comment]
+
+
 def _literals(source: str) -> Iterator[tuple[int, int, str]]:
+    return ((start, stop, text) for is_comment, start, stop, text in _scanned(source) if not is_comment)
+
+
+def _scanned(source: str) -> Iterator[tuple[bool, int, int, str]]:
+    """Yield of each comment and string whether it is a comment, its start and end, and its text."""
     at = 0
     while at < len(source):
-        if source.startswith("//", at):
-            at = _index(source, "\n", at)
-        elif source.startswith("/*", at):
-            at = _index(source, "*/", at) + 2
+        if source.startswith(("//", "/*"), at):
+            stop = _index(source, "\n", at) if source[at + 1] == "/" else _index(source, "*/", at) + 2
+            yield True, at, stop, source[at:stop]
+            at = stop
         elif source[at] == "'" and (character := _CHARACTER.match(source, at)):
             at = character.end()
         elif source[at] == '"':
@@ -52,7 +62,7 @@ def _literals(source: str) -> Iterator[tuple[int, int, str]]:
                 source[at - 1 : at] if at and source[at - 1] in "sf" and not _continues_name(source, at - 1) else ""
             )
             stop, text = _literal(source, at, interpolated)
-            yield at - len(interpolated), stop, text
+            yield False, at - len(interpolated), stop, text
             at = stop
         else:
             at += 1

@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from docs.tools.scala_texts import sentences
+from docs.tools.scala_texts import comments, sentences
 
 ROOT = Path(__file__).parents[2]
 PYTHON = ("sparkext", "kernels", "plans", "bench", "docs/tools", "tests", "examples")
@@ -25,7 +25,6 @@ _WORST = 3
 _WORD = re.compile(r"[A-Za-z']+")
 _QUESTION = re.compile(r"[^.?!:;]*\?")
 _CODE = re.compile(r"```.*?```|`[^`\n]*`", re.DOTALL)
-_SCALA_COMMENT = re.compile(r"//([^\n]*)|/\*(.*?)\*/", re.DOTALL)
 
 CONSTRUCTIONS = {
     "what": (re.compile(r"\bwhat\b", re.IGNORECASE), 15),
@@ -56,8 +55,7 @@ def prose() -> Iterator[tuple[str, str]]:
     for path in sorted(path for folder in PYTHON for path in (ROOT / folder).rglob("*.py")):
         yield _named(path), "\n\n".join(python_prose(path.read_text(encoding="utf-8")))
     for path in sorted((ROOT / "sparkext" / "jvm").rglob("*.scala")):
-        comments = _SCALA_COMMENT.findall(path.read_text(encoding="utf-8"))
-        yield _named(path), "\n\n".join([*("".join(comment) for comment in comments), *sentences(path)])
+        yield _named(path), "\n\n".join([*comments(path.read_text(encoding="utf-8")), *sentences(path)])
     for path in sorted(path for page in PAGES for path in ROOT.glob(page)):
         if _named(path) not in GENERATED:
             yield _named(path), path.read_text(encoding="utf-8")
