@@ -39,16 +39,15 @@ object PipelineRuns {
     val before = alike.flatMap(_ => synchronized(runs.values.flatMap(_.toOption).filter(_.alike == alike).lastOption))
     val log =
       new RunLog(context.collectionAccumulator[String], context.collectionAccumulator[(Int, Double)], alike, before.flatMap(_.ran))
-    remember(operator, context, Right(log))
+    remember(operator, Right(log))
     log
   }
 
-  def fellBack(operator: PipelinedJoinExec, reason: String): Unit =
-    remember(operator, operator.session.sparkContext, Left(reason))
+  def fellBack(operator: PipelinedJoinExec, reason: String): Unit = remember(operator, Left(reason))
 
-  private def remember(operator: PipelinedJoinExec, context: SparkContext, run: Either[String, RunLog]): Unit =
+  private def remember(operator: PipelinedJoinExec, run: Either[String, RunLog]): Unit =
     operator.getTagValue(Key).foreach { key =>
-      val place = Place(key, subtrees(context))
+      val place = Place(key, subtrees(operator.session.sparkContext))
       synchronized {
         runs.remove(place)
         runs.put(place, run)

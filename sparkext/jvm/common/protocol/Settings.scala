@@ -92,16 +92,15 @@ class Settings(conf: SQLConf, application: SparkConf) {
     case _ => None
   }
 
-  /** A reason for what is planned, with the problems of the keys that may have led to it. */
+  /** A reason for a declined join, with the problems of the keys that may have led to it. */
   def explained(reason: String): String = (reason +: problems).mkString("; ")
 
   /** Every key that is set and can be read, for the workers. */
   def forWorkers: Map[String, String] = if (tooManyRows.isEmpty) values else values - key(MinRows).name
 
-  private def text(name: String): String = values.getOrElse(key(name).name, key(name).default)
-  private def word(name: String): String = text(name)
-  private def flag(name: String): Boolean = text(name).toBoolean
-  private def number(name: String): Long = key(name).number(text(name)).get.toLong
+  private def word(name: String): String = values.getOrElse(key(name).name, key(name).default)
+  private def flag(name: String): Boolean = word(name).toBoolean
+  private def number(name: String): Long = key(name).number(word(name)).get.toLong
 }
 
 object Settings {
