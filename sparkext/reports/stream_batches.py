@@ -16,7 +16,7 @@ def metrics_name(name: str, is_named: bool, token: str) -> str:
 
 @dataclass(frozen=True)
 class JoinedBatch:
-    """One batch of one join: rows that came, and were not late; rows that came out; and what is kept behind it."""
+    """One batch of one join: rows received in time, rows emitted, and the state after it."""
 
     left_rows: int
     right_rows: int
@@ -29,9 +29,8 @@ class JoinedBatch:
 
 @dataclass(frozen=True)
 class OrderedBatch:
-    """One batch of one `ordered`: rows that came, and, of these or beside them, that came late; rows that came out, and
-    those of them that were merged; rows of keys that another slot has now; what is kept behind it, and how many tables
-    were drawn.
+    """One batch of one `ordered`: rows received, and late rows, of these or in addition to them; rows emitted, and
+    merged ones among them; rows of keys that another slot has now; the state after it, and the number of new tables.
     """
 
     rows: int
