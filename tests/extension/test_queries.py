@@ -11,7 +11,7 @@ from tests.fuzz.running import Runner
 from tests.fuzz.tally import GROUPS
 
 SEED = 21
-QUERIES = 60
+QUERIES = 90
 
 
 def test_random_queries(spark: SparkSession, tmp_path: Path) -> None:
