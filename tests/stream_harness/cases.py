@@ -56,7 +56,7 @@ def make_case(seed: int, number: int, quick: bool = False) -> Case:
     kind = r.choices([*KINDS], [*KINDS.values()])[0]
     d = Drawing.of(r)
     if quick:
-        d.batches = 3
+        d.batches, d.beginnings = 3, d.beginnings[:3]
     streams: list[Stream] = []
     query = _Maker(d, streams, quick).query(kind)
     settings = {key: r.choice(values) for key, values in _SETTINGS.items()}
@@ -138,6 +138,20 @@ class _Maker:
             kind = self._r.choice([one for one in KEYS if one.family == "int"])
         return self._d.column(kind.sql)
 
+    def _matching(self, own: Column, other: Column) -> dict[str, Sequence[Any]]:
+        """Return the values of a column by the name of another one, mostly: then its rows find others."""
+        if own.type != other.type or self._r.random() < 0.2:
+            return {}
+        values = {
+            row[place]: None
+            for stream in self._streams
+            for place, column in enumerate(stream.columns)
+            if column == own
+            for _, row in stream.rows()
+            if row[place] is not None
+        }
+        return {other.name: [*values]} if values else {}
+
     def _join(self, in_chain: str, left: Node | None = None) -> StreamJoin:
         r = self._r
         how = r.choices(("inner", "left", "semi"), (5, 2, 2))[0]
@@ -167,6 +181,7 @@ class _Maker:
         def compare(own: Column, operator: str) -> None:
             other = self._other_key(own) if operator in ("=", "<=>") else self._d.column(own.type)
             theirs.append(other)
+            among.update(self._matching(own, other))
             terms.append((own.name, operator, other.name))
 
         if form.startswith("equal") or form == "null safe":
@@ -189,11 +204,14 @@ class _Maker:
         candidates = self._keys(left)
         by = r.sample(candidates, min(len(candidates), r.choice((0, 1, 1, 2))))
         theirs = [self._other_key(one) for one in by]
-        right = self._stream(*(theirs or [self._d.column("int")]))
+        among: dict[str, Sequence[Any]] = {}
+        for own, other in zip(by, theirs, strict=True):
+            among |= self._matching(own, other)
+        right = self._stream(*(theirs or [self._d.column("int")]), usual=among)
         direction = "backward" if in_chain else r.choice(("backward", "backward", "forward", "nearest"))
-        tolerance = r.choice((0, 2, 6, 30)) if direction != "backward" or r.random() < 0.5 else None
+        tolerance = r.choice((0, 2, 6, 30, 30, 100)) if direction != "backward" or r.random() < 0.5 else None
         pairs = tuple((one.name, other.name) for one, other in zip(by, theirs, strict=True))
-        how, exact, ties = r.choice(("left", "inner")), r.random() < 0.7, r.random() < 0.7 or in_chain
+        how, exact, ties = r.choice(("left", "left", "inner")), r.random() < 0.7, r.random() < 0.7 or in_chain
         return NearestJoin(left, right, pairs, direction, tolerance, exact, how, ties, self._name())
 
     def _ordered(self, node: Node, in_chain: bool = False) -> Ordered:
@@ -227,7 +245,7 @@ class _Maker:
         for registered in PROGRAMS[program].streams.values():
             columns = [Column(self._spelled(name), self._narrowed(kind)) for name, kind in registered]
             usual = {one.name: _CQL_VALUES[kind] for one, (_, kind) in zip(columns, registered, strict=True)}
-            usual |= {one.name: _PRICES for one in columns if one.name.lower() in ("price", "val")}
+            usual |= {one.name: _OF_NAMES[one.name.lower()] for one in columns if one.name.lower() in _OF_NAMES}
             delay = None if watermark is not None else r.choice((0, 5, 12))
             stream = draw_stream(d, columns, time=time, unique=ties, delay=delay, usual=usual)
             inputs.append(self._input(_filled(stream, registered)))
@@ -253,7 +271,12 @@ _CQL_VALUES: dict[str, tuple[Any, ...]] = {
     "double": (0.0, -0.0, 1.0, 1.5, 2.0, 4.0, float("nan")),
     "boolean": (True, False),
 }
-_PRICES = (100.0, 250.5, 499.0, 500.0, 700.0, 1_000_000.0, 3_000_000.0)
+_OF_NAMES: dict[str, tuple[Any, ...]] = {
+    "price": (100.0, 250.5, 499.0, 500.0, 700.0),
+    "val": (1_000_000.0, 3_000_000.0, 400_000.0, 500.0),
+    "num": (0, 0, 0, 1),
+}
+"""Values that let the trading program buy."""
 
 
 def _filled(stream: Stream, registered: Sequence[tuple[str, str]]) -> Stream:

@@ -6,7 +6,7 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
-from itertools import count
+from itertools import accumulate, count
 from typing import Any
 
 from tests.fuzz.tables import NULL_RATES, ODD_NAMES, PLAIN_NAMES
@@ -14,8 +14,9 @@ from tests.stream_harness.columns import PAYLOADS, WAYS, Column, Derivation
 from tests.stream_harness.functions import CHAIN, COUNT
 from tests.stream_harness.sources import Batch, File, Row, Source, Stream
 
-STEP = 10
-"""Seconds that time goes on from batch to batch."""
+_STEPS = (10, 60)
+"""Seconds from the beginning of a batch to the beginning of the next one. The rows of a batch span 15 seconds."""
+_SPAN = 15
 _STARTS = (
     datetime(2026, 1, 1, tzinfo=timezone.utc),
     datetime(2024, 3, 10, 6, 59, 30, tzinfo=timezone.utc),  # in New York clocks go forward half a minute later
@@ -26,12 +27,13 @@ _STARTS = (
 
 @dataclass
 class Drawing:
-    """What the streams of one case share."""
+    """What the streams of one case share. `beginnings` has the seconds from `start` to the earliest row of each batch."""
 
     r: random.Random
     batches: int
     most_rows: int
     start: datetime = _STARTS[0]
+    beginnings: Sequence[int] = (0,)
     names: list[str] = field(default_factory=lambda: [COUNT, CHAIN, "n", "times"])
     numbers: Any = field(default_factory=count)
 
@@ -39,7 +41,8 @@ class Drawing:
     def of(cls, r: random.Random) -> Drawing:
         """Draw it."""
         batches = r.randint(3, 10) if r.random() < 0.3 else r.randint(3, 5)
-        return cls(r, batches, r.choice((3, 8, 20, 40)), r.choice(_STARTS))
+        beginnings = [*accumulate(r.choice(_STEPS) for _ in range(batches))]
+        return cls(r, batches, r.choice((4, 10, 20, 40)), r.choice(_STARTS), beginnings)
 
     def name(self, wanted: str | None = None) -> str:
         """Return a name that no other column has, in any case of its letters."""
@@ -95,7 +98,7 @@ def draw_stream(
     def moment(batch: int) -> datetime | None:
         if r.random() < 0.02:
             return None
-        seconds = STEP * batch + r.randrange(15) - (r.choice((15, 40, 200)) if r.random() < late else 0)
+        seconds = d.beginnings[batch] + r.randrange(_SPAN) - (r.choice((15, 40, 200)) if r.random() < late else 0)
         return d.start + timedelta(seconds=seconds, microseconds=0 if whole_seconds else r.randrange(1_000_000))
 
     def batch(number: int) -> Batch:
@@ -104,13 +107,22 @@ def draw_stream(
         return tuple(file(number) for _ in range(r.randint(1, files)))
 
     def file(number: int) -> File:
-        rows = r.choice((0, 1, r.randint(0, d.most_rows), d.most_rows)) // files
+        (rows,) = r.choices((0, files, r.randint(0, d.most_rows), d.most_rows), (1, 1, 2, 3))
+        rows //= files
         return tuple(row(number) for _ in range(rows))
 
+    def advancing(batches: tuple[Batch, ...]) -> tuple[Batch, ...]:
+        """Add a row to the last batch but one, as late as its rows can be: the watermark of the query passes others."""
+        latest = d.start + timedelta(seconds=d.beginnings[-2] + _SPAN)
+        added = tuple(latest if one is time else value(one, d.batches - 2) for one in everything)
+        *earlier, (*files, file), last = *batches[:-2], batches[-2] or ((),), batches[-1]
+        return (*earlier, (*files, (*file, added)), last)
+
     sources = []
-    for _ in range(r.choice((1, 1, 1, 2))):
+    for number in range(r.choice((1, 1, 1, 2))):
         derivations = tuple(_derivation(r, one, among.get(one.name), one in (time, unique), d) for one in everything)
-        sources.append(Source(derivations, tuple(batch(number) for number in range(d.batches))))
+        batches = tuple(batch(number) for number in range(d.batches))
+        sources.append(Source(derivations, advancing(batches) if not number and r.random() < 0.9 else batches))
     return Stream(tuple(everything), tuple(sources), everything.index(time), everything.index(unique), delay)
 
 
