@@ -353,7 +353,7 @@ class History:
 def test_random_histories(lake: Lake, spark: SparkSession, dims: DataFrame, seed: int) -> None:
     history = History(lake, spark, seed)
     done = []
-    for _ in range(12):
+    for _ in range(8):
         done.append(history.change())
         print(f"seed {seed}:", *done, sep="\n")  # shown if it fails
         assert_fused(spark, dims, lambda: spark.table(history.table))
