@@ -135,7 +135,13 @@ def _mark_legend(figure: Figure, rows: Sequence[Row]) -> None:
     handles.append(Line2D([], [], color=PAINT["ink"], linewidth=0.9, label="fastest to slowest run"))
     if any(not row.won and not row.lost for row in rows):
         handles.append(Patch(color=PAINT["win"], alpha=_PALE, linewidth=0, label="runs overlap: level"))
-    figure.legend(handles=handles, loc="outside upper left", ncols=len(handles), fontsize=8, handletextpad=0.3)
+    for columns in range(len(handles), 0, -1):
+        legend = figure.legend(
+            handles=handles, loc="outside upper left", ncols=columns, fontsize=8, handletextpad=0.3, columnspacing=1.2
+        )
+        if legend.get_window_extent().width <= figure.bbox.width:
+            return
+        legend.remove()
 
 
 def growth_plot(panels: Mapping[str, Sequence[Timed]]) -> Figure:
