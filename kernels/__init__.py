@@ -1,1 +1,1 @@
-"""Numba kernels over Arrow buffers. Knows numpy, numba and pyarrow; neither Spark nor plans."""
+"""Numba kernels over Arrow buffers. They import numpy, numba and pyarrow, but neither Spark nor plans."""

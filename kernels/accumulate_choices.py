@@ -1,6 +1,6 @@
-"""first and last: each group keeps one of its rows, of any type.
+"""first and last: each group stores the value of one of its rows, of any type.
 
-place of group     values kept: pieces of morsels, one after the other
+place of group     stored values: pieces of morsels, in order
 ┌───┬───┬────┐     ┌───┬───┐ ┌───┬───┬───┐
 │ 3 │ 0 │ -1 │     │ a │ x │ │ b │ c │ y │          x and y are stale: their groups have newer rows (last only)
 └───┴───┴────┘     └───┴───┘ └───┴───┴───┘
@@ -29,7 +29,7 @@ class ChoiceAccumulator(Accumulator):
     def __init__(self, function: str, value_type: pa.DataType, ignore_nulls: bool) -> None:
         self._is_last = function == "last"
         self._ignore_nulls = ignore_nulls
-        # Pieces of strings are put together, which offsets of 32 bits might be too short for.
+        # Pieces of strings are concatenated; the result may exceed 32-bit offsets.
         self._kept_type = large_type(value_type) if is_var(value_type) else value_type
         super().__init__(value_type)
 
@@ -59,7 +59,7 @@ class ChoiceAccumulator(Accumulator):
                 self._sweep()
 
     def _sweep(self) -> None:
-        """Put the pieces together, less stale values."""
+        """Concatenate the pieces, without stale values."""
         values = pa.concat_arrays(self._pieces)
         if self._kept > self._held:
             held = np.flatnonzero(self._places >= 0)
@@ -84,7 +84,10 @@ class ChoiceAccumulator(Accumulator):
 def _choose(
     last: bool, numbers: Int32Array, mask: UInt8Array, kept: int, places: Int64Array, chosen: Int64Array
 ) -> tuple[int, int]:
-    """Write the rows to keep, and places[group] = kept + k for chosen[k]; return how many, of how many new groups."""
+    """Write the rows to store, and places[group] = kept + k for chosen[k].
+
+    Return the number of chosen rows, and how many of them belong to groups without a value before.
+    """
     count = 0
     fresh = 0
     for i in range(numbers.size):

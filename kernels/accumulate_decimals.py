@@ -1,16 +1,15 @@
-"""Exact sums and averages of decimals: 128 bits a group, 64 as long as they are proved to be enough.
+"""Exact sums and averages of decimals: 128 bits per group, 64 as long as these are proved to be enough.
 
-Every morsel is scanned for its largest magnitude m. While the largest sum so far + rows * m stays below 2**63, and
-all values fit a word, sums are words. After that each has a high half, too, and additions carry:
+Every morsel is scanned for its largest magnitude m. While the largest sum so far + rows * m is below 2**63, and all
+values fit a word, sums are words. After that each sum also has a high half, and additions carry:
 
     low'  = low + value.low              (modulo 2**64)
     high' = high + value.high + (1 if low' wrapped around)
 
-Sums of values of up to 28 digits have ten digits to spare: in 128 bits they cannot overflow before 10**10 rows. Those
-of longer values are checked, addition by addition, in the order of the rows: a sum that has more than 38 digits
-becomes null and stays null, as in Spark where it stores its buffer after each row. That is one of the orders that
-Spark may add in; a sum that leaves 38 digits in between only, and comes back, is null in one order and not in
-another.
+Sums of values of up to 28 digits have ten digits to spare: in 128 bits they cannot overflow before 10**10 rows. Sums of
+longer values are checked after each addition, in the order of the rows. A sum of more than 38 digits becomes null and
+remains null, as in Spark when it stores its buffer after each row. This is one of the orders in which Spark may add: a
+sum that exceeds 38 digits only in between is null in one order, and not null in another.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from sparkext.kernels.jit import frozen, kernel
 from sparkext.kernels.keys import decimal_halves
 
 MOST_DIGITS = 38
-_MORE_DIGITS = 10  # of a sum, than its values have
+_MORE_DIGITS = 10  # additional digits of a sum
 _WORD_LIMIT = 1 << 63
 
 
@@ -40,9 +39,9 @@ class DecimalSums:
         self.sum_type = pa.decimal128(min(MOST_DIGITS, value_type.precision + _MORE_DIGITS), value_type.scale)
         self._checked = value_type.precision + _MORE_DIGITS > MOST_DIGITS
         self._low = np.zeros(0, dtype=np.int64)
-        self._high: Int64Array | None = None  # while the sums are words
-        self._overflown = np.zeros(0, dtype=np.uint8)  # only where they are checked
-        self._bound = 0  # no sum has a larger magnitude, while they are words
+        self._high: Int64Array | None = None  # None while the sums are words
+        self._overflown = np.zeros(0, dtype=np.uint8)  # empty if sums are not checked
+        self._bound = 0  # an upper bound of the sums' magnitudes, while they are words
 
     @property
     def nbytes(self) -> int:
@@ -70,7 +69,7 @@ class DecimalSums:
         _add_wide(rows.all_numbers, words, step, rows.mask, self._low, self._high, self._overflown)
 
     def _fits(self, more: int) -> bool:
-        """Return whether sums stay words when at most `more` is added to each; remember their bound if so."""
+        """Return whether sums remain words if at most `more` is added to each; update their bound if so."""
         if self._bound + more >= _WORD_LIMIT and self._low.size:
             self._bound = max(int(self._low.max()), -int(self._low.min()))
         if self._bound + more >= _WORD_LIMIT:
@@ -79,7 +78,7 @@ class DecimalSums:
         return True
 
     def sums(self, start: int, stop: int) -> pa.Array:
-        """Return the sums of the groups start to before stop, null where they have overflown."""
+        """Return the sums of the groups start to before stop, null if they have overflown."""
         self._low = grown(self._low, stop)
         low = self._low[start:stop]
         if self._high is None:
@@ -148,9 +147,9 @@ class DecimalAverageAccumulator(Accumulator):
 
 @kernel
 def _largest_magnitude(words: Int64Array, step: int, mask: UInt8Array) -> int:
-    """Return the largest magnitude of a value, or -1 if one has no word's.
+    """Return the largest magnitude of a value, or -1 if the magnitude of a value does not fit a word.
 
-    Value i is words[i] for step 1; for step 2 its low half is words[2 * i], and the next one the high half.
+    Value i is words[i] for step 1; for step 2 its low half is words[2 * i], and its high half the next word.
     """
     least = np.int64(0)
     most = np.int64(0)
@@ -175,7 +174,7 @@ def _largest_magnitude(words: Int64Array, step: int, mask: UInt8Array) -> int:
 
 @kernel
 def _add_narrow(numbers: Int32Array, words: Int64Array, step: int, mask: UInt8Array, sums: Int64Array) -> None:
-    """Add values whose low half is all of them, and no sum leaves its word."""
+    """Add values that fit a word (the low half), to sums that do not overflow a word."""
     if mask.size == 0:
         for i in range(numbers.size):
             sums[np.uint32(numbers[i])] += words[step * i]
@@ -187,7 +186,7 @@ def _add_narrow(numbers: Int32Array, words: Int64Array, step: int, mask: UInt8Ar
 
 @kernel
 def _sum_words(words: Int64Array, step: int, mask: UInt8Array) -> int:
-    """Return the sum of such values."""
+    """Return the sum of values that fit a word, if the sum does, too."""
     total = np.int64(0)
     for i in range(words.size // step):
         if mask.size == 0 or mask[i] != 0:

@@ -1,4 +1,4 @@
-"""min and max of values of a fixed width, and bitwise and, or and xor of integers: words that absorb words."""
+"""min and max of values of a fixed width, and bitwise and, or and xor of integers: one or two words per group."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ _NEUTRAL = {_MIN: _MOST, _MAX: _LEAST, _AND: -1, _OR: 0, _XOR: 0}
 
 
 class WordAccumulator(Accumulator):
-    """min, max, bit_and, bit_or, bit_xor: [value, null if there was none]. One word a group.
+    """min, max, bit_and, bit_or, bit_xor: [value, null if there was none]. One word per group.
 
-    For values that `ordered_words` makes words of. NaN is the largest number. -0.0 equals 0.0, so min and max keep the
-    one that was added first, as Spark does.
+    For types that `ordered_words` supports. NaN is the largest number. -0.0 equals 0.0, so min and max keep the zero
+    that was added first, as Spark does.
     """
 
     value_type: pa.DataType
@@ -61,7 +61,7 @@ class WordAccumulator(Accumulator):
 
 
 class LongDecimalExtremeAccumulator(Accumulator):
-    """min and max of decimals of more than 18 digits: [value, null if there was none]. Two words a group."""
+    """min and max of decimals of more than 18 digits: [value, null if there was none]. Two words per group."""
 
     value_type: pa.DataType
 
@@ -81,7 +81,7 @@ class LongDecimalExtremeAccumulator(Accumulator):
         return self._low.nbytes + self._high.nbytes + self._seen.nbytes
 
     def _reserve(self, groups: int) -> None:
-        """Make room; a group begins beyond all decimals: their high halves are far from those of 128-bit numbers."""
+        """Reserve states. A group begins with an extreme 128-bit number, which is beyond all decimals of 38 digits."""
         self._low = grown(self._low, groups)
         self._high = grown(self._high, groups, _LEAST if self._greatest else _MOST)
 
@@ -100,13 +100,13 @@ class LongDecimalExtremeAccumulator(Accumulator):
 
 @inlined
 def _is_zero(word: np.int64) -> bool:
-    """Return whether the word of a float is that of 0.0 or -0.0."""
+    """Return whether the word of a float stands for 0.0 or -0.0."""
     return word == 0 or word == -1
 
 
 @inlined
 def _first_zero(words: Int64Array, mask: UInt8Array) -> np.int64:
-    """Return the first word of a zero that is not null: there is one."""
+    """Return the first word of a zero that is not null. There has to be one."""
     i = 0
     while not _is_zero(words[i]) or (mask.size != 0 and mask[i] == 0):
         i += 1
@@ -122,9 +122,9 @@ def _absorb_extremes(
     mask: UInt8Array,
     states: Int64Array,
 ) -> None:
-    """states[numbers[i]] = the larger (`greatest`) or the smaller of it and words[i], itself if they are equal.
+    """states[numbers[i]] = the larger (`greatest`) or the smaller of itself and words[i]; unchanged if they are equal.
 
-    With `equal_zeros` words are those of floats: 0.0 equals -0.0.
+    With `equal_zeros` the words are of floats, and 0.0 equals -0.0.
     """
     none_null = mask.size == 0
     for i in range(numbers.size):
@@ -178,7 +178,7 @@ def _absorb_all(operation: int, equal_zeros: bool, words: Int64Array, mask: UInt
 def _absorb_decimals(
     greatest: bool, numbers: Int32Array, halves: Int64Array, mask: UInt8Array, lows: Int64Array, highs: Int64Array
 ) -> None:
-    """As `_absorb_extremes`; value i has its low half in halves[2 * i], and then the high one."""
+    """Like `_absorb_extremes`; value i has its low half in halves[2 * i], and its high half in halves[2 * i + 1]."""
     for i in range(numbers.size):
         if mask.size != 0 and mask[i] == 0:
             continue

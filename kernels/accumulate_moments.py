@@ -1,7 +1,7 @@
 """Variances and standard deviations: count, mean, and sum of squared deviations from it, of each group.
 
 Values are added one by one (Welford, "Note on a Method for Calculating Corrected Sums of Squares and Products",
-1962): sums of squares would cancel out where deviations are small beside the mean.
+1962): sums of squares would lose all digits if deviations are small relative to the mean.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ DoubleArray = npt.NDArray[np.float64]
 
 
 class AccumulatorOverflowError(ArithmeticError):
-    """A checked sum has left its type. What the accumulator holds is of no use any more."""
+    """A checked sum has overflown its type. The accumulator's state is invalid afterwards."""
 
 
 class CountAccumulator(Accumulator):
@@ -43,8 +43,8 @@ class CountAccumulator(Accumulator):
 class IntegerSumAccumulator(Accumulator):
     """sum of integers: [int64, null if there was no value].
 
-    A sum wraps around, or, if it is `checked`, raises `AccumulatorOverflowError` once it leaves int64, where values are
-    added in the order of the rows.
+    A sum wraps around. If it is `checked`, it raises `AccumulatorOverflowError` as soon as it overflows int64; values
+    are added in the order of the rows.
     """
 
     def __init__(self, value_type: pa.DataType, checked: bool) -> None:
@@ -129,7 +129,7 @@ class DoubleSumAccumulator(Accumulator):
 class AverageAccumulator(Accumulator):
     """avg of integers and floats: [float64 sum, 0 if there was no value; int64 count].
 
-    Integers become doubles one by one, as in Spark; then they are added in any order.
+    Each integer is converted to a double before it is added, as in Spark; values are added in any order.
     """
 
     def clear(self) -> None:
@@ -154,7 +154,7 @@ class AverageAccumulator(Accumulator):
 
 @kernel
 def _add_words(numbers: Int32Array, words: Int64Array, mask: UInt8Array, checked: bool, sums: Int64Array) -> bool:
-    """sums[numbers[i]] += words[i], wrapping around; return whether any did, if it is checked. Nulls add nothing."""
+    """sums[numbers[i]] += words[i], wrapping around; return whether a checked sum wrapped. Nulls add nothing."""
     wrapped = np.int64(0)
     if checked:
         for i in range(numbers.size):
@@ -175,7 +175,7 @@ def _add_words(numbers: Int32Array, words: Int64Array, mask: UInt8Array, checked
 
 @kernel
 def _add_all_words(words: Int64Array, mask: UInt8Array, checked: bool, sums: Int64Array) -> bool:
-    """As `_add_words`, where all rows are in group 0. False if it is not to be checked."""
+    """Like `_add_words`, if all rows are in group 0. Return False if sums are not `checked`."""
     total = sums[0]
     wrapped = np.int64(0)
     if checked:
@@ -208,7 +208,7 @@ def _add_doubles(numbers: Int32Array, doubles: DoubleArray, mask: UInt8Array, su
 
 @kernel
 def _sum_doubles(doubles: DoubleArray, mask: UInt8Array) -> float:
-    """Return the sum of all values but nulls, in four interleaved sums: additions wait for each other otherwise."""
+    """Return the sum of all values that are not null. Without nulls, four interleaved sums avoid waiting additions."""
     a = b = c = d = 0.0
     n = doubles.size
     if mask.size == 0:

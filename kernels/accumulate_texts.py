@@ -4,9 +4,8 @@
       0        "sparkext"      0       9             sparkextra | a | ...      appended to; swept when half is stale
       1        "a"             9       1
 
-The first eight bytes of a group's value, as a number, decide most comparisons. A value that wins is only noted at
-first, as a row of the morsel; winners are copied when the morsel has ended, so that of several winners only the last
-is.
+The first eight bytes of a group's value, as a number, decide most comparisons. A new extreme is first recorded as a row
+of the morsel, and copied at the end of the morsel. So only the last of a group's new extremes is copied.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ class TextExtremeAccumulator(Accumulator):
         self._prefixes = np.zeros(0, dtype=np.uint64)
         self._starts = np.zeros(0, dtype=np.int64)
         self._lengths = np.full(0, -1, dtype=np.int64)  # -1: no value yet
-        self._rows = np.full(0, -1, dtype=np.int32)  # of the morsel; -1 in between
+        self._rows = np.full(0, -1, dtype=np.int32)  # new extremes of a morsel; -1 between morsels
         self._bytes = np.empty(0, dtype=np.uint8)
         self._used = 0
 
@@ -79,7 +78,7 @@ class TextExtremeAccumulator(Accumulator):
         self._used = _keep_rows(frozen(winners[:count]), offsets, data, *ends, self._rows, self._bytes, self._used)
 
     def _sweep(self, more: int) -> None:
-        """Make room for `more` bytes: leave out stale ones if they are half of all, else take twice the room."""
+        """Reserve `more` bytes: drop stale bytes if they are more than half of all, else grow the buffer."""
         held = int(np.maximum(self._lengths, 0).sum())
         if self._used > 2 * held + _LEAST_SWEPT:
             swept = np.empty(2 * held + more, dtype=np.uint8)
@@ -103,7 +102,7 @@ class TextExtremeAccumulator(Accumulator):
 
 @inlined
 def _prefix(data: UInt8Array, start: int, end: int) -> np.uint64:
-    """The first eight bytes as a number that sorts as they do, zeros for those missing."""
+    """Return the first eight bytes as a number in the order of the bytes, with zeros for missing bytes."""
     prefix = np.uint64(0)
     stop = min(end, start + 8)
     for j in range(start, stop):
@@ -127,9 +126,9 @@ def _find_extremes(
     kept: UInt8Array,
     winners: Int32Array,
 ) -> tuple[int, int]:
-    """Note in `rows` and `prefixes` the row whose text is the new extreme of each group that has a new one.
+    """Record in `rows` and `prefixes`, for each group with a new extreme, the row of its text.
 
-    Writes the groups that have one; returns how many they are, and the bytes of all texts that have won at some time.
+    Write these groups to `winners`; return their number, and the bytes of all texts that were the extreme at some time.
     """
     count = 0
     size = 0
@@ -172,7 +171,7 @@ def _keep_rows(
     kept: UInt8Array,
     used: int,
 ) -> int:
-    """Append the noted text of each of the groups `winners` to `kept`, and forget the row; return the bytes used."""
+    """Append the recorded text of each group of `winners` to `kept`, and reset its row; return the bytes used."""
     for k in range(winners.size):
         group = np.uint32(winners[k])
         start = offsets[rows[group]]
@@ -187,7 +186,7 @@ def _keep_rows(
 
 @kernel
 def _copy_values(starts: Int64Array, lengths: Int64Array, source: UInt8Array, target: UInt8Array) -> int:
-    """Copy the texts of all groups to `target`, one after the other; `starts` become those there. Returns the bytes."""
+    """Copy the texts of all groups to `target`, and update `starts`; return the number of bytes."""
     used = 0
     for group in range(lengths.size):
         length = lengths[group]

@@ -1,4 +1,4 @@
-"""What every accumulator offers: it gathers the values of each group into the states that Spark merges."""
+"""The interface of accumulators: they aggregate the values of each group into the states that Spark merges."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from sparkext.kernels.jit import NO_MASK, frozen
 
 
 class Accumulator(ABC):
-    """States of an aggregate function, an element a group in one or more arrays.
+    """States of an aggregate function, in one or more arrays with an element per group.
 
     Parameters
     ----------
     value_type
-        Of the values; None if there are none.
+        The type of the values; None for count(*).
     """
 
     def __init__(self, value_type: pa.DataType | None) -> None:
@@ -32,13 +32,13 @@ class Accumulator(ABC):
         Parameters
         ----------
         numbers
-            int32[n], the group of each row, all below `groups`; None if there is a single group, 0.
+            int32[n], the group id of each row, all below `groups`; None if there is a single group, 0.
         groups
-            How many groups there are by now. A group need not have a row.
+            The number of groups so far. A group need not have a row.
         values
             The value of each row; None for count(*).
         rows
-            How many rows there are: needed if there are neither numbers nor values.
+            The number of rows: required if there are neither numbers nor values.
         """
         mask = None
         if values is not None:
@@ -62,7 +62,7 @@ class Accumulator(ABC):
     def states(self, start: int, stop: int) -> list[pa.Array]:
         """Return the states of the groups start to before stop: Spark's aggregation buffers, in Spark's order.
 
-        They share no memory with the accumulator. A group that no row was added to has the initial state.
+        They share no memory with the accumulator. A group without rows has the initial state.
         """
 
     @property
@@ -72,4 +72,4 @@ class Accumulator(ABC):
 
     @abstractmethod
     def clear(self) -> None:
-        """Forget all groups, and give their memory back."""
+        """Forget all groups, and release their memory."""

@@ -1,4 +1,4 @@
-"""Which accumulator computes an aggregate function of values of some type."""
+"""Choice of the accumulator for an aggregate function and a type of values."""
 
 from __future__ import annotations
 
@@ -37,16 +37,17 @@ def accumulator(
     function
         One of `FUNCTIONS`.
     value_type
-        Of the values; None for count(*). To sum and avg, decimals of up to 18 digits may be given as int64, unscaled.
+        The type of the values; None for count(*). Values of sum and avg may be decimals of up to 18 digits as unscaled
+        int64.
     checked
-        Whether a sum of integers raises `AccumulatorOverflowError` where it leaves int64 (ANSI), instead of wrapping.
+        Whether a sum of integers that overflows int64 raises `AccumulatorOverflowError` (ANSI) instead of wrapping.
     ignore_nulls
-        Whether first and last pass over nulls.
+        Whether first and last skip nulls.
 
     Raises
     ------
     TypeError
-        The function does not take values of this type.
+        The function does not accept values of this type.
     """
     if function == "count":
         return CountAccumulator(value_type)

@@ -15,7 +15,7 @@ from sparkext.kernels.row_ids import RowIds, row_id_dtype
 
 @dataclass(frozen=True)
 class AllRowsIndex:
-    """No key, no arrays: one match range, all `build_rows` of them, for any probe row."""
+    """An index without keys and arrays: the match range of every probe row is all `build_rows` rows."""
 
     kind: ClassVar[str] = "all rows"
     rows: ClassVar[None] = None
@@ -44,7 +44,7 @@ class AllRowsIndex:
 
     @property
     def distinct(self) -> int:
-        """All rows count as one key."""
+        """1: all rows count as one key."""
         return 1
 
     def lookup(self, keys: NormalisedKeys) -> Matches:

@@ -1,17 +1,19 @@
-"""Which entries of a range are large enough, without looking at all of them: maxima of blocks, of blocks of blocks, …
+"""Finds the entries of a range that are large enough without reading all entries, by maxima of blocks, and of blocks of
+blocks, …
 
     words (level 0)     3 9 4 1 │ 2 2 8 1 │ 5 0 0 2        blocks of 16 in fact, of 4 in this drawing
     level 1                   9         8         5
     level 2                                       9
 
-Entries are visited from the last to the first. From where a search stands it scans to the left end of its block; if
-nothing there is large enough it goes one level up and on to the left, and where a maximum is large enough, down again
-into that block's right end. Neighbours cost a comparison, and what lies between two hits costs a logarithm, so that
-listing k hits takes O(k log n) however few of the entries hit.
+Entries are visited from the last to the first. A search scans from its position to the left end of the block. If no
+entry there is large enough, it goes one level up and further to the left. At a maximum that is large enough, it goes
+down again, to the right end of that block. A neighbouring hit costs a comparison, and a gap between two hits a
+logarithm, so that listing k hits takes O(k log n) however few of the entries are hits.
 
-The words are the ends of intervals that are ordered by their starts: those that begin by x are a prefix, of which those
-that end at x or later are wanted. Long intervals keep maxima large over long stretches; to learn at once that nothing
-is left to the left of a block, `prefix` holds the maximum of all blocks up to and including it.
+The words are the ends of intervals that are ordered by their starts. The intervals that begin by x are a prefix; a
+search finds the intervals of this prefix that end at x or later. Long intervals keep maxima large over long stretches.
+`prefix` has the maximum of all blocks up to and including each block, which shows at once that there are no more hits
+to its left.
 """
 
 from __future__ import annotations
@@ -29,7 +31,7 @@ BLOCK = 1 << _BLOCK_BITS
 
 @dataclass(frozen=True)
 class BlockMaxima:
-    """The maxima over `words` (int64[n]). `levels`: level 1, then 2, … up to one block, one after the other.
+    """The maxima over `words` (int64[n]). `levels`: the concatenation of level 1, level 2, … up to one block.
 
     `prefix`: int64[blocks of level 1].
     """
@@ -40,7 +42,7 @@ class BlockMaxima:
 
     @classmethod
     def over(cls, words: Int64Array) -> BlockMaxima:
-        """Compute all levels: 1/15 of the words, and 1/16 for the prefixes."""
+        """Compute all levels. They have 1/15 of the size of the words, and the prefixes 1/16."""
         sizes = _level_sizes(words.size)
         levels = np.empty(sum(sizes), dtype=np.int64)
         start, below = 0, words
@@ -82,7 +84,7 @@ def last_at_least(
         at -= 1
     if at < start or prefix[at >> _BLOCK_BITS] < least:
         return -1
-    # Nothing in this block, something may be further left: climb.
+    # No hit in this block, but there may be one further left: go up.
     block = at >> _BLOCK_BITS
     height = 1
     offset = np.int64(0)
@@ -101,7 +103,7 @@ def last_at_least(
         height += 1
         if ((block + 1) << (_BLOCK_BITS * height)) <= start:
             return -1
-    # And down again, each time to the last block that is large enough.
+    # Go down again, each time to the last block that is large enough.
     while height > 1:
         height -= 1
         offset = np.int64(0)

@@ -1,15 +1,15 @@
-"""Comparisons with a build column, normalised: every probe row asks for one interval of words.
+"""Comparisons with a build column, normalised: every probe row requires one interval of words.
 
-A build column that is compared (`start <= x`, `x < end`) becomes one order-preserving word a row. Integers, dates,
-timestamps, doubles and decimals of up to 18 digits have such words (see `kernels.keys`); strings, binaries and longer
-decimals get the rank of the value among the distinct ones of the build side:
+A build column that is compared (`start <= x`, `x < end`) becomes one order-preserving word per row. Integers, dates,
+timestamps, doubles and decimals of up to 18 digits have such words (see `kernels.keys`). For strings, binaries and
+longer decimals, the word is the rank of the value among the distinct values of the build side:
 
-    build column    distinct, in order    words        probe value "b"    asks for
+    build column    distinct, in order    words        probe value "b"    required
     "d" "a" "d"     "a" "d"               1 0 1        build >= "b"       words from 1 on
                                                        build <  "b"       words up to 0
 
-Any number of comparisons with one column meet in one closed interval `[low, high]`, empty where low > high: `x < v` is
-`x <= v - 1`, as words are integers. A null on either side compares as nothing, which is not valid.
+All comparisons with one column together are one closed interval `[low, high]`, empty if low > high: `x < v` is
+`x <= v - 1`, as words are integers. A comparison with a null on either side does not hold: such a row is not valid.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _DECIMAL_BYTES = 16
 
 @dataclass(frozen=True)
 class Bound:
-    """`build op value`, with one value of the build column's type for every probe row (`values`: n rows)."""
+    """The comparison `build op value`, with a value of the build column's type for each of n probe rows (`values`)."""
 
     op: str
     values: pa.Array
@@ -42,10 +42,10 @@ class Bound:
 
 @dataclass(frozen=True)
 class Intervals:
-    """The words that each of n probe rows asks for: `low` and `high` (int64[n], both included).
+    """The interval of words that each of n probe rows requires: `low` and `high` (int64[n], both included).
 
-    `lower` and `upper` tell whether any row is bounded on that side: what asks for nothing is on both. `valid` is
-    uint8[n], 0 where a value was null, or None if none was.
+    `lower` and `upper`: whether any row is bounded on that side; an empty interval is bounded on both sides. `valid` is
+    uint8[n], 0 if a value was null, or None if no value was.
     """
 
     low: Int64Array
@@ -55,16 +55,16 @@ class Intervals:
     valid: UInt8Array | None
 
     def picked(self, rows: Int64Array) -> Intervals:
-        """Return what these probe rows ask for."""
+        """Return the intervals of these probe rows."""
         valid = None if self.valid is None else frozen(self.valid[rows])
         return replace(self, low=frozen(self.low[rows]), high=frozen(self.high[rows]), valid=valid)
 
 
 @dataclass(frozen=True)
 class BoundColumn:
-    """A compared column of a build side: int64[n] `words`, garbage where null, and what ranks them, if they are ranks.
+    """A compared column of a build side: int64[n] `words`, undefined for nulls.
 
-    `ranked`: the distinct values as byte strings, in order.
+    `ranked`: the distinct values as byte strings, in order, if the words are ranks; else None.
     """
 
     words: Int64Array
@@ -72,7 +72,7 @@ class BoundColumn:
 
 
 def bound_column(column: pa.Array) -> BoundColumn:
-    """Return the words of a build column. Its nulls are not among the values that are ranked."""
+    """Return the words of a build column. Nulls are excluded from the ranked values."""
     if not is_ranked(column.type):
         return BoundColumn(column_words(column), None)
     rows = np.flatnonzero(np.asarray(pc.is_valid(column)))
@@ -87,7 +87,7 @@ def bound_column(column: pa.Array) -> BoundColumn:
 
 
 def intervals(bounds: Sequence[Bound], ranked: VarBytes | None, length: int) -> Intervals:
-    """Return what all `bounds` on one build column ask for together; `length` probe rows."""
+    """Return the intersection of all `bounds` on one build column, for each of `length` probe rows."""
     low = np.full(length, LOWEST, dtype=np.int64)
     high = np.full(length, HIGHEST, dtype=np.int64)
     valid: UInt8Array | None = None
@@ -109,12 +109,12 @@ def intervals(bounds: Sequence[Bound], ranked: VarBytes | None, length: int) -> 
 
 
 def is_ranked(arrow_type: pa.DataType) -> bool:
-    """Return whether values of this type are compared by their ranks, as they fit no word."""
+    """Return whether values of this type are compared by their ranks, as they do not fit a word."""
     return word_bits(arrow_type) is None
 
 
 def _ordered_bytes(column: pa.Array) -> VarBytes:
-    """One byte string a row whose order is the column's. Wide decimals: 16 bytes, the highest first, sign flipped."""
+    """Return a byte string per row, in the order of the values. Wide decimals: 16 bytes, big-endian, sign flipped."""
     if is_var(column.type):
         return var_bytes(column)
     halves = decimal_halves(column).view(np.uint64)
@@ -126,7 +126,7 @@ def _ordered_bytes(column: pa.Array) -> VarBytes:
 
 
 def _cuts(values: pa.Array, mask: UInt8Array | None, ranked: VarBytes | None) -> tuple[Int64Array, Int64Array]:
-    """Return the words twice, or the numbers of distinct build values below each value, and up to it."""
+    """Return the words twice; for ranks, the number of distinct build values below each value, and up to it."""
     if ranked is None:
         words = column_words(values)
         return words, words
@@ -138,10 +138,10 @@ def _cuts(values: pa.Array, mask: UInt8Array | None, ranked: VarBytes | None) ->
 
 @kernel
 def _narrow(below: Int64Array, upto: Int64Array, op: int, ranks: bool, low: Int64Array, high: Int64Array) -> bool:
-    """Intersect [low, high] with what `build op value` asks for; `op` is a position in `COMPARISONS`.
+    """Intersect [low, high] with the interval of `build op value`; `op` is a position in `COMPARISONS`.
 
-    Return whether any value asks for words beyond the lowest or the highest. With `ranks`, `below` and `upto` count
-    the ranks below the value and up to it; otherwise both are its word.
+    Return whether any value requires words below the lowest or above the highest word. With `ranks`, `below` and `upto`
+    count the ranks below the value and up to it; otherwise both are its word.
     """
     lowest = np.int64(-0x7FFFFFFFFFFFFFFF - 1)
     highest = np.int64(0x7FFFFFFFFFFFFFFF)
@@ -183,7 +183,7 @@ def _rank(
     below: Int64Array,
     upto: Int64Array,
 ) -> None:
-    """below[i] and upto[i] = how many of the distinct, sorted keys are less than byte string i, and at most it."""
+    """below[i] = number of the distinct, sorted keys that are less than byte string i; upto[i]: less than or equal."""
     all_valid = valid.size == 0
     size = key_offsets.size - 1
     for i in range(below.size):

@@ -1,4 +1,4 @@
-"""Arrow arrays as numpy views and back, without copying where Arrow's layout allows it."""
+"""Arrow arrays as numpy views and back, without a copy if Arrow's layout allows it."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ class VarBytes(NamedTuple):
 
 
 def fixed_width_dtype(arrow_type: pa.DataType) -> np.dtype[Any] | None:
-    """Return the numpy dtype whose bytes are those of a fixed-width Arrow type, or None.
+    """Return the unsigned numpy dtype of the same width as a fixed-width Arrow type, or None for other types.
 
-    Booleans are bit-packed and therefore not fixed-width here, and decimals are wider than a machine word: Arrow
+    Booleans are bit-packed and therefore not fixed-width here, and decimals are wider than a machine word. Arrow
     gathers both as fast as a kernel does.
     """
     if pa.types.is_boolean(arrow_type) or not pa.types.is_primitive(arrow_type):
@@ -35,7 +35,7 @@ def fixed_width_dtype(arrow_type: pa.DataType) -> np.dtype[Any] | None:
 
 
 def values_view(array: pa.Array, dtype: npt.DTypeLike) -> AnyArray:
-    """View the value buffer of a fixed-width Arrow array as read-only `dtype[n]`; null slots hold garbage."""
+    """View the value buffer of a fixed-width Arrow array as read-only `dtype[n]`; values of nulls are undefined."""
     wanted = np.dtype(dtype)
     buffer = array.buffers()[1]
     if buffer is None or len(array) == 0:
@@ -55,7 +55,7 @@ def bits_view(array: pa.Array, buffer_index: int) -> UInt8Array:
 
 
 def validity(array: pa.Array) -> UInt8Array | None:
-    """Return uint8[n], 1 where the row is not null, or None if no row is null."""
+    """Return uint8[n], 1 if the row is not null, else 0; None if no row is null."""
     if array.null_count == 0:
         return None
     if pa.types.is_null(array.type):
@@ -74,16 +74,16 @@ def is_var(arrow_type: pa.DataType) -> bool:
 
 
 def var_bytes(array: pa.Array) -> VarBytes:
-    """View a (large) string or binary array as offsets and bytes; null rows have whatever extent Arrow gave them.
+    """View a (large) string or binary array as offsets and bytes; null rows may have any extent.
 
-    32-bit offsets are widened, which is the one copy.
+    32-bit offsets are widened, which is the only copy.
     """
     offsets, data = raw_var_bytes(array)
     return VarBytes(frozen(offsets.astype(np.int64, copy=False)), data)
 
 
 def as_binary(source: VarBytes) -> pa.Array:
-    """Return the byte strings as an Arrow array, without a copy: what `var_bytes` undoes."""
+    """Return the byte strings as an Arrow array, without a copy; the inverse of `var_bytes`."""
     buffers = [None, pa.py_buffer(source.offsets), pa.py_buffer(source.data)]
     return pa.Array.from_buffers(pa.large_binary(), source.offsets.size - 1, buffers)
 
@@ -104,8 +104,8 @@ def raw_var_bytes(array: pa.Array) -> tuple[AnyArray, UInt8Array]:
 def allocate(count: int, dtype: npt.DTypeLike) -> AnyArray:
     """Return an uninitialised writable array whose memory comes from Arrow's pool.
 
-    The pool keeps freed pages, where numpy's allocator returns large blocks to the system and pays page faults for
-    every output batch anew.
+    The pool retains freed pages. numpy's allocator returns large blocks to the system, which costs page faults for
+    every output batch.
     """
     wanted = np.dtype(dtype)
     buffer = pa.allocate_buffer(count * wanted.itemsize)

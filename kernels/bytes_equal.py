@@ -1,4 +1,4 @@
-"""Comparing byte strings inside kernels."""
+"""Comparison of byte strings inside kernels."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def spans_equal(
         for i in range(0, length - 8, 8):
             if load_u64(left, left_start + i) != load_u64(right, right_start + i):
                 return False
-        # The last word may overlap the one before it: cheaper than its bytes one by one.
+        # The last word may overlap the word before it: this is cheaper than comparing the last bytes one by one.
         return load_u64(left, left_end - 8) == load_u64(right, right_end - 8)
     for i in range(length):
         if left[left_start + i] != right[right_start + i]:
@@ -33,7 +33,7 @@ def spans_equal(
 def compare_spans(
     left: UInt8Array, left_start: int, left_end: int, right: UInt8Array, right_start: int, right_end: int
 ) -> int:
-    """Return -1, 0 or 1 as the left byte string sorts before, equal to or after the right one (unsigned bytes)."""
+    """Return -1, 0 or 1 if the left byte string sorts before, equal to or after the right one (unsigned bytes)."""
     left_length = left_end - left_start
     right_length = right_end - right_start
     shorter = min(left_length, right_length)

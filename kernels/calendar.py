@@ -1,7 +1,7 @@
-"""Fields of dates, and dates moved by months, in the proleptic Gregorian calendar, for any day that 32 bits can count.
+"""Fields of dates, and dates moved by months, in the proleptic Gregorian calendar, for all int32 days.
 
-Years begin in March, so that the day that leap years add is their last one, and 400 years are an era of 146,097 days
-(Howard Hinnant, "chrono-compatible low-level date algorithms", 2013).
+Internally, years begin in March, so that a leap day is the last day of its year, and 400 years are an era of 146,097
+days (Howard Hinnant, "chrono-compatible low-level date algorithms", 2013).
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from sparkext.kernels.jit import frozen, inlined, kernel
 Int32Array = npt.NDArray[np.int32]
 
 FIELDS = ("year", "quarter", "month", "day", "day_of_week", "weekday", "day_of_year", "week")
-"""Days of the week begin with 1 on Sunday, but `weekday` with 0 on Monday; all others begin with 1. A week, from Monday
-on, is counted in the year of its Thursday (ISO 8601)."""
+"""`day_of_week` is 1 on Sunday, `weekday` is 0 on Monday; all other fields begin with 1. A week begins on Monday, and
+belongs to the year of its Thursday (ISO 8601)."""
 
 KEPT, FIRST, LAST = 0, 1, 31
-"""Days of a month: see `moved`."""
+"""Values of `day` in `moved`."""
 
 _YEAR, _QUARTER, _MONTH, _DAY, _DAY_OF_WEEK, _WEEKDAY, _DAY_OF_YEAR, _WEEK = range(len(FIELDS))
 _DAYS_OF_ERA = 146_097
@@ -63,15 +63,16 @@ def _date_field(field: int, days: Int32Array, out: Int32Array) -> None:
         elif field == _DAY:
             out[i] = day_of_year - (153 * march_month + 2) // 5 + 1
         else:
-            # January has passed, and February.
+            # Days since January 1; from March on, January and February are added.
             since_january = day_of_year - 305 if is_next else day_of_year + 60 + _is_leap(year_of_era)
             out[i] = (since_january + 6) // 7 if field == _WEEK else since_january
 
 
 def moved(days: Int32Array, months: Int32Array, day: int) -> Int64Array:
-    """Return dates, int64[n], some months later, or earlier: days[n] moved by months[n], a day of that month.
+    """Return days[i] moved by months[i] (maybe negative), int64[n].
 
-    `day`: KEPT, the same; a month that is too short has its last one instead. Else that, FIRST or LAST.
+    `day`: FIRST or LAST day of the resulting month; KEPT for the same day of the month, or the month's last day if it
+    is shorter.
     """
     out: Int64Array = allocate(days.size, np.int64)
     _move(frozen(days), frozen(months), day, out)
@@ -80,7 +81,7 @@ def moved(days: Int32Array, months: Int32Array, day: int) -> Int64Array:
 
 @kernel
 def _move(days: Int32Array, months: Int32Array, wanted: int, out: Int64Array) -> None:
-    """out[i] = days[i] moved by months[i], to the day `wanted` of the month, or its last one; 0 keeps the day."""
+    """out[i] = days[i] moved by months[i], to day `wanted` (0: the same) of the month, or its last day if shorter."""
     for i in range(days.size):
         since = np.int64(days[i]) + _EPOCH
         era = since // _DAYS_OF_ERA

@@ -1,9 +1,9 @@
-"""Texts by their characters, as Spark counts them: a first byte tells how many bytes a character has.
+"""Lengths and substrings of texts in characters, as Spark counts them: the first byte of a character gives its width.
 
     "zoë"    z     o     C3 AB        substring from 2, 2 characters:    o C3 AB
              1     1     2            length: 3
 
-Bytes that cannot be first stand for a character of their own, and a character that is cut off ends with its text.
+A byte that cannot begin a character counts as one, and a truncated character ends with its text.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Int32Array = npt.NDArray[np.int32]
 
 
 def lengths(column: pa.Array) -> Int32Array:
-    """Return how many characters the texts have, int32[n]; null rows get what lies there."""
+    """Return the number of characters of each text, int32[n]; undefined for null rows."""
     texts = var_bytes(column)
     out: Int32Array = allocate(len(column), np.int32)
     _count(texts.offsets, texts.data, out)
@@ -30,7 +30,8 @@ def lengths(column: pa.Array) -> Int32Array:
 def substrings(column: pa.Array, position: int, length: int) -> pa.Array:
     """Return a part of each text, as large binary values without nulls.
 
-    Position 1, or 0, is the first character, -1 the last one; characters before the first count as well.
+    Position 1, or 0, is the first character, -1 the last one. If a negative position is before the first character, the
+    missing characters count towards `length`.
     """
     texts = var_bytes(column)
     starts: Int64Array = allocate(len(column), np.int64)
@@ -43,7 +44,7 @@ def substrings(column: pa.Array, position: int, length: int) -> pa.Array:
 
 @inlined
 def width_of(first: int) -> int:
-    """Return how many bytes a character has that begins with this one; 1 for a byte that begins none."""
+    """Return the number of bytes of a character, given its first byte; 1 for a byte that cannot begin a character."""
     if first < 0xC2:
         return 1
     if first < 0xE0:
@@ -64,7 +65,7 @@ def _characters(data: UInt8Array, start: int, end: int) -> int:
 
 @kernel
 def _count(offsets: Int64Array, data: UInt8Array, out: Int32Array) -> None:
-    """out[i] = characters of text i."""
+    """out[i] = number of characters of text i."""
     for i in range(out.size):
         out[i] = _characters(data, offsets[i], offsets[i + 1])
 
@@ -73,7 +74,7 @@ def _count(offsets: Int64Array, data: UInt8Array, out: Int32Array) -> None:
 def _cut(
     offsets: Int64Array, data: UInt8Array, position: int, length: int, starts: Int64Array, cut: Int64Array
 ) -> None:
-    """Write where in `data` the part of each text starts, and the offsets of the parts."""
+    """Write the start of each text's part in `data`, and the offsets of the parts in the output."""
     cut[0] = 0
     for i in range(starts.size):
         at, end = offsets[i], offsets[i + 1]

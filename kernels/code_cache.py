@@ -1,4 +1,4 @@
-"""Where numba stores the machine code of kernels: where it always does, else in the executor's private folder."""
+"""The folder in which numba stores the machine code of kernels: its own choice, else the executor's private folder."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from sparkext.kernels.local_folder import local_folder, private_folder
 
 
 def cached(compiled: Any) -> Any:
-    """Have the machine code of a compiled function stored on disk, and return the function.
+    """Enable storing the machine code of a compiled function on disk, and return the function.
 
     Raises
     ------
     RuntimeError
-        No folder for it can be written to.
+        There is no writable folder for it.
     """
     from numba import config
 
@@ -24,7 +24,7 @@ def cached(compiled: Any) -> Any:
         return compiled
     try:
         compiled.enable_caching()
-    except RuntimeError as error:  # neither NUMBA_CACHE_DIR nor the package nor the user's cache can be written to
+    except RuntimeError as error:  # neither NUMBA_CACHE_DIR nor the package nor the user's cache is writable
         chosen = config.CACHE_DIR
         try:
             config.CACHE_DIR = str(private_folder(local_folder() / "kernels"))
@@ -40,7 +40,7 @@ def cached(compiled: Any) -> Any:
 
 
 def check_code_cache() -> None:
-    """Raise what kernels would raise on import. numba is imported only if the package itself cannot be written to."""
+    """Raise the error that kernels would raise on import. numba is imported only if the package is not writable."""
     beside = Path(__file__).with_name("__pycache__")
     if not os.access(beside if beside.is_dir() else beside.parent, os.W_OK | os.X_OK):
         import_module("sparkext.kernels.hashing")

@@ -1,10 +1,10 @@
-"""Decimals as machine words: Arrow has 16 bytes for each, most values need no more than 8.
+"""Decimals as machine words: Arrow stores 16 bytes for each, but most values need at most 8.
 
     decimal128      low, high   low, high   ...        words, with the smallest and the largest of them
                     12345    0   -99   -1        ──▶   12345  -99
 
-A value fits a word if its upper half repeats the sign of the lower one. Arithmetic on words whose extremes are known
-needs no test of each result (see `rows.decimal_vectors`).
+A value fits a word if its upper half only repeats the sign of the lower half. If the extremes of words are known,
+arithmetic need not test each result for overflow (see `rows.decimal_vectors`).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from sparkext.kernels.keys import decimal_halves
 
 
 class Words(NamedTuple):
-    """Unscaled digits, int64[n], none smaller than `least` or larger than `most`; 0 where the value is null."""
+    """Unscaled digits, int64[n], all between `least` and `most`; 0 for nulls."""
 
     digits: Int64Array
     least: int
@@ -39,7 +39,7 @@ def words_of(column: pa.Array) -> Words | None:
 
 
 def halves_of(digits: Int64Array) -> Int64Array:
-    """Return int64[n, 2]: the two halves, the lower one first, that Arrow has for each of these decimals."""
+    """Return int64[n, 2]: the two halves, the lower one first, that Arrow stores for each of these decimals."""
     halves: Int64Array = allocate(2 * digits.size, np.int64).reshape(digits.size, 2)
     _widen(frozen(digits), halves)
     return halves
@@ -47,9 +47,9 @@ def halves_of(digits: Int64Array) -> Int64Array:
 
 @kernel
 def _narrow(halves: Int64Array, valid: UInt8Array, digits: Int64Array, extremes: Int64Array) -> bool:
-    """Write the lower halves (0 for nulls) and their extremes; return whether the upper ones say nothing else.
+    """Write the lower halves (0 for nulls) and their extremes; return whether all upper halves only repeat the sign.
 
-    `halves` is int64[n, 2]; an empty `valid` stands for no nulls; `extremes` int64[2] are 0 if there is nothing.
+    `halves` is int64[n, 2]; an empty `valid` means that there are no nulls; `extremes` is int64[2], unchanged if n = 0.
     """
     if digits.size == 0:
         return True

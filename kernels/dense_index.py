@@ -7,8 +7,8 @@
     │ 4 │ 0 │ -1 │ 2 │                   │ 0 │ 2 │ 2 │ 3 │ ─────▶ │ 1 │ 7 │ 3 │
     └───┴───┴────┴───┘                   └───┴───┴───┴───┘        └───┴───┴───┘
 
-It pays while the key range is a small multiple of the row count (surrogate keys, dates): four bytes a slot, and keys
-that arrive in order are looked up in memory order, where a hash would scatter them.
+It pays if the key range is a small multiple of the row count (surrogate keys, dates): a slot costs four bytes, and keys
+that arrive in order are looked up in memory order, whereas a hash would scatter them.
 """
 
 from __future__ import annotations
@@ -31,9 +31,10 @@ _GROUP = 64
 
 @dataclass(frozen=True)
 class DenseIndex:
-    """See the module's drawing. `unique` tells which of the two layouts holds; `rows` is None for the first.
+    """See the module's drawing. `rows` is None in the layout of unique keys.
 
-    `slots` holds rows (-1 where there is none) or range starts; its dtype is that of all row ids of the build side.
+    `slots` has build rows (-1 for no row) or, for repeated keys, range starts; its dtype is that of the build side's
+    row ids.
     """
 
     kind: ClassVar[str] = "dense"
@@ -60,7 +61,7 @@ class DenseIndex:
 
     @property
     def starts(self) -> RowIds | None:
-        """Where the rows of each slot begin; None if every key has one row."""
+        """The position of each slot's first row in `rows`; None if every key has one row."""
         return None if self.rows is None else self.slots
 
     @property
@@ -69,7 +70,7 @@ class DenseIndex:
         return int(np.count_nonzero(self.slots >= 0 if self.rows is None else np.diff(self.slots)))
 
     def lookup(self, keys: NormalisedKeys) -> Matches:
-        """Return the match range of every probe key; a key that `keys.valid` rules out matches nothing."""
+        """Return the match range of every probe key; a key that is not valid by `keys.valid` matches nothing."""
         assert keys.words is not None, "only keys that fit a word are indexed densely"
         first = np.empty(keys.length, dtype=self.slots.dtype)
         minimum = np.int64(self.minimum)
@@ -89,7 +90,7 @@ def key_range(keys: NormalisedKeys) -> tuple[int, int, int] | None:
 
 
 def build_dense_index(keys: NormalisedKeys, minimum: int, maximum: int, wide: bool = False) -> DenseIndex:
-    """Index valid words, all of which lie in [minimum, maximum]. `wide` forces eight-byte row ids, for tests."""
+    """Index valid words, all of which are in [minimum, maximum]. `wide` forces eight-byte row ids, for tests."""
     assert keys.words is not None
     dtype = row_id_dtype(keys.length, wide)
     span = maximum - minimum + 1
@@ -105,7 +106,7 @@ def build_dense_index(keys: NormalisedKeys, minimum: int, maximum: int, wide: bo
 
 @kernel
 def _place_unique(words: Int64Array, valid: UInt8Array, minimum: np.int64, slots: RowIds) -> bool:
-    """Write each row into its slot; stop and return False at the first key that repeats."""
+    """Write each row into its slot; stop and return False at the first repeated key."""
     all_valid = valid.size == 0
     for i in range(words.size):
         if all_valid or valid[i] != 0:
@@ -118,7 +119,7 @@ def _place_unique(words: Int64Array, valid: UInt8Array, minimum: np.int64, slots
 
 @kernel
 def _count_slots(words: Int64Array, valid: UInt8Array, minimum: np.int64, starts: RowIds) -> int:
-    """Leave in starts[slot + 1] where the slot's range starts; return the number of valid keys."""
+    """starts[slot + 1] = start of the slot's range; return the number of valid keys."""
     all_valid = valid.size == 0
     for i in range(words.size):
         if all_valid or valid[i] != 0:
@@ -150,7 +151,7 @@ def _lookup_unique(words: Int64Array, valid: UInt8Array, slots: RowIds, minimum:
     lowest, span = np.uint64(minimum), np.uint64(slots.size)
     matched = 0
     for i in range(words.size):
-        slot = np.uint64(words[i]) - lowest  # below the minimum it wraps and is out of span as well
+        slot = np.uint64(words[i]) - lowest  # a word below the minimum wraps, and is out of the span as well
         found = np.int64(-1)
         if slot < span and (all_valid or valid[i] != 0):
             found = np.int64(slots[np.int64(slot)])

@@ -1,6 +1,6 @@
-"""Bytes that rows of any Arrow type take, by arithmetic on offsets: no value is read, however long it is.
+"""The size in bytes of rows of any Arrow type, by arithmetic on offsets: no value is read, however long it is.
 
-A range of list rows is a range of elements, which again is a range of bytes: two look-ups a level.
+A range of list rows is a range of elements, which in turn is a range of bytes: two look-ups per level.
 
     lists     [a bcd] [] [ef g hij]      offsets   0   2   2   5
     strings   a  bcd  ef  g  hij         offsets   0  1  4  6  7  10      row 2: elements 2 to 5, bytes 4 to 10
@@ -17,9 +17,9 @@ from sparkext.kernels.row_ids import RowIds
 
 
 def row_bytes(array: pa.Array, rows: RowIds, missing: bool) -> Int64Array:
-    """Return int64[k]: what each of `rows` (RowIds[k]) takes when it is copied, but for the bits of nulls.
+    """Return int64[k]: the bytes of a copy of each of `rows` (RowIds[k]), without validity bits.
 
-    Rows of -1, which `missing` allows, take nothing; those that are null are counted as what their offsets span.
+    Rows of -1, which `missing` allows, have no values; a null row counts the range that its offsets span.
     """
     start = rows.astype(np.int64)
     stop = start + 1
@@ -29,7 +29,7 @@ def row_bytes(array: pa.Array, rows: RowIds, missing: bool) -> Int64Array:
 
 
 def _range_bytes(array: pa.Array, start: Int64Array, stop: Int64Array) -> Int64Array:
-    """Return int64[k]: bytes of rows start[i] to before stop[i]."""
+    """Return int64[k]: the bytes of rows start[i] to before stop[i]."""
     kind, count = array.type, stop - start
     if pa.types.is_struct(kind):
         fields = (_range_bytes(array.field(number), start, stop) for number in range(kind.num_fields))
@@ -49,7 +49,7 @@ def _range_bytes(array: pa.Array, start: Int64Array, stop: Int64Array) -> Int64A
 
 
 def fixed_bytes(kind: pa.DataType) -> int | None:
-    """Return what a row of this type takes, rounded up, or None where rows differ."""
+    """Return the bytes of a row of this type, rounded up, or None if rows differ in size."""
     if pa.types.is_null(kind):
         return 0
     if pa.types.is_struct(kind):

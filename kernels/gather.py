@@ -1,4 +1,4 @@
-"""Payload gather: the last step of a pipeline, which fetches the columns of the rows that survived all joins.
+"""Payload gather: the last step of a pipeline, which fetches the columns of the rows that passed all joins.
 
 Fixed-width and string columns are gathered by kernels, everything else (booleans, nested types) by Arrow's `take`.
 A row id of -1 stands for "no row" (an outer join's missing side) and becomes a null.
@@ -28,14 +28,14 @@ from sparkext.kernels.jit import AnyArray, frozen, inlined, kernel
 from sparkext.kernels.row_ids import RowIds
 
 MAX_VAR_BYTES = 2**31 - 1
-"""Bytes that a string or binary column of one batch may hold: Arrow's 32-bit offsets end here."""
+"""Most bytes of a string or binary column of one batch: Arrow's 32-bit offsets end here."""
 
 
 _SHORT = 64
-_SLACK = 64  # what copying in whole words may write past the end
+_SLACK = 64  # bytes that copying in whole words may write past the end
 _AHEAD = 16
 _RUN = 4
-_ONE_PASS_BYTES = 8 << 20  # up to here, memory for the longest string in every row saves a pass over the lengths
+_ONE_PASS_BYTES = 8 << 20  # up to here, memory is sized by the longest string, which saves a pass over the lengths
 
 
 class VarBytesOverflowError(Exception):
@@ -73,12 +73,12 @@ class Column:
 
     @property
     def value_bytes(self) -> float:
-        """Average bytes a row, for the first guess of a row's size."""
+        """Average bytes per row: the initial estimate of a row's size."""
         return float(self.array.nbytes / len(self.array)) if len(self.array) else 0.0
 
     @property
     def most_row_bytes(self) -> float:
-        """Bytes that no row exceeds when it is gathered; infinite where rows of a nested column differ."""
+        """Most bytes of a gathered row; infinite if rows of a nested column differ in size."""
         if self.values is None:
             width = fixed_bytes(self.array.type)
             return math.inf if width is None else width
@@ -86,11 +86,11 @@ class Column:
 
     @property
     def fits_batch(self) -> bool:
-        """Whether one batch holds all of it, as strings there have 32-bit offsets."""
+        """Whether the whole column fits one batch, in which strings have 32-bit offsets."""
         return self.offsets is None or int(self.offsets[-1]) - int(self.offsets[0]) <= MAX_VAR_BYTES
 
     def add_sizes(self, rows: RowIds, missing: bool, sizes: Int64Array) -> None:
-        """Add to int64[k] `sizes` the bytes that each of `rows` (RowIds[k]) takes when it is gathered."""
+        """Add to `sizes` (int64[k]) the bytes of each of `rows` (RowIds[k]) after it is gathered."""
         if self.values is None:
             sizes += row_bytes(self.array, rows, missing)
         elif self.offsets is None:
@@ -99,9 +99,9 @@ class Column:
             _add_lengths(self.offsets, rows, missing, sizes)
 
     def take(self, rows: RowIds | None, missing: bool) -> pa.Array:
-        """Return the column at `rows` (RowIds[k]; None: as it is), with nulls at -1 if `missing` says there may be any.
+        """Return the column at `rows` (RowIds[k]; None for all rows), with nulls for -1, which `missing` allows.
 
-        Large strings come back as 32-bit strings, which is what Spark declares.
+        Large strings are returned as strings of 32-bit offsets, the type that Spark declares.
 
         Raises
         ------
@@ -143,7 +143,7 @@ class Column:
 
 
 def gathered(values: AnyArray, rows: RowIds) -> AnyArray:
-    """Return values[rows], of any unsigned integers."""
+    """Return values[rows]; values are unsigned integers of any width."""
     out = allocate(rows.size, values.dtype)
     _gather_fixed(frozen(values), rows, False, out)
     return out
@@ -157,14 +157,14 @@ def _narrow(arrow_type: pa.DataType) -> Any:
 
 @kernel
 def compose(outer: RowIds, inner: RowIds, out: RowIds) -> None:
-    """out[i] = outer[inner[i]]: row ids of an earlier join, carried through a later one."""
+    """out[i] = outer[inner[i]]: row ids of an earlier join, for the output rows of a later one."""
     for i in range(inner.size):
         out[i] = outer[inner[i]]
 
 
 @kernel
 def _longest(offsets: AnyArray) -> int:
-    """Length of the longest string."""
+    """Return the length of the longest string in bytes."""
     longest = np.int64(0)
     for i in range(offsets.size - 1):
         longest = max(longest, np.int64(offsets[i + 1]) - np.int64(offsets[i]))
@@ -173,7 +173,7 @@ def _longest(offsets: AnyArray) -> int:
 
 @kernel
 def _gather_fixed(values: AnyArray, rows: RowIds, missing: bool, out: AnyArray) -> None:
-    """out[i] = values[rows[i]]; a missing row leaves zero. Unsigned indices spare the test for negative ones."""
+    """out[i] = values[rows[i]]; 0 for a missing row. Unsigned indices save numba's handling of negative ones."""
     if not missing:
         for i in range(rows.size):
             out[i] = values[np.uint64(rows[i])]
@@ -188,7 +188,7 @@ def _gather_fixed(values: AnyArray, rows: RowIds, missing: bool, out: AnyArray) 
 
 @kernel
 def _gather_validity(bits: UInt8Array, first_bit: int, rows: RowIds, bitmap: UInt8Array) -> int:
-    """Set bit i of the zeroed `bitmap` where rows[i] is a row and not null (no `bits`: none is); return the nulls."""
+    """Set bit i of the zeroed `bitmap` if rows[i] is a row and not null (without `bits`, none is); return the nulls."""
     no_nulls = bits.size == 0
     nulls = 0
     for i in range(rows.size):
@@ -206,7 +206,7 @@ def _gather_validity(bits: UInt8Array, first_bit: int, rows: RowIds, bitmap: UIn
 
 @kernel
 def _total_length(offsets: AnyArray, rows: RowIds, missing: bool) -> int:
-    """Bytes that the strings of these rows take together."""
+    """Return the total bytes of the strings of these rows."""
     total = np.int64(0)
     for i in range(rows.size):
         row = rows[i]
@@ -227,7 +227,7 @@ def _add_lengths(offsets: AnyArray, rows: RowIds, missing: bool, sizes: Int64Arr
 
 @inlined
 def _consecutive(rows: RowIds, i: int) -> int:
-    """Return how many rows from `i` on follow each other in the source."""
+    """Return how many rows from `i` on are consecutive in the source."""
     end = i + 1
     while end < rows.size and rows[end] - rows[i] == end - i:
         end += 1
@@ -240,10 +240,10 @@ def _gather_bytes(
 ) -> int:
     """Copy the string of each row, write the offsets (int32[k + 1]), return the bytes; `out` has `_SLACK` to spare.
 
-    Consecutive rows, `_RUN` and more, move as one block. Other short strings move in pairs of words, which may write
-    past their end what the next row overwrites, as long as the words read lie within `data`. Offsets and bytes of the
-    rows ahead are prefetched. Measured against Arrow's `take`, 131,072 random rows: 18-byte names of 30,000 rows
-    13 → 5 to 10 ns a row, comments of 2 M rows 73 → 46.
+    `_RUN` or more consecutive rows are copied as one piece. Other short strings are copied in pairs of words, if the
+    words that are read are within `data`. They may write past the end of a string; the next row overwrites this.
+    Offsets and bytes of later rows are prefetched. Measured against Arrow's `take`, 131,072 random rows: 18-byte names
+    of 30,000 rows 13 → 5 to 10 ns a row, comments of 2 M rows 73 → 46.
     """
     at = np.int64(0)
     out_offsets[0] = 0

@@ -1,4 +1,4 @@
-"""Key columns of groups: values become words whose equality is that of SQL's GROUP BY; words of groups become values.
+"""Key columns of groups: values become words that are equal as in SQL's GROUP BY, and words of groups become values.
 
     column type                            words (int64)                                             null
     ------------------------------------   -------------------------------------------------------   -------------
@@ -7,9 +7,9 @@
     decimal up to 18 digits                the unscaled value                                        in a mask
     longer decimal                         two: the high half, and the low half                      in a mask
     text, while none exceeds seven bytes   its bytes as a number, a one before the first: ab = 0x01_61_62       0
-    text, once one does                    its number in a dictionary                                a number too
+    text, once one does                    its code in a dictionary                                  a code, too
 
-Short texts need no table of their own this way, and those of one or two bytes are numbers of a small range.
+In this way short texts need no dictionary, and texts of one or two bytes are numbers of a small range.
 """
 
 from __future__ import annotations
@@ -33,24 +33,24 @@ LONGEST_INLINE = 7
 
 
 class Field(NamedTuple):
-    """Words int64[n] and their mask: uint8[n], zero where null, or empty if no row is null."""
+    """Words int64[n] and their mask: uint8[n], zero if null; it is empty if no row is null."""
 
     words: Int64Array
     mask: UInt8Array
 
 
 class KeyColumn(Protocol):
-    """One column of the keys: encodes morsels, and remembers the words of each group."""
+    """One column of the keys: encodes morsels, and stores the words of each group."""
 
     @property
     def nbytes(self) -> int:
         """Bytes held."""
 
     def encode(self, column: pa.Array) -> tuple[Sequence[Field], bool]:
-        """Return the words of a morsel, and whether those remembered are other ones from now on."""
+        """Return the words of a morsel, and whether the stored words of all groups have changed by a new encoding."""
 
     def remember(self, fields: Sequence[Field], rows: Int32Array) -> None:
-        """Append the words of `rows` of a morsel: those of its new groups."""
+        """Append the words of `rows`, the first rows of a morsel's new groups."""
 
     def remembered(self) -> Sequence[Field]:
         """Return the words of all groups."""
@@ -63,7 +63,7 @@ class KeyColumn(Protocol):
 
 
 def key_column(arrow_type: pa.DataType, hash_mask: int = FULL_MASK) -> KeyColumn:
-    """Return the column for keys of this type. Raises `TypeError` for a type that cannot be grouped by."""
+    """Return the column for keys of this type. Raises `TypeError` if rows cannot be grouped by this type."""
     if is_var(arrow_type):
         return TextColumn(arrow_type, hash_mask)
     if pa.types.is_decimal128(arrow_type) or word_bits(arrow_type) is not None:
@@ -72,7 +72,7 @@ def key_column(arrow_type: pa.DataType, hash_mask: int = FULL_MASK) -> KeyColumn
 
 
 class FixedColumn:
-    """A column of a fixed width: one word a value, two for decimals of more than 18 digits."""
+    """A column of a fixed width: one word per value, two for decimals of more than 18 digits."""
 
     def __init__(self, arrow_type: pa.DataType) -> None:
         self._type = arrow_type
@@ -91,7 +91,7 @@ class FixedColumn:
         return sum(words.nbytes for words in self._words) + (0 if self._valid is None else self._valid.nbytes)
 
     def encode(self, column: pa.Array) -> tuple[Sequence[Field], bool]:
-        """See `KeyColumn`. Words of nulls are garbage."""
+        """See `KeyColumn`. Words of nulls are undefined."""
         if pa.types.is_null(column.type):
             column = pa.nulls(len(column), self._type)
         valid = validity(column)
@@ -132,7 +132,7 @@ class FixedColumn:
 class TextColumn:
     """A column of strings or bytes: see the module's table.
 
-    Once a text was too long it stays with the dictionary, `clear` or not.
+    Once a text was too long for a word, the column uses the dictionary, even after `clear`.
     """
 
     def __init__(self, arrow_type: pa.DataType, hash_mask: int = FULL_MASK) -> None:
@@ -149,7 +149,7 @@ class TextColumn:
 
     @property
     def dictionary(self) -> TextDictionary | None:
-        """What the words refer to; None while they are the texts themselves."""
+        """The dictionary that the words are codes of; None while the words are the texts themselves."""
         return None if self._inline else self._dictionary
 
     @property
@@ -173,7 +173,7 @@ class TextColumn:
         return [Field(self._dictionary.codes(column), NO_MASK)], recoded
 
     def _recode(self) -> None:
-        """Turn the words of all groups into numbers of the dictionary."""
+        """Replace the words of all groups by codes of the dictionary."""
         codes = self._dictionary.codes(self.keys(0, self._count))
         self._inline = False
         self._words[: self._count] = codes
@@ -203,7 +203,7 @@ class TextColumn:
 
 @inlined
 def _swapped(word: np.uint64) -> np.uint64:
-    """The eight bytes in reverse order."""
+    """Return the eight bytes in reverse order."""
     low, middle = np.uint64(0x00FF00FF00FF00FF), np.uint64(0x0000FFFF0000FFFF)
     word = ((word & low) << np.uint64(8)) | ((word >> np.uint64(8)) & low)
     word = ((word & middle) << np.uint64(16)) | ((word >> np.uint64(16)) & middle)
@@ -214,7 +214,7 @@ def _swapped(word: np.uint64) -> np.uint64:
 def _inline_texts(offsets: AnyArray, data: UInt8Array, valid: UInt8Array, out: Int64Array) -> bool:
     """out[i] = the word of a text, zero for a null; stop and return False at a text of more than seven bytes.
 
-    Eight bytes are read at once, but where they would end behind `data`.
+    Eight bytes are read at once, except if they would end after `data`.
     """
     none_null = valid.size == 0
     one = np.uint64(1)
@@ -240,7 +240,7 @@ def _inline_texts(offsets: AnyArray, data: UInt8Array, valid: UInt8Array, out: I
 
 @kernel
 def _texts_of_words(words: Int64Array, offsets: Int64Array, data: UInt8Array) -> int:
-    """Write the bytes and offsets (n + 1) of every word's text; return how many bytes there are."""
+    """Write the bytes and offsets (n + 1) of every word's text; return the number of bytes."""
     at = 0
     offsets[0] = 0
     for i in range(words.size):

@@ -1,13 +1,13 @@
-"""How the words of several key columns make one word, or as few as possible: digits in a mixed radix.
+"""Packing of the words of several key columns into one word, or as few as possible: digits in a mixed radix.
 
-A field is a digit whose radix is the size of the range that its words have had so far. Where a column has had nulls,
-the code 0 is theirs:
+A field is a digit whose radix is the size of the range of its words so far. If a column has had nulls, their code is 0:
 
     ranges (7, 9), with nulls, and (100, 149)       (8, 120) = (8 - 7 + 1) * 50 + (120 - 100) = 120
                                                     (null, 100) = 0
 
-Digits are put into words in order, as many as fit 64 bits. A range that is left behind grows by its new size again,
-so that there are few layouts in the life of a table. After each new one all groups are entered anew.
+Digits are packed into words in order, as many as fit 64 bits. If words exceed a range, it is extended to them and then
+by its new size again, so that a table has few layouts in its lifetime. After each new layout, all groups are inserted
+again.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _HALF_WORD = 1 << 63
 
 
 class Digit(NamedTuple):
-    """One field's part of a word. `flag`: it says only whether the field is null, and `low` and `radix` are unused."""
+    """One field's part of a word. `flag`: it is 1 if the field is not null, and `low` and `radix` are unused."""
 
     field: int
     low: int
@@ -38,7 +38,7 @@ class Digit(NamedTuple):
 
 
 class KeyLayout:
-    """See the module's example. Words of `pack` tell keys apart until `cover` is called."""
+    """See the module's example. The words of `pack` distinguish keys until the next call of `cover`."""
 
     def __init__(self, fields: int) -> None:
         self._ranges: list[tuple[int, int] | None] = [None] * fields
@@ -47,12 +47,12 @@ class KeyLayout:
 
     @property
     def width(self) -> int:
-        """Words a key."""
+        """The number of words of a key."""
         return len(self._words)
 
     @property
     def direct(self) -> bool:
-        """Whether keys are the words of the only field as they are, not less the lowest."""
+        """Whether keys are the unchanged words of the only field: the lowest word is not subtracted."""
         return len(self._ranges) == 1 and not self._nullable[0]
 
     @property
@@ -62,7 +62,7 @@ class KeyLayout:
 
     @property
     def size(self) -> int:
-        """How many packed words there may be; at least 2**64 for several words a key."""
+        """The number of possible packed words; at least 2**64 if a key has several words."""
         if self.width != 1:
             return _WORD
         size = 1
@@ -71,7 +71,7 @@ class KeyLayout:
         return size
 
     def cover(self, fields: Sequence[Field]) -> None:
-        """Extend the ranges to these words. Keys packed before are of no use afterwards, unless they are `direct`."""
+        """Extend the ranges to these words. Keys packed before are invalid afterwards, unless they are `direct`."""
         for number, (words, mask) in enumerate(fields):
             self._nullable[number] |= mask.size > 0
             count, low, high = word_range(words, mask)
@@ -79,7 +79,7 @@ class KeyLayout:
             if count and (bounds is None or low < bounds[0] or high > bounds[1]):
                 self._ranges[number] = _extended(bounds, int(low), int(high))
             elif bounds is None:
-                self._ranges[number] = 0, 0  # which a digit takes from now on
+                self._ranges[number] = 0, 0  # the digit uses this range from now on
         self._arrange()
 
     def _arrange(self) -> None:
@@ -107,9 +107,9 @@ class KeyLayout:
         return digits
 
     def pack(self, fields: Sequence[Field]) -> list[Int64Array] | None:
-        """Return int64[n] for each word of a key; None if something is outside its range.
+        """Return int64[n] for each word of a key; None if a value is outside its range, or an unexpected null.
 
-        A field that has a word for itself, and no nulls, is that word as it is, and may leave its range.
+        A field without nulls that has a word for itself is this word unchanged, and may exceed its range.
         """
         if not all(self._nullable[number] or mask.size == 0 for number, (_, mask) in enumerate(fields)):
             return None
@@ -131,7 +131,7 @@ class KeyLayout:
 
 
 def _extended(bounds: tuple[int, int] | None, low: int, high: int) -> tuple[int, int]:
-    """Return a range with `low` and `high`: where `bounds` were left behind, there is as much room again."""
+    """Return a range that includes `bounds`, `low` and `high`; on an exceeded side it is extended by its size again."""
     if bounds is None:
         return low, high
     new_low, new_high = min(low, bounds[0]), max(high, bounds[1])
@@ -147,9 +147,9 @@ def _extended(bounds: tuple[int, int] | None, low: int, high: int) -> tuple[int,
 def _pack_word(
     words: Int64Array, mask: UInt8Array, low: np.int64, most: np.uint64, nullable: bool, first: bool, packed: Int64Array
 ) -> bool:
-    """Append a digit, at most `most`, to every word; a null is 0. Return whether no digit is larger.
+    """Append a digit, at most `most`, to every word; a null is 0. Return whether all digits are within their range.
 
-    The first digit of a word does not read what is there.
+    If the digit is the `first` of its word, the old value of `packed` is ignored.
     """
     none_null = mask.size == 0
     least = np.uint64(low) - np.uint64(nullable)

@@ -1,4 +1,4 @@
-"""What accumulators have in common: the rows of a morsel by group, which groups have had a value, and how many."""
+"""Common parts of accumulators: the rows of a morsel by group, which groups have had a value, and counts of values."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from sparkext.kernels.jit import frozen, kernel
 class GroupRows(NamedTuple):
     """The rows of a morsel.
 
-    `numbers` is the group of each row, int32[rows], or None if all of them are in group 0. There are `groups` groups so
-    far. `mask` is uint8[rows], zero where the value is null, or empty if none is.
+    `numbers` is the group id of each row, int32[rows], or None if all rows are in group 0. There are `groups` groups so
+    far. `mask` is uint8[rows], zero if the value is null; it is empty if no value is null.
     """
 
     numbers: Int32Array | None
@@ -25,20 +25,20 @@ class GroupRows(NamedTuple):
 
     @property
     def all_numbers(self) -> Int32Array:
-        """The group of each row, for kernels that have no path of their own for a single group."""
+        """The group id of each row, for kernels without a special path for a single group."""
         return frozen(np.zeros(self.rows, dtype=np.int32)) if self.numbers is None else self.numbers
 
     @property
     def present(self) -> int:
-        """How many rows are not null."""
+        """The number of rows that are not null."""
         return int(np.count_nonzero(self.mask)) if self.mask.size else self.rows
 
 
 class Seen:
     """Which groups have had a value.
 
-    Most groups have one in the very row that made them a group. As numbers are given in that order, a look at the
-    numbers is enough to see it; a byte is marked for each row only from the first group on that has had none.
+    Most groups have a value in their first row. As group ids are assigned in the order of these rows, the ids alone
+    show it. Only after the first group without such a value, a byte is marked for each row.
     """
 
     def __init__(self) -> None:
@@ -47,7 +47,7 @@ class Seen:
     def clear(self) -> None:
         """Forget all groups."""
         self._flags = np.zeros(0, dtype=np.uint8)
-        self._complete = 0  # all groups below have had a value
+        self._complete = 0  # all groups below this id have had a value
 
     @property
     def nbytes(self) -> int:
@@ -55,7 +55,7 @@ class Seen:
         return self._flags.nbytes
 
     def add(self, rows: GroupRows) -> None:
-        """Note the groups of rows that are not null."""
+        """Record the groups of the rows that are not null."""
         if self._complete >= rows.groups:
             return
         if rows.numbers is None:
@@ -68,7 +68,7 @@ class Seen:
             self._complete = _first_zero(self._flags, self._complete, rows.groups)
 
     def flags(self, start: int, stop: int) -> UInt8Array:
-        """Return uint8: 1 for each of the groups start to before stop that has had a value."""
+        """Return uint8[stop - start]: 1 for each of these groups that has had a value."""
         flags = np.zeros(stop - start, dtype=np.uint8)
         known = self._flags[start:stop]
         flags[: known.size] = known
@@ -77,7 +77,7 @@ class Seen:
 
 
 class Counts:
-    """How many rows had a value: int64 for each group."""
+    """The number of values of each group, int64."""
 
     def __init__(self) -> None:
         self.clear()
@@ -107,7 +107,7 @@ class Counts:
 
 @kernel
 def _follow(numbers: Int32Array, mask: UInt8Array, complete: int, groups: int) -> int:
-    """Return the first group from `complete` on that has no value in a row after that of the group before."""
+    """Return the first group from `complete` on that has no value in a row after one of the group before it."""
     none_null = mask.size == 0
     for i in range(numbers.size):
         if numbers[i] == complete and (none_null or mask[i] != 0):

@@ -1,13 +1,14 @@
-"""The three tables behind `GroupTable`: words of rows to numbers of groups.
+"""The three kinds of tables that `GroupTable` uses: they map the words of rows to group ids.
 
     dense     one array, addressed by word - low: group + 1, or 0
     hashed    open addressing, one word a key:   (word, group + 1), (word, group + 1), ...
     wide      open addressing, b words a key:    (word 1, ..., word b, ..., group + 1), ...
 
-Keys lie beside their group, so that a look-up touches one cache line. Linear probing from the top bits of the hash. A
-free slot has group 0 here, so that tables start as zeroed pages, which cost nothing until they are touched.
+A key is stored next to its group, so that a look-up reads one cache line. Hashed tables use linear probing from the top
+bits of the hash. A free slot has group 0 (group ids are stored plus 1), so that tables start as zeroed pages, which
+cost nothing until they are touched.
 
-All of them number rows from `start` on, and stop at the first row that there is no room for.
+All of them assign ids to rows from `start` on, and stop at the first row whose group does not fit the table.
 """
 
 from __future__ import annotations
@@ -25,11 +26,11 @@ from sparkext.kernels.jit import frozen, inlined, kernel
 
 _FIRST_SLOTS = 1 << 10
 _AHEAD = 32
-"""How many rows before its look-up a slot is prefetched, a power of two."""
+"""A slot is prefetched this number of rows before its look-up; a power of two."""
 _CACHED_BYTES = 1 << 18
-"""Tables up to this size stay in the nearer caches: nothing is prefetched."""
+"""Tables up to this size fit the nearer caches: nothing is prefetched."""
 _SPARSE_SLOTS, _LOOSE_SLOTS = 1 << 14, 1 << 17
-"""Up to so many slots an eighth of them is taken at most, a quarter, and half of them above."""
+"""Up to these numbers of slots, at most an eighth and at most a quarter of them are occupied; above, at most half."""
 
 _MIX_1 = np.uint64(0x9E3779B97F4A7C15)
 _MIX_2 = np.uint64(0xC4CEB9FE1A85EC53)
@@ -38,7 +39,7 @@ _ONE = np.uint64(1)
 
 
 class Slots(Protocol):
-    """Words to numbers of groups."""
+    """A table from words to group ids."""
 
     @property
     def nbytes(self) -> int:
@@ -47,15 +48,15 @@ class Slots(Protocol):
     def number(
         self, words: Sequence[Int64Array], start: int, count: int, numbers: Int32Array, fresh: Int32Array, known: int
     ) -> tuple[int, int]:
-        """Write numbers[start:], the groups of the rows. `words` are int64[n] for each word of a key.
+        """Write numbers[start:], the group ids of the rows. `words` are int64[n] for each word of a key.
 
-        `count` groups are in the table. New groups get the next numbers; fresh[number - known] is the row of each.
-        Returns (first row that is not numbered, as there is no room for it; groups).
+        `count` groups are in the table. New groups get the next ids; fresh[id - known] is the first row of each.
+        Return (first row without an id, because its group does not fit the table; number of groups).
         """
 
 
 class DenseSlots:
-    """Words in [low, low + size)."""
+    """A dense table, for words in [low, low + size)."""
 
     def __init__(self, low: int, size: int) -> None:
         self._low = np.int64(low)
@@ -63,7 +64,7 @@ class DenseSlots:
 
     @classmethod
     def of(cls, slots: HashSlots, low: int, size: int) -> DenseSlots:
-        """Return slots with the groups of `slots`, whose words all lie in [low, low + size)."""
+        """Return a dense table with the groups of `slots`, whose words are all in [low, low + size)."""
         dense = cls(low, size)
         words, groups = slots.entries()
         dense._groups[words - low] = groups
@@ -77,12 +78,12 @@ class DenseSlots:
     def number(
         self, words: Sequence[Int64Array], start: int, count: int, numbers: Int32Array, fresh: Int32Array, known: int
     ) -> tuple[int, int]:
-        """See `Slots`: there is no room for words outside."""
+        """See `Slots`. Words outside of the range do not fit."""
         return _number_dense(words[0], start, self._low, self._groups, count, numbers, fresh, known)
 
 
 class HashSlots:
-    """Any words, `width` for a key, with room for some groups at first."""
+    """A hash table for any words, `width` per key, with an initial capacity of more than `groups` groups."""
 
     def __init__(self, groups: int, width: int = 1, hash_mask: int = FULL_MASK) -> None:
         self._width = width
@@ -120,7 +121,7 @@ class HashSlots:
     def number(
         self, words: Sequence[Int64Array], start: int, count: int, numbers: Int32Array, fresh: Int32Array, known: int
     ) -> tuple[int, int]:
-        """See `Slots`: there is no room for a new group when the slots have to grow."""
+        """See `Slots`. A new group does not fit if the slots have to grow."""
         far = self._table.nbytes > _CACHED_BYTES
         limit = most_groups(self._slots)
         if self._width == 1:
@@ -141,11 +142,12 @@ class HashSlots:
 
 
 def most_groups(slots: int) -> int:
-    """Return how many groups may be in this many slots.
+    """Return the most groups for this number of slots.
 
-    A probe that does not end at once is a branch not foreseen, some 20 cycles. A plain loop over 1,000 groups in
-    random order took 9.3 ns a row with half of the slots taken, 5.4 ns with a quarter, 4.3 ns with an eighth. Large
-    tables are held up by the memory instead: with 1 M groups, prefetched, 14.1 ns for half and 15.6 ns for a quarter.
+    A probe that does not end at the first slot is a mispredicted branch, some 20 cycles. A plain loop over 1,000 groups
+    in random order took 9.3 ns a row with half of the slots occupied, 5.4 ns with a quarter, 4.3 ns with an eighth.
+    Large tables are limited by the memory instead: with 1 M groups and prefetching, 14.1 ns for half and 15.6 ns for a
+    quarter.
     """
     return slots // (8 if slots <= _SPARSE_SLOTS else 4 if slots <= _LOOSE_SLOTS else 2)
 
@@ -186,7 +188,7 @@ def _number_dense(
 
 @inlined
 def _home(word: np.int64, shift: np.uint64, mask: np.uint64) -> np.uint64:
-    """The slot to begin with: the top bits of a hash."""
+    """Return the home slot of a word: the top bits of its hash."""
     h = np.uint64(word) * _MIX_1
     h = (h ^ (h >> _SHIFT_32)) * _MIX_2
     return (h & mask) >> shift
@@ -194,7 +196,7 @@ def _home(word: np.int64, shift: np.uint64, mask: np.uint64) -> np.uint64:
 
 @inlined
 def _find_word(table: Int64Array, word: np.int64, slot: np.uint64, last_slot: np.uint64) -> np.uint64:
-    """Return where in `table` the entry of `word` is, or the free one where it belongs."""
+    """Return the position in `table` of the entry of `word`, or of the free entry for it."""
     at = slot << _ONE
     while table[at] != word and table[at | _ONE] != 0:
         slot = (slot + _ONE) & last_slot
@@ -250,7 +252,7 @@ def _number_words(
 
 @inlined
 def _home_of_pair(first: np.int64, second: np.int64, shift: np.uint64, mask: np.uint64) -> np.uint64:
-    """The slot to begin with for a key of two words."""
+    """Return the home slot of a key of two words."""
     h = np.uint64(first) * _MIX_1
     h = ((h ^ (h >> _SHIFT_32)) + np.uint64(second)) * _MIX_2
     return (h & mask) >> shift
@@ -273,7 +275,7 @@ def _number_pairs(
 ) -> tuple[int, int]:
     """See `Slots.number`, for keys of two words; `far`: prefetch slots.
 
-    With 1,000 groups 4.6 ns a row, 10 ns where the loop did not know how many words a key has.
+    With 1,000 groups it takes 4.6 ns a row, against 10 ns of a loop over any number of words per key.
     """
     n = firsts.size
     last_slot = np.uint64(table.size // 4 - 1)
@@ -314,7 +316,7 @@ def _number_pairs(
 
 @inlined
 def _home_of_key(words: Int64Array, at: np.uint64, width: np.uint64, shift: np.uint64, mask: np.uint64) -> np.uint64:
-    """The slot to begin with for the key words[at:at + width]; that of `_home_of_pair` for two words."""
+    """Return the home slot of the key words[at:at + width]; for two words, the same as `_home_of_pair`."""
     h = np.uint64(words[at]) * _MIX_1
     for j in range(at + _ONE, at + width):
         h = ((h ^ (h >> _SHIFT_32)) + np.uint64(words[j])) * _MIX_2
@@ -396,7 +398,7 @@ def _move_words(source: Int64Array, table: Int64Array, shift: np.uint64, mask: n
 def _move_keys(
     source: Int64Array, width: int, stride: int, table: Int64Array, shift: np.uint64, mask: np.uint64
 ) -> None:
-    """As `_move_words`, for keys of several words."""
+    """Like `_move_words`, for keys of several words."""
     size, to_group = np.uint64(stride), np.uint64(stride - 1)
     last_slot = np.uint64(table.size // stride - 1)
     for entry in range(0, source.size, stride):

@@ -1,16 +1,16 @@
-"""Numbers the distinct rows of some columns in the order in which they first appear: the groups of an aggregation.
+"""Group ids of an aggregation: the distinct rows of some columns, numbered in order of first appearance.
 
-    columns ──▶ words ──▶ one word a row, or as few as possible ──▶ slots ──▶ numbers
-             │            (`group_layout.py`)                       (`group_slots.py`)
-             └▶ words of each group, column by column (`group_columns.py`), from which keys are made again
+    columns ──▶ words ──▶ one word per row, or as few as possible ──▶ slots ──▶ group ids
+             │            (`group_layout.py`)                         (`group_slots.py`)
+             └▶ words of each group, column by column (`group_columns.py`), from which keys are decoded
 
-Slots are addressed densely while the range of the words is small, or not much larger than the number of groups, and
-hashed else. A morsel may extend the range; all groups are then entered into new slots, which may be of the other
-kind. Hashed slots that have to grow become dense ones if there are enough groups by then. Where the only column has
-longer texts, their numbers in its dictionary are those of the groups, and there are no slots.
+Slots are addressed densely if the range of the words is small, or not much larger than the number of groups; otherwise
+they are hashed. If a morsel extends the range, all groups are inserted into new slots, dense or hashed. Hashed slots
+that have to grow become dense if there are enough groups by then. For a single column of longer texts, their dictionary
+codes are the group ids, and there are no slots.
 
-Keys are equal as in SQL's GROUP BY: null is one value, all NaN are one, and -0.0 is 0.0. Values that only have a hash
-in common stay apart.
+Keys are equal as in SQL's GROUP BY: null is one value, all NaN are one, and -0.0 is 0.0. Different values with equal
+hashes are different keys.
 """
 
 from __future__ import annotations
@@ -33,23 +33,23 @@ MOST_GROUPS = (1 << 31) - 2
 _DENSE_WORDS = 1 << 18
 """Ranges up to this many words (1 MiB of slots) are always addressed densely."""
 _DENSE_WORDS_PER_GROUP = 16
-"""So are larger ones up to this many words for each group: no more bytes than hashed slots take."""
+"""So are larger ranges of up to this many words per group: dense slots are then no larger than hashed slots."""
 
 
 class GroupTable:
-    """See the module's text. It holds all groups until `clear`.
+    """See the module's docstring. It holds all groups until `clear`.
 
     Parameters
     ----------
     types
-        Of the columns: any key type. Morsels may have strings and binaries with the other width of offsets.
+        The types of the columns: any key type. Morsels may have strings and binaries with the other width of offsets.
     hash_mask
-        ANDed to every hash. Tests cripple it, so that keys collide; nothing is addressed densely then.
+        ANDed to every hash. Tests reduce it so that keys collide; nothing is addressed densely then.
 
     Raises
     ------
     TypeError
-        Values of one of the types are no keys.
+        Values of one of the types cannot be keys.
     ValueError
         There is no column.
     """
@@ -66,7 +66,7 @@ class GroupTable:
 
     @property
     def count(self) -> int:
-        """Groups so far."""
+        """The number of groups so far."""
         return self._count
 
     @property
@@ -76,21 +76,21 @@ class GroupTable:
         return slots + sum(column.nbytes for column in self._columns)
 
     def clear(self) -> None:
-        """Forget all groups, and give their memory back."""
+        """Forget all groups, and release their memory."""
         for column in self._columns:
             column.clear()
         self._count = 0
         self._layout = self._slots = None
 
     def keys(self, start: int, stop: int) -> list[pa.Array]:
-        """Return the keys of the groups start to before stop, an array of the column's type for each column."""
+        """Return the keys of the groups start to before stop: for each column an array of its type."""
         dictionary = self._dictionary
         if dictionary is not None:
             return [dictionary.span(start, stop, self._types[0])]
         return [column.keys(start, stop) for column in self._columns]
 
     def numbers(self, columns: Sequence[pa.Array]) -> Int32Array:
-        """Return int32[n]: the group of every row; groups that are new get the next numbers.
+        """Return int32[n]: the group id of every row; new groups get the next ids.
 
         Raises
         ------
@@ -115,12 +115,12 @@ class GroupTable:
 
     @property
     def _dictionary(self) -> TextDictionary | None:
-        """A dictionary whose codes are the groups' numbers: that of a single column of longer texts."""
+        """The dictionary whose codes are the group ids, for a single column of longer texts; else None."""
         column = self._columns[0]
         return column.dictionary if len(self._columns) == 1 and isinstance(column, TextColumn) else None
 
     def _number(self, encoded: Sequence[Sequence[Field]], numbers: Int32Array) -> None:
-        """Write the number of every row, and remember the words of new groups."""
+        """Write the group id of every row, and store the words of new groups."""
         fields = [field for of_column in encoded for field in of_column]
         words = None if self._slots is None or self._layout is None else self._layout.pack(fields)
         if words is None:
@@ -141,10 +141,10 @@ class GroupTable:
                 words = self._arrange(fields)
 
     def _arrange(self, fields: Sequence[Field]) -> list[Int64Array]:
-        """Extend the layout to these words, enter all groups into new slots, and return the words as they are now."""
+        """Extend the layout to these words, insert all groups into new slots, and return the packed words."""
         layout = self._layout or KeyLayout(len(fields))
         known = self._remembered()
-        if self._count:  # which words that are packed as they are may have left behind
+        if self._count:  # unchanged words of groups may exceed the ranges of the layout
             layout.cover(known)
         layout.cover(fields)
         self._layout, self._slots = layout, self._new_slots(layout, self._count)
@@ -158,7 +158,7 @@ class GroupTable:
 
     def _grow(self, slots: HashSlots, layout: KeyLayout, fields: Sequence[Field]) -> None:
         """Double the slots, or address them densely from now on."""
-        if layout.direct:  # nobody has looked whether words are in the range
+        if layout.direct:  # `pack` does not check that words are in the range
             layout.cover(self._remembered())
             layout.cover(fields)
         if self._is_dense(layout, self._count):

@@ -1,4 +1,4 @@
-"""Arrays that grow with the number of groups, and what is emitted of them: Arrow arrays of memory of their own."""
+"""Arrays that grow with the number of groups, and their copies as Arrow arrays for output."""
 
 from __future__ import annotations
 
@@ -27,25 +27,25 @@ def grown(array: AnyArray, size: int, fill: int = 0) -> AnyArray:
 
 
 def bitmap(mask: UInt8Array | None) -> pa.Buffer | None:
-    """Return a validity bitmap of uint8[n] (zero where null), None where all are valid."""
+    """Return the validity bitmap of uint8[n] (zero if null), or None if all are valid."""
     if mask is None or mask.all():
         return None
     return pa.py_buffer(np.packbits(mask.astype(bool), bitorder="little"))
 
 
 def fixed_array(values: AnyArray, arrow_type: pa.DataType, mask: UInt8Array | None = None) -> pa.Array:
-    """Return a copy of `values` as an Arrow array of a type of that width, null where `mask` is zero."""
+    """Return a copy of `values` as an Arrow array of a type of the same width, null if `mask` is zero."""
     return pa.Array.from_buffers(arrow_type, values.size, [bitmap(mask), pa.py_buffer(values.copy())])
 
 
 def bool_array(values: UInt8Array, mask: UInt8Array | None = None) -> pa.Array:
-    """Return uint8[n] of zeros and ones as Arrow booleans, null where `mask` is zero."""
+    """Return uint8[n] of zeros and ones as Arrow booleans, null if `mask` is zero."""
     bits = pa.py_buffer(np.packbits(values.astype(bool), bitorder="little"))
     return pa.Array.from_buffers(pa.bool_(), values.size, [bitmap(mask), bits])
 
 
 def decimal_array(low: Int64Array, high: Int64Array, arrow_type: pa.DataType, mask: UInt8Array | None) -> pa.Array:
-    """Return decimals of the halves of their unscaled values, null where `mask` is zero."""
+    """Return decimals, given the two halves of their unscaled values; null if `mask` is zero."""
     halves = np.empty((low.size, 2), dtype=np.int64)
     halves[:, 0] = low
     halves[:, 1] = high

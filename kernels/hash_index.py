@@ -13,18 +13,18 @@
         └────────┴──────────┴────┴───────┘
 
 Keys are placed in the order of their home slots, each at its home or at the first free slot below: linear probing
-without displacement. A slot's 16-bit Bloom tag (two bits a key) covers the keys whose *home* it is, so that one cache
-line tells most absent keys apart. The range of a key's matches ends where the next slot's starts (free slots repeat
+without displacement. A slot's 16-bit Bloom tag (two bits a key) covers the keys whose *home* it is, so that reading one
+cache line rejects most absent keys. The range of a key's matches ends at the start in the next slot (free slots repeat
 the running start), so the duplicates of a key cost nothing until they are emitted, and are then read in memory
-order. If all keys are distinct `rows` is left out, and `start` is the build row itself.
+order. If all keys are distinct, `rows` is None, and `start` is the build row itself.
 
 This is the unchained layout (Birler, Schmidt, Fent, Neumann: "Simple, Efficient, and Robust Hash Tables for Join
 Processing", DaMoN 2024) with its directory folded into the entries. Measured on one core, 4.5 M orders probed by 18 M
-line items, separate directory → folded: clustered 63 → 87 Mrow/s, shuffled 21 → 40 Mrow/s, 31 → 30 bytes per key: the
+line items, separate directory → folded: clustered 63 → 87 Mrow/s, shuffled 21 → 40 Mrow/s, 31 → 30 bytes per key. The
 second dependent cache miss was half the cost.
 
-Byte-string keys are indexed by their hash as the word; the bytes of each distinct key are kept beside the table and
-compared, so that two keys with one hash stay two keys.
+Byte-string keys are indexed with their hash as the word. The bytes of each distinct key are stored in a separate array
+and compared, so that two keys with the same hash remain two keys.
 
 Probes run as a rolling pipeline: while one key is compared, the slot of the key `_AHEAD` rows later is prefetched, so
 that cache misses overlap each other and the comparisons.
@@ -68,9 +68,9 @@ class HashIndex:
     """See the module's drawing.
 
     - `table`: uint64[2 * slots], word and tagged start of each slot, with one free slot at the end.
-    - `rows`: build rows, or None if every key has one.
+    - `rows`: build rows, key by key, or None if every key has one row.
     - `key_bytes`: the bytes of each occupied slot's key, or None for the word layout.
-    - `bits`: b; `row_bytes`: width of the build side's row ids; `hash_mask`: all ones outside tests.
+    - `bits`: b of the drawing; `row_bytes`: width of the build side's row ids; `hash_mask`: all ones outside tests.
     """
 
     kind: ClassVar[str] = "hash"
@@ -107,7 +107,7 @@ class HashIndex:
 
     @property
     def starts(self) -> RowIds | None:
-        """Where the rows of each slot begin; None if every key has one row."""
+        """The position of each slot's first row in `rows`; None if every key has one row."""
         return None if self.rows is None else frozen((self.table[1::2] & _START).astype(self.rows.dtype))
 
     @property
@@ -116,7 +116,7 @@ class HashIndex:
         return int(np.count_nonzero(self.table[1::2] & _OCCUPIED))
 
     def lookup(self, keys: NormalisedKeys) -> Matches:
-        """Return the match range of every probe key; a key that `keys.valid` rules out matches nothing."""
+        """Return the match range of every probe key; a key that is not valid by `keys.valid` matches nothing."""
         unique = self.rows is None
         first = np.empty(keys.length, dtype=f"i{self.row_bytes}")
         counts = np.empty(0 if unique else keys.length, dtype=first.dtype)
@@ -158,7 +158,7 @@ def build_hash_index(keys: NormalisedKeys, hash_mask: int = FULL_MASK, wide: boo
     if keys.rows is not None:
         groups = _split_collisions(keys.rows.offsets, keys.rows.data, sorted_keys, boundary)
     unique = groups == kept
-    # Room for every key below the last home; what stays untouched costs no memory, and is cut off.
+    # Large enough for all keys to be placed after the last home. Untouched slots cost no memory, and are cut off.
     table = np.zeros(2 * ((1 << bits) + groups + 1), dtype=np.uint64)
     used = _place(homes, sorted_keys, boundary, mask, unique, table)
     table = table[: 2 * used]
@@ -179,7 +179,7 @@ def _partition(words: Int64Array, valid: UInt8Array, mask: np.uint64) -> Int64Ar
 
 
 def _table_bits(pairs: Int64Array, mask: np.uint64) -> int:
-    """Choose b so that a third to two thirds of the slots are taken.
+    """Choose b so that a third to two thirds of the slots are occupied.
 
     The number of distinct keys is estimated by linear counting (Whang et al., 1990): a build side of many
     duplicates would otherwise pay for a table as large as its row count.
@@ -193,7 +193,7 @@ def _table_bits(pairs: Int64Array, mask: np.uint64) -> int:
 
 
 def _slot_bytes(source: VarBytes, table: UInt64Array, keys: int, rows: RowIds | None) -> VarBytes:
-    """Copy the bytes of each occupied slot's key, `keys` in all."""
+    """Return the bytes of each occupied slot's key; `keys` slots are occupied."""
     slots = np.empty(keys + 1, dtype=np.int64)
     entries = np.empty(keys + 1, dtype=np.int64)
     _occupied_slots(table, slots, entries)
@@ -219,7 +219,7 @@ def _prefix(word: np.int64, bits: int, mask: np.uint64) -> int:
 
 @kernel
 def _count_partitions(words: Int64Array, valid: UInt8Array, bits: int, mask: np.uint64, ends: Int64Array) -> int:
-    """Leave in ends[p + 1] where partition p starts; return the number of valid keys."""
+    """ends[p + 1] = start of partition p; return the number of valid keys."""
     all_valid = valid.size == 0
     for i in range(words.size):
         if all_valid or valid[i] != 0:
@@ -244,7 +244,7 @@ def _fill_partitions(
 
 @inlined
 def _starts_from_counts(counts: Int64Array) -> int:
-    """Turn counts[i + 1] of item i into where item i starts; return the total."""
+    """Replace counts[i + 1], the count of item i, by the start of item i; return the total."""
     total = 0
     for i in range(1, counts.size):
         count = counts[i]
@@ -255,7 +255,7 @@ def _starts_from_counts(counts: Int64Array) -> int:
 
 @kernel
 def _sketch(pairs: Int64Array, shift: int, mask: np.uint64, sketch: UInt64Array) -> int:
-    """Set bit `hash >> shift` for every word; return how many bits are set."""
+    """Set bit `hash >> shift` of the zeroed sketch for every word; return how many bits are set."""
     ones = 0
     for i in range(0, pairs.size, 2):
         slot = (mix_word(pairs[i]) & mask) >> np.uint64(shift)
@@ -269,7 +269,7 @@ def _sketch(pairs: Int64Array, shift: int, mask: np.uint64, sketch: UInt64Array)
 
 @kernel
 def _count_homes(pairs: Int64Array, shift: int, mask: np.uint64, homes: Int64Array) -> None:
-    """Leave in homes[h + 1] where the keys of home slot h start."""
+    """homes[h + 1] = start of the keys of home slot h."""
     for i in range(0, pairs.size, 2):
         homes[np.int64((mix_word(pairs[i]) & mask) >> np.uint64(shift)) + 1] += 1
     _starts_from_counts(homes)
@@ -288,7 +288,7 @@ def _scatter(pairs: Int64Array, shift: int, mask: np.uint64, homes: Int64Array, 
 
 @kernel
 def _order_homes(homes: Int64Array, sorted_keys: Int64Array, boundary: UInt8Array) -> int:
-    """Sort the keys of each home by word, rows ascending; mark where a word begins; return the distinct words."""
+    """Sort the keys of each home by word, rows ascending; mark each word's first row; return the number of words."""
     groups = 0
     for h in range(homes.size - 1):
         start = homes[h]
@@ -325,8 +325,8 @@ def _order_homes(homes: Int64Array, sorted_keys: Int64Array, boundary: UInt8Arra
 def _split_collisions(offsets: Int64Array, data: UInt8Array, sorted_keys: Int64Array, boundary: UInt8Array) -> int:
     """Within each run of one word, bring equal byte strings together, mark each string's first row, count strings.
 
-    A run with two strings means that 64 bits of hash collided: quadratic in the number of such strings, which is one
-    outside hostile tests.
+    A run has several strings only if all 64 bits of their hashes collide. The cost is quadratic in the number of
+    strings of a run, which is one outside hostile tests.
     """
     groups = 0
     start = 0
@@ -386,9 +386,9 @@ def _place(
 
 @kernel
 def _occupied_slots(table: UInt64Array, slots: Int64Array, entries: Int64Array) -> None:
-    """Write the number and the entry of each occupied slot; both arrays have room for one more.
+    """Write the index and the entry of each occupied slot; both arrays have one element more than there are such slots.
 
-    Without a branch: which slots are free cannot be predicted.
+    There is no branch, as free slots cannot be predicted.
     """
     count = 0
     for slot in range(table.size // 2):
@@ -400,9 +400,9 @@ def _occupied_slots(table: UInt64Array, slots: Int64Array, entries: Int64Array) 
 
 @kernel
 def _slot_offsets(slots: Int64Array, rows: Int64Array, source_offsets: Int64Array, offsets: Int64Array) -> int:
-    """Write where the bytes of each slot's key start and end, return the total; free slots stay as they are.
+    """Write the start and end offset of the bytes of each slot's key; return the total. Free slots are left unchanged.
 
-    `rows[i]` is a row with the key of `slots[i]`. The lengths ahead are prefetched.
+    `rows[i]` is a row with the key of `slots[i]`. The source offsets of later rows are prefetched.
     """
     at = np.int64(0)
     for i in range(slots.size):
@@ -423,7 +423,7 @@ def _copy_slots(
     offsets: Int64Array,
     data: UInt8Array,
 ) -> None:
-    """Copy the bytes of each slot's key to `offsets`. Offsets and bytes of the rows ahead are prefetched."""
+    """Copy the bytes of each slot's key to its offset. Source offsets and bytes of later rows are prefetched."""
     for i in range(slots.size):
         if i + 2 * _AHEAD < slots.size:
             prefetch(source_offsets, rows[i + 2 * _AHEAD])
@@ -496,10 +496,10 @@ def _lookup_bytes(
     first: RowIds,
     counts: RowIds,
 ) -> tuple[int, int]:
-    """The same for byte strings whose hashes are `words`: the bytes of each candidate key are compared.
+    """Like `_lookup_words`, for byte strings whose hashes are `words`: the bytes of each candidate key are compared.
 
-    Table, offsets and bytes are three dependent cache misses, so the rolling pipeline has four stages: twice as fast as
-    prefetching the table alone.
+    Table, offsets and bytes are three dependent cache misses, so the rolling pipeline has four stages. It is twice as
+    fast as prefetching the table alone.
     """
     all_valid = valid.size == 0
     slots = np.empty(_LANES, dtype=np.int64)
@@ -539,7 +539,7 @@ def _lookup_bytes(
             if at >= 0:
                 prefetch(key_data, key_offsets[at])
         i = step - _TO_END
-        if i >= 0:  # 4: compare; where two keys have one hash, walk on
+        if i >= 0:  # 4: compare; if two keys have the same hash, continue with the next slot
             at = slots[i & (_LANES - 1)]
             word = np.uint64(words[i])
             start = np.int64(-1)

@@ -1,8 +1,8 @@
 """Hash functions of the join indexes: one for words, one for byte strings.
 
-Both are mixed well enough that the top bits select a bucket and the low bits form a Bloom tag. They are internal:
-they need not agree with Spark's hashes, only with themselves within one index. Every hash is ANDed with a mask that
-is all ones in production; tests set it to zero so that all keys collide.
+Both are mixed well enough that the top bits select a bucket and the low bits form a Bloom tag. They are internal: they
+need not equal Spark's hashes, but only be consistent within one index. Every hash is ANDed with a mask that is all ones
+in production; tests set it to zero so that all keys collide.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _SHIFT_29 = np.uint64(29)
 
 @inlined
 def mix_word(word: np.int64) -> np.uint64:
-    """Hash one 64-bit word. Two multiplications: one alone leaves the low bits of round numbers constant."""
+    """Hash one 64-bit word, by two multiplications: one alone leaves the low bits of round numbers constant."""
     h = np.uint64(word) * _GOLDEN
     h ^= h >> _SHIFT_32
     h *= _MIX_2

@@ -1,4 +1,4 @@
-"""What every index has in common: arrays that can be mapped from a file, and the question that most of them answer."""
+"""Protocols of indexes: arrays that can be mapped from a file, and the look-up of equal keys."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from sparkext.kernels.row_ids import RowIds
 
 
 class StoredIndex(Protocol):
-    """An immutable index over a build side, as it is kept.
+    """An immutable index over a build side that can be stored in a file.
 
-    `arrays` and `attributes` are its whole state: they can be written to a file, mapped back read-only and handed to
+    `arrays` and `attributes` are its whole state: they can be written to a file, mapped back read-only and passed to
     `from_arrays` by any number of processes.
     """
 
@@ -50,14 +50,14 @@ class JoinIndex(StoredIndex, Protocol):
 
     @property
     def starts(self) -> RowIds | None:
-        """Where the rows of each key begin among all of them, ascending, and where the last ones end.
+        """The position in `rows` of each key's first row, ascending, and the end of the last key's rows.
 
-        None if every key has one row. Some ranges may be of no key, and empty.
+        None if every key has one row. There may be additional, empty ranges without a key.
         """
         ...
 
     def lookup(self, keys: NormalisedKeys) -> Matches:
-        """Return the match range of every probe key; a key that `keys.valid` rules out matches nothing."""
+        """Return the match range of every probe key; a key that is not valid by `keys.valid` matches nothing."""
         ...
 
 

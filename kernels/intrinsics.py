@@ -1,8 +1,8 @@
-"""What numpy cannot say: a prefetch, unaligned eight-byte loads and stores, memcpy, bits of a double, and whether a
-product overflows.
+"""Operations that numpy cannot express: prefetch, unaligned eight-byte loads and stores, memcpy, the bits of a double,
+and whether a product overflows.
 
-With the JIT switched off (`NUMBA_DISABLE_JIT=1`) plain Python stands in for all of them, so that kernel tests can run
-with coverage and line numbers.
+With the JIT switched off (`NUMBA_DISABLE_JIT=1`) plain Python replaces all of them, so that kernel tests can run with
+coverage and line numbers.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ if JIT_ENABLED:
     from numba.extending import intrinsic as numba_intrinsic
 
     def intrinsic(function: Callable[..., Any]) -> Callable[..., Any]:
-        """Register a code generator; to type checkers it is any function, as it takes other arguments than it shows."""
+        """Register a code generator. Its type is any function, as callers pass other arguments than it declares."""
         return cast(Callable[..., Any], numba_intrinsic(function))
 
     def _element_pointer(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        """Address of `array[index]`, where `array` and `index` are the first two arguments."""
+        """Return the address of `array[index]`; `array` and `index` are the first two arguments."""
         array = context.make_array(signature.args[0])(context, builder, args[0])
         index = context.cast(builder, args[1], signature.args[1], types.intp)
         return builder.gep(array.data, [index])
 
     @intrinsic
     def prefetch(typingctx: Any, array: Any, index: Any) -> Any:
-        """Ask for the cache line of `array[index]` before it is read. Never faults; has no other effect."""
+        """Prefetch the cache line of `array[index]` before it is read. Never faults; has no other effect."""
         signature = types.void(array, index)
 
         def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
@@ -87,7 +87,7 @@ if JIT_ENABLED:
 
     @intrinsic
     def multiply_overflows(typingctx: Any, left: Any, right: Any) -> Any:
-        """Return whether the product of two int64 is none."""
+        """Return whether the product of two int64 does not fit int64."""
         signature = types.boolean(types.int64, types.int64)
 
         def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
@@ -131,7 +131,7 @@ else:
         target[at : at + length] = source[start : start + length]
 
     def multiply_overflows(left: Any, right: Any) -> Any:
-        """Return whether the product of two int64 is none."""
+        """Return whether the product of two int64 does not fit int64."""
         return not -(2**63) <= int(left) * int(right) < 2**63
 
     def word_of(value: Any) -> Any:

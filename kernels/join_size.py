@@ -1,11 +1,12 @@
-"""How many pairs of equal keys two sides have, line by line, of sketches that each makes on its own.
+"""Estimates the number of pairs of equal keys per bucket (`line` in the code), from a sketch of each side.
 
-    key ──▶ hash ──▶ line, one of `WIDTH` counters of that line, +1 or -1
+    key ──▶ hash ──▶ bucket, one of `WIDTH` counters of that bucket, +1 or -1
 
-Of two sketches the products of equal counters, added up over a line, are an unbiased estimate of its pairs: equal keys
-meet with equal signs, and what chance brings together cancels out (Cormode & Garofalakis, "Sketching streams through
-the net: distributed approximate query tracking", VLDB 2005, the fast AGMS sketch). A key that has many rows on both
-sides outweighs all chance, which is what a sketch is asked for here. Sketches of parts of a side are added up.
+The sum of the products of the two sides' counters, over the counters of a bucket, is an unbiased estimate of its pairs:
+equal keys have equal signs, and products of different keys cancel out on average (Cormode & Garofalakis, "Sketching
+streams through the net: distributed approximate query tracking", VLDB 2005, the fast AGMS sketch). A key with many rows
+on both sides outweighs this noise; finding such keys is the purpose of the sketch. Sketches of parts of a side are
+added up.
 """
 
 from __future__ import annotations
@@ -17,14 +18,18 @@ from sparkext.kernels.jit import kernel
 from sparkext.kernels.partition import Int32Array
 
 WIDTH = 8
-"""Counters of a line. The error is about the root of both sides' sums of squares, over this: hot keys stand out."""
+"""Counters per bucket. The error is about the root of the product of both sides' sums of squared key counts, over this
+number of counters: hot keys stand out."""
 
 _COUNTER_BIT = np.uint64(44)
 _SIGN_BIT = np.uint64(43)
 
 
 def add_to_sketch(hashes: Int64Array, lines: Int32Array, sketch: Int64Array) -> None:
-    """Count keys by hashes and lines, both [n], into `sketch`, int64[lines * WIDTH]. No row without a line counts."""
+    """Add keys to `sketch` (int64[lines * WIDTH]), given their hashes and buckets (both [n]).
+
+    Rows without a bucket do not count.
+    """
     _add(hashes, lines, sketch)
 
 
@@ -39,6 +44,6 @@ def _add(hashes: Int64Array, lines: Int32Array, sketch: Int64Array) -> None:
 
 
 def pairs_of(probe: Int64Array, build: Int64Array) -> Int64Array:
-    """Return the estimated pairs of each line, int64[lines], of the sketches of both sides."""
+    """Return the estimated pairs of each bucket, int64[lines], from the sketches of both sides."""
     products = probe.astype(np.float64) * build
     return np.maximum(products.reshape(-1, WIDTH).sum(axis=1), 0.0).astype(np.int64)

@@ -1,13 +1,13 @@
 """A set of dense keys: one bit for each value from the smallest key to the largest.
 
-    keys 3, 7, 4, 3          bits[key - min], from the lowest of each byte on
+    keys 3, 7, 4, 3          bits[key - min], the lowest bit of each byte first
                              ┌───────────────┐
     min = 3            ────▶ │ 1 1 0 0 1 0 0 0 │
                              └───────────────┘
 
-It serves joins that ask whether a key is there, and not for its rows: semi, anti and existence joins without a
-condition beside their keys. Eleven million line items of orders whose keys span eighteen million values make 2 MB,
-which stay in the cache, where a `DenseIndex` has 115.
+It serves joins that only test whether a key exists: semi, anti and existence joins without a condition in addition to
+their keys. For eleven million line items of orders whose keys span eighteen million values, it has 2 MB, which fit the
+cache, whereas a `DenseIndex` has 115 MB.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from sparkext.kernels.row_ids import RowIds
 
 @dataclass(frozen=True)
 class KeySet:
-    """See the module's drawing. `bits`: uint8; those behind `span` are zero. A key that is there has one match."""
+    """See the module's drawing. `bits`: uint8; bits from `span` on are zero. A key in the set has one match."""
 
     kind: ClassVar[str] = "key set"
     rows: ClassVar[None] = None
@@ -58,7 +58,7 @@ class KeySet:
         return int(np.bitwise_count(self.bits).sum())
 
     def lookup(self, keys: NormalisedKeys) -> Matches:
-        """Return one match for every probe key that is there, which stands for no row in particular."""
+        """Return one match for every probe key in the set. Its build row has no meaning."""
         assert keys.words is not None, "only keys that fit a word are in a set"
         first = np.empty(keys.length, dtype=np.int32)
         matched = _look_up(keys.words, keys.mask, self.bits, np.int64(self.minimum), np.uint64(self.span), first)
@@ -66,7 +66,7 @@ class KeySet:
 
 
 def build_key_set(keys: NormalisedKeys, minimum: int, maximum: int) -> KeySet:
-    """Collect valid words, all of which lie in [minimum, maximum]."""
+    """Collect valid words, all of which are in [minimum, maximum]."""
     assert keys.words is not None
     span = maximum - minimum + 1
     bits = np.zeros((span + 7) // 8, dtype=np.uint8)
@@ -88,12 +88,12 @@ def _collect(words: Int64Array, valid: UInt8Array, minimum: np.int64, bits: UInt
 def _look_up(
     words: Int64Array, valid: UInt8Array, bits: UInt8Array, minimum: np.int64, span: np.uint64, first: RowIds
 ) -> int:
-    """first[i] = 0 if the bit of words[i] is set, else -1; return how many are. No branch depends on the bits."""
+    """first[i] = 0 if the bit of words[i] is set, else -1; return the number of hits. No branch depends on the bits."""
     all_valid = valid.size == 0
     lowest = np.uint64(minimum)
     matched = 0
     for i in range(words.size):
-        slot = np.uint64(words[i]) - lowest  # below the minimum it wraps and is out of span as well
+        slot = np.uint64(words[i]) - lowest  # a word below the minimum wraps, and is out of the span as well
         found = np.int32(0)
         if slot < span and (all_valid or valid[i] != 0):
             found = np.int32((bits[np.int64(slot >> np.uint64(3))] >> np.uint8(slot & np.uint64(7))) & 1)

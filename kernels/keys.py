@@ -1,4 +1,4 @@
-"""Join keys, normalised: Arrow columns of any key type become one word a row, or one byte string a row.
+"""Normalised join keys: Arrow columns of any key type become one word per row, or one byte string per row.
 
     column type                          word (int64, order-preserving)
     ----------------------------------   -----------------------------------------------
@@ -8,17 +8,17 @@
     decimal, up to 18 digits             the unscaled value
     several columns of at most 64 bits   packed, the first column in the highest bits
 
-Several columns, and a null-safe one, are packed tighter where the build side allows it: `key_ranges` are the smallest
-and largest word of each of its columns, and a key is a number in the mixed radix of their sizes:
+Several columns, or a null-safe one, are packed tighter if the build side's values allow it: `key_ranges` are the
+smallest and largest word of each of its columns, and a key is a number in the mixed radix of the sizes of these ranges:
 
     ranges (7, 9) and (100, 149)       key (8, 120) = (8 - 7) * 50 + (120 - 100) = 70
 
-A probe value outside its range matches nothing. Such words take two columns of 64 bits where the values are few, and
-are often dense enough to be addressed directly.
+A probe value outside its range matches nothing. A word can hold even two columns of 64 bits if their ranges are small,
+and such words are often dense enough to be addressed directly.
 
 Everything else (strings, binary, longer decimals, composites of wide ranges) becomes a byte string whose equality is
-the equality of the keys. A null-safe column (`<=>`) carries one more bit, code or byte, that says whether it is null; a
-null in any other column means that the row matches nothing, which `NormalisedKeys.valid` records.
+the equality of the keys. A null-safe column (`<=>`) has one more bit, code or byte for null. A row with a null in any
+other column matches nothing, which `NormalisedKeys.valid` records.
 """
 
 from __future__ import annotations
@@ -60,9 +60,9 @@ KeyBounds = Sequence[Sequence[int] | None]
 class NormalisedKeys:
     """The keys of one batch or of one build side.
 
-    `words` is int64[n] for the word layout and None for the byte layout, where `rows` holds the byte strings.
-    `valid` is uint8[n], 0 where the key matches nothing (a null, or outside the build side's ranges), or None if there
-    is no such key.
+    `words` is int64[n] in the word layout. In the byte layout it is None, and `rows` has the byte strings.
+    `valid` is uint8[n], 0 if the key matches nothing (it has a null, or is outside the build side's ranges), or None if
+    there is no such key.
     """
 
     length: int
@@ -101,9 +101,9 @@ def uses_words(key_types: Sequence[pa.DataType], null_safe: Sequence[bool]) -> b
 
 
 def key_ranges(columns: Sequence[pa.Array], null_safe: Sequence[bool]) -> KeyRanges | None:
-    """Return the ranges to pack the keys of a build side by, or None where they are normalised otherwise.
+    """Return the ranges by which the keys of a build side are packed, or None if keys are not packed by ranges.
 
-    That is a single column without null flag, columns that are no words, and ranges whose keys exceed 63 bits.
+    None is returned for a single column that is not null-safe, for columns without words, and if keys exceed 63 bits.
     """
     if (len(columns) == 1 and not null_safe[0]) or any(word_bits(column.type) is None for column in columns):
         return None
@@ -115,7 +115,8 @@ def key_ranges(columns: Sequence[pa.Array], null_safe: Sequence[bool]) -> KeyRan
 def key_bounds(columns: Sequence[pa.Array], null_safe: Sequence[bool]) -> KeyBounds:
     """Return (smallest, largest) value of each key column of a build side: a probe value outside matches nothing.
 
-    Empty where no value matches anything; None where values are no integers, dates or timestamps, or where nulls match.
+    The pair is empty if all values are null, and None for null-safe columns and for columns of other types than
+    integers, dates and timestamps.
     """
     bounds: list[Sequence[int] | None] = []
     for column, safe in zip(columns, null_safe, strict=True):
@@ -130,14 +131,14 @@ def key_bounds(columns: Sequence[pa.Array], null_safe: Sequence[bool]) -> KeyBou
 
 
 def _column_range(column: pa.Array) -> tuple[int, int]:
-    """Return the smallest and the largest word of a column; (0, 0) if it has none, as any range does then."""
+    """Return the smallest and the largest word of a column; (0, 0) if all are null, as any range is right then."""
     mask = validity(column)
     count, low, high = word_range(column_words(column), NO_MASK if mask is None else mask)
     return (int(low), int(high)) if count else (0, 0)
 
 
 def _radix(bounds: tuple[int, int], null_safe: bool) -> int:
-    """Return how many codes a column has: its values, and 0 for null if nulls are equal."""
+    """Return the number of a column's codes: one for each value of its range, and 0 for null if nulls are equal."""
     low, high = bounds
     return high - low + 1 + null_safe
 
@@ -147,7 +148,7 @@ def normalise_keys(
 ) -> NormalisedKeys:
     """Normalise key columns (equal lengths, already of the common type of both sides) to `NormalisedKeys`.
 
-    Both sides of a join are normalised with the same `ranges`, those of its build side.
+    Both sides of a join are normalised with the `ranges` of its build side.
     """
     if not columns:
         raise ValueError("a key needs at least one column")
@@ -170,7 +171,7 @@ def _all_valid(columns: Sequence[pa.Array], null_safe: Sequence[bool]) -> UInt8A
 
 
 def column_words(column: pa.Array) -> Int64Array:
-    """Order-preserving int64[n] of one column; null rows hold garbage."""
+    """Return order-preserving words of one column, int64[n]; words of null rows are undefined."""
     key_type = column.type
     if pa.types.is_boolean(key_type):
         return frozen(bits_view(column, 1).astype(np.int64))
@@ -191,7 +192,7 @@ def column_words(column: pa.Array) -> Int64Array:
 
 
 def decimal_halves(column: pa.Array) -> Int64Array:
-    """int64[n, 2]: low and high half of each 128-bit value."""
+    """Return int64[n, 2]: low and high half of each 128-bit value."""
     buffer = column.buffers()[1]
     if len(column) == 0:
         return np.empty((0, 2), dtype=np.int64)
@@ -245,7 +246,10 @@ def _to_rows(columns: Sequence[pa.Array], null_safe: Sequence[bool]) -> VarBytes
 
 
 def _concatenate(columns: Sequence[pa.Array], null_safe: Sequence[bool]) -> VarBytes:
-    """One byte string a row: per column a null flag if null-safe, then 8 or 16 fixed bytes, or length and bytes."""
+    """Return a byte string per row: for each column a null flag if null-safe, then 8 or 16 bytes, or length and bytes.
+
+    Values of a fixed width have 8 or 16 bytes; strings and binaries have a length.
+    """
     length = len(columns[0])
     sizes = np.zeros(length, dtype=np.int64)
     for column, safe in zip(columns, null_safe, strict=True):
@@ -275,22 +279,22 @@ def _concatenate(columns: Sequence[pa.Array], null_safe: Sequence[bool]) -> VarB
 
 
 def _var_sizes(column: pa.Array) -> Int64Array:
-    """Bytes of each row of a string or binary column; a null counts none, whatever extent its slot has."""
+    """Return the bytes of each row of a string or binary column; 0 for a null, whatever its offsets span."""
     sizes: Int64Array = np.diff(var_bytes(column).offsets)
     mask = validity(column)
     return sizes if mask is None else sizes * mask
 
 
 def cast_key(column: pa.Array, target: pa.DataType) -> pa.Array:
-    """Bring a key column to the common type of both sides: widenings that lose nothing, or Spark's own int → double."""
+    """Cast a key column to the common type of both sides: a lossless widening, or Spark's own int → double."""
     if column.type == target or is_var(target):
-        return column  # strings of either offset width are alike then, and 2 GiB of them would not fit the narrow one
+        return column  # keys ignore the offset width of strings, and 2 GiB of strings would not fit the narrow one
     return pc.cast(column, target, safe=not pa.types.is_floating(target))
 
 
 @kernel
 def _order_doubles(doubles: np.ndarray, out: Int64Array) -> None:
-    """Bits of each double as a signed integer whose order is Spark's: -0.0 = 0.0, NaN equal to itself and largest."""
+    """out[i] = double i as a signed integer of Spark's order: -0.0 = 0.0, NaN equals itself and is the largest."""
     bits = doubles.view(np.int64)
     for i in range(doubles.size):
         value = doubles[i]
@@ -305,7 +309,7 @@ def _order_doubles(doubles: np.ndarray, out: Int64Array) -> None:
 
 @kernel
 def _pack(words: Int64Array, valid: UInt8Array, bits: int, null_safe: bool, signed: bool, packed: Int64Array) -> None:
-    """Shift one column below what `packed` holds: `bits` biased value bits, under one presence bit if null-safe."""
+    """Append one column to `packed` as its lowest bits: `bits` biased value bits, after a presence bit if null-safe."""
     all_valid = valid.size == 0
     for i in range(words.size):
         present = all_valid or valid[i] != 0
@@ -335,15 +339,15 @@ def _pack_codes(
     packed: Int64Array,
     valid: UInt8Array,
 ) -> None:
-    """Append one column as a digit of its radix; clear `valid` where the word is outside [low, high], or a null is.
+    """Append one column as a digit of its radix. Clear `valid` if the word is outside [low, high].
 
-    What is not valid leaves garbage in `packed`.
+    It is also cleared for nulls, unless the column is null-safe. Rows that are not valid have undefined `packed` words.
     """
     none_missing = present.size == 0
     values = np.uint64(high) - np.uint64(low) + np.uint64(1)
     radix = values + np.uint64(null_safe)
     for i in range(words.size):
-        code = np.uint64(words[i]) - np.uint64(low)  # below the range it wraps, and is beyond it as well
+        code = np.uint64(words[i]) - np.uint64(low)  # a word below the range wraps, and is above the range
         inside = code < values
         code += np.uint64(null_safe)
         if not none_missing and present[i] == 0:
@@ -391,7 +395,7 @@ def _append_words(words: Int64Array, valid: UInt8Array, cursor: Int64Array, data
 def _append_var(
     offsets: Int64Array, source: UInt8Array, valid: UInt8Array, cursor: Int64Array, data: UInt8Array
 ) -> None:
-    """Append length (eight bytes) and bytes; a null appends the length zero."""
+    """Append length (eight bytes) and bytes of each row; a null appends the length zero."""
     all_valid = valid.size == 0
     for i in range(cursor.size):
         present = all_valid or valid[i] != 0

@@ -1,4 +1,4 @@
-"""The folder of one user in which the processes of an executor share files."""
+"""The user's folder in which the processes of an executor share files."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ def local_folder() -> Path:
         See `private_folder`.
     """
     spark = os.environ.get("SPARK_LOCAL_DIRS")
-    if not spark:  # outside of Spark, in a folder that all users share
+    if not spark:  # outside of Spark: a folder inside one that all users share
         return private_folder(Path(tempfile.gettempdir()) / f"sparkext-{os.geteuid()}")
     return private_folder(Path(spark.split(",")[0]) / "sparkext")
 
 
 def private_folder(path: Path) -> Path:
-    """Make sure that `path` is a folder of this user's alone, and return it.
+    """Create the folder `path` if it does not exist, make it accessible to this user only, and return it.
 
     Raises
     ------
     PermissionError
-        A link lies there, or a folder of another user's, who could replace files in it.
+        `path` is a link, or belongs to another user, who could replace files in it.
     """
-    with suppress(FileExistsError):  # which says nothing of what it is
+    with suppress(FileExistsError):  # it may be anything: checked below
         path.mkdir(mode=0o700)
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)

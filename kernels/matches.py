@@ -1,6 +1,6 @@
 """The resumable probe: from match ranges to row-id pairs, never more than a budget at a time.
 
-Every index answers a morsel with the same thing, a range of matches per probe row:
+Every index returns the same for a morsel, a range of matches per probe row:
 
     probe row     first   count          index rows            pairs, cut by a budget of 3
     ---------     -----   -----          ----------            ---------------------------
@@ -9,9 +9,9 @@ Every index answers a morsel with the same thing, a range of matches per probe r
     2             0       3              rows[0..2]            (2, 1) (2, 9)
 
 `probe` turns ranges into pairs from a `Cursor` on. The cursor may point into the middle of one probe row's matches, so
-one row with ten million matches streams under a budget of one. No pair comes twice and none is lost; pairs come in
-probe-row order, and in build-row order within a probe row. (Kawashima & Tatebe, conclusion 3: an operator that
-reaches its output size returns control and resumes where it stopped.)
+a row with ten million matches can be emitted under a budget of one. Every pair is emitted exactly once, in probe-row
+order, and in build-row order within a probe row. (Kawashima & Tatebe, conclusion 3: an operator that reaches its output
+size returns control, and resumes at the position where it stopped.)
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ from sparkext.kernels.row_ids import RowIds, row_id_dtype
 class Matches:
     """The matches of one morsel of `first.size` probe rows.
 
-    `first`, `counts` and `rows` have one dtype, the build side's.
+    `first`, `counts` and `rows` have one dtype, that of the build side's row ids.
 
-    - `first`: RowIds[n], the first entry of the row's match range, or -1 where nothing matches.
+    - `first`: RowIds[n], the first entry of the row's match range, or -1 if nothing matches.
     - `counts`: RowIds[n] entries in the range, or None if every range has at most one.
     - `rows`: build row of each index entry, or None if the entry is the build row.
-    - `matched`: probe rows with a match; `pairs`: sum of all counts.
+    - `matched`: number of probe rows with a match; `pairs`: sum of all counts.
     """
 
     first: RowIds
@@ -45,7 +45,7 @@ class Matches:
     pairs: int
 
     def output_rows(self, how: str) -> int:
-        """Return how many rows a join of this kind (as `probe` takes it) makes of the morsel."""
+        """Return the number of output rows of a join of kind `how` (see `probe`) for the morsel."""
         rows = self.first.size
         unmatched = rows - self.matched
         return {
@@ -58,7 +58,7 @@ class Matches:
 
 
 class Cursor(NamedTuple):
-    """Where a probe resumes: a probe row, and how many of its matches have been emitted."""
+    """The position at which a probe resumes: a probe row, and how many of its matches have been emitted."""
 
     row: int
     offset: int
@@ -71,7 +71,7 @@ class Pairs(NamedTuple):
     """One budgeted piece of a probe's output.
 
     - `probe_rows`: RowIds[k], or None for "every row of the morsel, once, in order".
-    - `build_rows`: RowIds[k], -1 where an outer join found no match, or None for semi and anti joins.
+    - `build_rows`: RowIds[k], -1 if an outer join found no match, or None for semi and anti joins.
     """
 
     length: int
@@ -82,9 +82,9 @@ class Pairs(NamedTuple):
 def probe(matches: Matches, how: str, cursor: Cursor, budget: int, remaining: int) -> tuple[Pairs, Cursor]:
     """Emit at most `budget` (at least 1) result rows from `cursor` on.
 
-    `how` is `inner`, `left`, `semi`, `anti`, or `existence`: every probe row once, whatever matches it.
-    `remaining` is what `Matches.output_rows` says less what has been emitted: it sizes the output exactly. When it
-    is used up the returned cursor has no meaning any more.
+    `how` is `inner`, `left`, `semi`, `anti`, or `existence`: every probe row once, whether it has a match or not.
+    `remaining` is `Matches.output_rows` less the rows that have been emitted: it sizes the output exactly. Once all
+    rows have been emitted, the returned cursor has no meaning.
     """
     n = matches.first.size
     size = min(budget, remaining)
@@ -117,10 +117,10 @@ def probe(matches: Matches, how: str, cursor: Cursor, budget: int, remaining: in
 
 
 def mark_matched(matches: Matches, marks: UInt8Array, *, overlap: bool) -> None:
-    """Set the marks (uint8, one a build row) of the build rows that match.
+    """Set the marks (uint8, one per build row) of the build rows that match.
 
-    `overlap`: whether the matches of two rows may have something in common and not be the same, as those of a range
-    join. Else a row whose first match is marked already has no other to mark, so that a hot key costs little.
+    `overlap`: whether the match ranges of two rows may overlap without being equal, as in a range join. Otherwise a row
+    whose first match is marked already is skipped, so that a hot key costs little.
     """
     none = frozen(np.empty(0, dtype=matches.first.dtype))
     counts = none if matches.counts is None else matches.counts
@@ -129,7 +129,7 @@ def mark_matched(matches: Matches, marks: UInt8Array, *, overlap: bool) -> None:
 
 
 def _probe_dtype(matches: Matches) -> np.dtype[Any]:
-    """Return the dtype of ids of the morsel's rows: wide with a wide build side, so that tests of it cover both."""
+    """Return the dtype of the morsel's row ids: wide if the build side's are, so that tests of wide ids cover both."""
     return row_id_dtype(matches.first.size, wide=matches.first.dtype == np.int64)
 
 
@@ -165,7 +165,7 @@ def _expand(
     probe_rows: RowIds,
     build_rows: RowIds,
 ) -> tuple[int, int]:
-    """Fill both outputs (of equal sizes) with the next pairs from (row, offset) on; return where it stopped.
+    """Fill both outputs (of equal sizes) with the next pairs from (row, offset) on; return the next (row, offset).
 
     Without `counts` every range has one entry.
     """
@@ -197,7 +197,7 @@ def _expand(
 
 @kernel
 def _members(first: RowIds, wanted: bool, row: int, probe_rows: RowIds) -> int:
-    """Fill `probe_rows` with the next rows, from `row` on, that have a match (`wanted`) or have none."""
+    """Fill `probe_rows` with the next rows, from `row` on, with a match (`wanted`) or without; return the next row."""
     produced = 0
     while produced < probe_rows.size:
         if (first[row] >= 0) == wanted:

@@ -1,13 +1,13 @@
-"""As-of joins: of the build rows with equal keys, the one whose compared value is nearest.
+"""As-of joins: a probe row matches the build row with equal keys whose compared value is nearest.
 
     build entries of one group      3   7   7   12          probe value 9
     backward (≤ 9)                          ▲               the last 7
     forward  (≥ 9)                              ▲           12
     nearest                                 ▲               9 - 7 < 12 - 9
 
-Each direction is a range of entries in a range index (see `range_index`), of which one end is wanted. Entries with
+Each direction is a range of entries in a range index (see `range_index`), one end of which is the result. Entries with
 equal values are in the order of the build side: the last of them is nearest backward, the first forward, as in pandas'
-`merge_asof`; at equal distances in both directions the backward one is taken.
+`merge_asof`. At equal distances in both directions, the backward entry is the result.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from sparkext.kernels.row_ids import RowIds
 
 @dataclass(frozen=True)
 class NearestKeys:
-    """What probe rows ask for: equal keys, a value of the compared type each, and in which direction it is sought.
+    """The keys of probe rows: equal keys, a value of the compared type for each row, and the direction of the search.
 
-    `exact`: an equal value is near. `tolerance`: the largest distance in units of the type's words, or None.
+    `exact`: an equal value may match. `tolerance`: the largest distance in units of the type's words, or None.
     """
 
     equal: NormalisedKeys
@@ -41,7 +41,10 @@ class NearestKeys:
 
 
 def nearest(index: RangeIndex, keys: NearestKeys) -> Matches:
-    """Return at most one match per probe row. Distances ask for values that are no strings, and of at most 64 bits."""
+    """Return at most one match per probe row.
+
+    Direction `nearest` and a tolerance require values that have distances: no strings, and at most 64 bits.
+    """
     equal = "=" if keys.exact else ""
     found: RowIds | None = None
     if keys.direction in ("backward", "nearest"):
@@ -78,19 +81,19 @@ def _counts_doubles(values: pa.Array) -> bool:
 
 @inlined
 def _distance(one: np.int64, other: np.int64) -> np.uint64:
-    """|one - other| without overflow."""
+    """Return |one - other| without overflow."""
     return np.uint64(one) - np.uint64(other) if one > other else np.uint64(other) - np.uint64(one)
 
 
 @inlined
 def _double(word: np.int64) -> np.int64:
-    """Bits of the double that `keys.column_words` made this word of."""
+    """Return the bits of a double, given its word by `keys.column_words`."""
     return word if word >= 0 else word ^ np.int64(0x7FFFFFFFFFFFFFFF)
 
 
 @kernel
 def _take_nearer(words: Int64Array, wanted: Int64Array, doubles: bool, after: RowIds, found: RowIds) -> None:
-    """Replace entries in `found`, which are not after what is wanted, by those in `after` where these are nearer."""
+    """Replace the backward entries in `found` by the forward entries in `after`, if these are nearer to `wanted`."""
     bits = np.empty(3, dtype=np.int64)
     values = bits.view(np.float64)
     for i in range(found.size):
@@ -117,7 +120,9 @@ def _drop_distant(words: Int64Array, wanted: Int64Array, tolerance: np.uint64, f
 
 @kernel
 def _drop_distant_doubles(words: Int64Array, wanted: Int64Array, tolerance: float, found: RowIds) -> None:
-    """The same for doubles. NaN and infinities are at no distance from themselves, and too far from anything else."""
+    """Like `_drop_distant`, for doubles. NaN and infinities have distance 0 to themselves, and are too far from all
+    other values.
+    """
     bits = np.empty(2, dtype=np.int64)
     values = bits.view(np.float64)
     for i in range(found.size):

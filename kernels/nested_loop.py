@@ -1,15 +1,15 @@
-"""The nested loop: every probe row against every build row, for conditions that no index answers.
+"""The nested loop: every probe row against every build row, for conditions that no index supports.
 
     build columns ──▶ │ tile 0 │ tile 1 │ tile 2 │       a tile stays in the first-level cache
     probe rows        ├────────┼────────┼────────┤
-      block 0         │ test every pair │   …    │       one verdict (a byte) a pair, tested eight at a time or more
-      block 1         │   …    │        │        │       by the vector instructions that LLVM makes of a test
+      block 0         │ test every pair │   …    │       one verdict (a byte) per pair; LLVM vectorises the test:
+      block 1         │   …    │        │        │       eight pairs or more at a time
                       └────────┴────────┴────────┘
 
-A test comes as two functions that are compiled together with the loop around them: `load(probe, i)` fetches what it
-needs of probe row i, `holds(row, constants, build, j)` tells whether that matches build row j. Probe and build are
-tuples of flat arrays, constants a tuple of numbers, and of sorted arrays for lists. Resuming in the middle of a tile's
-pairs tests that tile once more.
+A test consists of two functions that are compiled together with the loop around them: `load(probe, i)` fetches the
+values of probe row i that the test needs, and `holds(row, constants, build, j)` returns whether they match build row j.
+Probe and build are tuples of flat arrays; constants are a tuple of numbers, and of sorted arrays for lists. Resuming in
+the middle of a tile's pairs tests that tile again.
 """
 
 from __future__ import annotations
@@ -37,17 +37,17 @@ Constants = tuple[Constant, ...]
 
 HIT = 1
 FAILED = 2
-"""The bits of a verdict: whether the pair matches (the boolean of the test), and whether the test has failed on it."""
+"""The bits of a verdict: the pair matches (the boolean of the test), and the test failed on the pair."""
 
 TILE = 2048
-"""Build rows of a tile: with 64 or 4,096 of 16 bytes each a pair takes longer (0.5 and 0.3 against 0.2 ns)."""
+"""Build rows of a tile. A pair of 16-byte rows takes 0.2 ns; with tiles of 64 rows 0.5 ns, with 4,096 rows 0.3 ns."""
 BLOCK = 128
-"""Probe rows of a block: enough that calling the kernel costs little."""
+"""Probe rows of a block: enough to make the cost of a kernel call negligible."""
 
 
 @inlined
 def is_among(value: float, values: AnyArray) -> bool:
-    """Return whether a number is one of `values`, sorted as by `np.unique`: NaN is one number, and comes last."""
+    """Return whether a number is one of `values`, which are sorted as by `np.unique`: NaN is one number, and last."""
     low = np.int64(0)
     if value != value:
         return bool(values.size > 0 and values[-1] != values[-1])
@@ -62,11 +62,11 @@ def is_among(value: float, values: AnyArray) -> bool:
 
 
 class PairError(Exception):
-    """A condition has no value for a pair: an overflow, a division by zero, an error of a function in Python."""
+    """A condition has no value for a pair: an overflow, a division by zero, or an error of a Python function."""
 
 
 Decide = Callable[[Sequence[np.generic], Sequence[np.generic]], bool]
-"""Decides a pair on which a test fails, by the values that the arrays of both sides hold, or raises `PairError`."""
+"""Decides a pair on which a test fails, given the values of both sides' arrays, or raises `PairError`."""
 
 
 def _undecided(probe: Sequence[np.generic], build: Sequence[np.generic]) -> NoReturn:
@@ -77,7 +77,7 @@ class PairTest:
     """A compiled test. Functions are compiled when they are first called with arrays of new types.
 
     `load` and `holds` are plain functions that numba compiles; `holds` returns a verdict as uint8. They are compiled
-    into loops of this object's own, which it shares with those that `bound` returns.
+    into loops that belong to this object, and to the copies of it that `bound` returns.
     """
 
     def __init__(self, load: Callable[..., Any], holds: Callable[..., Any]) -> None:
@@ -94,7 +94,7 @@ class PairTest:
             verdicts: UInt8Array,
             counts: Int64Array,
         ) -> int:
-            # Unsigned positions: signed ones may be negative, which numba would allow for in every access.
+            # Unsigned positions: for signed ones, numba would handle negative values in every access.
             seen = np.uint8(0)
             for r in range(counts.size):
                 row = load(probe, first + r)
@@ -121,7 +121,7 @@ class PairTest:
         self._decide: Decide = _undecided
 
     def bound(self, constants: Constants, decide: Decide) -> PairTest:
-        """Return the same test with these numbers in it. As they are no part of the code, nothing is compiled anew."""
+        """Return the same test with these constants. They are not part of the code, so nothing is compiled again."""
         test = copy(self)
         test._constants, test._decide = constants, decide
         return test
@@ -137,7 +137,8 @@ class PairTest:
     ) -> None:
         """Test `counts.size` probe rows from `first` on against the build rows of a tile, from `start` on.
 
-        `verdicts`: uint8[BLOCK * TILE], a row of `TILE` for each probe row. `counts`: int64[k], its hits.
+        `verdicts`: uint8[BLOCK * TILE], `TILE` verdicts for each probe row. `counts`: int64[k], the hits of each probe
+        row.
 
         Raises
         ------
@@ -160,14 +161,15 @@ class PairTest:
         counts: Int64Array,
         is_hit: Callable[[RowIds, RowIds], npt.NDArray[np.bool_]] | None = None,
     ) -> None:
-        """The same for rows of which nothing is looked at behind their first hit; `counts` tell whether there is any.
+        """Like `block`, for rows whose pairs after their first hit do not matter; a count above 0 means a hit.
 
-        `is_hit`: tests what the hits of a block have to fulfil beside, by their numbers (RowIds[k] of either side).
+        `is_hit`: tests an additional condition on the hits of a block, given the positions of their rows on both sides
+        (RowIds[k] each).
 
         Raises
         ------
         PairError
-            A test fails, the pair cannot be decided otherwise, and its row has no hit before.
+            A test fails, the pair cannot be decided otherwise, and its row has no earlier hit.
         """
         failed = self._try_block(probe, first, build, start, verdicts, counts)
         if not failed and (is_hit is None or not counts.any()):
@@ -195,13 +197,13 @@ class PairTest:
     def each(self, probe: Columns, build: Columns, length: int, until_hit: Int64Array | None = None) -> UInt8Array:
         """Test row i of one side against row i of the other; return uint8[length].
 
-        `until_hit`: int64[length], the probe row of each pair, or -1 if that has had its hit before. On a pair behind a
-        hit of its row the test may fail.
+        `until_hit`: int64[length], the probe row of each pair, or -1 if this row has already had a hit. The test may
+        fail on a pair after a hit of its row.
 
         Raises
         ------
         PairError
-            The test fails on another pair, which cannot be decided otherwise.
+            The test fails on any other pair, and the pair cannot be decided otherwise.
         """
         verdicts = np.empty(length, dtype=np.uint8)
         if self._each(self._constants, probe, build, verdicts) & FAILED:
@@ -222,11 +224,11 @@ class PairTest:
 
 @dataclass(frozen=True)
 class NestedLoop:
-    """A morsel against a build side: the counterpart of `Matches` where every pair has to be tried.
+    """A morsel against a build side: the counterpart of `Matches` if every pair has to be tried.
 
-    `probe_columns` and `build_columns` are one or more each, all of one length. Their rows are those numbered
-    `probe_rows` and `build_rows` (RowIds), or all in order where these are None. `morsel_rows` and `build_side_rows`
-    count all rows.
+    `probe_columns` and `build_columns` are one or more arrays each; the arrays of a side have the same length. They
+    have the rows with the ids `probe_rows` and `build_rows` (RowIds), or all rows in order if these are None.
+    `morsel_rows` and `build_side_rows` count all rows.
     """
 
     test: PairTest
@@ -238,9 +240,9 @@ class NestedLoop:
     build_rows: RowIds | None = None
 
     def any(self, is_match: Callable[[Pairs], npt.NDArray[np.bool_]] | None = None) -> Matches:
-        """Return one match per probe row that has any: rows that have found theirs are not tried any further.
+        """Return one match per probe row that has any. A row is not tried any further after its first match.
 
-        `is_match` tests what pairs have to fulfil beside what is compiled: bool[pairs.length].
+        `is_match` tests an additional condition that is not compiled: it returns bool[pairs.length].
         """
         first = np.full(self.morsel_rows, -1, dtype=row_id_dtype(self.build_side_rows))
         remaining = np.arange(self.probe_columns[0].size)
@@ -270,16 +272,16 @@ class NestedLoop:
         rows: RowIds,
         build_rows: RowIds,
     ) -> npt.NDArray[np.bool_]:
-        """Ask about rows of what remains, by their numbers in the morsel."""
+        """Call `is_match` for positions among the remaining rows, converted to row ids of the morsel."""
         probe_rows = remaining[rows].astype(row_id_dtype(self.morsel_rows))
         return is_match(self._pairs(probe_rows, build_rows.astype(row_id_dtype(self.build_side_rows)), rows.size))
 
     def probe(self, how: str, cursor: Cursor, budget: int) -> tuple[Pairs, Cursor, bool]:
-        """Emit at most `budget` pairs from `cursor` on, and whether there are no more. `how`: inner, nothing else.
+        """Return at most `budget` pairs from `cursor` on, the next cursor, and whether these pairs are the last.
 
-        Pairs come block by block, and tile by tile within a block. The offset of a cursor counts pairs of the block
-        that have been tried, in tiles, and pairs of the tile that have been emitted. The last cursor is behind all
-        rows of the morsel, whether they were tried or not.
+        `how` has to be `inner`. Pairs are emitted block by block, and tile by tile within a block. The offset of a
+        cursor is the number of tested tiles of the block times `BLOCK * TILE`, plus the emitted pairs of the next tile.
+        The last cursor is after all rows of the morsel, whether they were tried or not.
         """
         if how != "inner":
             raise ValueError(f"a nested loop emits pairs, which is not a {how} join")
@@ -316,10 +318,10 @@ class NestedLoop:
 
 
 def numbers(column: pa.Array) -> AnyArray:
-    """Return a column's values as a flat array that a test can read; null rows hold garbage.
+    """Return a column's values as a flat array that a test can read; values of null rows are undefined.
 
-    Integers and floats as they are, booleans as uint8, dates as int32 days, timestamps as int64 in their unit, decimals
-    of up to 18 digits as int64 unscaled digits.
+    Integers and floats are unchanged, booleans become uint8, dates int32 days, timestamps int64 in their unit, decimals
+    of up to 18 digits int64 unscaled digits.
     """
     arrow_type = column.type
     if pa.types.is_boolean(arrow_type):
@@ -351,7 +353,7 @@ def _give(
     probe_rows: RowIds,
     build_rows: RowIds,
 ) -> int:
-    """Write the hits of a block, but for the first `skipped` ones, as far as there is room; return where it ends."""
+    """Write the hits of a block, except the first `skipped`, until the output is full; return its new length."""
     hits = np.uint64(0x0101010101010101)
     passed = np.int64(0)
     for r in range(counts.size):

@@ -1,10 +1,10 @@
-"""Numbers equal hashes: the first row of a hash is 0, the next 1, and so on, over all batches of a task.
+"""Numbers equal hashes: the first row of a hash gets 0, the next 1, and so on, over all batches of a task.
 
-    hashes    7  3  7  7  3            table: an open-addressing slot per distinct hash, with how many have come
+    hashes    7  3  7  7  3            table: an open-addressing slot per distinct hash, with its count so far
     numbers   0  0  1  2  1
 
-Rows with equal hashes are alike, so whichever of them comes first: the pairs (hash, number) of a set of rows are the
-same in any order. A random number that is made of them is drawn alike by a task that runs again.
+The set of pairs (hash, number) does not depend on the order of the rows. So a random number that is derived from such a
+pair is the same when a task runs again.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _NO_COUNT = np.int64(0)
 
 @kernel
 def _find(hashes: Int64Array, counts: Int64Array, wanted: np.int64) -> int:
-    """Return the slot of a hash, or the empty one that it would take. Some slot is empty."""
+    """Return the slot of a hash, or the empty slot for it. There has to be an empty slot."""
     last = hashes.size - 1
     at = np.int64(mix_word(wanted)) & last
     while counts[at] != _NO_COUNT and hashes[at] != wanted:
@@ -53,15 +53,15 @@ def _moved(hashes: Int64Array, counts: Int64Array, to_hashes: Int64Array, to_cou
 
 
 class Occurrences:
-    """How often each hash has come so far: 16 bytes for a slot, at least two slots for each distinct hash."""
+    """The count of each hash so far: 16 bytes per slot, at least two slots per distinct hash."""
 
     def __init__(self) -> None:
-        """Begin with none."""
+        """Begin without hashes."""
         self._hashes, self._counts = (np.zeros(_LEAST_SLOTS, dtype=np.int64) for _ in range(2))
         self._distinct = 0
 
     def number(self, hashes: Int64Array) -> Int64Array:
-        """Return int64[n]: how often the hash of each row had come before it."""
+        """Return int64[n]: how many earlier rows have the same hash as each row."""
         self._make_room(self._distinct + hashes.size)
         out = np.empty(hashes.size, dtype=np.int64)
         self._distinct += _number(hashes, self._hashes, self._counts, out)

@@ -6,12 +6,12 @@
     └────┴────┴────┘           └───┴───┴───┴───┘ └───┴───┴───┴───┘
       key 7 matches rows[1..2] = 0 and 2
 
-A morsel whose keys ascend is merged: each search gallops on from where the last one ended (exponential steps, then
+A morsel whose keys ascend is merged: each search gallops on from the end of the last one (exponential steps, then
 bisection), which is linear for dense matches and logarithmic for sparse ones. Any other morsel is searched by
-bisection, in groups of 16 that descend together, so that their cache misses overlap. Byte-string keys are ordered by
-their bytes.
-Where each key has one row `starts` is left out, and where the build side was sorted already `rows` is: then the index
-is little more than the keys, which is when it beats a hash index on memory.
+bisection, in groups of 16 searches that descend together, so that their cache misses overlap. Byte-string keys are
+ordered by their bytes.
+If each key has one row, `starts` is None, and if the build side is sorted already, `rows` is None. Then the index is
+little more than the keys, and needs much less memory than a hash index.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _LANES = 16
 
 @dataclass(frozen=True)
 class OrderedIndex:
-    """See the module's drawing. `words` or `key_bytes` holds the distinct keys, by layout.
+    """See the module's drawing. `words` or `key_bytes` has the distinct keys, depending on their layout.
 
     `row_bytes`: width of the build side's row ids.
     """
@@ -85,7 +85,7 @@ class OrderedIndex:
         return 0 if keys is None else keys.size
 
     def lookup(self, keys: NormalisedKeys) -> Matches:
-        """Return the match range of every probe key; a key that `keys.valid` rules out matches nothing."""
+        """Return the match range of every probe key; a key that is not valid by `keys.valid` matches nothing."""
         group = np.empty(keys.length, dtype=f"i{self.row_bytes}")
         if self.words is not None:
             assert keys.words is not None, "probe and build keys have one layout"
@@ -158,7 +158,7 @@ def _starts(boundary: UInt8Array, groups: int) -> Int64Array:
 
 
 def _sort_bytes(source: VarBytes, valid_rows: Int64Array) -> Int64Array:
-    """Order rows by their bytes, ties by row."""
+    """Return the rows ordered by their bytes, ties by row."""
     picked = as_binary(source).take(pa.array(valid_rows))
     order = pc.array_sort_indices(picked).to_numpy()
     return valid_rows[order]
@@ -170,7 +170,7 @@ def _take_bytes(source: VarBytes, rows: Int64Array) -> VarBytes:
 
 @kernel
 def _mark_words(words: Int64Array, boundary: UInt8Array) -> int:
-    """boundary[i] = 1 where a new word begins; return how many do."""
+    """boundary[i] = 1 if word i differs from the word before it; return the number of distinct words."""
     groups = 0
     for i in range(words.size):
         new = i == 0 or words[i] != words[i - 1]
@@ -181,7 +181,7 @@ def _mark_words(words: Int64Array, boundary: UInt8Array) -> int:
 
 @kernel
 def _mark_bytes(offsets: Int64Array, data: UInt8Array, rows: Int64Array, boundary: UInt8Array) -> int:
-    """boundary[i] = 1 where a new byte string begins in row order `rows`; return how many do."""
+    """boundary[i] = 1 if, in row order `rows`, byte string i differs from the one before; return how many do."""
     groups = 0
     for i in range(rows.size):
         new = True
@@ -195,7 +195,7 @@ def _mark_bytes(offsets: Int64Array, data: UInt8Array, rows: Int64Array, boundar
 
 @kernel
 def _merge_words(words: Int64Array, valid: UInt8Array, keys: Int64Array, group: RowIds) -> None:
-    """group[i] = position of words[i] in `keys`, or -1. Both ascend; invalid words hold garbage that ascends too."""
+    """group[i] = position of words[i] in `keys`, or -1. Both ascend, including words that are not valid."""
     all_valid = valid.size == 0
     size = keys.size
     at = 0
@@ -220,7 +220,7 @@ def _merge_words(words: Int64Array, valid: UInt8Array, keys: Int64Array, group: 
 
 @kernel
 def _search_words(words: Int64Array, valid: UInt8Array, keys: Int64Array, group: RowIds) -> None:
-    """group[i] = position of words[i] in `keys`, or -1, by bisection, `_LANES` words in step."""
+    """group[i] = position of words[i] in `keys`, or -1, by bisection, for `_LANES` words in step."""
     all_valid = valid.size == 0
     size = keys.size
     low = np.empty(_LANES, dtype=np.int64)
@@ -253,7 +253,10 @@ def _search_bytes(
     key_data: UInt8Array,
     group: RowIds,
 ) -> None:
-    """group[i] = position of byte string i among the sorted keys, or -1. Starts at the last hit: runs cost nothing."""
+    """group[i] = position of byte string i among the sorted keys, or -1.
+
+    A search first tests the position of the last one, so that runs of equal keys cost little.
+    """
     all_valid = valid.size == 0
     size = key_offsets.size - 1
     last = 0
@@ -282,7 +285,7 @@ def _search_bytes(
 
 @kernel
 def _translate(group: RowIds, rows: RowIds, first: RowIds) -> None:
-    """first[i] = build row of the one-row group, or -1."""
+    """first[i] = build row of group[i], which has one row, or -1."""
     for i in range(group.size):
         first[i] = np.int64(rows[group[i]]) if group[i] >= 0 else -1
 

@@ -1,9 +1,10 @@
-"""Which hash line a row belongs to, and rows in the order of the slots that they go to.
+"""The bucket of each row (`line` in the code; "hash line" in paper 5), and rows in the order of their partitions
+(`slots`).
 
-    keys ──▶ hash ──▶ line (some bits of it) ──▶ slot (a table has one for each line) ──▶ rows of slot 0, of slot 1, …
+    keys ──▶ hash ──▶ bucket (some of its bits) ──▶ partition (by a table) ──▶ rows of partition 0, of partition 1, …
 
-Equal keys have one line, whichever side of a join they are on, as long as both are normalised alike. The bits are not
-those by which an index chooses its buckets, or all rows of a slot would fall into few of these.
+Equal keys have the same bucket on both sides of a join, if both sides are normalised alike. The bits of the bucket
+differ from those by which an index chooses its slots; otherwise the rows of a partition would share few of its slots.
 """
 
 from __future__ import annotations
@@ -23,14 +24,14 @@ Int32Array = npt.NDArray[np.int32]
 
 MOST_LINES = 1 << 24
 NO_LINE = -1
-"""In place of a line, of a key that matches nothing."""
+"""The bucket of a key that matches nothing."""
 
 _FIRST_BIT = np.uint64(16)
 
 
 @dataclass(frozen=True)
 class SlotOrder:
-    """The rows of each slot: those of slot i are `rows[starts[i]:starts[i + 1]]`, in the order that they came in.
+    """The rows of each partition: `rows[starts[i]:starts[i + 1]]` for partition i, in their original order.
 
     `rows` is RowIds[k], `starts` int64[slots + 1].
     """
@@ -40,7 +41,7 @@ class SlotOrder:
 
 
 def hashes_of(keys: NormalisedKeys, mask: int = FULL_MASK) -> Int64Array:
-    """Return the hash of each key, int64[n], which its line is made of."""
+    """Return the hash of each key, int64[n], from which its bucket is derived."""
     if keys.words is not None:
         return hash_words(keys.words, mask)
     assert keys.rows is not None, "keys are words, or bytes"
@@ -48,12 +49,12 @@ def hashes_of(keys: NormalisedKeys, mask: int = FULL_MASK) -> Int64Array:
 
 
 def lines_of(keys: NormalisedKeys, hashes: Int64Array, lines: int) -> Int32Array:
-    """Return the line of each key by its hash, int32[n]: `NO_LINE` where it matches nothing. `lines` is a power of two.
+    """Return the bucket of each key by its hash, int32[n]; `NO_LINE` if the key matches nothing.
 
     Raises
     ------
     ValueError
-        It is none, or is above `MOST_LINES`.
+        `lines` is not a power of two, or is above `MOST_LINES`.
     """
     if not 1 <= lines <= MOST_LINES or lines & (lines - 1):
         raise ValueError(f"lines are a power of two up to {MOST_LINES}, not {lines}")
@@ -63,16 +64,16 @@ def lines_of(keys: NormalisedKeys, hashes: Int64Array, lines: int) -> Int32Array
 
 
 def leading_lines(hashes: Int64Array, lines: int) -> Int32Array:
-    """Return the line of each hash by its leading bits, int32[n]. `lines` is a power of two."""
+    """Return the bucket of each hash by its leading bits, int32[n]. `lines` is a power of two."""
     shift = np.uint64(64 - (lines.bit_length() - 1))
     found: Int32Array = (hashes.view(np.uint64) >> shift).astype(np.int32)
     return found
 
 
 def slot_order(lines: Int32Array, homes: Int32Array, slots: int, nowhere: int | None) -> SlotOrder:
-    """Order rows by slots. `homes` (int32[lines]) has the slot of each line.
+    """Return the rows in the order of partitions. `homes` (int32[lines]) has the partition of each bucket.
 
-    `nowhere`: the slot of rows without a line, None where they are left out.
+    `nowhere`: the partition of rows without a bucket; None to leave them out.
     """
     starts = np.zeros(slots + 1, dtype=np.int64)
     targets = np.empty(lines.size, dtype=np.int32)
@@ -92,7 +93,7 @@ def _lines(hashes: Int64Array, valid: UInt8Array, last: np.uint64, out: Int32Arr
 
 @kernel
 def _count(lines: Int32Array, homes: Int32Array, nowhere: np.int32, targets: Int32Array, starts: Int64Array) -> None:
-    """Find the slot of each row, and where the rows of each slot start."""
+    """Write the partition of each row, and the start of each partition's rows."""
     for i in range(lines.size):
         slot = nowhere if lines[i] < 0 else homes[lines[i]]
         targets[i] = slot
@@ -104,7 +105,7 @@ def _count(lines: Int32Array, homes: Int32Array, nowhere: np.int32, targets: Int
 
 @kernel
 def _distribute(targets: Int32Array, cursor: Int64Array, rows: RowIds) -> None:
-    """Write the number of each row where its slot has come to."""
+    """Write each row id at the cursor of its partition."""
     for i in range(targets.size):
         slot = targets[i]
         if slot >= 0:

@@ -1,9 +1,9 @@
-"""LIKE: `%` matches any text, `_` any character, and a backslash takes the meaning of these, and its own, away.
+"""LIKE: `%` matches any text, `_` any character, and a backslash escapes these and itself.
 
     "%s_n\\%"   ──▶   ANY_TEXT  's'  ANY_CHARACTER  'n'  '%'
 
-Where the rest of the pattern does not match behind the last `%`, that takes one more character. Bytes that are no
-UTF-8 are characters as well, as many as Java makes of them when it decodes a text.
+If the rest of the pattern does not match after the last `%`, this `%` is extended by one more character. Bytes that are
+not valid UTF-8 also count as characters, as many as Java decodes them to.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ ANY_CHARACTER, ANY_TEXT = 256, 257
 
 
 def matches(column: pa.Array, pattern: str) -> npt.NDArray[np.bool_]:
-    """Return bool[n]: which texts match; null rows get what lies there."""
+    """Return bool[n]: whether each text matches; undefined for null rows."""
     texts = var_bytes(column)
     out = np.empty(len(column), dtype=np.uint8)
     _match(texts.offsets, texts.data, _steps(pattern), out)
@@ -32,7 +32,7 @@ def matches(column: pa.Array, pattern: str) -> npt.NDArray[np.bool_]:
 
 @lru_cache(maxsize=16)
 def _steps(pattern: str) -> Int16Array:
-    """Return the bytes of a pattern, and what stands for more."""
+    """Return the steps of a pattern, int16: its bytes, `ANY_CHARACTER` and `ANY_TEXT`."""
     steps: list[int] = []
     characters = iter(pattern)
     for character in characters:
@@ -56,7 +56,7 @@ def _match(offsets: Int64Array, data: UInt8Array, steps: Int16Array, out: UInt8A
 @inlined
 def _matches(data: UInt8Array, at: int, end: int, steps: Int16Array) -> bool:
     step = 0
-    tried, behind = -1, -1  # where the last ANY_TEXT ends for now, and the step after it
+    tried, behind = -1, -1  # the current end of the last ANY_TEXT, and the step after it
     while True:
         if step < steps.size and steps[step] == ANY_TEXT:
             step += 1
@@ -78,7 +78,7 @@ def _matches(data: UInt8Array, at: int, end: int, steps: Int16Array) -> bool:
             if first == ANY_CHARACTER:
                 tried += _decoded(data, tried, end)
             else:
-                # A byte that begins a character in the pattern begins one in every text.
+                # A byte that begins a character in the pattern also begins a character in every text.
                 tried += 1
                 while tried < end and data[tried] != first:
                     tried += 1
@@ -87,9 +87,9 @@ def _matches(data: UInt8Array, at: int, end: int, steps: Int16Array) -> bool:
 
 @inlined
 def _decoded(data: UInt8Array, at: int, end: int) -> int:
-    """Return how many of these bytes Java makes one character of.
+    """Return the number of bytes from `at` on that Java decodes to one character.
 
-    Of bad ones it takes together as many as could begin a good character.
+    Of invalid bytes, it decodes the longest prefix of a valid character to one character.
     """
     first = data[at]
     if first < 0xC2 or first > 0xF4 or at + 1 >= end:
@@ -102,7 +102,7 @@ def _decoded(data: UInt8Array, at: int, end: int) -> int:
     if first < 0xF0:
         if first == 0xE0 and second < 0xA0:
             return 1
-        # Half of a surrogate pair, which is no character, is replaced by one.
+        # Java replaces half of a surrogate pair, which is not a valid character, by one character.
         return 3 if at + 2 < end and data[at + 2] & 0xC0 == 0x80 else 2
     if (first == 0xF0 and second < 0x90) or (first == 0xF4 and second > 0x8F):
         return 1

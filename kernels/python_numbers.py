@@ -2,7 +2,7 @@
 
 Compiled integers have 64 bits, and compiled floats follow IEEE 754. Python's integers have any size, and its divisions,
 powers and `math` functions raise errors. An operation here raises for all operands for which the two may differ, even
-if Python has a value, such as 2**64. The exception carries nothing: the caller evaluates the pair of rows in Python.
+if Python has a value, such as 2**64. The exception has no message: the caller evaluates the pair of rows in Python.
 
     operands ──▶ compiled operation ──▶ value              Python's, except for the last bit of some math functions
                           └───────────▶ any exception      Python decides: a larger integer, a complex number, an error
@@ -26,14 +26,14 @@ from numba.extending import overload
 from sparkext.kernels.jit import embedded
 
 CHECKED: dict[Callable[..., Any], Callable[..., Any]] = {}
-"""By function of `operator` or `math`, or builtin function."""
+"""The keys are functions of `operator` or `math`, and builtin functions."""
 
 _LOWEST = -(2**63)
 _SAFE = 2.0**63 * (1 - 2.0**-50)
 """If the product of two integers, computed as floats with three roundings, is below this, it fits in 64 bits."""
 _LONGEST = 2**31
 _EXACT = 2**53
-"""Integers up to this are floats without rounding."""
+"""Integers up to this magnitude are converted to floats without rounding."""
 
 _Implementation = Callable[..., Any] | None
 
@@ -50,7 +50,7 @@ def _checked(original: Callable[..., Any], **options: Any) -> Callable[[Callable
 
 
 def _numbers(*kinds: Any) -> bool:
-    """Return whether all are numbers that Python has. Raises `TypingError` for numbers that only numpy has."""
+    """Return whether all are types of Python's numbers. Raises `TypingError` for types that only numpy has."""
     plain = [types.unliteral(kind) for kind in kinds]
     for kind in plain:
         if isinstance(kind, types.Number) and kind not in (types.int64, types.float64):
@@ -74,7 +74,7 @@ def _is_float(kind: Any) -> bool:
 
 @embedded
 def _is_inexact(a: int) -> bool:
-    """Return whether an integer may not be a float exactly."""
+    """Return whether a conversion of an integer to a float may round."""
     return bool(a < -_EXACT or a > _EXACT)
 
 
@@ -283,7 +283,7 @@ for _original in (operator.pow, pow):
     _power(_original)
 
 
-# Comparisons, which Python makes without rounding the integer.
+# Comparisons: Python does not round the integer.
 
 
 def _comparison(compare: Callable[..., Any]) -> None:
@@ -312,7 +312,7 @@ for _compare in (operator.eq, operator.ne, operator.lt, operator.le, operator.gt
     _comparison(_compare)
 
 
-# Integers of floats.
+# Conversions of floats to integers.
 
 
 def _to_integer(function: Callable[..., Any]) -> None:
@@ -376,7 +376,7 @@ for _of_floats in (math.pow, math.hypot):
 @_checked(math.ldexp)
 def _ldexp(a: Any, b: Any) -> _Implementation:
     def ldexp(a: Any, b: Any) -> Any:
-        if not -_LONGEST < b < _LONGEST:  # numba takes 32 bits of it
+        if not -_LONGEST < b < _LONGEST:  # numba uses only 32 bits of `b`
             raise OverflowError
         result = math.ldexp(a, b)
         if _is_odd(result, numba.float64(a), 0.0):
@@ -386,7 +386,7 @@ def _ldexp(a: Any, b: Any) -> _Implementation:
     return ldexp if _numbers(a) and _integers(b) else None
 
 
-# A value is an integer or a float, and compiled code has to know which.
+# The minimum and maximum of an integer and a float may have either type, but compiled code needs a single type.
 
 
 def _extreme(function: Callable[..., Any]) -> None:

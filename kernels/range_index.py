@@ -9,15 +9,16 @@
     └──────┴─────────┘               │ 3                 5        6                    9
                                      └ 4                 9        11                   4
 
-A probe row finds its group (in any other index, or there is one group of all rows), and in it, by bisection, the range
-of entries whose word lies in its interval: with one compared column these are its matches. With two, such as the
-starts and the ends of intervals, the second narrows them down: `Candidates` emits those entries of the range whose
-second word is at least what the probe row asks for, which `block_maxima` finds without looking at the others. A second
-column that is bounded from above only is stored inverted, so that it is bounded from below; one that is bounded on both
-sides is compared entry by entry with the upper bound.
+A probe row finds its group through another index, unless all rows are one group. In the group it finds, by bisection,
+the range of entries whose word is in its interval. With one compared column these entries are its matches. With two,
+such as the starts and the ends of intervals, the second column narrows them down: `Candidates` emits the entries of the
+range whose second word is at least the probe row's lower bound, and `block_maxima` skips all other entries. A second
+column that is only bounded from above is stored inverted, so that it is bounded from below. If it is bounded on both
+sides, each entry is compared with the upper bound.
 
-Rows with a null in a compared column match nothing and are left out. Memory: 8 bytes a row and compared column, 4 for
-the row, and the index of the groups; build side sorted once, whatever the lengths and overlaps of intervals.
+Rows with a null in a compared column match nothing and are left out. Memory per row: 8 bytes for each compared column,
+4 for the row id, and the index of the groups. The build side is sorted once, whatever the lengths and overlaps of
+intervals.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ _GROUPS: tuple[type[JoinIndex], ...] = (AllRowsIndex, DenseIndex, HashIndex, Ord
 
 @dataclass(frozen=True)
 class RangeKeys:
-    """What `length` probe rows ask for: equal keys, and per compared column what it is bounded by (maybe nothing)."""
+    """The keys of a number of probe rows: equal keys, and the bounds of each compared column (maybe none)."""
 
     equal: NormalisedKeys
     bounds: Sequence[Sequence[Bound]]
@@ -59,12 +60,12 @@ class RangeKeys:
 
 @dataclass(frozen=True)
 class Candidates:
-    """Ranges of entries of which some match: the counterpart of `Matches` where a second column is compared.
+    """Ranges of entries, some of which match: the counterpart of `Matches` if a second column is compared.
 
-    - `first`, `counts`: RowIds[n], the range of each probe row; -1 and 0 where it is empty.
-    - `least`, `most`: int64[n], the closed interval that second words must lie in.
-    - `bounded`: whether any `most` says anything.
-    - `order`: int64[n], the probe row that each of these is about, or None if they are in the order of probe rows.
+    - `first`, `counts`: RowIds[n], the range of each probe row; -1 and 0 if it is empty.
+    - `least`, `most`: int64[n], the closed interval of matching second words.
+    - `bounded`: whether any `most` is an actual bound.
+    - `order`: int64[n], the probe row of each element of these arrays, or None if they are in the order of probe rows.
     """
 
     first: RowIds
@@ -77,7 +78,7 @@ class Candidates:
     order: Int64Array | None = None
 
     def any(self) -> Matches:
-        """Return one match per probe row that has any, for joins that ask no more."""
+        """Return one match per probe row that has any, for joins that only test whether there is a match."""
         first = np.empty_like(self.first)
         maxima = self.maxima
         matched = _any(
@@ -89,10 +90,10 @@ class Candidates:
         return Matches(frozen(first), None, None, matched, matched)
 
     def probe(self, how: str, cursor: Cursor, budget: int) -> tuple[Pairs, Cursor, bool]:
-        """Emit at most `budget` pairs from `cursor` on, and whether there are no more. `how`: inner or left.
+        """Return at most `budget` pairs from `cursor` on, the next cursor, and whether these pairs are the last.
 
-        Like `matches.probe`, but how many pairs there are is known only when the last has been found. The offset of a
-        cursor counts entries of the range, not matches.
+        `how` is `inner` or `left`. Unlike in `matches.probe`, the number of pairs is unknown until the last is found.
+        The offset of a cursor counts visited entries of the range, not matches.
         """
         probe_rows = np.empty(budget, dtype=row_id_dtype(self.first.size, wide=self.first.dtype == np.int64))
         build_rows = np.empty(budget, dtype=self.first.dtype)
@@ -125,9 +126,10 @@ class Candidates:
 class RangeIndex:
     """See the module's drawing.
 
-    `groups` finds entries by equal keys. `words` are the first compared column's, by entry, `maxima` lie over the
-    second one's, if there is one; `inverted` says that it holds their complements. `ranked` are the distinct values of
-    columns that are compared by rank (see `bounds`). `rows`: build row of each entry, None if it is the entry.
+    `groups` finds entries by equal keys. `words` has the first compared column's word of each entry. `maxima` has the
+    words of the second compared column and their maxima, None without such a column; if `inverted`, these words are
+    complements. `ranked` has the distinct values of each column that is compared by rank (see `bounds`). `rows` has the
+    build row of each entry, None if entry i is build row i.
     """
 
     kind: ClassVar[str] = "range"
@@ -187,7 +189,7 @@ class RangeIndex:
         return self.groups.distinct
 
     def lookup(self, keys: RangeKeys) -> Matches | Candidates:
-        """Return what every probe row matches; a row that has a null where it is compared matches nothing."""
+        """Return the matches of every probe row. A row with a null in a compared value matches nothing."""
         first, counts = self._ranges(keys.equal)
         wanted = [
             intervals(bounds, ranked, keys.equal.length)
@@ -207,14 +209,17 @@ class RangeIndex:
         return Candidates(frozen(first), frozen(counts), self.rows, least, most, bounded, self.maxima, order)
 
     def _ranges(self, equal: NormalisedKeys) -> tuple[RowIds, RowIds]:
-        """Return the group of each probe row as a range of entries, in arrays of the caller's own."""
+        """Return the group of each probe row as a range of entries (first, counts), in new arrays."""
         found = self.groups.lookup(equal)
         counts = found.first >= 0 if found.counts is None else found.counts
         dtype = found.first.dtype if self.rows is None else self.rows.dtype
         return found.first.astype(dtype), counts.astype(dtype)
 
     def _narrowed(self, first: RowIds, counts: RowIds, wanted: Sequence[Intervals]) -> tuple[int, int]:
-        """Leave the entries of each range whose word lies in the interval of the first compared column."""
+        """Narrow each range to the entries whose word is in the interval of the first compared column.
+
+        Return (rows with a range, entries of all ranges).
+        """
         interval = wanted[0]
         if interval.lower:
             _cut(self.words, interval.low, first, counts, True)
@@ -235,7 +240,7 @@ def build_range_index(
 ) -> RangeIndex:
     """Index the one or two compared `columns` of a build side under its `equal` keys.
 
-    `build_groups` indexes keys (those of the rows without nulls); it is not called where `equal` has no columns.
+    `build_groups` indexes the keys of rows without nulls in `columns`; it is not called if `equal` has no columns.
     `inverted`: the second column is bounded from above only. `wide` forces eight-byte row ids, for tests.
     """
     bounds = [bound_column(column) for column in columns]
@@ -255,7 +260,7 @@ def build_range_index(
         second = BlockMaxima.over(frozen(~seconds) if inverted else seconds)
     own = None if rows is not None and rows.size == bounds[0].words.size and _is_identity(rows) else rows
     if groups.rows is not None:
-        # Dense and hash indexes tell by their rows whether keys repeat; an ordered one would look up rows by them.
+        # `rows` of a dense or hash index shows whether keys repeat; an ordered index would translate row ids by it.
         groups = replace(groups, rows=None if isinstance(groups, OrderedIndex) else rows)  # type: ignore[type-var]
     return RangeIndex(groups, words, second, inverted, tuple(bound.ranked for bound in bounds), own)
 
@@ -263,9 +268,9 @@ def build_range_index(
 def _in_groups(
     groups: JoinIndex, words: Int64Array, present: RowIds | None, dtype: np.dtype[Any], threads: int
 ) -> tuple[Int64Array, RowIds | None]:
-    """Return the words of all entries, ordered within each group, and their build rows; None if these are the entries.
+    """Return the words of all entries, sorted within each group, and their build rows (None if entry i is build row i).
 
-    Ties are in the order of rows. `present`: the build rows that the groups are over, None if over all.
+    Ties are in the order of rows. `present`: the build rows that the groups index; None if they index all rows.
     """
     rows = groups.rows
     if present is not None:
@@ -292,10 +297,10 @@ def _picked(words: Int64Array, rows: RowIds, threads: int) -> Int64Array:
 
 
 def _ascending(interval: Intervals) -> Int64Array | None:
-    """Return an order in which the ends of ranges ascend; None if they do as they are.
+    """Return an order in which the ends of ranges ascend; None if they ascend already.
 
-    Neighbours look at the same entries then, which are in the cache: with 2 M overlapping intervals on both sides a
-    lookup takes half the time.
+    Neighbouring probe rows then read the same entries, which are in the cache: with 2 M overlapping intervals on both
+    sides a lookup takes half the time.
     """
     ends = interval.high if interval.upper else interval.low
     if is_sorted(ends):
@@ -330,7 +335,7 @@ def _below(prefix: str, values: dict[str, Any]) -> dict[str, Any]:
 
 @kernel
 def _cut(words: Int64Array, limits: Int64Array, first: RowIds, counts: RowIds, lower: bool) -> None:
-    """Cut each range of ascending words: to those from its limit on (`lower`), or to those up to its limit.
+    """Narrow each range of ascending words to the words from its limit on (`lower`), or up to its limit.
 
     Bisection without branches, `_LANES` rows in step, so that their cache misses overlap.
     """
@@ -368,7 +373,7 @@ def _cut(words: Int64Array, limits: Int64Array, first: RowIds, counts: RowIds, l
 
 @kernel
 def _settle(valid: UInt8Array, first: RowIds, counts: RowIds) -> tuple[int, int]:
-    """Mark empty ranges and rows that are not valid as unmatched; return (rows with a range, entries in all)."""
+    """Mark rows that have an empty range or are not valid as unmatched; return (rows with a range, sum of `counts`)."""
     all_valid = valid.size == 0
     matched = 0
     entries = np.int64(0)
@@ -393,7 +398,7 @@ def _any(
     prefix: Int64Array,
     found: RowIds,
 ) -> int:
-    """found[i] = the last entry of the range that matches, or -1; return how many ranges have one."""
+    """found[i] = the last matching entry of range i, or -1; return how many ranges have a match."""
     matched = 0
     for i in range(first.size):
         start = np.int64(first[i])
@@ -425,11 +430,11 @@ def _stab(
     probe_rows: RowIds,
     build_rows: RowIds,
 ) -> tuple[int, int, int]:
-    """Fill both outputs with the next pairs from (row, offset) on; return how many there were, and where it stopped.
+    """Fill both outputs with the next pairs from (row, offset) on; return the number of pairs, next row, next offset.
 
-    Entries of a range are visited from its end, of which `offset` have been already, some of them matches. While there
-    is room, the rest of the block that holds a match is tried without branches: where intervals overlap, one match is
-    rarely alone.
+    The entries of a range are visited from its end; `offset` of them have been visited before, some of them matches.
+    While the output has space for a block, the rest of a block with a match is tried without branches: if intervals
+    overlap, a match is rarely alone.
     """
     produced = 0
     wanted = probe_rows.size

@@ -1,7 +1,7 @@
-"""Row ids: which rows of a build side or of a morsel are meant. -1 stands for "no row".
+"""Row ids: positions of rows in a build side or a morsel. -1 stands for "no row".
 
-They are most of what travels between joins, and what every gather reads beside the payload, so they are four bytes wide
-wherever that is enough: gathering a column takes 0.6 to 0.8 of the time that eight-byte ids take.
+They are most of the data that joins pass on, and every gather reads them in addition to the payload. So they are four
+bytes wide whenever that is enough: gathering a column takes 0.6 to 0.8 times as long as with eight-byte ids.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import numpy.typing as npt
 from sparkext.kernels.jit import kernel
 
 RowIds = npt.NDArray[np.signedinteger[Any]]
-"""int32 or int64, as `row_id_dtype` decides."""
+"""int32 or int64: see `row_id_dtype`."""
 
 NARROW_ROWS = 1 << 31
 """Below this many rows, row ids are four bytes wide."""
@@ -27,7 +27,7 @@ def row_id_dtype(rows: int, wide: bool = False) -> np.dtype[Any]:
 
 @kernel
 def count_runs(rows: RowIds) -> int:
-    """Return how many runs of consecutive rows `rows` consists of."""
+    """Return the number of runs of consecutive rows in `rows`."""
     runs = min(rows.size, 1)
     for i in range(1, rows.size):
         runs += rows[i] != rows[i - 1] + 1

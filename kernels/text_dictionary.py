@@ -1,14 +1,15 @@
-"""Numbers the distinct byte strings of a column in the order in which they first appear; null is one of them.
+"""Dictionary codes for the distinct byte strings of a column, in order of first appearance; null is one of them.
 
-    table[slot] = (head, tail, length, code + 1)        bytes of the codes, one after the other
+    table[slot] = (head, tail, length, code + 1)        the bytes of all texts, in order of their codes
 
-    of 8 to 16 bytes      the first eight, the last eight       "DELIVER IN PERSON" is too long
-    of up to 7            all of them, 0                        "TRUCK" = ("TRUCK", 0, 5)
-    longer                a hash of all, the last eight         equal if the bytes in the dictionary are, too
+    length of text        head, tail
+    8 to 16 bytes         the first eight, the last eight       "DELIVER IN PERSON" is too long
+    up to 7 bytes         all bytes, 0                          "TRUCK" = ("TRUCK", 0, 5)
+    longer                a hash of all, the last eight         equal only if the bytes in the dictionary are equal, too
 
-Texts of up to 16 bytes are told apart by two words and their length, without a look at the dictionary's bytes. An
-entry lies in one cache line. Linear probing from the top bits of a hash of the entry; slots are prefetched where the
-table does not fit the nearer caches. null has a code, `null_code`, but no entry.
+Texts of up to 16 bytes are distinguished by head, tail and length, without reading the dictionary's bytes. An entry is
+within one cache line. Collisions are resolved by linear probing from the top bits of a hash of the entry. Slots are
+prefetched if the table does not fit the nearer caches. Null has a code, `null_code`, but no entry.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from sparkext.kernels.hashing import FULL_MASK, hash_span
 from sparkext.kernels.intrinsics import copy_bytes, load_u64, prefetch
 from sparkext.kernels.jit import NO_MASK, AnyArray, frozen, inlined, kernel
 
-_BLOCK = 64  # rows whose slots are prefetched together
+_BLOCK = 64  # number of rows whose slots are prefetched together
 _FIRST_SLOTS = 1 << 8
 _CACHED_SLOTS = 1 << 13  # 256 KiB: below this nothing is prefetched
 _LONGEST_WORDS = 16
@@ -36,7 +37,7 @@ _ONE, _TWO, _THREE = np.uint64(1), np.uint64(2), np.uint64(3)
 
 
 class TextDictionary:
-    """See the module's table. `hash_mask` is ANDed to every hash; tests set it to zero so that all texts collide."""
+    """See the module's drawing. `hash_mask` is ANDed to every hash; tests set it to zero so that all texts collide."""
 
     def __init__(self, hash_mask: int = FULL_MASK) -> None:
         self._mask = np.uint64(hash_mask)
@@ -53,7 +54,7 @@ class TextDictionary:
 
     @property
     def count(self) -> int:
-        """Distinct texts so far, null among them."""
+        """Distinct texts so far, including null."""
         return self._count
 
     @property
@@ -63,7 +64,7 @@ class TextDictionary:
 
     @property
     def spans(self) -> tuple[Int64Array, UInt8Array]:
-        """Where each text is, int64[count + 1], and the bytes of all."""
+        """The offsets of the texts, int64[count + 1], and their bytes."""
         return frozen(self._offsets[: self._count + 1]), frozen(self._data)
 
     def codes(self, column: pa.Array) -> Int64Array:
@@ -85,7 +86,7 @@ class TextDictionary:
         return frozen(out)
 
     def _make_room(self, size: int) -> None:
-        """Grow whatever has no room for one more text of `size` bytes."""
+        """Grow each array that is too small for one more text of `size` bytes."""
         self._offsets = grown(self._offsets, self._count + 2)
         self._data = grown(self._data, int(self._offsets[self._count]) + size)
         if self._count >= most_groups(self._slots):
@@ -114,14 +115,14 @@ class TextDictionary:
 
 
 def large_type(arrow_type: pa.DataType) -> pa.DataType:
-    """Return the type of 64-bit offsets that differs from a string or binary type in nothing else."""
+    """Return the string or binary type with 64-bit offsets that corresponds to `arrow_type`."""
     is_string = pa.types.is_string(arrow_type) or pa.types.is_large_string(arrow_type)
     return pa.large_string() if is_string else pa.large_binary()
 
 
 @kernel
 def _head_at_end(data: UInt8Array, start: int, length: int) -> np.uint64:
-    """Return the head of a text of up to seven bytes, reading those only."""
+    """Return the head of a text of up to seven bytes, without reading past the text."""
     head = np.uint64(0)
     for k in range(length):
         head |= np.uint64(data[start + k]) << np.uint64(8 * (8 - length + k))
@@ -132,7 +133,7 @@ def _head_at_end(data: UInt8Array, start: int, length: int) -> np.uint64:
 def _is_code(
     data: UInt8Array, start: int, length: int, key_offsets: Int64Array, key_data: UInt8Array, following: int
 ) -> bool:
-    """Return whether a text is that of the code before `following`."""
+    """Return whether a text equals the text of code `following` - 1."""
     return spans_equal(data, start, start + length, key_data, key_offsets[following - 1], key_offsets[following])
 
 
@@ -140,9 +141,9 @@ def _is_code(
 def _prefetch_slots(
     offsets: AnyArray, data: UInt8Array, first: int, stop: int, table: Int64Array, shift: np.uint64, mask: np.uint64
 ) -> None:
-    """Ask for the slots of the rows first to before stop, as `_find_codes` finds them.
+    """Prefetch the home slots of the rows first to before stop, computed as in `_find_codes`.
 
-    Both have the code that makes words of a text: LLVM does not inline a function that is called twice.
+    The code that turns a text into words is repeated in both, as LLVM does not inline a function that is called twice.
     """
     for i in range(first, stop):
         start = np.int64(offsets[i])
@@ -154,7 +155,7 @@ def _prefetch_slots(
             if length > _LONGEST_WORDS:
                 head = hash_span(data, start, start + length) & mask
         elif start + 8 <= data.size:
-            # What lies behind the text is shifted out: twice, as a shift by 64, for the empty one, is undefined.
+            # Shift out the bytes after the text, in two steps: one shift by 64, for the empty text, is undefined.
             head = (load_u64(data, start) << _ONE) << np.uint64(63 - 8 * length)
         else:
             head = _head_at_end(data, start, length)
@@ -180,9 +181,9 @@ def _find_codes(
     null_code: int,
     out: Int64Array,
 ) -> tuple[int, int, int]:
-    """out[i] = code of row i, from row `first` on; unseen texts are added.
+    """out[i] = code of row i, from row `first` on; new texts are added.
 
-    Returns (the first row that there was no room for, codes so far, code of null). `far`: prefetch slots.
+    Return (the first row without a code, as an array is full; codes so far; code of null). `far`: prefetch slots.
     """
     none_null = valid.size == 0
     last_slot = np.uint64(table.size // 4 - 1)
@@ -210,7 +211,7 @@ def _find_codes(
                 if length > _LONGEST_WORDS:
                     head = hash_span(data, start, start + length) & mask
             elif start + 8 <= data.size:
-                # What lies behind the text is shifted out: twice, as a shift by 64, for the empty one, is undefined.
+                # Shift out the bytes after the text, in two steps: one shift by 64, for the empty text, is undefined.
                 head = (load_u64(data, start) << _ONE) << np.uint64(63 - 8 * length)
             else:
                 head = _head_at_end(data, start, length)

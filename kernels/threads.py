@@ -1,4 +1,4 @@
-"""Work on arrays that several threads share: kernels hold no lock of Python's."""
+"""Threads for work on arrays: kernels release Python's global lock."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ _ROOM_OF_A_THREAD = 256 << 20
 
 
 def pool(threads: int) -> Executor:
-    """Return threads to share work among; only the calling one, where a limit of the address space leaves no room.
+    """Return a pool of threads, or only the calling thread if a limit of the address space (RLIMIT_AS) is too low.
 
-    Python waits for a thread that finds no memory as it begins, for good. Under a limit (RLIMIT_AS) all of a pool
-    therefore begin at once, while there is far more room than their stacks take, and not when there is work.
+    Python waits forever for a thread that finds no memory when it starts. Under a limit, all threads of a pool
+    therefore start at once, while far more address space is left than their stacks need, and not when work arrives.
     """
     room = _room()
     if room is None:
@@ -39,13 +39,13 @@ def pool(threads: int) -> Executor:
 
 
 def may_begin(threads: int) -> int:
-    """Return how many of so many threads may begin: all, or only the calling one (see `pool`)."""
+    """Return how many of these threads may start: all, or 1, the calling thread (see `pool`)."""
     room = _room()
     return threads if room is None or room >= threads * _ROOM_OF_A_THREAD else 1
 
 
 class _Caller(Executor):
-    """Does what is submitted at once, in the calling thread; what is mapped when its result is asked for."""
+    """Runs submitted work at once, in the calling thread, and mapped work when its result is requested."""
 
     def submit(self, function: Callable[..., R], /, *arguments: Any, **named: Any) -> Future[R]:
         done: Future[R] = Future()
@@ -60,7 +60,7 @@ class _Caller(Executor):
 
 
 def _room() -> int | None:
-    """Return how many bytes of address space are left; None without a limit."""
+    """Return how many bytes of address space are left: None without a limit, 0 if unknown."""
     limit, _ = resource.getrlimit(resource.RLIMIT_AS)
     if limit == resource.RLIM_INFINITY:
         return None
@@ -72,18 +72,18 @@ def _room() -> int | None:
 
 
 def each(work: Callable[..., object], *items: Iterable[Any], threads: int) -> None:
-    """Call `work` with the items, which are zipped, in threads. After an error, which is raised, no more begin."""
+    """Call `work` with the zipped items, in threads. After an error no further call starts, and the error is raised."""
     with pool(threads) as executor:
         try:
             for _ in executor.map(work, *items):
-                pass  # an error of any is raised here
+                pass  # an error of any call is raised here
         except BaseException:
             executor.shutdown(wait=True, cancel_futures=True)
             raise
 
 
 def in_parts(work: Callable[[int, int], object], size: int, threads: int) -> None:
-    """Call `work(start, stop)` for consecutive parts of [0, size), each in a thread of its own if that pays."""
+    """Call `work(start, stop)` for consecutive parts of [0, size), each in its own thread if `size` is worth it."""
     in_threads(work, [size * part // threads for part in range(threads + 1)] if size >= _WORTH_SHARING else [0, size])
 
 
@@ -99,7 +99,7 @@ def in_threads(work: Callable[[int, int], object], ends: list[int]) -> None:
 
 
 def ahead(function: Callable[[T], R], items: Iterable[T], threads: int) -> Iterator[R]:
-    """Yield `function(item)` for each item in turn, at most `threads` of them computed ahead, by as many threads."""
+    """Yield `function(item)` for each item in order; `threads` threads compute at most this many items ahead."""
     with pool(threads) as executor:
         pending: deque[Future[R]] = deque()
         try:

@@ -1,4 +1,4 @@
-"""Values of a fixed width as words that sort like them, and back again."""
+"""Conversion of values of a fixed width to words of the same order, and back."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _BELOW_SIGN = np.int64(0x7FFFFFFFFFFFFFFF)
 
 
 def ordered_words(column: pa.Array) -> Int64Array:
-    """Order-preserving int64[n] like `column_words`, but that -0.0 stays what it is, just below 0.0."""
+    """Return order-preserving words like `column_words`, int64[n], except that -0.0 is distinct, just below 0.0."""
     if not pa.types.is_floating(column.type):
         return column_words(column)
     doubles = values_view(column.cast(pa.float64()), np.float64)
@@ -25,7 +25,7 @@ def ordered_words(column: pa.Array) -> Int64Array:
 
 
 def words_array(words: Int64Array, arrow_type: pa.DataType, mask: UInt8Array | None) -> pa.Array:
-    """Return the values that `column_words` or `ordered_words` made `words` of, null where `mask` is zero."""
+    """Return the values of words from `column_words` or `ordered_words`, null if `mask` is zero."""
     if pa.types.is_boolean(arrow_type):
         return bool_array(words.astype(np.uint8), mask)
     if pa.types.is_floating(arrow_type):
@@ -39,7 +39,7 @@ def words_array(words: Int64Array, arrow_type: pa.DataType, mask: UInt8Array | N
 
 @kernel
 def _words_of_doubles(doubles: AnyArray, out: Int64Array) -> None:
-    """Bits of each double as a signed integer of the same order; every NaN is the same, above all others."""
+    """out[i] = double i as a signed integer of the same order; all NaN are one word, above all other words."""
     bits = doubles.view(np.int64)
     for i in range(doubles.size):
         b = bits[i]

@@ -1,1 +1,1 @@
-"""Decisions in pure Python: pipeline specs, algorithm choice, output sizes. Neither Spark nor kernels."""
+"""Decisions in pure Python: pipeline specs, algorithm choice, output sizes. They import neither Spark nor kernels."""

@@ -1,4 +1,4 @@
-"""Which groups a pipeline makes of its rows, and what it computes of each, as plain data.
+"""Groupings of a pipeline's rows and their aggregate functions, as plain data.
 
     {
       "keys": [expression, ...],
@@ -6,12 +6,12 @@
       "whole": bool
     }
 
-A pipeline may group its rows several times: for grouping sets, and for what is counted of distinct values. A key that
-does not count is a literal then.
+A pipeline may have several groupings: for grouping sets, and for aggregates of distinct values. A grouping that ignores
+a key has a literal in its place.
 
-What comes out is a row a group: the keys, then the *buffers* of each call, which are those of Spark's own partial
-aggregates (a sum and whether it is empty, a sum and a count, ...): Spark's final aggregate merges them. A group may
-come out more than once, unless they are asked for `whole`.
+The output has one row per group: the keys, then the *buffers* of each call. These are the buffers of Spark's own
+partial aggregates (a sum and whether it is empty, a sum and a count, ...), which Spark's final aggregate merges. A
+group may be emitted more than once, unless `whole` is set.
 """
 
 from __future__ import annotations
@@ -37,20 +37,20 @@ FUNCTIONS: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(("stddev_samp", "stddev_pop", "var_samp", "var_pop"), ("float64",)),
     **dict.fromkeys(("bit_and", "bit_or", "bit_xor"), INTEGERS),
 }
-"""The functions, and the types of what they are computed of."""
+"""The functions, and the argument types of each."""
 
 
 @dataclass(frozen=True)
 class AggregateCall:
     """One function over the rows of a group.
 
-    `argument`: what it is computed of; None for a count of rows. `checked`: where a sum of integers overflows it is an
-    error, as in Spark's ANSI mode. `ignore_nulls`: first and last pass over nulls, as all others do.
+    `argument`: the aggregated expression; None for a count of rows. `checked`: an overflowing sum of integers is an
+    error, as in Spark's ANSI mode. `ignore_nulls`: `first` and `last` skip nulls, as all other functions always do.
 
     Raises
     ------
     ValueError
-        It means nothing.
+        There is no such function, or none for an argument of this type.
     """
 
     function: str
@@ -59,7 +59,7 @@ class AggregateCall:
     ignore_nulls: bool = False
 
     def __post_init__(self) -> None:
-        """Refuse what no accumulator computes."""
+        """Refuse calls that no accumulator computes."""
         taken = FUNCTIONS.get(self.function, ())
         fits = self.function == "count" if self.argument is None else _name(self.argument) in taken
         if not fits:
@@ -69,7 +69,7 @@ class AggregateCall:
 
     @property
     def in_order(self) -> bool:
-        """Whether it matters in which order the rows come."""
+        """Whether the result depends on the order of the rows."""
         return self.function in ("first", "last")
 
     def like(self, other: AggregateCall) -> bool:
@@ -83,9 +83,9 @@ class AggregateCall:
 
 @dataclass(frozen=True)
 class Aggregation:
-    """Group columns, none for one group of all rows, and what is computed of each group.
+    """The group keys and the aggregate calls. Without keys, all rows are one group.
 
-    `whole`: a group comes out once, with all of its rows.
+    `whole`: each group is emitted once, aggregated over all of its rows.
     """
 
     keys: tuple[Expression, ...]
@@ -99,16 +99,16 @@ class Aggregation:
 
     @property
     def in_order(self) -> bool:
-        """Whether it matters in which order the rows come."""
+        """Whether the result depends on the order of the rows."""
         return any(call.in_order for call in self.calls)
 
     def expressions(self) -> Iterator[Expression]:
-        """Yield what is evaluated for each row."""
+        """Yield the expressions that are evaluated for each row."""
         yield from self.keys
         yield from (call.argument for call in self.calls if call.argument is not None)
 
     def like(self, other: Aggregation) -> bool:
-        """Whether both emit the same columns, of the same meaning."""
+        """Whether both emit the same columns, with the same meaning."""
         return (
             [key.type for key in self.keys] == [key.type for key in other.keys]
             and len(self.calls) == len(other.calls)

@@ -1,6 +1,6 @@
-"""Which index a join gets, with the reason in words.
+"""Choice of a join's index, with the reason as text.
 
-The choice is made by the process that builds the index, once the keys of the build side are known: it depends on their
+The process that builds the index makes the choice once the keys of the build side are known: it depends on their
 layout, number and range.
 """
 
@@ -9,56 +9,59 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 DENSE_RANGE_PER_ROW = 8
-"""A dense index costs four bytes a slot, a hash index 24 to 48 a key: up to this ratio the dense one is smaller."""
+"""A dense index costs four bytes a slot, a hash index 24 to 48 a key: the dense one is smaller up to this ratio."""
 
 SMALL_DENSE_RANGE = 1 << 16
-"""A range this small is always worth direct addressing: 256 KiB, which stays in the second-level cache."""
+"""A range up to this size is always addressed directly: the slots are 256 KiB, which fits the second-level cache."""
 
 SLOTS_PER_BIT = 32
-"""A set of keys costs a bit where a dense index costs a slot: it pays for ranges that are wider by as much."""
+"""A key set costs a bit per value, a dense index a slot of 32 bits: a key set pays for ranges this many times wider."""
 
 
 HASH_BUILD_BYTES_PER_ROW = 96
-"""Memory that a hash index needs while it is built: keys partitioned, keys sorted, homes, up to 48 for the table.
+"""Memory to build a hash index, per row: partitioned keys, sorted keys, home slots, up to 48 bytes for the table.
 
-Measured on 4 M keys: 84 bytes a row where all differ, 44 where ten are equal.
+Measured on 4 M keys: 84 bytes a row if all keys differ, 44 with ten rows per key.
 """
 
 ORDERED_BUILD_BYTES_PER_ROW = 48
-"""The same for a sorted index: words and row ids twice, where the words begin. Measured: 40 bytes, 24 of ten equal."""
+"""The same for a sorted index: words and row ids twice, and the first position of each word. Measured: 40 bytes, 24
+with ten rows per key."""
 
 HASH_BUILD_BYTES_PER_TEXT = 144
-"""The same for keys of bytes, beside the bytes: their hashes and offsets too. Measured: 133."""
+"""Memory to build a hash index of byte strings, per row, in addition to the bytes: it includes their hashes and
+offsets. Measured: 133."""
 
 ORDERED_BUILD_BYTES_PER_TEXT = 72
-"""The same for a sorted index of such keys. Measured: 60."""
+"""The same for a sorted index of byte strings. Measured: 60."""
 
 SORT_BYTES_PER_ROW = 48
-"""Memory that it takes to order the rows of a range or as-of join, beside the index of their groups. Measured: 22."""
+"""Memory to sort the rows of a range or as-of join, per row, in addition to the index of groups. Measured: 22."""
 
 RANK_BYTES_PER_ROW = 104
-"""What it takes beside that to rank text and other bytes that are compared, for each row and, in `RANK_COPIES`, of the
-column itself. Measured with both: 161 bytes a row of 12, 887 of 204 (256 if few differ), 208 of wide decimals."""
+"""Memory to rank a compared column of texts or other byte strings, per row, in addition to `SORT_BYTES_PER_ROW` and to
+`RANK_COPIES` copies of the column. Measured altogether: 161 bytes a row for texts of 12 bytes, 887 for texts of 204
+bytes (256 if few differ), 208 for wide decimals."""
 
 RANK_COPIES = 4
 
 SMALL_BUILD_BYTES = 32 << 20
-"""What takes no more is built whatever the probe says: that is as much as it may be wrong by."""
+"""An index that needs no more memory than this is always built: the measured headroom may be wrong by as much."""
 
 CLUSTERED_ROWS_PER_KEY = 4
-"""From so many build rows a key on, the payload is copied into the order of keys, where memory allows."""
+"""From this many build rows per key on, the payload is copied into the order of keys, if memory allows."""
 
 CLUSTERED_SHARE = 0.25
-"""The part of the free memory that the copy may take."""
+"""The share of the free memory that the copy may use."""
 
 
 @dataclass(frozen=True)
 class BuildKeys:
-    """What is known of a build side's keys.
+    """Properties of a build side's keys.
 
-    - `rows`: build rows; `valid`: those whose key can match.
+    - `rows`: number of build rows; `valid`: number of rows whose key can match.
     - `word`: the keys fit one 64-bit word each; `smallest` and `largest` bound the valid words (None if none is valid).
-    - `key_bytes`: of all keys where they are byte strings.
+    - `key_bytes`: total size of all keys if they are byte strings.
     """
 
     rows: int
@@ -78,7 +81,7 @@ class BuildKeys:
 
 @dataclass(frozen=True)
 class IndexChoice:
-    """`kind` is `hash`, `dense`, `key set` or `ordered`; `reason` is for people; `bytes`: what it takes to build it."""
+    """`kind` is `hash`, `dense`, `key set` or `ordered`; `reason` is text for people; `bytes`: memory to build it."""
 
     kind: str
     reason: str
@@ -94,12 +97,12 @@ def choose_index(
 ) -> IndexChoice:
     """Choose the index for `algorithm` (`auto`, `hash` or `sort_merge`); `headroom` is the free memory in bytes.
 
-    `auto` is a hash join while its index can be built in the free memory: bisection among millions of keys costs five
-    to ten times a hash probe. Where probe rows are known to come in the order of the key, merging them takes half the
-    time of a hash probe, and the index is built in an eighth. Both `auto` and `hash` use direct addressing where keys
-    are dense, which is faster than either; where not `rows_matter`, but only whether there is one with a key, these are
-    a set of bits. What does not fit the free memory gives way to a sorted index, which takes the least, whatever was
-    asked for; whether that fits is for the caller to see.
+    `auto` is a hash join if its index can be built in the free memory: bisection among millions of keys costs five to
+    ten times a hash probe. If probe rows are known to be in the order of the key (`probe_ordered`), merging costs half
+    as much as hash probes, and building the index an eighth. Both `auto` and `hash` use direct addressing for dense
+    keys, which is faster than either. If `rows_matter` is false, the join only tests whether a key exists, and dense
+    keys are stored as a set of bits. If the index does not fit the free memory, a sorted index is chosen, whatever was
+    requested: it needs the least memory. The caller has to check whether the sorted index fits.
     """
     kind, reason = _fastest(algorithm, keys, probe_ordered, rows_matter)
     needed = build_bytes(kind, keys)
@@ -113,7 +116,7 @@ def choose_index(
 
 
 def _fastest(algorithm: str, keys: BuildKeys, probe_ordered: bool, rows_matter: bool) -> tuple[str, str]:
-    """Return the kind of index to build where there is memory for any, and why."""
+    """Return the kind of index to build if memory does not matter, and the reason."""
     if algorithm == "sort_merge":
         return "ordered", "sort-merge was asked for"
     if not keys.word:
@@ -132,13 +135,13 @@ def _fastest(algorithm: str, keys: BuildKeys, probe_ordered: bool, rows_matter: 
 
 
 def build_bytes(kind: str, keys: BuildKeys) -> int:
-    """Return the memory that an index needs at most while it is built, beside the keys."""
+    """Return the most memory that an index needs while it is built, in addition to the keys."""
     if kind == "key set":
         assert keys.span is not None, "keys of a set have bounds"
         return keys.span // 8 + 1
     if kind == "dense":
         assert keys.span is not None, "dense keys have bounds"
-        # Slots, and others with the row ids should a key repeat, which shows on the way.
+        # The slots. If the build finds a repeated key: a second array of slots, and the row ids.
         return (2 * keys.span + keys.valid) * (4 if keys.rows < 1 << 31 else 8)
     if keys.word:
         return keys.valid * (HASH_BUILD_BYTES_PER_ROW if kind == "hash" else ORDERED_BUILD_BYTES_PER_ROW)
@@ -147,15 +150,15 @@ def build_bytes(kind: str, keys: BuildKeys) -> int:
 
 
 def fits(needed: int, headroom: int | None) -> bool:
-    """Return whether so much memory can be taken where `headroom` is free (None: it is not known)."""
+    """Return whether `needed` bytes can be allocated if `headroom` bytes are free (None: unknown)."""
     return headroom is None or needed <= max(headroom, SMALL_BUILD_BYTES)
 
 
 def worth_clustering(rows: int, distinct: int, payload_bytes: int, headroom: int | None) -> bool:
-    """Return whether to copy the payload into the order of keys: then the matches of a probe row lie side by side.
+    """Return whether to copy the payload into the order of keys, so that the matches of a probe row are contiguous.
 
-    `headroom` is the free memory in bytes, None if unknown. Measured, ten matches a key, 20 M pairs with two integers
-    and a string of payload: the whole join takes 0.6 of the time.
+    `headroom` is the free memory in bytes, None if unknown. Measured with ten matches a key, 20 M pairs and a payload
+    of two integers and a string: the whole join takes 0.6 times as long.
     """
     fits = headroom is None or payload_bytes <= CLUSTERED_SHARE * headroom
     return fits and rows >= CLUSTERED_ROWS_PER_KEY * max(distinct, 1)

@@ -1,14 +1,16 @@
-"""What is known of a stage while rows stream through it, and what the foreman makes of that (`docs/papers.md` 5).
+"""Load table (`Board` in the code) of a stage whose rows stream through it, and the load balancer's decisions by it
+(`docs/papers.md` 5).
 
-    tasks that route rows ──rows of each line──▶ board ◀──rows and seconds of each line── slots
+    tasks that route rows ──rows per bucket──▶ load table ◀──rows and seconds per bucket── partitions
               ▲                                    │
-              └───────────── table ────────────────┤
-                                                   ◀──proposal── whoever finds an interval over
+              └───────── routing table ────────────┤
+                                                   ◀──proposal── the task that finds an interval expired
 
-All tasks that route rows see one board, and any of them may be the foreman: it judges an interval, and proposes the
-table of the next. Of several proposals for one interval the first is taken, so that there is one sequence of tables. A
-slot brings the build rows of a line when the first probe rows of that line come: build rows do not change, so it does
-not matter which table a task routes by, as long as each probe row goes to one slot.
+All tasks that route rows share one load table, and any of them may act as the load balancer (`Foreman` in the code): it
+judges an interval, and proposes the routing table of the next. The first of several proposals for one interval is
+accepted, so there is one sequence of routing tables. A partition (`slot`) fetches the build rows of a bucket (`line`)
+when the first probe rows of the bucket arrive. Build rows do not change, so tasks may route by different tables, as
+long as each probe row goes to one partition.
 """
 
 from __future__ import annotations
@@ -23,31 +25,34 @@ from sparkext.plans.foreman import Foreman
 from sparkext.plans.routing import RoutingTable, Slots
 
 INTERVAL_SECONDS = 0.5
-"""How long loads are collected before they are judged."""
+"""The time over which loads are collected before they are judged."""
 
 THRESHOLD = 0.2
-"""The skew above which lines are moved (α)."""
+"""The skew above which buckets are moved (α)."""
 
 _MADE_UP_FOR = 0.25
-"""Of what a slot has had more than others before, in the next interval: all would move lines there and back."""
+"""Fraction of a partition's past excess load to compensate in the next interval. Compensating all of it would move
+buckets to and fro."""
 
 _WEIGHT_OF_BEFORE = 0.5
-"""Of what lines have cost in the intervals before: an interval has few cells of each."""
+"""Weight of the buckets' costs in earlier intervals: a single interval has few blocks of each bucket."""
 
 
 @dataclass
 class Told:
-    """What a task has told: of each line the rows that it has routed or joined since it began, and its seconds."""
+    """A task's report: the rows of each bucket that it has routed or joined since it began, and the seconds spent on
+    each bucket.
+    """
 
     rows: dict[int, int] = field(default_factory=dict)
     seconds: dict[int, float] = field(default_factory=dict)
 
     def count(self, line: int, rows: int) -> None:
-        """Count more rows of a line."""
+        """Count more rows of a bucket."""
         self.rows[line] = self.rows.get(line, 0) + rows
 
     def spend(self, line: int, seconds: float) -> None:
-        """Count more seconds for a line."""
+        """Count more seconds for a bucket."""
         self.seconds[line] = self.seconds.get(line, 0.0) + seconds
 
     def to_json(self) -> str:
@@ -62,10 +67,11 @@ class Told:
 
 @dataclass(frozen=True)
 class Interval:
-    """A table, the `moved` lines of it, by which rows are routed from when so many rows of each line were `routed`.
+    """An interval with one routing table, given by its `moved` buckets. `routed`: rows per bucket routed before it.
 
-    `judged`: the load of each slot in the interval before, `done`: in all before, both empty in the first. `costs`: the
-    seconds of each line, for which the table was planned: of that interval, and less and less of all before it.
+    `judged`: the load of each partition in the previous interval. `done`: its load in all previous intervals. Both are
+    empty in the first interval. `costs`: the seconds of each bucket for which the table was planned. They are the costs
+    of the previous interval plus the costs of earlier intervals with decreasing weight.
     """
 
     number: int = 0
@@ -95,7 +101,7 @@ class Interval:
 
 @dataclass(frozen=True)
 class Board:
-    """The interval that runs, for how many `seconds`; what was routed by now, and what slots have joined of it."""
+    """The current interval, its `seconds` so far, and the stage's reports of `routed` and `joined` rows."""
 
     interval: Interval
     seconds: float
@@ -104,22 +110,22 @@ class Board:
 
     @classmethod
     def from_json(cls, text: str) -> Board:
-        """Read a board as the driver writes it."""
+        """Read a load table from the JSON that the driver writes."""
         data = json.loads(text)
         interval = Interval.from_data(data["interval"]) if data["interval"] else Interval()
         return cls(interval, data["seconds"], Told.from_data(data["routes"]), Told.from_data(data["slots"]))
 
     @property
     def is_over(self) -> bool:
-        """Whether the interval can be judged: something has been joined, so that it is known what a row costs."""
+        """Whether the interval can be judged: it has lasted long enough, and joined rows show the cost of a row."""
         return self.seconds >= INTERVAL_SECONDS and bool(self.joined.rows)
 
     def costs(self) -> Mapping[int, float]:
-        """Return the seconds that slots need for the rows of each line that were routed in this interval.
+        """Return the seconds that partitions need for the rows of each bucket routed in this interval.
 
-        L = N · T (Yasui et al., the load of a line), with the T of each line as it was measured: what is received,
-        compared and produced for a row differs from line to line. What slots have worked meanwhile says less: it lags
-        behind by all that is on its way, and a slot that is behind works no more than others.
+        L = N · T (Yasui et al., the load of a bucket), with the measured T of each bucket: the work to receive, compare
+        and produce rows differs between buckets. The seconds worked in the interval would be a worse measure: they do
+        not include rows in flight, and an overloaded partition works no longer than other partitions.
         """
         rows, seconds = self.joined.rows, self.joined.seconds
         mean = sum(seconds.values()) / max(1, sum(rows.values()))
@@ -131,12 +137,12 @@ class Board:
 
 
 def by_line(data: Mapping[str, Any]) -> dict[int, Any]:
-    """Return a mapping as JSON has it, by numbers again."""
+    """Return a mapping read from JSON, with its keys converted back to integers."""
     return {int(line): value for line, value in data.items()}
 
 
 def loads_of(table: RoutingTable, costs: Mapping[int, float]) -> list[dict[int, float]]:
-    """Return what each slot of a table has to do for its lines."""
+    """Return, for each partition of a table, the seconds for each of its buckets."""
     return [
         {line: costs[line] / len(table.slots_of(line)) for line in table.lines_of(slot) if costs.get(line)}
         for slot in range(table.slots)
@@ -144,10 +150,10 @@ def loads_of(table: RoutingTable, costs: Mapping[int, float]) -> list[dict[int, 
 
 
 def judged(board: Board, lines: int, slots: int) -> Interval:
-    """Return the next interval: its table is the foreman's, for what lines cost.
+    """Return the next interval, with the table that the load balancer plans from the costs of buckets.
 
-    A slot that has had more to do than others, as in the first interval it had, will have less for a while: the run
-    is over when the last of them is done.
+    A partition with more load than others so far, as in its first interval, gets less for a while: the stage ends when
+    its last partition does.
     """
     before = board.interval
     table = RoutingTable(lines, slots, before.moved, before.number)
@@ -164,7 +170,7 @@ def judged(board: Board, lines: int, slots: int) -> Interval:
 
 
 def drawn(board: Board, lines: int, slots: int) -> Interval:
-    """Return a next interval whose table is any: lines are anywhere, and some of them split. For tests."""
+    """Return a next interval with a random table: buckets are anywhere, and some of them are split. For tests."""
     moved = {
         line: tuple(random.sample(range(slots), random.randint(1, min(slots, 3))))
         for line in range(lines)

@@ -1,20 +1,20 @@
-"""How operators of a chain hand on their rows: the ways of Kawashima & Tatebe's table, as orders of calls.
+"""Delivery of rows along a chain of operators: the modes of Kawashima & Tatebe's table, as orders of calls.
 
-An operator is a *stage*: given an item (rows) to process, it yields items, one for each time it is asked for more, and
-how large those are is its own matter. What differs between the ways is who is asked when:
+An operator is a *stage*: given an item (rows) to process, it yields one item per request, of a size that it decides
+itself. The modes (`Way` in the code) differ in the order of these requests:
 
-    depth first       what a stage yields goes all the way down before the stage is asked again: one item a stage
+    depth first       an item that a stage yields goes all the way down before the next request: one item per stage
                       exists at any time (tuple, block, morsel and adaptive, which differ in the size of items)
-    set at a time     a stage gets all items and yields all it has, then the next stage begins (materialisation)
+    set at a time     a stage gets all items and yields all its output, then the next stage begins (materialisation)
 
-and, where a task owns several cores, on what its threads work:
+If a task owns several cores, they also differ in the work of its threads:
 
-    cooperative       all on parts of the same item, at the same stage; each of them yields one item at a time, and
-                      all of these go down before any thread is asked again
-    independent       each on an item of its own, through all stages
+    cooperative       all threads work on parts of the same item, at the same stage; each yields one item at a time, and
+                      all of these go down before the next request to any thread
+    independent       each thread works on an item of its own, through all stages
 
-Whichever way it is, a stage finishes when all that it will ever be given has been processed: what it yields then goes
-through the stages behind it, before these finish (`to_the_end`).
+In every mode, a stage finishes after all of its input has been processed. The items that it yields then go through the
+stages after it, before these finish (`to_the_end`).
 
 Source: Kawashima & Tatebe, "Data delivery between operators in parallel databases", table and conclusion 2.
 """
@@ -34,14 +34,14 @@ T = TypeVar("T")
 
 
 class Stage(Protocol):
-    """An operator, as far as the order of calls goes."""
+    """An operator, reduced to the methods that delivery calls."""
 
     def process(self, item: Any) -> Iterator[Any]:
-        """Yield what it makes of an item."""
+        """Yield the output of an item."""
         ...
 
     def finish(self) -> Iterator[Any]:
-        """Yield what it makes of its input as a whole, now that all of it has been processed."""
+        """Yield the output that depends on the input as a whole. Called after all of it has been processed."""
         ...
 
 
@@ -53,10 +53,10 @@ _QUEUED_PER_THREAD = 2
 
 @dataclass(frozen=True)
 class Delivery:
-    """One way of delivery.
+    """One delivery mode.
 
-    `rows`: how many an output has; None where the controller decides from the free memory. `parallel`: whether it uses
-    all cores that a task owns.
+    `rows`: rows of an output; None if the controller decides by the free memory. `by_sets`: whether it delivers a set
+    at a time. `parallel`: whether it uses all cores that a task owns.
     """
 
     rows: int | None
@@ -74,23 +74,23 @@ DELIVERIES = {
     "materialize": Delivery(MORSEL_ROWS, by_sets=True, parallel=False),
     "materialize_parallel": Delivery(MORSEL_ROWS, by_sets=True),
 }
-"""By their names: HyPer's morsels, MonetDB/X100's blocks, Volcano's tuples, set materialisation.
+"""The modes by name: HyPer's morsels, MonetDB/X100's blocks, Volcano's tuples, set materialisation.
 
-How large the pieces of a set are does not matter: all of them are kept until the next stage begins.
+The size of the pieces of a set does not matter: all of them are held until the next stage begins.
 """
 
 
 def to_the_end(way: Way, stages: Sequence[Stage], items: Iterable[Any]) -> Iterator[Any]:
-    """Yield what the stages make of the items, and of what each stage yields when it finishes, in order."""
+    """Yield the stages' output for the items, then for the last items of each stage when it finishes, in order."""
     yield from way(stages, items)
     for number, stage in enumerate(stages, 1):
         last = stage.finish()
-        for item in last:  # most have nothing left, for which no way need be prepared
+        for item in last:  # most stages yield nothing here, and `way` is not called
             yield from way(stages[number:], chain([item], last))
 
 
 def depth_first(stages: Sequence[Stage], items: Iterable[Any]) -> Iterator[Any]:
-    """Yield what the last stage makes of the items, one item at a time under way at every stage."""
+    """Yield the output of the last stage, with one item in progress at every stage."""
     if not stages:
         yield from items
         return
@@ -101,7 +101,7 @@ def depth_first(stages: Sequence[Stage], items: Iterable[Any]) -> Iterator[Any]:
 def cooperative(
     stages: Sequence[Stage], items: Iterable[Any], divide: Divide, pool: Executor, threads: int
 ) -> Iterator[Any]:
-    """The same with each item divided among threads, which are asked for one item each in turn."""
+    """Like `depth_first`, with each item divided among threads. Each thread yields one item per round."""
     if not stages:
         yield from items
         return
@@ -114,13 +114,13 @@ def cooperative(
 
 
 def independent(stages: Sequence[Stage], items: Iterable[Any], threads: int) -> Iterator[Any]:
-    """Let each thread take an item and see it through all stages; yield what they make of them, in any order."""
+    """Let each thread take items and process them through all stages; yield the outputs in any order."""
     shared = _Shared(items)
     return _merged([depth_first(stages, shared) for _ in range(threads)])
 
 
 def set_at_a_time(stages: Sequence[Stage], items: Iterable[Any], pool: Executor | None) -> Iterator[Any]:
-    """Let every stage finish all items before the next one begins; with a pool, on several items at once."""
+    """Let every stage process all items before the next one begins; with a pool, several items at once."""
     held: list[Any] = list(items)
     for stage in stages:
         outputs = pool.map(_all_of(stage), held) if pool is not None else map(_all_of(stage), held)
@@ -140,7 +140,7 @@ def _all_of(stage: Stage) -> Callable[[Any], list[Any]]:
 
 
 class _Shared(Generic[T]):
-    """One iterator that several threads draw from."""
+    """An iterator that several threads share."""
 
     def __init__(self, items: Iterable[T]) -> None:
         self._items = iter(items)
@@ -155,11 +155,11 @@ class _Shared(Generic[T]):
 
 
 class _Left(Exception):
-    """Nobody takes what is yielded any more."""
+    """The consumer has stopped reading."""
 
 
 def _merged(streams: Sequence[Iterator[T]]) -> Iterator[T]:
-    """Run every stream in a thread of its own, and yield what they do, through a short queue."""
+    """Run every stream in a thread of its own, and yield their items through a short queue."""
     output: queue.Queue[Any] = queue.Queue(_QUEUED_PER_THREAD * len(streams))
     left = threading.Event()
 

@@ -1,16 +1,17 @@
-"""Which joins say beforehand, by their keys, which rows of another join's build side no probe row can need.
+"""Semi-join reductions of build sides: joins whose keys rule out rows of another join's build side.
 
     lineitem ─▶ part (green) on l_partkey = p_partkey ─▶ partsupp on l_partkey = ps_partkey AND l_suppkey = ps_suppkey
 
-A row of partsupp that a row of lineitem finds has its l_partkey, and that has to be a p_partkey: so rows of partsupp
-with another ps_partkey need neither be kept nor indexed. It is the semi-join reduction of Bernstein & Chiu ("Using
-semi-joins to solve relational queries", 1981), run while a build side is made (`join_order.reducers` says what may be
-left out of one that is there). In each of three cases a build row that has no match in the dropping join's keys is in
-no result:
+A row of lineitem finds rows of partsupp by its l_partkey, which also has to be a p_partkey. So rows of partsupp with
+any other ps_partkey need neither be stored nor indexed. This is the semi-join reduction of Bernstein & Chiu ("Using
+semi-joins to solve relational queries", 1981), run while a build side is materialised. (`join_order.reducers` returns
+the joins that reduce an existing build side.) In each of three cases a build row without a match among the dropping
+join's build keys is in no result:
 
-- its own columns are those keys, and its join is inner;
-- it is found by the columns that are those keys, so a probe row that finds it is dropped;
-- it is found by the dropping join's own build keys.
+- the dropping join looks up the build row's own columns, and the build row's join is inner;
+- the build row is looked up by the same probe columns as the dropping join's keys, so each probe row that finds it is
+  dropped;
+- the build row is looked up by the dropping join's own build keys.
 """
 
 from __future__ import annotations
@@ -32,14 +33,14 @@ _SUM_DIGITS = 10
 
 @dataclass(frozen=True)
 class EarlyDrop:
-    """Join number `by` drops build rows; `columns` of theirs are compared with its keys, in their order."""
+    """Join `by` (its index) drops the build rows whose `columns`, in the order of its keys, match none of its rows."""
 
     by: int
     columns: tuple[int, ...]
 
 
 def early_drops(spec: PipelineSpec, number: int) -> tuple[EarlyDrop, ...]:
-    """Return which joins drop rows of build side `number` by their keys."""
+    """Return the joins that drop rows of build side `number` by their keys."""
     free = movable(spec)
     join = spec.joins[number]
     if number >= free or join.as_of is not None:
@@ -61,7 +62,7 @@ def _drops_by_keys(join: JoinSpec) -> bool:
 
 
 def _compared(join: JoinSpec, source: int, dropping: JoinSpec, dropping_source: int, number: int) -> int | None:
-    """Return the column of build side `source` that has to be the value of a key of the dropping join, if any has."""
+    """Return the column of build side `source` that has to equal key `number` of the dropping join, if there is one."""
     key = dropping.keys[number]
     if key.probe.source == source:
         return key.probe.column if join.how == "inner" else None
@@ -72,9 +73,9 @@ def _compared(join: JoinSpec, source: int, dropping: JoinSpec, dropping_source: 
 
 
 def sources_of(spec: PipelineSpec, projection: Projection, columns: tuple[int, ...]) -> tuple[ColumnRef, ...] | None:
-    """Return where columns of a projection of a pipeline come from, if its rows may be dropped by their values.
+    """Return the source columns of columns of a projection, if pipeline rows may be dropped by their values.
 
-    None where a column is computed, or where an error of a row that is dropped would be lost.
+    None if a column is computed, or if dropping a row could suppress an error that the row causes.
     """
     if movable(spec) < len(spec.joins) or spec.top is not None or _may_fail(spec, projection):
         return None
@@ -99,7 +100,7 @@ def _may_fail(spec: PipelineSpec, projection: Projection) -> bool:
 
 
 def _never_fails(call: AggregateCall) -> bool:
-    """Return whether no values overflow. A sum of decimals has ten digits more than each of them."""
+    """Return whether no values overflow. A sum of decimals has ten digits more than its argument."""
     if call.function in _NEVER_FAILING:
         return True
     if call.function not in _SUMS or call.argument is None or call.argument.type is None:
@@ -109,7 +110,10 @@ def _never_fails(call: AggregateCall) -> bool:
 
 
 def _grouped_by(aggregations: tuple[Aggregation, ...]) -> tuple[ColumnRef | None, ...]:
-    """Return the columns that rows are grouped by: of a group that is dropped, all rows are."""
+    """Return the group columns, None for a computed one: a drop by their values removes all rows of a group.
+
+    Empty if there are several groupings.
+    """
     if len(aggregations) > 1:
         return ()
     return tuple(ColumnRef(key.source, key.column) if key.op == "column" else None for key in aggregations[0].keys)
@@ -120,7 +124,9 @@ def _is_flag(spec: PipelineSpec, place: ColumnRef) -> bool:
 
 
 def with_drops(spec: PipelineSpec, drops: tuple[JoinSpec, ...]) -> tuple[PipelineSpec, list[int]]:
-    """Return a pipeline with semi-joins at its end, and an order in which each of them runs as early as it can."""
+    """Return a pipeline with the semi-joins `drops` appended, and an order in which each of them runs as early as it
+    can.
+    """
     extended = PipelineSpec(
         spec.probe_columns,
         (*spec.joins, *drops),

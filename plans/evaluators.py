@@ -1,9 +1,10 @@
-"""What evaluates expressions in workers, and which part of their language each evaluator covers.
+"""The evaluators of expressions in workers, and the part of the language that each covers.
 
     ARROW       whole columns at a time: filters of scans, conditions on found pairs, computed columns
-    COMPILED    numbers, pair by pair, in code that is made for the expression: conditions on all pairs, or on few
+    COMPILED    numbers, pair by pair, in code generated for the expression: conditions on all pairs, or on few
 
-The table travels in the jar, where the planner asks it before it hands an expression on (`WorkerEvaluator.scala`).
+The jar contains this table, which the planner consults before it sends an expression to workers
+(`WorkerEvaluator.scala`).
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ from sparkext.plans.number_types import MOST_DIGITS, NUMBER_TYPES, WORDS
 
 @dataclass(frozen=True)
 class Evaluator:
-    """It runs these `operators` on values of these `types`, decimals of up to `digits`.
+    """An evaluator of these `operators` on values of these `types`, with decimals of up to `digits` digits.
 
     `any_null`: columns of all other types can be tested for null.
     """
@@ -46,7 +47,7 @@ class Evaluator:
     any_null: bool = False
 
     def uncovered(self, node: Expression) -> Expression | None:
-        """Return a part that is not covered, if there is any."""
+        """Return a subexpression that is not covered, or None if all are."""
         if not self._runs(node):
             return node
         any_null = self.any_null and node.op == "is_null"
@@ -55,7 +56,7 @@ class Evaluator:
 
     def _runs(self, node: Expression) -> bool:
         kind = node.type
-        # Legacy decimals count tens and hundreds.
+        # Legacy decimals may have a negative scale: their digits count tens or hundreds.
         is_covered = kind is not None and kind.name in self.types and kind.precision <= self.digits and kind.scale >= 0
         return node.op in self.operators and is_covered
 

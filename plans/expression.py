@@ -1,4 +1,5 @@
-"""What workers test and compute, as plain data: filters of scans, and conditions on pairs of rows beside their keys.
+"""Expressions that workers evaluate, as plain data: filters of scans, conditions on pairs of rows in addition to their
+keys, and computed columns.
 
 An expression is one of
 
@@ -7,36 +8,38 @@ An expression is one of
     {"op": "in", "type": "bool", "args": [expression], "list": [text or null, ...]}
     {"op": name, "type": type, "args": [expression, ...], "checked": bool}
 
-where `type` is that of the result, as `plans.key_types` spells it. Columns of other types have none: they can only be
-tested for null. Columns of integers may be named in a wider type than they have.
+where `type` is the result type, as `plans.key_types` spells it. A column of any other type has a null `type`, and can
+only be tested for null. An integer column may be given a wider type than its own.
 
-Texts are values as Java prints them, but dates are days since 1970, timestamps and intervals microseconds, and times
-nanoseconds. A list has one or more, of its argument's type, and may have a great many.
+Texts are values as Java prints them, except that dates are days since 1970, timestamps and intervals microseconds, and
+times nanoseconds. A list has one or more values of its argument's type, and may be very long.
 
-A null makes null whatever is computed from it, but for `and`, `or`, `is_null`, `<=>`, `if`, `coalesce`, `least` and
-`greatest`, which follow SQL, `is_nan`, which is false, and `nan_or`, which replaces nothing but NaN. NaN equals NaN and
-is greater than any other number.
+The result of a null argument is null, with these exceptions: `and`, `or`, `is_null`, `<=>`, `if`, `coalesce`, `least`
+and `greatest` follow SQL, `is_nan` is false, and `nan_or` replaces only NaN. NaN equals NaN and is greater than any
+other number.
 
-Strings are compared and tested byte by byte. In the pattern of `like`, `%` is any text, `_` any character, and a
-backslash takes the meaning of these, and its own, away. `substring` counts characters from 1, or from the end. `upper`
-and `lower` have a table of letters as a literal.
+Strings are compared and tested byte by byte. In the pattern of `like`, `%` matches any text, `_` any character, and a
+backslash escapes these and itself. `substring` counts characters from 1, or from the end. `upper` and `lower` have a
+table of letters as a literal argument.
 
-Decimals are added at the scale of the sum, where there is room for all digits. `plus`, `minus`, `times`, `over` and
-`to_decimal` make decimals of any type: the exact result, rounded half up. `unscaled` are a decimal's digits, and
-`remainder` is what division leaves of decimals.
+`+` and `-` of decimals are computed at the scale of the result, whose type has to hold all digits. `plus`, `minus`,
+`times`, `over` and `to_decimal` return a decimal of any type: the exact result, rounded half up. `unscaled` returns the
+unscaled digits of a decimal, and `remainder` the remainder of a division of decimals.
 
-`div` divides integers towards zero; `pmod` of a divisor above zero is not negative. `round` and `round_even` round half
-up and half to even, to as many places as a literal says, fewer than none of them before the point. `floor` and `ceil`
-make whole decimals, and of doubles the nearest integers that there are. `to_integer` cuts off what is behind the point.
+`div` divides integers, rounding towards zero; `pmod` by a positive divisor is not negative. `round` and `round_even`
+round half up and half to even, to the number of decimal places in a literal; a negative number rounds before the
+decimal point. `floor` and `ceil` return decimals of scale 0, and for doubles the nearest int64. `to_integer` truncates
+the fraction.
 
-`add_months` keeps the day of the month where that has it, else takes its last one. A date becomes the first microsecond
-of its day, in UTC.
+`add_months` keeps the day of the month if the new month has this day, else it returns the last day of that month. A
+date is converted to the first microsecond of its day, in UTC.
 
-`checked`: an overflow is an error, as in Spark's ANSI mode, instead of wrapping around, or null where it is a decimal,
-or the nearest integer (of 32 bits, if it has fewer) of a float, and 0 of NaN; a division by zero is an error, instead
-of null. `floor` and `ceil` make 0 of NaN in either case.
+`checked`: an overflow or a division by zero is an error, as in Spark's ANSI mode. If not `checked`, integers wrap
+around, a decimal that overflows is null, a float that is too large for an integer type becomes the nearest integer (of
+32 bits for narrower types), NaN becomes 0, and a division by zero is null. `floor` and `ceil` convert NaN to 0 in
+either case.
 
-Two evaluators run them, neither of which covers all (see `plans.evaluators`).
+Two evaluators run expressions; neither covers the whole language (see `plans.evaluators`).
 """
 
 from __future__ import annotations
@@ -61,13 +64,13 @@ ROUNDINGS = ("round", "round_even")
 WHOLE_NUMBERS = ("floor", "ceil", "to_integer")
 NAN_TESTS = ("is_nan", "nan_or")
 DATE_FIELDS = ("year", "quarter", "month", "day", "day_of_week", "weekday", "day_of_year", "week")
-"""Days of the week begin with 1 on Sunday, but `weekday` with 0 on Monday, as do the weeks of ISO 8601."""
+"""`day_of_week` is 1 on Sunday, `weekday` 0 on Monday. Weeks begin on Monday (ISO 8601)."""
 DATE_STARTS = ("year_start", "quarter_start", "month_start", "week_start")
 DATE_FUNCTIONS = (*DATE_STARTS, "last_day", "add_months", "to_date", "to_timestamp")
 TRIMS = ("trim", "trim_left", "trim_right")
-"""They remove spaces, and nothing else."""
+"""They remove spaces only."""
 CASES = ("upper", "lower")
-"""Letters change as a literal says: see `rows.letter_cases`."""
+"""A literal argument has the table of letters: see `rows.letter_cases`."""
 NUMERIC = (*ARITHMETIC, "negate", "abs", "sqrt", "cast")
 LOGIC = (*COMPARISONS, "and", "or", "not", "is_null", "in")
 CHOICES = ("if", "coalesce", "least", "greatest")
@@ -81,7 +84,7 @@ ARITY = {
     **dict.fromkeys(("if", "substring"), 3),
 }
 VARIADIC = ("and", "or", "coalesce", "least", "greatest", "concat")
-"""Operators of one argument or more."""
+"""Operators with one or more arguments."""
 TIMESTAMPS = ("timestamp", "timestamp_ntz")
 LEAVES = ("column", "literal")
 ColumnPlace = tuple[int, int, KeyType]
@@ -90,7 +93,7 @@ ColumnPlace = tuple[int, int, KeyType]
 
 @dataclass(frozen=True)
 class Expression:
-    """A node. Columns have a `source` and a `column`, literals a `text`; all others have `args`.
+    """A node. Columns have a `source` and a `column`, literals a `text`; all other nodes have `args`.
 
     `texts` are the literals of a list.
     """
@@ -105,7 +108,7 @@ class Expression:
     texts: tuple[str | None, ...] = ()
 
     def __post_init__(self) -> None:
-        """Refuse what means nothing."""
+        """Refuse unknown operators, and arguments or types that do not fit. Raises `ValueError`."""
         if self.op in LEAVES:
             fits = not self.args and (self.type is not None or self.op == "column")
         else:
@@ -117,7 +120,7 @@ class Expression:
             raise ValueError(f"not an expression: {self!r}")
 
     def __hash__(self) -> int:
-        """Return what equal expressions share, found once: lists may be long, and trees deep."""
+        """Return the hash, computed once: lists may be long, and trees deep."""
         return self._hash
 
     @cached_property
@@ -126,7 +129,7 @@ class Expression:
 
     @property
     def number(self) -> str:
-        """The number type of its values (see `plans.number_types`). Raises `ValueError` if they are no numbers."""
+        """The number type of its values (see `plans.number_types`). Raises `ValueError` if they are not numbers."""
         number = None if self.type is None else number_type(self.type)
         if number is None:
             raise ValueError(f"no numbers: {self!r}")
@@ -134,22 +137,22 @@ class Expression:
 
     @property
     def scale(self) -> int:
-        """How many digits of a number are behind its point."""
+        """The number of decimal places; 0 for types without a scale."""
         return 0 if self.type is None else self.type.scale
 
     @property
     def place(self) -> ColumnPlace:
-        """Where a column is, and the type that it is looked at as."""
+        """Source, index and type of a column."""
         assert self.type is not None, "columns without a type are not looked at"
         return self.source, self.column, self.type
 
     @property
     def may_fail(self) -> bool:
-        """Whether there are values that it has an error for."""
+        """Whether evaluation raises an error for some values."""
         return self.checked or any(argument.may_fail for argument in self.args)
 
     def parts(self) -> Iterator[Expression]:
-        """Yield all nodes, this one first; columns that occur twice come twice."""
+        """Yield all nodes, this one first; columns that occur twice are yielded twice."""
         yield self
         for argument in self.args:
             yield from argument.parts()
@@ -160,27 +163,27 @@ class Expression:
 
 
 def column(source: int, number: int, key_type: KeyType | None) -> Expression:
-    """Return a column of a source."""
+    """Return a node for column `number` of a source."""
     return Expression("column", key_type, source=source, column=number)
 
 
 def literal(text: str | None, key_type: KeyType) -> Expression:
-    """Return a value; None is null."""
+    """Return a node for a literal; None is null."""
     return Expression("literal", key_type, text=text)
 
 
 def condition(op: str, *args: Expression) -> Expression:
-    """Return what is true or false, or null."""
+    """Return a node of type bool."""
     return Expression(op, BOOL, args)
 
 
 def among(value: Expression, texts: Iterable[str | None]) -> Expression:
-    """Return the condition that a list has a value."""
+    """Return the condition that a value is in a list."""
     return Expression("in", BOOL, (value,), texts=tuple(texts))
 
 
 def _is_typed(op: str, given: Sequence[KeyType | None], result: KeyType | None) -> bool:
-    """Return whether the types of an operator's arguments fit each other and its own."""
+    """Return whether the types of an operator's arguments fit each other and the result type."""
     if op == "is_null":
         return result == BOOL
     known = [kind for kind in given if kind is not None]
@@ -191,12 +194,12 @@ _Rule = Callable[[Sequence[KeyType], KeyType], bool]
 
 
 def _of_number(*names: str) -> _Rule:
-    """One type of these for all."""
+    """Return a rule: all arguments and the result have the same type, one of `names`."""
     return lambda given, result: {*given} == {result} and result.name in names
 
 
 def _sum(given: Sequence[KeyType], result: KeyType) -> bool:
-    """Decimals are brought to the scale of their sum, which must not take digits from them."""
+    """Check a sum or difference. Decimals are brought to the scale of the result, which must not drop digits."""
     if result.name == "decimal":
         return all(kind.name == "decimal" and kind.scale <= result.scale for kind in given)
     return [*given, result] == [_DATE, _DAYS, _DATE] or _of_number(*INTEGERS, *FLOATS)(given, result)
@@ -209,7 +212,7 @@ def _product(given: Sequence[KeyType], result: KeyType) -> bool:
 
 
 def _cast(given: Sequence[KeyType], result: KeyType) -> bool:
-    """Integers wrap around; decimals keep all of their digits, but as doubles."""
+    """Check a cast. Integers wrap around; decimals keep all of their digits, except in a cast to double."""
     (kind,) = given
     if kind.name == "decimal":
         whole = result.precision - result.scale >= kind.precision - kind.scale
@@ -224,7 +227,7 @@ def _decimals(given: Sequence[KeyType], result: KeyType) -> bool:
 
 
 def _rounded(given: Sequence[KeyType], result: KeyType) -> bool:
-    """Decimals have no more places behind the point than before."""
+    """Check a rounding. It must not increase the scale of a decimal."""
     kind, places = given
     if kind.name == "decimal":
         return places == _DAYS and result.name == "decimal" and result.scale <= kind.scale

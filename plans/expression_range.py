@@ -1,10 +1,10 @@
-"""Whether an expression may fail, from the smallest and largest values of its columns: by arithmetic on intervals.
+"""Whether an expression may fail, derived from the smallest and largest values of its columns by interval arithmetic.
 
     a in [0, 90], b in [3, 7]        a - b in [-7, 87]     fits an int8
                                      100 + a in [100, 190]  does not: 100 + 28 fails
 
-It speaks of all pairs of rows at once, so it takes a few steps for millions of them. It never misses an error; it may
-see one that no pair has, as it takes no notice of conditions around a part.
+A few steps cover all pairs of rows at once, even millions of pairs. The test never misses an error. It may report an
+error that no pair has, because it ignores the conditions around a subexpression.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from sparkext.plans.expression import ColumnPlace, Expression
 from sparkext.plans.number_types import unscaled
 
 Interval = tuple[float, float] | None
-"""The smallest and the largest value, integers as such; None where nothing is known, as of most floats."""
+"""The smallest and the largest value, as `int` for integers and unscaled decimals; None if unknown, as for most floats.
+"""
 
 _BITS = {"int8": 8, "int16": 16, "int32": 32, "int64": 64}
 
@@ -33,7 +34,7 @@ class _Intervals:
         self.failing = False
 
     def of(self, node: Expression) -> Interval:
-        """Return where the values of a node lie, and note whether one may fail."""
+        """Return the interval of a node's values, and set `failing` if the node may fail."""
         if node.op == "column":
             return self._extents[node.place]
         if node.op == "literal":
@@ -75,7 +76,7 @@ def _literal(node: Expression) -> Interval:
 
 
 def _scaled(interval: Interval, places: int) -> Interval:
-    """Return the unscaled digits that numbers become which get this many more places behind the point."""
+    """Return the interval of unscaled digits after `places` more decimal places are added."""
     return None if interval is None else (interval[0] * 10**places, interval[1] * 10**places)
 
 

@@ -1,14 +1,15 @@
-"""Evens out the slots of a partitioned join while it runs, by what each hash line cost (Yasui, Tamura, Oguchi and
-Kitsuregawa, dynamic load balancing in a parallel DBMS; `docs/papers.md` 5).
+"""The load balancer: evens out the partitions of a partitioned join while it runs, by the cost of each bucket (Yasui,
+Tamura, Oguchi and Kitsuregawa, dynamic load balancing in a parallel DBMS; `docs/papers.md` 5).
 
-The load of a slot, as of one line, over the last interval is
+The paper calls the load balancer foreman and a bucket hash line (`Foreman` and `line` in the code); a partition is a
+`slot`. The load of a partition, or of a bucket, over the last interval is
 
     L = N_recv · T_recv + N_comp · T_comp + N_send · T_send
 
-with the rows received, the build rows compared, the rows produced, and the seconds that one of each takes, measured.
-So a key that meets many rows counts, even if few rows of it arrive. The skew of a stage is (max L - min L) / mean L
-over its slots. Above a threshold the foreman asks the loaded slots for the loads of their lines, and plans a table in
-which lines are in lighter slots; one that is too hot for any slot is in several.
+with the rows received, the build rows compared, the rows produced, and the measured seconds per row of each. So a key
+with many matches has a high load, even if few rows of it arrive. The skew of a stage is (max L - min L) / mean L over
+its partitions. Above a threshold, the balancer requests the loads of the buckets in the loaded partitions, and plans a
+table that moves buckets to lighter partitions; a bucket that is too hot for any one partition is split over several.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from sparkext.plans.routing import RoutingTable
 
 @dataclass(frozen=True)
 class UnitCosts:
-    """Seconds that it takes to receive a probe row, to compare it with a build row, to produce a row."""
+    """Seconds to receive a probe row, to compare it with a build row, and to produce a row."""
 
     received: float
     compared: float
@@ -33,23 +34,23 @@ class UnitCosts:
 
 @dataclass(frozen=True)
 class Counts:
-    """Rows of a line, or of a slot, over an interval: received, compared with, produced."""
+    """Rows of a bucket, or of a partition, over an interval: received, compared, produced."""
 
     received: int
     compared: int
     produced: int
 
     def load(self, costs: UnitCosts) -> float:
-        """Return the seconds that they took."""
+        """Return the seconds for these rows."""
         return self.received * costs.received + self.compared * costs.compared + self.produced * costs.produced
 
 
 @dataclass(frozen=True)
 class Foreman:
-    """Plans tables for one stage. `threshold`: the skew above which it does (α).
+    """Plans tables for one stage, if its skew is above `threshold` (α).
 
-    `may_split`: whether a line may be in several slots; not where rows of one key have to come out of one, or where it
-    gains nothing.
+    `may_split`: whether a bucket may be in several partitions. It may not if one partition has to emit all rows of a
+    key, or if a split gains nothing.
     """
 
     threshold: float
@@ -58,31 +59,33 @@ class Foreman:
     def plan(
         self, table: RoutingTable, loads: Sequence[float], line_loads: Callable[[int], Mapping[int, float]]
     ) -> RoutingTable:
-        """Return the table to go on with: this one, unless its slots are skewed and another is better.
+        """Return the next table: the current one, unless its partitions are skewed and another table is better.
 
         Parameters
         ----------
         loads
-            Of each slot, in seconds.
+            The load of each partition, in seconds.
         line_loads
-            Tells the loads of those lines in a slot that have any; is asked of loaded slots only.
+            Returns the loads of a partition's buckets, without buckets of no load; called for loaded partitions only.
         """
         return table if skew(loads) <= self.threshold else _Plan(table, loads, line_loads, self).table()
 
 
 def skew(loads: Sequence[float]) -> float:
-    """Return (max - min) / mean of the loads of slots; 0 where there is none."""
+    """Return (max - min) / mean of the loads of partitions; 0 if there is no load."""
     total = sum(loads)
     return (max(loads) - min(loads)) * len(loads) / total if total > 0 else 0.0
 
 
 _PASSES = 4
-"""A share of a hot line may overload the slot that it comes to, which lets others go in the next pass."""
+"""A share of a hot bucket may overload the partition that receives it. The next pass moves other buckets from there."""
 
 
 @dataclass(frozen=True, order=True)
 class _Piece:
-    """What a slot has to do for a line, and another is to. `slot`: which it leaves; -1 if a share of it stays there."""
+    """A load of a bucket to move to another partition. `slot`: the partition that the bucket leaves, or -1 if a share
+    of the bucket stays there.
+    """
 
     load: float
     line: int
@@ -90,7 +93,7 @@ class _Piece:
 
 
 class _Plan:
-    """The loads of slots as they will be, and the slots of lines that go elsewhere."""
+    """The planned loads of partitions, and the planned partitions of moved buckets."""
 
     def __init__(
         self,
@@ -108,7 +111,7 @@ class _Plan:
         self._arrived: dict[int, dict[int, float]] = defaultdict(dict)
 
     def table(self) -> RoutingTable:
-        """Let lines leave the slots above the mean for the lightest, until no more is to be gained."""
+        """Move buckets from the partitions above the mean to the lightest, until nothing more is gained."""
         for _ in range(_PASSES):
             loaded = [slot for slot, load in enumerate(self._loads) if load > self._mean]
             leaving = [piece for slot in loaded for piece in self._relieve(slot)]
@@ -120,7 +123,7 @@ class _Plan:
         return self._table.followed(changes) if changes else self._table
 
     def _relieve(self, slot: int) -> list[_Piece]:
-        """Let lines leave a slot until it has no more than the mean: few, so the hottest of those that may."""
+        """Remove buckets from a partition until its load is at most the mean, the hottest first, so that few move."""
         lines = self._lines_in(slot)
         leaving: list[_Piece] = []
         for line in sorted(lines, key=lambda line: (-lines[line], line)):
@@ -139,7 +142,7 @@ class _Plan:
         return self._lines[slot]
 
     def _split(self, slot: int, line: int) -> list[_Piece]:
-        """Leave a share of a line where it is, and let the others go to slots that it is not in."""
+        """Leave one share of a bucket in its partition; return the others, for partitions without the bucket."""
         load = self._lines[slot][line]
         shares = min(math.ceil(load / self._mean), self._table.slots)
         self._lines[slot][line] = load / shares
@@ -152,7 +155,7 @@ class _Plan:
         return _Piece(load, line, slot)
 
     def _settle(self, leaving: list[_Piece]) -> None:
-        """Give each piece to the lightest slot that has none of its line, the most costly first."""
+        """Assign each piece to the lightest partition that does not have its bucket, the most costly piece first."""
         lightest = [(load, slot) for slot, load in enumerate(self._loads)]
         heapq.heapify(lightest)
         for piece in sorted(leaving, reverse=True):

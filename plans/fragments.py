@@ -1,12 +1,13 @@
-"""How two streams are cut into the units of a join, and which rows a unit has (Wang, Fang and Zhang, MFM;
+"""Partitioning of two streams into the units of a join matrix, and the rows of each unit (Wang, Fang and Zhang, MFM;
 `docs/papers.md` 3).
 
                 right 0   right 1
      left 0  │  unit 0    unit 1        unit (i, j) joins fragment i of the left side with fragment j of the right one
      left 1  │  unit 2    unit 3
 
-Each row has a line, a number below `LINES`: by its key, where equal keys have to meet, else drawn at random. A fragment
-is a range of lines, so that another cut finds its rows in what was written under this one.
+Each row has a bucket (`line` in the code), a number below `LINES`: the hash of its key if equal keys have to meet, else
+a random number. A fragment is a range of buckets, so rows that were written under one grid shape (`Cut`) can be found
+under another. Units are joined in partitions (`slots`).
 """
 
 from __future__ import annotations
@@ -16,12 +17,12 @@ from dataclasses import dataclass
 
 LINES = 1 << 16
 LEFT, RIGHT, MATCHED = range(3)
-"""The two sides, and what is known of rows of the left one: that goes with these."""
+"""The two sides, and the ids of matched rows of the left side, which are partitioned like that side."""
 
 
 @dataclass(frozen=True)
 class Cut:
-    """Into how many fragments each side is cut; `keyed`: only fragments of one number meet, in as many units."""
+    """Grid shape: the number of fragments of each side. `keyed`: only fragments of the same index meet, in one unit."""
 
     left: int
     right: int
@@ -29,27 +30,27 @@ class Cut:
 
     @property
     def units(self) -> list[tuple[int, int]]:
-        """The fragments of each unit, left and right."""
+        """The (left, right) fragments of each unit."""
         if self.keyed:
             return [(number, number) for number in range(self.left)]
         return [(i, j) for i in range(self.left) for j in range(self.right)]
 
     def fragments(self, side: int) -> int:
-        """Return how many fragments a side has."""
+        """Return the number of fragments of a side."""
         return self.right if side == RIGHT else self.left
 
     def lines(self, side: int, fragment: int) -> range:
-        """Return the lines of a fragment."""
+        """Return the buckets of a fragment."""
         count = self.fragments(side)
         return range(-(-fragment * LINES // count), -(-(fragment + 1) * LINES // count))
 
     def having(self, side: int, lines: range) -> list[int]:
-        """Return the fragments of a side that have any of these lines."""
+        """Return the fragments of a side that have any of these buckets."""
         count = self.fragments(side)
         return [*range(lines.start * count // LINES, (lines.stop - 1) * count // LINES + 1)] if lines else []
 
     def slots(self, side: int, fragment: int, slots: int) -> list[int]:
-        """Return the slots that need a fragment: those of its units, which are dealt out in turn."""
+        """Return the partitions that need a fragment: those of its units. Units are assigned to partitions in turn."""
         if self.keyed:
             return [fragment % slots]
         units = (
@@ -60,7 +61,7 @@ class Cut:
         return sorted({unit % slots for unit in units})
 
     def writer(self, side: int, fragment: int, slots: int) -> int:
-        """Return the slot, of those, that stores what comes in of a fragment."""
+        """Return the partition, one of `slots()`, that stores the incoming rows of a fragment."""
         if self.keyed:
             return fragment % slots
         unit = (
@@ -73,16 +74,16 @@ class Cut:
 
 @dataclass(frozen=True)
 class Cuts:
-    """The cuts of a stream so far: each from some batch on. The first is from batch 0 on."""
+    """The grid shapes of a stream so far, each with the batch that it begins with. The first begins with batch 0."""
 
     since: tuple[tuple[int, Cut], ...]
 
     def at(self, batch: int) -> Cut:
-        """Return the cut of a batch."""
+        """Return the grid shape of a batch."""
         return next(cut for first, cut in reversed(self.since) if first <= batch)
 
     def followed(self, batch: int, cut: Cut) -> Cuts:
-        """Return the same with another cut from this batch on."""
+        """Return the same with another grid shape from this batch on."""
         return self if cut == self.at(batch) else Cuts((*self.since, (batch, cut)))
 
     def to_data(self) -> list[list[int]]:
@@ -96,9 +97,9 @@ class Cuts:
 
 
 def first_cut(slots: int, keyed: bool, whole_right: bool = False) -> Cut:
-    """Return the cut to begin with: as many units as slots, and two sides of which nothing is known alike.
+    """Return the initial grid shape: one unit per partition, and equally many fragments of both sides if possible.
 
-    `whole_right`: only one unit may have a row of the left side.
+    Nothing is known of the sides yet. `whole_right`: the right side is replicated, so each left row is in one unit.
     """
     if keyed:
         return Cut(slots, slots, keyed=True)

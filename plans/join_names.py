@@ -1,4 +1,4 @@
-"""The join names that `DataFrame.join` takes, and the kinds they mean."""
+"""The join names that `DataFrame.join` accepts, and the join kind that each stands for."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _KINDS = {
 
 
 def join_kind(how: str) -> str | None:
-    """Return the kind for a name in any case and with any underscores, as Spark reads it; None for an unknown name."""
+    """Return the join kind of a name, ignoring case and underscores like Spark; None for an unknown name."""
     return _KINDS.get(how.lower().replace("_", ""))
 
 

@@ -1,9 +1,10 @@
-"""In which order the joins of a pipeline run, and which of them say beforehand what a build side need not give.
+"""Choice of the join order of a pipeline, and of the joins that reduce a build side beforehand.
 
-Every join but those that emit unmatched build rows makes of each row, whatever comes before and after it, a number of
-longer rows; so two joins of which neither looks at the other's build side may change places. The order with the least
-cost by what each join keeps is found among all that are possible (Selinger et al., "Access path selection in a
-relational database management system", 1979: the best order of a set of joins extends the best of a smaller set).
+Every join except those that emit unmatched build rows turns each row into some number of longer rows, independent of
+the joins before and after it. So two joins may change places if neither refers to the other's build side. The cheapest
+order by the estimated output of each join is found among all possible orders (Selinger et al., "Access path selection
+in a relational database management system", 1979: the best order of a set of joins extends the best order of a smaller
+set).
 """
 
 from __future__ import annotations
@@ -16,16 +17,18 @@ from sparkext.plans.spec import PROBE, JoinSpec, PipelineSpec
 from sparkext.plans.theta import PythonPredicate
 
 _SEARCHED = 10
-"""Of so many joins all orders are compared, by their sets, of which there are 1,024."""
+"""Up to this number of joins, all orders are compared, through the at most 1,024 sets of joins."""
 _OUTPUT_COST = 0.3
-"""What a row that comes out costs of what it takes to look one up; measured in TPC-DS 72: 10 ns of 30."""
+"""Cost of an output row, relative to the cost of looking up a row; measured in TPC-DS 72: 10 ns of 30."""
 _WORTH_IT = 0.9
-"""An order that costs no less than this share of the query's own is left: estimates err."""
+"""An order replaces the query's own only if it costs less than this share of it: estimates are inexact."""
 
 
 @dataclass(frozen=True)
 class JoinEstimate:
-    """One join: how many rows it makes of one, what looking one up costs, and which joins it has to come after."""
+    """One join: `kept` output rows per input row, the `cost` of looking up a row, and the joins that must run before it
+    (`needs`).
+    """
 
     kept: float
     cost: float
@@ -33,10 +36,10 @@ class JoinEstimate:
 
 
 def may_move(join: JoinSpec) -> bool:
-    """Return whether a join may change places with others.
+    """Return whether a join may change places with other joins.
 
-    One that emits unmatched build rows is the first, and what may fail has to see the rows that come to it in the
-    query, no fewer and no more.
+    A join that emits unmatched build rows must be the first. A join that may fail must receive exactly the rows that it
+    receives in the query's own order.
     """
     if join.preserves_build or join.may_fail or isinstance(join.theta, PythonPredicate):
         return False
@@ -44,12 +47,12 @@ def may_move(join: JoinSpec) -> bool:
 
 
 def movable(spec: PipelineSpec) -> int:
-    """Return how many joins at the beginning may change places: those before the first that may not."""
+    """Return the number of joins before the first join that may not change places."""
     return next((number for number, join in enumerate(spec.joins) if not may_move(join)), len(spec.joins))
 
 
 def needed(spec: PipelineSpec) -> list[frozenset[int]]:
-    """Return for each join the numbers of the joins whose build sides it looks at, but for its own."""
+    """Return, for each join, the indexes of the other joins whose build sides it refers to."""
     return [
         frozenset(source - 1 for source, _ in join.references(number) if source not in (PROBE, number))
         for number, join in enumerate(spec.joins, 1)
@@ -57,14 +60,15 @@ def needed(spec: PipelineSpec) -> list[frozenset[int]]:
 
 
 def reducers(spec: PipelineSpec, number: int) -> tuple[int, ...]:
-    """Return the joins that drop rows for what they have of build side `number` alone.
+    """Return the joins that drop rows by columns of build side `number` alone.
 
-    A row of it that one of them drops is in no result, so it may be left out beforehand (Bernstein & Chiu, "Using
-    semi-joins to solve relational queries", 1981). Only of an inner join: an outer one emits something in its place.
+    A build row that one of these joins drops is in no result, so it may be removed beforehand: a semi-join reduction
+    (Bernstein & Chiu, "Using semi-joins to solve relational queries", 1981). Join `number` must be an inner join: an
+    outer join would emit a row with nulls instead.
     """
     free = movable(spec)
     join = spec.joins[number]
-    # The nearest row is the nearest of all.
+    # An as-of join finds the nearest of all build rows, so none may be removed.
     if number >= free or join.how != "inner" or join.as_of is not None or join.theta is not None:
         return ()
     own = needed(spec)
@@ -82,14 +86,14 @@ def given(count: int) -> tuple[int, ...]:
 
 
 def cheapest(joins: Sequence[JoinEstimate]) -> tuple[int, ...]:
-    """Return the order that costs least, or the given one where none costs clearly less."""
+    """Return the cheapest order, or the query's own order if no order is clearly cheaper."""
     best = _searched(joins) if len(joins) <= _SEARCHED else _greedy(joins)
     own = given(len(joins))
     return best if cost(joins, best) < _WORTH_IT * cost(joins, own) else own
 
 
 def cost(joins: Sequence[JoinEstimate], order: Sequence[int]) -> float:
-    """Return what joining one row costs in this order."""
+    """Return the cost of joining one probe row in this order."""
     total, rows = 0.0, 1.0
     for number in order:
         total += rows * _step(joins[number])
@@ -98,7 +102,7 @@ def cost(joins: Sequence[JoinEstimate], order: Sequence[int]) -> float:
 
 
 def shuffled(needs: Sequence[frozenset[int]], seed: int) -> tuple[int, ...]:
-    """Return some order in which every join comes after those that it needs."""
+    """Return a random order in which every join comes after the joins that it needs."""
     generator = random.Random(seed)
     order: list[int] = []
     while len(order) < len(needs):
@@ -107,7 +111,7 @@ def shuffled(needs: Sequence[frozenset[int]], seed: int) -> tuple[int, ...]:
 
 
 def has_choice(needs: Sequence[frozenset[int]]) -> bool:
-    """Return whether there is an order beside the given one."""
+    """Return whether an order other than the query's own is possible."""
     return any(number - 1 not in needs[number] for number in range(1, len(needs)))
 
 
@@ -129,7 +133,7 @@ def _searched(joins: Sequence[JoinEstimate]) -> tuple[int, ...]:
 
 
 def _greedy(joins: Sequence[JoinEstimate]) -> tuple[int, ...]:
-    """Take next what drops the most rows for what it costs."""
+    """Append, repeatedly, the join that drops the most rows for its cost."""
     order: list[int] = []
     while len(order) < len(joins):
         following = _next([join.needs for join in joins], frozenset(order))

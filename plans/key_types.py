@@ -1,6 +1,6 @@
-"""Which key types can be compared, and in which common type: Spark's own coercions, where they are exact here.
+"""Which key types can be compared, and in which common type: those of Spark's own coercions that are exact here.
 
-Types are named as Arrow names them (`int32`, `decimal`, `timestamp`): this module knows neither Spark nor Arrow.
+Types have Arrow's names (`int32`, `decimal`, `timestamp`), but this module imports neither Spark nor Arrow.
 """
 
 from __future__ import annotations
@@ -52,10 +52,10 @@ def parse_key_type(text: str) -> KeyType:
 
 
 def common_key_type(left: KeyType, right: KeyType) -> KeyType | None:
-    """Return the type in which Spark compares the two, or None where that is not one this package covers exactly.
+    """Return the type in which Spark compares the two, or None if this package does not cover it exactly.
 
     Covered: equal types; integers of any width; integers with doubles; floats with doubles; decimals with decimals
-    and with integers, while no digit is lost. Left out, because what Spark does depends on its ANSI mode or loses
+    and with integers, if no digit is lost. Not covered, because Spark's comparison depends on its ANSI mode or loses
     digits: strings with anything else, integers with floats, decimals with floats or doubles, dates with timestamps.
     """
     if left == right:

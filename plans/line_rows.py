@@ -1,4 +1,4 @@
-"""How many rows of a stream have come of each line lately: what came long ago counts less and less."""
+"""Recent rows of a stream per bucket (`line` in the code): the counts of earlier batches decay."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from dataclasses import dataclass, field
 from typing import Any
 
 _KEPT = 0.8
-"""Of what is counted before a batch, in what is counted behind it."""
+"""Factor of the counts before a batch in the counts after it."""
 
 
 @dataclass(frozen=True)
 class LineRows:
-    """Rows by order line, and those of split lines by operator line, too."""
+    """Rows by order bucket; those of split order buckets also by operator bucket (see `plans.order_table`)."""
 
     orders: Mapping[int, int] = field(default_factory=dict)
     operators: Mapping[int, int] = field(default_factory=dict)
 
     def followed(self, came: Iterable[LineRows]) -> LineRows:
-        """Return the counts behind a batch, of which each slot has counted what came there."""
+        """Return the counts after a batch, given the batch's counts in each partition."""
         slots = [*came]
         return LineRows(
             _followed(self.orders, [slot.orders for slot in slots]),

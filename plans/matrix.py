@@ -1,14 +1,16 @@
-"""How a join without an equality is divided: into units of a matrix (Wang, Fang and Zhang, MFM; `docs/papers.md` 3).
+"""Partitioning of a join without an equality into units of a matrix (Wang, Fang and Zhang, MFM; `docs/papers.md` 3).
 
                 build 0   build 1
     probe 0  │  unit 0    unit 1        unit (i, j) joins part i of the probe side with part j of the build side
     probe 1  │  unit 2    unit 3
 
-Rows may meet on any condition, and no key can be hot: a part is some rows, whatever is in them. All units of its row,
-or column, read it, so a unit reads half its perimeter: build rows all at once, and probe rows as they pass.
+Rows may meet on any condition, and no key can be hot: a part is a number of rows, whatever their values. A part is read
+by all units of its row or column of the matrix, so a unit reads half its perimeter: all of its build rows at once, and
+its probe rows as a stream.
 
-What a row is without a match, one unit has to tell that reads all of the other side. For rows of the probe side the
-build side is not divided then; of a full outer join, *owners* tell it for parts of the build side, and emit no pair.
+Only a unit that reads all of the other side can emit an unmatched row. So a join that emits unmatched probe rows does
+not divide the build side. In a full outer join, additional units, the *owners*, emit the unmatched rows of parts of the
+build side, and emit no pairs.
 """
 
 from __future__ import annotations
@@ -27,25 +29,27 @@ _HALVES = 2
 
 @dataclass(frozen=True)
 class Cut:
-    """Into how many parts each side is divided."""
+    """Grid shape: the number of parts of each side."""
 
     probe: int
     build: int
 
 
 def least_perimeter(probe: float, build: float, units: int, memory: float, most: Cut) -> Cut:
-    """Return the cut whose units read least, of those that have no more units, but for what takes more.
+    """Return the grid shape whose units read the least, among those of at most `units` units.
+
+    It has more units only if the parts of the build side would not fit `memory` otherwise.
 
     Parameters
     ----------
     probe, build
         The bytes of both sides.
     units
-        As many as can work at a time.
+        Units that can run at a time.
     memory
-        The bytes that a unit may have of the build side.
+        The bytes that a unit may hold of the build side.
     most
-        Into how many parts each side can be divided.
+        The most parts into which each side can be divided.
     """
     fewest = min(most.build, max(1, math.ceil(build / memory)))
     cuts = [
@@ -61,13 +65,13 @@ def matrix_plan(counts: LineCounts | None, cores: int, most: Cut, way: str, *, f
     Parameters
     ----------
     counts
-        Of all rows of both sides; None if nothing has to be joined.
+        The counts of both sides as a whole; None if nothing has to be joined.
     cores
         Tasks that run at a time.
     most
         See `least_perimeter`.
     way
-        One of `waves.TABLES`: `hash` has one unit, `random` any cut.
+        The policy, one of `waves.TABLES`: `hash` has one unit, `random` a random grid shape.
     full
         Whether it is a full outer join.
     """
@@ -80,9 +84,9 @@ def matrix_plan(counts: LineCounts | None, cores: int, most: Cut, way: str, *, f
 
 
 def _full_plan(counts: LineCounts | None, cores: int, most: Cut, way: str) -> WavePlan:
-    """Return units that divide the probe side, and owners that divide the build side: each half tries all pairs.
+    """Return units that divide the probe side, and owners that divide the build side: all pairs are tried twice.
 
-    Where no more tasks run at a time than it takes to make up for that, one unit has everything.
+    If no more than two tasks run at a time, this would gain nothing, and one unit joins everything.
     """
     cut = _drawn(most) if way == "random" else Cut(1, 1)
     if way == "planned" and cores > _HALVES:
@@ -93,7 +97,7 @@ def _full_plan(counts: LineCounts | None, cores: int, most: Cut, way: str) -> Wa
 
 
 def _drawn(most: Cut) -> Cut:
-    """Return any cut into few parts."""
+    """Return a random grid shape of few parts."""
     return Cut(*(random.randint(1, min(_MOST_AT_RANDOM, parts)) for parts in (most.probe, most.build)))
 
 
@@ -111,7 +115,7 @@ def _units(cut: Cut) -> Sequence[Share]:
 
 
 def _part(counts: LineCounts, cut: Cut) -> LineCounts:
-    """Return what a unit has of it. Which pairs meet, and come out, is not known before."""
+    """Return the counts of one unit. Pairs count 0, as it is unknown beforehand which pairs match."""
     return LineCounts(
         counts.probe_rows // cut.probe,
         counts.build_rows // cut.build,

@@ -1,11 +1,12 @@
 """The number of units of a join matrix, and when to change it (Wang, Fang and Zhang, MFM; `docs/papers.md` 3).
 
-A unit may hold so many rows of both sides together, its memory. One side, the main one, is cut into γ fragments; the
-other has all memory that these leave. The paper tries four γ, those next to the halves of the memory; here all are
-tried that can win, which takes up to 4 % fewer units.
+A unit has a limited memory for rows of both sides together. One side, the main one, is partitioned into γ fragments;
+the other side has the memory that these leave. The paper tries four values of γ, those next to the halves of the
+memory; here all values are tried that can be best, which needs up to 4 % fewer units.
 
-A new cut is matched with the old one by overlap: a unit keeps what both have in common, and is sent the rest. Fragments
-are ranges of lines, so rows are matched with rows and columns with columns, and a unit with that of its row and column.
+A new grid shape (`Cut` in the code) is matched with the old one by overlap: a unit keeps the rows that both have in
+common, and receives the rest. Fragments are ranges of buckets (`lines`), so rows of the matrix are matched with rows
+and columns with columns, and a unit is matched with the unit of its row and column.
 """
 
 from __future__ import annotations
@@ -20,9 +21,9 @@ _MOST_AT_RANDOM = 3
 
 
 def least_units(left: float, right: float, memory: float) -> Cut:
-    """Return the cut of fewest units, of which none holds more than `memory` of sides that are so large.
+    """Return the grid shape with the fewest units, none of which holds more than `memory` of sides of these sizes.
 
-    Of as many units, that which reads least of both sides altogether.
+    Among shapes with equally many units, it is the shape whose units read the least of both sides altogether.
     """
     best = None
     for parts in _parts(left, memory):
@@ -34,7 +35,7 @@ def least_units(left: float, right: float, memory: float) -> Cut:
 
 
 def _parts(side: float, memory: float) -> Iterator[int]:
-    """Yield the numbers of fragments that may be best: more than twice as many as halves of the memory never are."""
+    """Yield the numbers of fragments that may be best. Fragments of less than a quarter of the memory never are."""
     fewest = math.floor(side / memory) + 1
     yield from range(fewest, max(fewest, math.ceil(4 * side / memory)) + 1)
 
@@ -44,21 +45,26 @@ def _rank(cut: Cut, left: float, right: float) -> tuple[int, float]:
 
 
 def copied(cut: Cut, left: float, right: float) -> float:
-    """Return what all units read of sides that are so large: each row of one goes to as many units as the other has
+    """Return how much all units read of sides of these sizes. Each row goes to as many units as the other side has
     fragments.
     """
     return left * cut.right + right * cut.left
 
 
 def moved(old: Cut, new: Cut, left: float, right: float) -> float:
-    """Return what units of a new cut are sent of sides that are so large, beside what those of the old one have."""
+    """Return how much the units of a new grid shape receive of sides of these sizes: all that they read, less the rows
+    that their matched units of the old shape hold.
+    """
     rows, columns = _matched(old.left, new.left), _matched(old.right, new.right)
     kept = left * sum(rows.values()) * len(columns) + right * sum(columns.values()) * len(rows)
     return copied(new, left, right) - kept
 
 
 def _matched(old: int, new: int) -> dict[int, float]:
-    """Match fragments of two cuts of a side, the largest overlap first; return the share that each new one keeps."""
+    """Match the fragments of two grid shapes of a side, the largest overlap first.
+
+    Return the share of the side that each new fragment keeps.
+    """
     overlaps = [
         (min((a + 1) / old, (b + 1) / new) - max(a / old, b / new), a, b)
         for b in range(new)
@@ -74,20 +80,20 @@ def _matched(old: int, new: int) -> dict[int, float]:
 
 
 def next_cut(cut: Cut, left: int, right: int, slots: int, memory: int, way: str) -> Cut:
-    """Return the cut to go on with, this one unless its units hold too much, or another pays.
+    """Return the next grid shape: the current one, unless its units hold too much or another shape pays off.
 
     Parameters
     ----------
     cut
-        As it is.
+        The current grid shape.
     left, right
-        What has come of both sides so far, in bytes.
+        The bytes of both sides received so far.
     slots
-        Tasks that run at a time: so many units there are at least.
+        Tasks that run at a time: the least number of units.
     memory
         The bytes that a unit may hold.
     way
-        One of `waves.TABLES`: `hash` keeps the cut, `random` draws any.
+        The policy, one of `waves.TABLES`: `hash` keeps the shape, `random` draws a random one.
     """
     if cut.keyed or way == "hash":
         return cut
@@ -99,13 +105,13 @@ def next_cut(cut: Cut, left: int, right: int, slots: int, memory: int, way: str)
     best = _for_slots(left, right, slots, memory)
     if cut.left * cut.right < slots:
         return best
-    # What another cut saves on as many rows as have come, against what it takes to index them anew.
+    # The saving by another shape on as many rows as were received so far, against the rows that have to be moved.
     saved = copied(cut, left, right) - copied(best, left, right)
     return best if saved > moved(cut, best, left, right) else cut
 
 
 def _for_slots(left: int, right: int, slots: int, memory: int) -> Cut:
-    """Return the cut with a unit for each slot that reads least."""
+    """Return the grid shape with `slots` units that reads the least; if none fits the memory, `least_units`."""
     cuts = [Cut(number, slots // number) for number in range(1, slots + 1) if slots % number == 0]
     fits = [cut for cut in cuts if left / cut.left + right / cut.right <= memory]
     return min(fits or [least_units(left, right, memory)], key=lambda cut: (copied(cut, left, right), cut.left))

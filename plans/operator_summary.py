@@ -1,4 +1,4 @@
-"""What an operator did in one task, or in all tasks of a run: budgets, headrooms, rows."""
+"""Statistics of an operator in one task, or in all tasks of a run: budgets, headrooms, rows."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple, TypedDict
 
-# Budgets are counted by their four leading bits: the median is within 1/8, exact for powers of two.
+# Budgets are counted by their four leading bits: the error of the median is at most 1/8, and 0 for powers of two.
 _LEADING_BITS = 4
 
 
 class Decision(NamedTuple):
-    """One budget decision and what came of it. Times are the controller's clock, in seconds."""
+    """One budget decision, and the rows then `produced`. `time` is read from the controller's clock, in seconds."""
 
     time: float
     operator: int
@@ -22,11 +22,11 @@ class Decision(NamedTuple):
 
 
 class OperatorSummary(TypedDict):
-    """What one operator did, in one task or merged over many; JSON-serialisable.
+    """Statistics of one operator, in one task or merged over many tasks; JSON-serialisable.
 
-    Budgets are in rows, `headroom_min` in bytes and `headroom_limit` names the limit that left so little.
-    They are None where nothing was decided or the headroom was unknown. `budget_counts` are pairs of a
-    budget, rounded down to four leading bits, and how often it was given: medians merge through it.
+    Budgets are in rows, `headroom_min` in bytes. `headroom_limit` is the name of the limit that left this headroom.
+    They are None if there was no decision or the headroom was unknown. `budget_counts` are pairs of a budget, rounded
+    down to four leading bits, and how often it was given: they allow to merge medians.
     """
 
     operator: int
@@ -42,11 +42,11 @@ class OperatorSummary(TypedDict):
 
 
 class OperatorRecord:
-    """Aggregates of one operator, and a sample of its decisions that covers the whole task evenly.
+    """Statistics of one operator, and a sample of its decisions that covers the whole task evenly.
 
-    The sample doubles its stride whenever it is full, dropping every other decision: the last few hundred
-    calls alone would show only the last fraction of a second. It is kept by operator because calls of a
-    chain alternate regularly, and a stride over all of them could miss some operators altogether.
+    Whenever the sample is full, it drops every other decision and doubles its stride: the last few hundred calls alone
+    would cover only the last fraction of a second. Each operator has its own sample because calls of a chain alternate
+    regularly, and a stride over all calls could miss some operators altogether.
     """
 
     __slots__ = (
@@ -83,7 +83,7 @@ class OperatorRecord:
         self.headroom_limit: str | None = None
 
     def decided(self, now: float, headroom: tuple[int, str] | None, budget: int) -> None:
-        """Count a budget that was just given."""
+        """Record a budget that was just given."""
         if headroom is not None and (self.headroom_min is None or headroom[0] < self.headroom_min):
             self.headroom_min, self.headroom_limit = headroom
         if budget != self._last:
@@ -95,7 +95,7 @@ class OperatorRecord:
         self.calls += 1
 
     def _count_last(self) -> None:
-        """Count the budget that was given last, as often as it was given in a row."""
+        """Add the last budget to the counts, as often as it was given consecutively."""
         budget, self._repeats, repeats = self._last, 0, self._repeats
         if budget is None or not repeats:
             return
@@ -108,7 +108,7 @@ class OperatorRecord:
         self._counts[rounded] = self._counts.get(rounded, 0) + repeats
 
     def produced(self, rows_in: int, rows_out: int) -> None:
-        """Count what the operator made of its last budget."""
+        """Record the rows that the operator used up and produced with its last budget."""
         self.rows_in += rows_in
         self.rows_out += rows_out
         if self._pending is not None:
@@ -121,11 +121,11 @@ class OperatorRecord:
                 self._stride *= 2
 
     def decisions(self) -> list[Decision]:
-        """The sampled decisions in order of time."""
+        """Return the sampled decisions in order of time."""
         return list(self._sample)
 
     def summary(self) -> OperatorSummary:
-        """The aggregates as a plain dictionary."""
+        """Return the statistics as a plain dictionary."""
         self._count_last()
         return {
             "operator": self._operator,
@@ -142,7 +142,7 @@ class OperatorRecord:
 
 
 def merge_summaries(tasks: Iterable[Sequence[OperatorSummary]]) -> list[OperatorSummary]:
-    """One summary per operator from the summaries of many tasks, in any order; associative."""
+    """Return one summary per operator, merged from those of many tasks in any order; associative."""
     grouped: dict[int, list[OperatorSummary]] = {}
     for summaries in tasks:
         for summary in summaries:
@@ -173,13 +173,15 @@ def _merge_operator(operator: int, parts: list[OperatorSummary]) -> OperatorSumm
 
 
 def _headroom_order(part: OperatorSummary) -> tuple[float, str]:
-    """Least headroom first, unknown last; the limit's name settles ties, so that order of tasks does not."""
+    """Return the sort key: least headroom first, unknown last. The limit's name breaks ties, so the order of tasks does
+    not matter.
+    """
     headroom = part["headroom_min"]
     return (math.inf if headroom is None else headroom, part["headroom_limit"] or "")
 
 
 def _median(counts: dict[int, int], lowest: int | None, highest: int | None) -> int | None:
-    """The lower median of rounded budgets, kept within the exact extremes; None without any."""
+    """Return the lower median of rounded budgets, clamped to the exact extremes; None without budgets."""
     if lowest is None or highest is None:
         return None
     below_middle = (sum(counts.values()) + 1) // 2

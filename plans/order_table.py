@@ -1,10 +1,11 @@
-"""Where the rows of an ordered stream go: after P-SORT, with another planner than the paper's (`plans.psort`).
+"""Routing of the rows of an ordered stream: P-SORT, with another planner than the paper's (`plans.psort`).
 
-Order keys and operator keys have hash lines, as there may be any number of them. Rows of an order line go to one slot;
-those of a split one go by their operator line, to slots of the stage before, and their results are merged in one.
+Order keys and operator keys are hashed to buckets (`lines` in the code), as there may be any number of keys. Rows of an
+order bucket go to one partition (`slot`). Rows of a split order bucket go by their operator bucket to partitions of the
+stage before, and one partition merges their results.
 
-    rows ──▶ order line ──┬─ whole ──▶ slot of the order line ───────────────────────────────▶ results
-                          └─ split ──▶ slot of the operator line ──▶ slot that merges ───────▶ results
+    rows ──▶ order bucket ──┬─ whole ──▶ partition of the order bucket ──────────────────────────▶ results
+                            └─ split ──▶ partition of the operator bucket ──▶ merging partition ─▶ results
 """
 
 from __future__ import annotations
@@ -20,13 +21,13 @@ from sparkext.plans.psort import makespan
 from sparkext.plans.routing import RoutingTable
 
 LINES = 1 << 12
-"""Of order keys, and of operator keys: a power of two."""
+"""Number of buckets of order keys, and of operator keys: a power of two."""
 
 WHOLE, SPLIT = range(2)
-"""The ways of rows."""
+"""The two paths of rows."""
 
 MERGE_COST = 0.25
-"""What it takes to send a row on and to merge it, where it takes 1 to process it."""
+"""Cost of sending a row on and merging it, relative to the cost of processing it."""
 
 _GAIN = 0.9
 _THRESHOLD = 0.1
@@ -35,8 +36,8 @@ _LEAST_ROWS = 1_000
 
 @dataclass(frozen=True)
 class OrderTable:
-    """`whole` has the slots of order lines, but for those that are split: of these, `merged` has the slot that merges
-    them, and `parts` the slots of operator lines.
+    """`whole` has the partitions of order buckets that are not split. For each split one, `merged` has the partition
+    that merges it; `parts` has the partitions of operator buckets.
     """
 
     whole: RoutingTable
@@ -45,7 +46,7 @@ class OrderTable:
 
     @property
     def slots(self) -> int:
-        """How many slots there are of each kind."""
+        """The number of partitions of each stage."""
         return self.whole.slots
 
     def to_data(self) -> dict[str, Any]:
@@ -67,7 +68,7 @@ class OrderTable:
         return cls(whole, parts, dict(data["merged"]))
 
     def load(self, rows: Mapping[int, float]) -> float:
-        """Return how long it takes to process rows of order lines, of which one takes 1."""
+        """Return the time to process these rows per order bucket, in units of the time of one row."""
         return _load(rows, {*self.merged}, self._tasks(rows), self.slots)
 
     def _tasks(self, rows: Mapping[int, float]) -> list[float]:
@@ -75,19 +76,19 @@ class OrderTable:
 
 
 def first_table(slots: int) -> OrderTable:
-    """Return the table to begin with: nothing is split."""
+    """Return the initial table: nothing is split."""
     return OrderTable(RoutingTable(LINES, slots), RoutingTable(LINES, slots))
 
 
 def even_table(slots: int, lines: Iterable[int]) -> OrderTable:
-    """Return the table by which keys of as many rows each, on these lines, are dealt out evenly."""
+    """Return the table that distributes keys evenly, given the bucket of each key. All keys count the same."""
     keys = Counter(lines)
     homes = {line: (number % slots,) for number, (line, _) in enumerate(keys.most_common())}
     return OrderTable(RoutingTable(LINES, slots, homes), RoutingTable(LINES, slots))
 
 
 def any_table(slots: int, may_split: bool) -> OrderTable:
-    """Return a table that is drawn at random."""
+    """Return a random table."""
     moved = [{line: (random.randrange(slots),) for line in range(LINES)} for _ in range(2)]
     split = random.sample(range(LINES), random.randrange(LINES) if may_split else 0)
     return OrderTable(
@@ -98,18 +99,18 @@ def any_table(slots: int, may_split: bool) -> OrderTable:
 
 
 def next_table(table: OrderTable, rows: Mapping[int, float], parts: Mapping[int, float], may_split: bool) -> OrderTable:
-    """Return the table to go on with: this one, unless another takes a tenth less time for as many rows as have come.
+    """Return the next table: the current one, unless another costs a tenth less time for the rows received.
 
     Parameters
     ----------
     table
-        As it is.
+        The current table.
     rows
-        How many have come of each order line.
+        The number of rows received, per order bucket.
     parts
-        How many of the rows of split lines have come of each operator line.
+        The number of rows received of split order buckets, per operator bucket.
     may_split
-        Whether order lines may be split.
+        Whether order buckets may be split.
     """
     if sum(rows.values()) < _LEAST_ROWS:
         return table
@@ -122,7 +123,7 @@ def next_table(table: OrderTable, rows: Mapping[int, float], parts: Mapping[int,
 
 
 def _gains(table: RoutingTable, following: RoutingTable, rows: Mapping[int, float]) -> bool:
-    """Return whether another table takes a tenth off the most loaded slot."""
+    """Return whether another table reduces the load of the most loaded partition by more than a tenth."""
     if sum(rows.values()) < _LEAST_ROWS:
         return False
     return max(_loads(following, rows)) < _GAIN * max(_loads(table, rows))
@@ -136,7 +137,7 @@ def _loads(table: RoutingTable, rows: Mapping[int, float]) -> list[float]:
 
 
 def _evened(table: RoutingTable, rows: Mapping[int, float]) -> RoutingTable:
-    """Move lines from loaded slots to light ones, as few as will do."""
+    """Move buckets from loaded partitions to light ones, as few as possible."""
     by_slot: dict[int, dict[int, float]] = defaultdict(dict)
     for line, count in rows.items():
         by_slot[table.slots_of(line)[0]][line] = count
@@ -144,7 +145,7 @@ def _evened(table: RoutingTable, rows: Mapping[int, float]) -> RoutingTable:
 
 
 def _split(rows: Mapping[int, float], slots: int) -> set[int]:
-    """Return the lines to split: as many of the heaviest as make the whole take least time."""
+    """Return the buckets to split: as many of the heaviest as minimise the total time."""
     heaviest = sorted(rows, key=lambda line: (-rows[line], line))
     share = sum(rows.values()) / slots
     best, least = set[int](), makespan(rows.values(), slots)
@@ -159,13 +160,13 @@ def _split(rows: Mapping[int, float], slots: int) -> set[int]:
 
 
 def _load(rows: Mapping[int, float], split: set[int], whole: Iterable[float], slots: int) -> float:
-    """Return how long both stages take: the rows of split lines, then the others and what merges."""
+    """Return the time of both stages: the rows of split buckets, then whole buckets and merges."""
     merges = [MERGE_COST * rows.get(line, 0) for line in split]
     return sum(rows.get(line, 0) for line in split) / slots + makespan([*whole, *merges], slots)
 
 
 def _merged(split: set[int], rows: Mapping[int, float], slots: int) -> dict[int, int]:
-    """Deal out what merges over slots."""
+    """Assign the merge of each split bucket to the partition with the least to merge, the heaviest first."""
     loads = [0.0] * slots
     merged = {}
     for line in sorted(split, key=lambda line: (-rows[line], line)):

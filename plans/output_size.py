@@ -1,9 +1,9 @@
 """The output-size controller: how many rows an operator may produce, decided just before it runs.
 
 Source: Kawashima & Tatebe, "Data delivery between operators in parallel databases", conclusion 3. An output
-size fixed in advance either wastes calls or overflows memory, at which point others swap or cancel the
-query. Here each operator gets a row budget from the memory that is free at that moment, and hands control
-up when the budget is spent.
+size fixed in advance either wastes calls or overflows memory, upon which other engines swap or cancel the
+query. Here each operator gets a row budget from the memory that is free at that moment, and returns control
+when the budget is spent.
 """
 
 from __future__ import annotations
@@ -18,32 +18,33 @@ from typing import NamedTuple
 from sparkext.plans.operator_summary import Decision, OperatorRecord, OperatorSummary
 
 ARRAY_BYTES = 2**31 - 2**20
-"""Bytes that the strings of one Arrow array can hold, less some: its offsets are 32 bits wide."""
+"""Most bytes of strings in one Arrow array, with some reserve: its offsets are 32 bits wide."""
 
 FINAL_OUTPUT_COPIES = 3
-"""Rows leave for the JVM as an Arrow batch, its serialised copy, and what the JVM reads of that, all at once."""
+"""Copies of an output to the JVM that exist at once: the Arrow batch, its serialised copy, and the JVM's copy."""
 
-# Rows that an estimate is worth before anything was observed: outweighed by the first full morsel.
+# Weight of an initial estimate, in observed rows: the first full morsel outweighs it.
 _PRIOR_ROWS = 1024.0
-# What remains of older observations after each new one: the estimate follows the last eight or so calls.
+# Factor of older observations after each new one: the estimate follows about the last eight calls.
 _RETAINED = 0.875
 # A row without payload still costs something, and a cost of zero would allow any number of rows.
 _LEAST_ROW_BYTES = 1.0
-# So much is always worth a call: fewer rows than `min_rows` are asked for only where they take more than this.
+# An output of this size is always worth a call: a budget is below `min_rows` only if these rows take more bytes.
 _LEAST_OUTPUT_BYTES = 1 << 20
-# A budget that memory has cut grows back in steps: what one operator frees is not the next one's at once, and what
-# another process frees for a moment is gone in the next. It falls as fast as the headroom does.
+# A budget that memory has limited at most doubles per call: memory that one operator frees is not available to the next
+# at once, and memory that another process frees may be in use again a moment later. A budget falls as fast as the
+# headroom does.
 _GROWTH = 2
 
 
 @dataclass(frozen=True, slots=True)
 class BudgetLimits:
-    """What a budget must respect, fixed for a task.
+    """Limits of every budget, fixed for a task.
 
-    An output has at most `max_rows` rows and takes at most `max_bytes`, but for a single row that takes more.
-    `memory_fraction` of the headroom may be planned with, divided evenly over the tasks that draw on the same memory,
-    and over the `threads` of this one. `fixed_rows`: every output has so many, whatever memory there is; only what one
-    Arrow array can hold bounds it.
+    An output has at most `max_rows` rows and `max_bytes` bytes; only a single row may be larger. `memory_fraction` of
+    the headroom may be planned with, divided evenly among the tasks that share the same memory, and among the `threads`
+    of this task. `fixed_rows`: every output has this number of rows, however much memory is free; only the size of an
+    Arrow array limits it.
 
     Raises
     ------
@@ -71,14 +72,14 @@ class BudgetLimits:
 
 
 class Budget(NamedTuple):
-    """What an operator may produce in the call about to run: so many rows, and of what it copies so many bytes."""
+    """Limits of an operator's next call: the rows that it may produce, and the bytes that it may copy."""
 
     rows: int
     bytes: int
 
 
 class _Estimate:
-    """A ratio, smoothed exponentially and weighted by rows, so that tiny calls sway it little."""
+    """A ratio, smoothed exponentially and weighted by rows, so that tiny calls hardly change it."""
 
     __slots__ = ("_amount", "_rows")
 
@@ -87,43 +88,45 @@ class _Estimate:
         self._amount = _PRIOR_ROWS * prior
 
     def observe(self, amount: int, rows: int) -> float:
-        """Add `amount` that `rows` rows gave, and return the new ratio."""
+        """Add the observed `amount` of `rows` rows, and return the new ratio."""
         if rows:
             self._rows = self._rows * _RETAINED + rows
             self._amount = self._amount * _RETAINED + amount
         else:
-            # More from rows that were counted before: nothing ages, or the divisor would shrink to nothing.
+            # More output of rows that were counted before. Older observations keep their weight, or the divisor would
+            # decay to 0.
             self._amount += amount
         return self._amount / self._rows
 
 
 class OutputSizeController:
-    """Gives every operator of one task's pipeline its row budget, and learns from what it then produced.
+    """Gives every operator of one task's pipeline its row budget, and adapts to the outputs that it observes.
 
     Operators are numbered along the chain: one per join, then the gather of the payload. The pipeline runs
     depth first: an operator's output flows all the way down before the operator resumes, so each holds at
-    most one output at a time. Outputs before operator i exist already and are missing from the measured
-    headroom; i's own output and those after it are still to come, and must fit together:
+    most one output at a time. Outputs of operators before i exist already, and the measured headroom excludes
+    them. The outputs of i and of later operators are still to be produced, and must fit together:
 
         usable = headroom × memory_fraction / (tasks × threads)
         rows × c[i] + Σ (j > i) min(rows × F[j], most[j]) × c[j]  <=  usable
 
-    where `tasks` draw on the limit that binds, c[j] is what a row of operator j's output costs in bytes (three
-    times its size for the gather: the Arrow batch, its serialised copy, and the JVM's), and F[j] =
-    fanout[i+1] × … × fanout[j] is how many rows of operator j follow from one of i. A later operator never
-    holds more than most[j], what `max_rows` and `max_bytes` allow, however large the fan-out. The budget is the
-    largest number of rows that satisfies this, raised to `min_rows` or to as many as a mebibyte holds, one at
-    least (progress is always possible), and cut to `max_rows` and `max_bytes` (larger outputs fall out of the
-    caches and gain nothing). One that memory has cut is followed by one of twice as many rows at most.
+    `tasks` is the number of tasks that share the binding limit. c[j] is the cost of an output row of operator
+    j in bytes (three times its size for the gather: the Arrow batch, its serialised copy, and the JVM's copy).
+    F[j] = fanout[i+1] × … × fanout[j] is the number of rows of operator j per row of i. A later operator never
+    holds more than most[j] rows, its maximum by `max_rows` and `max_bytes`, however large the fan-out. The
+    budget is the largest number of rows that satisfies the inequality. It is raised to `min_rows`, or to the
+    rows of a mebibyte if these are fewer, and to one at least, so that progress is always possible. It is
+    limited to `max_rows` and `max_bytes`: larger outputs exceed the caches and gain nothing. A budget that
+    memory has limited is followed by one of at most twice as many rows.
 
-    Example: two joins and a gather, rows of 16, 24 and 100 bytes, the second join finds 4 matches per row,
-    10 MB are usable. The first join may produce 10,000,000 / (16 + 4 × 24 + 4 × 3 × 100) = 7,621 rows. The
-    second finds 10,000,000 − 7,621 × 16 bytes left, may produce 30,487 rows, and so does the gather: one
-    call each. Were the first join to take all that is free, the others would crawl.
+    Example: two joins and a gather, with rows of 16, 24 and 100 bytes. The second join finds 4 matches per row,
+    and 10 MB are usable. The first join may produce 10,000,000 / (16 + 4 × 24 + 4 × 3 × 100) = 7,621 rows. Then
+    10,000,000 − 7,621 × 16 bytes are left: the second join may produce 30,487 rows, and so may the gather, each
+    in one call. If the first join used all usable memory, the later operators would have tiny budgets.
 
-    Rows differ in size, so an operator is also told how many bytes it may copy, and stops before the row that
-    would exceed them. Sizes of rows start from the schema and fan-outs from 1; both follow what is observed.
-    An unknown headroom gives the upper bounds. One controller serves one task; its threads take turns.
+    Rows differ in size, so a budget also limits the bytes that an operator copies: it stops before the row that
+    would exceed them. Row sizes start from the schema and fan-outs from 1; both follow the observations. With an
+    unknown headroom, budgets are the upper bounds. One controller serves one task; its threads take turns.
 
     Source: Kawashima & Tatebe, "Data delivery between operators in parallel databases", conclusion 3.
     """
@@ -153,17 +156,18 @@ class OutputSizeController:
         limits:
             Bounds of every budget and this task's share of the memory.
         headroom:
-            Reads the free memory: bytes and the name of the limit that leaves no more, None if unknown.
+            Returns the free memory in bytes and the name of the binding limit; None if unknown.
         tasks:
-            Counts the tasks that draw on what a limit, by its name, leaves at this moment.
+            Returns the number of tasks that share a limit, given by name, at this moment.
         reclaim:
-            Asked when memory is about to cut a budget: gives back what was freed and kept, and tells whether it did.
+            Called when memory is about to limit a budget: releases memory that was freed but retained, and returns
+            whether it released any.
         clock:
             Seconds, for the record of decisions.
         keep_decisions:
-            Most decisions to keep, over all operators together.
+            Most decisions to record, over all operators together.
         final_copies:
-            How often an output of the last operator lies in memory at a time.
+            Copies of the last operator's output in memory at a time.
         """
         if not row_bytes:
             raise ValueError("expected the row size of at least one operator, got none")
@@ -182,7 +186,8 @@ class OutputSizeController:
         self._cut: list[int | None] = [None] * len(row_bytes)
         self._turn = Lock()
         self._fanouts = [1.0] * len(row_bytes)
-        # With so much, every operator may hold its most at once, whatever rows cost, unless one alone takes more.
+        # With this much memory all operators may hold their largest outputs at once, whatever rows cost, unless a
+        # single row is larger than `max_bytes`.
         self._ample = limits.max_bytes * sum(self._copies)
         self._adapts = limits.fixed_rows is None
         self._largest = [self._largest_budget(operator) for operator in range(len(row_bytes))]
@@ -190,7 +195,7 @@ class OutputSizeController:
         self._records = [OperatorRecord(operator, keep_each) for operator in range(len(row_bytes))]
 
     def budget(self, operator: int) -> Budget:
-        """What `operator` may produce in the call about to run: at least one row, at most the bounds."""
+        """Return the limits of `operator`'s next call: at least one row, at most the bounds."""
         headroom = self._headroom()
         with self._turn:
             usable = self._usable(headroom)
@@ -207,18 +212,18 @@ class OutputSizeController:
         return budget
 
     def most_bytes(self, operator: int) -> int:
-        """Bytes that `operator` may copy to look at rows before it produces any. Counts as no decision."""
+        """Return the bytes that `operator` may copy to inspect rows before it produces any. No decision is recorded."""
         return self._bytes(operator, self._usable(self._headroom()))
 
     def usable_bytes(self) -> float:
-        """Bytes that may be planned with at this moment, infinite if that is not known. Counts as no decision."""
+        """Return the bytes that may be planned with at this moment, infinite if unknown. No decision is recorded."""
         return self._usable(self._headroom())
 
     def observe(self, operator: int, rows_in: int, rows_out: int, bytes_out: int | None) -> None:
-        """Record what `operator` made of its budget, directly after it ran.
+        """Record the input and output of `operator`'s last call, directly after it ran.
 
         `rows_in` are the input rows that the call used up: a row whose matches span several calls counts in
-        one of them only. `bytes_out` is the size of the output, counted once, None if not known.
+        one of them only. `bytes_out` is the size of the output, counted once; None if unknown.
         """
         with self._turn:
             self._fanouts[operator] = self._ratios[operator].observe(rows_out, rows_in)
@@ -230,15 +235,15 @@ class OutputSizeController:
 
     @property
     def decisions(self) -> list[Decision]:
-        """Decisions in order of time: all of a short task, an even sample per operator of a long one."""
+        """Decisions in order of time: all decisions of a short task, an even sample per operator for a long one."""
         return sorted(decision for record in self._records for decision in record.decisions())
 
     def summaries(self) -> list[OperatorSummary]:
-        """The aggregates of every operator, along the chain."""
+        """Return the statistics of every operator, along the chain."""
         return [record.summary() for record in self._records]
 
     def _bounded(self, operator: int, fitting: float) -> int:
-        """Bring the rows that fit within the bounds, and let them grow back in steps where memory has cut them."""
+        """Return the rows that fit, within the bounds, and at most twice the last budget if memory limited that one."""
         limits = self._limits
         if limits.fixed_rows is not None:
             return limits.fixed_rows
@@ -272,15 +277,16 @@ class OutputSizeController:
         return headroom[0] * self._share / max(1, self._tasks(headroom[1]))
 
     def _fitting_rows(self, operator: int, usable: float) -> float:
-        """The largest number of rows that satisfies the inequality of the class's docstring.
+        """Return the largest number of rows that satisfies the inequality of the class's docstring.
 
-        A sum of minima is the least over all ways to pick one side of each, so the answer is the greatest,
-        over all sets S, of what fits if the later operators in S hold their most rows and the others follow
-        the fan-out:
+        A sum of minima is the least over all ways to pick one side of each minimum. So the answer is a maximum over
+        all sets S of later operators: the rows that fit if the operators in S hold `most` rows and all other later
+        operators follow the fan-out:
 
-            (usable − Σ (S) most × c) / (c[i] + Σ (others) F × c)
+            (usable − Σ (S) most × c) / (c[i] + Σ (not S) F × c)
 
-        A large F / most reaches the most first, so only S = "all but the k smallest of these" can be the answer.
+        An operator with a larger F / most reaches `most` with fewer rows, so only the sets S of all later operators
+        but the k with the smallest F / most are tried.
         """
         limit = self._most_rows(operator)
         later = self._later(operator)
@@ -296,7 +302,7 @@ class OutputSizeController:
         return best
 
     def _later(self, operator: int) -> list[tuple[float, float, int, float]]:
-        """Return of every later operator F / most, F, most, and its cost per row; the smallest F / most first."""
+        """Return (F / most, F, most, cost per row) of every later operator, the smallest F / most first."""
         later = []
         fanout = 1.0
         for number in range(operator + 1, len(self._costs)):

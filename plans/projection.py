@@ -1,9 +1,9 @@
-"""What is made of the rows that a pipeline emits before they are kept, as plain data.
+"""A filter and computed columns, applied to the rows that a pipeline emits before they are stored; as plain data.
 
     {"filter": expression or null, "columns": [expression, ...]}
 
-Expressions name source 0 and a position among the columns that the pipeline emits. A column that is kept as it is may
-be of any type, and then names none.
+Expressions refer to source 0, by positions among the columns that the pipeline emits. A column that is passed on
+unchanged may have any type, and then its type may be null.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ from sparkext.plans.expression import Expression, parse_expression
 
 @dataclass(frozen=True)
 class Projection:
-    """Columns of those rows for which `filter` is true.
+    """Columns of the rows for which `filter` is true.
 
     Raises
     ------
     ValueError
-        It means nothing.
+        No evaluator covers an expression.
     """
 
     filter: Expression | None
     columns: tuple[Expression, ...]
 
     def __post_init__(self) -> None:
-        """Refuse what no evaluator computes."""
+        """Refuse expressions that no evaluator covers."""
         computed = (column for column in self.columns if column.op != "column")
         for expression in (*computed, *(() if self.filter is None else (self.filter,))):
             ARROW.check(expression)

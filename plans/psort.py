@@ -1,16 +1,17 @@
-"""The paper's planner of ordered streams: assigns operator keys to slots (Katsunuma et al.; `docs/papers.md` 1).
+"""The paper's planner of ordered streams: assigns operator keys to partitions, `slots` in the code (Katsunuma et al.;
+`docs/papers.md` 1).
 
 Ordered streams run another planner, `order_table`, which uses only `makespan`; `bench.ordered_streams` simulates the
 rest.
 
 Rows with different operator keys (OPK, such as a sensor) may be processed independently. Rows with one order key (SPK,
-such as a device; each operator key has one) have to come out in the order of time. So all operator keys of an order
-key go to one slot, which needs no merge, unless they are more than a slot's share: then they are dealt out over several
-slots, and only their results are merged.
+such as a device; each operator key has one) have to be emitted in the order of time. So all operator keys of an order
+key go to one partition, which needs no merge. If an order key exceeds a partition's share, its operator keys are
+distributed over several partitions, and only their results are merged.
 
-    10 sensors, 4 slots, capacity 3        A, 6 sensors ──▶ slots 0 and 1, merged
-                                           B, 2         ──▶ slot 2
-                                           C, 1 and D, 1 ──▶ slot 3
+    10 sensors, 4 partitions, capacity 3   A, 6 sensors ──▶ partitions 0 and 1, merged
+                                           B, 2         ──▶ partition 2
+                                           C, 1 and D, 1 ──▶ partition 3
 """
 
 from __future__ import annotations
@@ -20,24 +21,24 @@ from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass
 
 Members = Mapping[Hashable, Mapping[Hashable, int]]
-"""The operator keys of each order key, and what they weigh: rows, or 1 each where nothing is known of those."""
+"""The operator keys of each order key, with their weights: numbers of rows, or 1 each if these are unknown."""
 
 
 @dataclass(frozen=True)
 class Assignment:
-    """The slots of operator keys, by order key and operator key; and which order keys have to be merged."""
+    """The partition of each (order key, operator key), and the order keys whose results have to be merged."""
 
     slots: Mapping[tuple[Hashable, Hashable], int]
     merged: frozenset[Hashable]
 
 
 def basic(members: Members, slots: int) -> Assignment:
-    """Assign whole order keys, those that weigh most first, each to the lightest slot. Nothing is merged."""
+    """Assign whole order keys, the heaviest first, each to the lightest partition. Nothing is merged."""
     return _assigned(members, slots, frozenset())
 
 
 def optimised(members: Members, slots: int) -> Assignment:
-    """Split order keys that weigh more than a slot's share over as many slots as they need, the lightest."""
+    """Split each order key heavier than a partition's share over as many of the lightest partitions as it needs."""
     capacity = -(-sum(map(_weight, members.values())) // slots)
     return _assigned(members, slots, frozenset(key for key, own in members.items() if _weight(own) > capacity))
 
@@ -68,7 +69,7 @@ def _weight(own: Mapping[Hashable, int]) -> int:
 
 
 def makespan(loads: Iterable[float], slots: int) -> float:
-    """Return when the last of some tasks ends, of which each slot takes the longest that is left when it is free."""
+    """Return when the last of some tasks ends, if each free partition runs the longest task that is left."""
     ends = [0.0] * slots
     for load in sorted(loads, reverse=True):
         heapq.heapreplace(ends, ends[0] + load)

@@ -1,7 +1,8 @@
-"""Which slots the rows of each hash line go to: the table that an exchange routes by.
+"""Routing table of an exchange: the partitions (`slots` in the code) that receive the rows of each bucket (`line` in
+the code; "hash line" in paper 5).
 
-Every line has a home, line number modulo slots. Only lines that are elsewhere have an entry, which goes when they come
-home: tables of many lines over many slots stay as small as what was moved.
+Every bucket has a home partition: its id modulo the number of partitions. Only buckets elsewhere have an entry, which
+is removed when they return home. So a table of many buckets and partitions is as small as the number of moved buckets.
 """
 
 from __future__ import annotations
@@ -14,10 +15,11 @@ Slots = tuple[int, ...]
 
 @dataclass(frozen=True)
 class RoutingTable:
-    """Where the rows of `lines` lines go, which are numbered from 0, as are the `slots` slots.
+    """The partitions of `lines` buckets. Buckets and the `slots` partitions are numbered from 0.
 
-    `moved` has the slots of each line that is not at home. Of one with several, every slot has all build rows, and
-    probe rows go to any one of them. `version` is one higher in each table that follows another.
+    `moved` has the partitions of each bucket that is not at home. If a bucket has several partitions, each of them has
+    all of its build rows, and each of its probe rows goes to any one of them. `version` increases by one with each
+    table that is derived from another.
     """
 
     lines: int
@@ -34,15 +36,15 @@ class RoutingTable:
                 raise ValueError(f"line {line} of {self.lines} cannot go to slots {slots} of {self.slots}")
 
     def home(self, line: int) -> int:
-        """Return the slot of a line that was never moved."""
+        """Return the home partition of a bucket."""
         return line % self.slots
 
     def slots_of(self, line: int) -> Slots:
-        """Return the slots of a line, in which its build rows are."""
+        """Return the partitions of a bucket. Each of them has its build rows."""
         return self.moved.get(line) or (self.home(line),)
 
     def lines_of(self, slot: int) -> Iterator[int]:
-        """Yield the lines that have rows in a slot, in no order."""
+        """Yield the buckets that have rows in a partition, in no order."""
         for line in range(slot, self.lines, self.slots):
             if line not in self.moved:
                 yield line
@@ -51,13 +53,16 @@ class RoutingTable:
                 yield line
 
     def followed(self, changes: Mapping[int, Slots]) -> RoutingTable:
-        """Return the next table, in which these lines have other slots."""
+        """Return the next table, in which these buckets have other partitions."""
         moved = {**self.moved, **changes}
         away = {line: slots for line, slots in moved.items() if slots != (self.home(line),)}
         return replace(self, moved=away, version=self.version + 1)
 
     def new_slots(self, before: RoutingTable) -> dict[int, Slots]:
-        """Return the slots that lines have in this table and had not `before`: to these their build rows are copied."""
+        """Return, by bucket, the partitions that it has in this table but not in `before`.
+
+        The build rows of the bucket have to be copied to these partitions.
+        """
         added = {}
         for line in {*self.moved, *before.moved}:
             had = before.slots_of(line)

@@ -1,10 +1,10 @@
-"""Which batches of a stream lie together: runs that are merged as they grow in number, as in an LSM tree.
+"""Compaction of the batches of a stream into runs, as in an LSM tree.
 
     batch     0 1 2 3 4 5 6 7 8 9 10          before batch 11, with runs of 4:
     runs     │0 · · 3│4 · · 7│8│9│10│         (0 to 3) (4 to 7) 8 9 10
 
-A run of a level has `FAN_OUT` runs of the level below, so every row is merged once a level, and there are never more
-than a few runs a level. What runs there are follows from the number of a batch alone: nobody has to be told.
+A run of a level is compacted from `FAN_OUT` runs of the level below. So every row is written once per level, and every
+level but the highest has fewer than `FAN_OUT` runs. The runs follow from the batch id alone: no metadata is exchanged.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Run:
 
     @property
     def parts(self) -> tuple[Run, ...]:
-        """The runs that it was merged of; none if it is a single batch."""
+        """The runs that it was compacted from; empty if it is a single batch."""
         size = (self.last - self.first + 1) // FAN_OUT
         return tuple(Run(at, at + size - 1) for at in range(self.first, self.last + 1, size)) if size else ()
 
@@ -47,9 +47,9 @@ def runs_before(batch: int) -> list[Run]:
 
 
 def merged_before(batch: int) -> list[Run]:
-    """Return those of the runs before a batch that are there for the first time, and of several batches.
+    """Return the runs of several batches that exist for the first time before this batch.
 
-    The smallest come first: one may be part of the next.
+    The smallest come first: a run may be a part of the next one.
     """
     sizes = (FAN_OUT**level for level in range(1, LEVELS + 1))
     return [Run(batch - size, batch - 1) for size in sizes if batch >= size and batch % size == 0]

@@ -1,7 +1,7 @@
-"""Parquet scans inside the pipeline, as plain data: which columns and rows, which parts of which files.
+"""Parquet scans inside the pipeline, as plain data: columns, filters, and splits of files.
 
-The JVM plans splits as for its own reader and sends them along; whoever reads a file emits the row groups whose
-midpoint lies in its split, so that every row group is read exactly once (Spark's rule).
+The JVM plans splits as for its own reader and sends them to workers. The reader of a split emits the row groups whose
+midpoint is in the split, so that every row group is read exactly once (Spark's rule).
 """
 
 from __future__ import annotations
@@ -19,14 +19,15 @@ from sparkext.plans.key_types import KeyType
 from sparkext.plans.spec import MIRRORED
 
 BoundValue = int | bytes | Decimal
-"""A value as bounds compare it: integers, days, microseconds, decimals, strings as UTF-8 bytes."""
+"""A value in the form that bounds compare: integers, days, microseconds, decimals, strings as UTF-8 bytes."""
 
 
 @dataclass(frozen=True)
 class ScanColumn:
     """A column that the query calls `name`: partition value number `partition`, or the files' column `stored`.
 
-    Files know that by its name, or by the number (the field id) that a format of tables has given it.
+    `stored` is the column's name in the files, or the field id that a table format has assigned to it. If both are
+    None, the column has the same name in the files.
     """
 
     name: str
@@ -35,12 +36,12 @@ class ScanColumn:
 
     @classmethod
     def from_data(cls, data: Mapping[str, Any]) -> ScanColumn:
-        """Read the JSON form, in which the JVM writes it."""
+        """Read the JSON form that the JVM writes."""
         return cls(data["name"], data.get("partition"), data.get("stored"))
 
     @property
     def in_files(self) -> str | int | None:
-        """What files call it, None for partition values."""
+        """The column's name or field id in files; None for partition values."""
         if self.partition is not None:
             return None
         return self.name if self.stored is None else self.stored
@@ -48,10 +49,10 @@ class ScanColumn:
 
 @dataclass(frozen=True)
 class ScanSpec:
-    """What a scan emits: the first `outputs` of its `columns`, for rows on which `filter` is true.
+    """The output of a scan: the first `outputs` of its `columns`, for rows on which `filter` is true.
 
-    Columns behind are there for the filter, which Arrow evaluates: it names source 0 and a position in `columns`. Names
-    are matched with the case of letters if `case_sensitive`.
+    The remaining columns are only read for the filter. Arrow evaluates it; it refers to source 0 and to positions in
+    `columns`. The case of letters in names matters if `case_sensitive`.
     """
 
     columns: tuple[ScanColumn, ...]
@@ -61,7 +62,7 @@ class ScanSpec:
 
     @classmethod
     def from_data(cls, data: Mapping[str, Any]) -> ScanSpec:
-        """Read the JSON form, in which the JVM writes it."""
+        """Read the JSON form that the JVM writes."""
         return cls(
             tuple(map(ScanColumn.from_data, data["columns"])),
             data["outputs"],
@@ -74,7 +75,7 @@ class ScanSpec:
 class Split:
     """Bytes `start` to `start + length` of a file, and the texts of its partition values (None: null).
 
-    `deleted`: which rows of the file do not count, as `parquet/deleted_rows.py` reads them; empty for none.
+    `deleted`: the deleted rows of the file, in the form that `parquet/deleted_rows.py` reads; empty if there are none.
     """
 
     path: str
@@ -85,7 +86,7 @@ class Split:
 
     @classmethod
     def from_data(cls, data: Mapping[str, Any]) -> Split:
-        """Read the JSON form, in which the JVM writes it."""
+        """Read the JSON form that the JVM writes."""
         return cls(data["path"], data["start"], data["length"], tuple(data["values"]), data.get("deleted", ""))
 
     def owns(self, offset: int, size: int) -> bool:
@@ -107,9 +108,9 @@ class DataFile:
 
 
 def plan_splits(files: Sequence[DataFile], cores: int, most: int, open_cost: int) -> list[tuple[Split, ...]]:
-    """Part files among tasks, as Spark does: each has about the same number of bytes, and at most `most`.
+    """Divide files among tasks, as Spark does: each task has about the same number of bytes, and at most `most`.
 
-    `open_cost`: the bytes that could be read in the time that it takes to open a file.
+    `open_cost`: the number of bytes that cost as much to read as a file costs to open.
     """
     total = sum(file.length + open_cost for file in files)
     limit = max(1, min(most, max(open_cost, total // max(cores, 1))))
@@ -130,10 +131,7 @@ def plan_splits(files: Sequence[DataFile], cores: int, most: int, open_cost: int
 
 @dataclass(frozen=True)
 class ColumnBounds:
-    """What statistics say of the values of a column: none below `low` or above `high`, and how many are null.
-
-    None where they say nothing.
-    """
+    """Statistics of a column: no value is below `low` or above `high`, and `nulls` values are null. None is unknown."""
 
     low: BoundValue | None = None
     high: BoundValue | None = None
@@ -141,9 +139,9 @@ class ColumnBounds:
 
 
 def may_hold(condition: Expression, bounds: Callable[[int], ColumnBounds], rows: int) -> bool:
-    """Return whether the condition may be true on any of `rows` rows whose columns keep within `bounds(column)`.
+    """Return whether the condition may be true on any of `rows` rows whose columns are within `bounds(column)`.
 
-    False only where the bounds rule it out. Negations and string tests rule nothing out.
+    False only if the bounds rule it out. String tests rule nothing out, and the only negation that does is IS NOT NULL.
     """
     if condition.op == "and":
         return all(may_hold(part, bounds, rows) for part in condition.args)
@@ -169,7 +167,7 @@ _MIRRORED = {"=": "=", **MIRRORED}
 
 
 def _may_fail(condition: Expression, bounds: Callable[[int], ColumnBounds], rows: int) -> bool:
-    """Return whether the condition may be false on any row, which only a null test of nothing but nulls rules out."""
+    """Return whether the condition may be false on any row. Only a null test of a column of nulls rules this out."""
     if condition.op != "is_null" or condition.args[0].op != "column":
         return True
     return bounds(condition.args[0].column).nulls != rows
@@ -189,7 +187,10 @@ def _may_be_among(condition: Expression, bounds: Callable[[int], ColumnBounds]) 
 
 @lru_cache(maxsize=16)
 def _sorted_bounds(texts: tuple[str | None, ...], key_type: KeyType) -> list[Any] | None:
-    """Return the literals of a list as bounds compare them, in order: a list is asked about every row group."""
+    """Return the literals of a list in the form that bounds compare, sorted; None if bounds do not cover their type.
+
+    The result is cached, as each list is tested against every row group.
+    """
     values = [_bound(text, key_type) for text in texts if text is not None]
     return None if None in values else sorted(values)
 
@@ -202,7 +203,7 @@ def _may_compare(op: str, column: Expression, literal: Expression, bounds: Calla
     known = bounds(column.column)
     if value is None:
         return True
-    above = known.low is not None and _less(value, known.low)  # all values lie above the literal
+    above = known.low is not None and _less(value, known.low)  # all values are above the literal
     below = known.high is not None and _less(known.high, value)
     if op == "=":
         return not (above or below)
@@ -216,7 +217,7 @@ def _less(one: Any, other: Any) -> bool:
 
 
 def _bound(text: str, key_type: KeyType) -> BoundValue | None:
-    """Return a literal as bounds compare it, None for types that they do not cover."""
+    """Return a literal in the form that bounds compare; None for types that bounds do not cover."""
     if key_type.name in ("int8", "int16", "int32", "int64", "date", "timestamp", "timestamp_ntz"):
         return int(text)
     if key_type.name == "decimal":
@@ -237,7 +238,7 @@ def may_meet(bounds: ColumnBounds, keys: tuple[int, int] | None) -> bool:
 
 
 def grouped(groups: Sequence[tuple[int, int]], most_rows: int, most_bytes: int) -> list[tuple[int, int]]:
-    """Part row groups (rows, bytes) into runs [first, last) within both limits, or of one group that exceeds them."""
+    """Divide row groups (rows, bytes) into runs [first, last) within both limits. A larger row group is a run alone."""
     runs: list[tuple[int, int]] = []
     first = rows = size = 0
     for number, (more_rows, more_bytes) in enumerate(groups):

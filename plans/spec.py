@@ -1,9 +1,9 @@
-"""What a pipeline is, as plain data: joins in order, keys, and where every output column comes from.
+"""A pipeline as plain data: its joins in order, their keys, and the source of every output column.
 
-A spec is written by the driver, shipped to workers as JSON, and interpreted there.
+The driver writes a spec and ships it to workers as JSON; they interpret it.
 
 Sources are numbered: source 0 is the probe side, source k the build side of join k - 1. A column reference names a
-source and a column's position in it; a full outer join with USING makes its key column of either side, which
+source and a column's position in it. The key column of a full outer join with USING is taken from either side, which
 `otherwise` expresses (Spark's `coalesce(left, right)`).
 """
 
@@ -24,27 +24,28 @@ SPEC_VERSION = 1
 PROBE = 0
 
 MARKS = -1
-"""In the first owner column of a row that another task joins: here it only tells which build rows are matched."""
+"""Value of the first owner column in a row that another task joins: here the row only marks its matching build rows."""
 
 JOIN_KINDS = ("inner", "left", "right", "full", "semi", "anti", "existence")
-"""`existence` keeps every probe row once; column 0 of its build side's source tells whether the row found a match."""
+"""`existence` emits every probe row once; column 0 of its build side is a flag, whether the row found a match."""
 
 RANGE_OPERATORS = ("<", "<=", ">", ">=")
 MIRRORED = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
-"""What an operator is if its sides are exchanged."""
+"""The operator after its sides are exchanged."""
 
 DIRECTIONS = ("backward", "forward", "nearest")
 MOST_COMPARED = 2
 
 BUILD_PRESERVING = ("right", "full")
-"""Kinds that emit unmatched build rows: only the first join of a pipeline can be one."""
+"""Kinds that emit unmatched build rows: only the first join of a pipeline can have such a kind."""
 
 
 @dataclass(frozen=True)
 class ColumnRef:
     """Column number `column` of source number `source`.
 
-    Where that is null, `otherwise` if given; then both are brought to the key type `type` (see `plans.key_types`).
+    If `otherwise` is given, it replaces nulls of the column, and both are converted to the key type `type` (see
+    `plans.key_types`).
     """
 
     source: int
@@ -53,12 +54,12 @@ class ColumnRef:
     type: str | None = None
 
     def __post_init__(self) -> None:
-        """Refuse an alternative without a type to meet in."""
+        """Refuse `otherwise` without a common type, and a type without `otherwise`."""
         if (self.otherwise is None) != (self.type is None):
             raise ValueError("otherwise and type go together")
 
     def references(self) -> Iterator[tuple[int, int]]:
-        """Yield source and column, of the alternative as well."""
+        """Yield (source, column) of this reference and of its alternative."""
         yield self.source, self.column
         if self.otherwise is not None:
             yield from self.otherwise.references()
@@ -66,7 +67,7 @@ class ColumnRef:
 
 @dataclass(frozen=True)
 class KeyPair:
-    """One equality of a join: a column of the row so far, and a column of the build side.
+    """One equality of a join: a column of an earlier source, and a column of the build side.
 
     Both are compared as `type` (see `plans.key_types`); with `null_safe`, null equals null.
     """
@@ -87,19 +88,20 @@ class RangePair:
     type: str
 
     def __post_init__(self) -> None:
-        """Refuse what no index answers."""
+        """Refuse operators that no index supports."""
         if self.op not in RANGE_OPERATORS:
             raise ValueError(f"not a comparison of a range join: {self.op!r}")
 
 
 @dataclass(frozen=True)
 class AsOf:
-    """Of the build rows with equal keys, the one whose column `build` is nearest to `probe`, both as `type`.
+    """The comparison of an as-of join: the build row with equal keys whose column `build` is nearest to `probe`.
 
-    `direction`: `backward` (not after the probe's), `forward` (not before it) or `nearest`. `exact`: equal values count
-    as near. `tolerance`: the largest distance, in units of the type (days, microseconds, unscaled decimals), if any.
-    Among equally near rows the last one of the build side in backward, the first one in forward direction; at equal
-    distances in both directions, the backward one.
+    Both are compared as `type`. `direction`: `backward` (not after the probe's value), `forward` (not before it) or
+    `nearest`. `exact`: equal values may match. `tolerance`: the largest distance, in units of the type (days,
+    microseconds, unscaled decimals); None for no limit. Among build rows of equal value, the last row matches in
+    backward direction and the first one in forward direction. At equal distances in both directions, the backward row
+    matches.
     """
 
     probe: ColumnRef
@@ -117,12 +119,13 @@ class AsOf:
 
 @dataclass(frozen=True)
 class JoinSpec:
-    """One join. No keys, ranges or as-of: every probe row matches every build row. `label` is for people.
+    """One join. Without keys, ranges or as-of, every probe row matches every build row. `label` is text for people.
 
     `ranges` compare at most two columns of the build side, each in one type. `condition` and `theta` have to hold for a
-    pair beside its keys, the one evaluated by Arrow, the other compiled; they may look at the columns of all sources so
-    far and of the build side. `probe_ordered`: probe rows are known to come in the order of the only key.
-    `guard`: set where a condition may fail on pairs that the ranges pass over; all conditions up to the last such one.
+    pair in addition to its keys: Arrow evaluates `condition`, and `theta` is compiled. They may refer to columns of all
+    earlier sources and of the build side. `probe_ordered`: probe rows are known to be in the order of the only key.
+    `guard`: set if some condition may fail on pairs that the ranges skip; it has all conditions up to the last such
+    condition.
     """
 
     NOT_IN_FINGERPRINT: ClassVar[Mapping[str, str]] = {"label": "for people"}
@@ -139,7 +142,7 @@ class JoinSpec:
     guard: Expression | None = None
 
     def __post_init__(self) -> None:
-        """Refuse what no operator runs."""
+        """Refuse joins that no operator runs."""
         if self.how not in JOIN_KINDS:
             raise ValueError(f"not a join kind: {self.how!r}")
         conditional = self.condition is not None or self.theta is not None
@@ -153,7 +156,7 @@ class JoinSpec:
 
     @property
     def preserves_build(self) -> bool:
-        """Whether build rows come out that no probe row matches."""
+        """Whether unmatched build rows are emitted."""
         return self.how in BUILD_PRESERVING
 
     @property
@@ -163,23 +166,23 @@ class JoinSpec:
 
     @property
     def tests_keys(self) -> bool:
-        """Whether all that is asked of the build side is which keys it has."""
+        """Whether the join only tests which keys the build side has."""
         tests = (self.condition, self.theta, self.guard)
         beside = self.ranges or self.as_of is not None or any(test is not None for test in tests)
         return self.how in ("semi", "anti", "existence") and bool(self.keys) and not beside
 
     @property
     def nested(self) -> bool:
-        """Whether there is nothing to look rows up by: every pair has to be tried."""
+        """Whether every pair has to be tried, as there are no keys or ranges to look rows up by."""
         return self.theta is not None and not self.keys and not self.ranges
 
     @property
     def may_fail(self) -> bool:
-        """Whether an error of a condition may end the query."""
+        """Whether an error of a condition may fail the query."""
         return any(test.may_fail for test in (self.theta, self.guard) if isinstance(test, Expression))
 
     def references(self, number: int) -> Iterator[tuple[int, int]]:
-        """Yield source and column of what is fetched by row. The build side is source `number`."""
+        """Yield (source, column) of every value that is fetched by row. The build side is source `number`."""
         compared = (*self.keys, *self.ranges, *(() if self.as_of is None else (self.as_of,)))
         for pair in compared:
             yield from pair.probe.references()
@@ -192,9 +195,9 @@ class JoinSpec:
 
     @property
     def compared(self) -> tuple[tuple[int, str], ...]:
-        """The build columns that are compared, and as which type.
+        """The build columns that are compared, each with the type of the comparison.
 
-        The first is the one that the index is ordered by: one that is bounded on both sides, if there is any.
+        The index is ordered by the first of them: a column that is bounded on both sides, if there is one.
         """
         if self.as_of is not None:
             return ((self.as_of.build, self.as_of.type),)
@@ -208,19 +211,18 @@ class JoinSpec:
 class PipelineSpec:
     """A chain of joins over one probe side.
 
-    `probe_columns` counts the columns of the probe side. Where the first join preserves build rows, each input batch
-    has rows of several kinds and `owner_columns` leading columns: the first is the build row id that this task owns, or
-    null for a probe row, or `MARKS`; the others only served to bring equal keys to one task. With `owned_by`, it is the
-    number of a part instead: the task owns all build rows that have this number in column `owned_by` of the first build
-    side.
-    `filter` has to hold for a row that the joins emit. With `aggregations` groups of rows come out, and no `outputs`:
-    those of each aggregation, in the same columns. With `top`, no other rows need come out than those that are first in
-    a task.
+    `probe_columns` is the number of columns of the probe side. If the first join preserves build rows, each input batch
+    has rows of several kinds and `owner_columns` leading columns. The first of these columns is the id of a build row
+    that this task owns, or null for a probe row, or `MARKS`; the others only served to bring equal keys to one task.
+    With `owned_by`, the first column is the index of a part instead: the task owns all build rows that have this index
+    in column `owned_by` of the first build side.
+    `filter` has to hold for a row that the joins emit. With `aggregations`, the pipeline emits groups and no `outputs`:
+    the groups of each aggregation, in the same columns. With `top`, it need only emit the first rows of each task.
 
     Raises
     ------
     ValueError
-        It means nothing.
+        The parts of the spec contradict each other.
     """
 
     probe_columns: int
@@ -233,7 +235,7 @@ class PipelineSpec:
     top: Top | None = None
 
     def __post_init__(self) -> None:
-        """Refuse what no pipeline runs."""
+        """Refuse specs that no pipeline runs."""
         if self.filter is not None:
             ARROW.check(self.filter)
         if self.aggregations and self.outputs:
@@ -244,11 +246,11 @@ class PipelineSpec:
             raise ValueError("not all aggregations emit the same columns")
 
     def then(self, join: JoinSpec, outputs: tuple[ColumnRef, ...]) -> PipelineSpec:
-        """Return the pipeline with one more join at its end."""
+        """Return the pipeline with one more join appended."""
         return replace(self, joins=(*self.joins, join), outputs=outputs)
 
     def gathered(self, source: int) -> tuple[int, ...]:
-        """Return which columns of a source are fetched by row, beside those that a join's own index is made from."""
+        """Return the columns of a source that are fetched by row. The join's own index may use further columns."""
         return tuple(sorted({column for number, column in self._references() if number == source}))
 
     def _references(self) -> Iterator[tuple[int, int]]:

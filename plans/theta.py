@@ -1,4 +1,4 @@
-"""The condition of a theta join, as plain data: an expression, or a predicate that was written in Python."""
+"""The condition of a theta join, as plain data: an expression, or a predicate written in Python."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from sparkext.plans.expression import Expression, parse_expression, render_expre
 
 @dataclass(frozen=True)
 class NamedColumn:
-    """A column as a predicate in Python sees it: an attribute of the record of its side. `key` is its key type."""
+    """A column that a predicate in Python reads as an attribute of its side's record. `key` is its key type."""
 
     name: str
     source: int
@@ -21,10 +21,10 @@ class NamedColumn:
 
 @dataclass(frozen=True)
 class PythonPredicate:
-    """A Python function of two records, `left` and `right`, that tells whether they match.
+    """A Python function of two records, `left` and `right`, that returns whether they match.
 
-    `pickled` is the function, pickled by cloudpickle, in base64. It is not asked about rows that have a null in one of
-    the columns: they match nothing. `exchanged`: rows of its right side look up those of the left one.
+    `pickled` is the function, pickled by cloudpickle, in base64. It is not called for rows that have a null in one of
+    the columns: these rows match nothing. `exchanged`: the right side is the probe side, the left one the build side.
     """
 
     pickled: str
@@ -34,12 +34,12 @@ class PythonPredicate:
 
     @property
     def probe(self) -> tuple[NamedColumn, ...]:
-        """The columns of the rows that look others up."""
+        """The columns of the probe side."""
         return self.right if self.exchanged else self.left
 
     @property
     def build(self) -> tuple[NamedColumn, ...]:
-        """The columns of the rows that are looked up."""
+        """The columns of the build side."""
         return self.left if self.exchanged else self.right
 
 

@@ -1,9 +1,9 @@
-"""Which rows of a pipeline come first, as plain data: what stands above it keeps no others.
+"""The first rows of a pipeline by some order, as plain data: the operators above the pipeline need no other rows.
 
     {"count": number, "order": [{"output": number, "ascending": bool, "nulls_first": bool}, ...]}
 
 The order is Spark's: NaN is the largest number and equals itself, -0.0 equals 0.0, texts and binary values are compared
-by their bytes. Of rows that are alike in all that they are ordered by, any come first.
+by their bytes. Among rows with equal values in all order columns, any may come first.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from dataclasses import dataclass
 from typing import Any
 
 MOST_TOP_ROWS = 100_000
-"""Workers keep up to twice as many rows, each in memory: where more are asked for, all rows go to Spark."""
+"""Each worker holds up to twice this number of rows in memory. If a query requests more, all rows are sent to Spark."""
 
 
 @dataclass(frozen=True)
 class OrderedBy:
-    """One column of an order, by its number among the pipeline's outputs."""
+    """One column of an order. `output` is its position among the pipeline's outputs."""
 
     output: int
     ascending: bool
@@ -27,19 +27,19 @@ class OrderedBy:
 
 @dataclass(frozen=True)
 class Top:
-    """The first `count` rows by `order`, whose first column decides, then the second, and so on.
+    """The first `count` rows, ordered by the first column of `order`, then by the second, and so on.
 
     Raises
     ------
     ValueError
-        It keeps no row, or orders by nothing.
+        `count` is out of range, or `order` is empty.
     """
 
     count: int
     order: tuple[OrderedBy, ...]
 
     def __post_init__(self) -> None:
-        """Refuse what no sink keeps."""
+        """Refuse a count out of range, and an empty order."""
         if not 1 <= self.count <= MOST_TOP_ROWS:
             raise ValueError(f"expected 1 to {MOST_TOP_ROWS} rows to be kept, got {self.count}")
         if not self.order:

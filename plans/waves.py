@@ -1,9 +1,10 @@
-"""What the foreman plans before a probe row is joined: the map tasks of both sides have told what each line has.
+"""The load balancer's plan of a join before a probe row is joined, by the counts that the map tasks of both sides have
+reported. In the code, a bucket is a `line`, a partition a `slot`, and the load balancer a `Foreman`.
 
-    counts of each line ──▶ slots, as many as it pays to begin ──▶ loads ──▶ foreman ──▶ lines and shares of each slot
+    counts per bucket ──▶ number of partitions ──▶ loads ──▶ load balancer ──▶ buckets and shares of each partition
 
-Nothing is migrated then: the tasks of a stage take what the table gives them (`docs/papers.md` 5, in waves instead of
-intervals).
+Nothing is migrated: the tasks of a stage join the buckets that the table assigns to them (`docs/papers.md` 5, in waves
+instead of intervals).
 """
 
 from __future__ import annotations
@@ -19,10 +20,10 @@ from sparkext.plans.routing import RoutingTable
 
 SLOT_SECONDS = 0.5
 LEAST_SLOT_SECONDS = 0.03
-"""What a slot's task does at least, where there are more slots than cores, and where there are not."""
+"""Least work of a partition's task: if there are more partitions than cores, and if there are not."""
 
 SLOT_BUILD_BYTES = 128 << 20
-"""Of a slot's build side, in memory. Each task that runs has one, beside its index."""
+"""Target size of a partition's build side in memory. Each running task holds one, in addition to its index."""
 
 _THRESHOLD = 0.2
 _SPLIT, _MORE_SLOTS = 1 / 3, 7
@@ -30,7 +31,7 @@ _SPLIT, _MORE_SLOTS = 1 / 3, 7
 
 @dataclass(frozen=True)
 class Share:
-    """Part `number` of `count` of the probe rows of a line, with all of its build rows, or part `build` of `builds`."""
+    """Part `number` of `count` of a bucket's probe rows, with part `build` of `builds` of its build rows."""
 
     line: int
     number: int
@@ -41,12 +42,14 @@ class Share:
 
 @dataclass(frozen=True)
 class WavePlan:
-    """What each slot joins, and its load in seconds before and after lines were moved and split, which are counted.
+    """The shares that each partition joins, and its load in seconds `before` and `after` buckets were moved and split.
 
-    The slots with most to do are first, as Spark begins with these: a core that is free takes the next one.
-    `cut`: set where slots are units of a join matrix, into which no line was moved. Behind them are `owners`, each of
-    which tells of a part of the build side what matches nothing: see `plans.matrix`. `work`: of slots that have lines,
-    the seconds by the unit costs for what they receive, and for pairs, by which costs are measured when they have run.
+    `moved` and `split` are the numbers of these buckets. The partitions with the highest loads are first, as Spark
+    starts tasks in this order: a free core takes the next one. `cut`: the grid shape, if the partitions are units of a
+    join matrix, between which no bucket is moved. After the units there are `owners` more partitions, each of which
+    emits the unmatched rows of a part of the build side: see `plans.matrix`. `work`: for partitions of buckets, the
+    seconds by the unit costs for received rows and for pairs. Once the partitions have run, the actual costs are
+    measured by them.
     """
 
     slots: tuple[tuple[Share, ...], ...]
@@ -69,22 +72,22 @@ def wave_plan(
     marks: bool = False,
     way: str = "planned",
 ) -> WavePlan:
-    """Return the slots of a join, at least one.
+    """Return the plan of a join, with at least one partition.
 
     Parameters
     ----------
     lines
-        Those that have to be joined, by number, of `line_count`.
+        The counts of the buckets that have to be joined, by bucket id, of `line_count` buckets.
     cores
         Tasks that run at a time.
     most_shares
-        Into how many parts the probe rows of a line can be divided.
+        The most parts into which the probe rows of a bucket can be divided.
     scale
-        What rows and pairs took when such a join ran before.
+        The measured costs of rows and pairs in an earlier run of such a join.
     marks
-        Whether the owner of a line that is split receives all of its probe rows: it emits what none of them matches.
+        Whether the owner of a split bucket receives all of its probe rows, to emit the build rows that none matches.
     way
-        One of `TABLES`.
+        The policy, one of `TABLES`.
     """
     loads = {line: scale.load(counts) for line, counts in lines.items()}
 
@@ -105,7 +108,7 @@ def wave_plan(
             after[slot] += loads[line] / len(homes)
         split += len(homes) > 1
     for line in range(line_count):
-        if line not in lines:  # a map that has to run again may send some rows of it
+        if line not in lines:  # a map task that is run again may send rows of this bucket
             slots[planned.home(line)].append(Share(line, 0, 1))
     moved = len(planned.moved) - split
     first = sorted(range(count), key=lambda slot: -after[slot])
@@ -125,9 +128,9 @@ def _work(slot: Sequence[Share], lines: Mapping[int, LineCounts]) -> tuple[float
 
 
 def slot_count(seconds: float, build_bytes: int, cores: int, most: int) -> int:
-    """Return how many slots there are for so much work: those that cores can work on, of some size, as are build sides.
+    """Return the number of partitions for a join: enough for its work and for its build side, and at most `most`.
 
-    Where that are more than there are cores, all cores have as many.
+    If they are more than `cores`, they are a multiple of `cores`, so that all cores have equally many.
     """
     wanted = max(
         math.ceil(seconds / SLOT_SECONDS),
@@ -140,11 +143,11 @@ def slot_count(seconds: float, build_bytes: int, cores: int, most: int) -> int:
 
 
 Shares = Callable[[int], int]
-"""Into how many parts a line can be divided, by its number."""
+"""The most parts into which a bucket can be divided, by its id."""
 
 
 def planned_table(loads: Mapping[int, float], lines: int, slots: int, shares: Shares) -> RoutingTable:
-    """Return the foreman's."""
+    """Return the load balancer's table."""
     table = RoutingTable(lines, slots)
     foreman = Foreman(_THRESHOLD, may_split=lambda line: shares(line) > 1)
     return foreman.plan(
@@ -155,12 +158,12 @@ def planned_table(loads: Mapping[int, float], lines: int, slots: int, shares: Sh
 
 
 def hash_table(loads: Mapping[int, float], lines: int, slots: int, shares: Shares) -> RoutingTable:
-    """Return that in which every line is at home."""
+    """Return the table with every bucket in its home partition."""
     return RoutingTable(lines, slots)
 
 
 def random_table(loads: Mapping[int, float], lines: int, slots: int, shares: Shares) -> RoutingTable:
-    """Return any, with more slots than it takes: lines are anywhere, and a third of them split."""
+    """Return a random table, with more partitions than needed: buckets are anywhere, and a third of them are split."""
     slots = min(lines, slots + random.randint(1, _MORE_SLOTS))
 
     def slots_of_one(line: int) -> tuple[int, ...]:
@@ -175,7 +178,7 @@ TABLES: Mapping[str, Callable[[Mapping[int, float], int, int, Shares], RoutingTa
     "hash": hash_table,
     "random": random_table,
 }
-"""Ways to make a table, by name: all but the first for tests and measurements."""
+"""Policies for a routing table, by name: all but the first are for tests and measurements."""
 
 
 def _slot_loads(table: RoutingTable, loads: Mapping[int, float]) -> list[float]:
@@ -187,9 +190,9 @@ def _slot_loads(table: RoutingTable, loads: Mapping[int, float]) -> list[float]:
 
 @dataclass(frozen=True)
 class SideCounts:
-    """What is known of one side: of each line its rows, the bytes that they take in memory, those that were sent.
+    """Counts of one side per bucket: rows, bytes in memory (`sizes`), and bytes `sent`.
 
-    Spark knows the last for certain; the others are what `maps` tasks have said.
+    Spark's `sent` is exact; the other counts are reports of `maps` tasks.
     """
 
     rows: Sequence[int]
@@ -206,7 +209,10 @@ def counted(
     needs_probe: bool,
     needs_build: bool,
 ) -> dict[int, LineCounts]:
-    """Return the lines that have to be joined: not those in which a side that the join needs has sent nothing."""
+    """Return the counts of the buckets that have to be joined.
+
+    A bucket is left out if nothing was sent, or nothing of a side that the join needs.
+    """
 
     def found() -> Iterator[tuple[int, LineCounts]]:
         for line, met in enumerate(pairs):

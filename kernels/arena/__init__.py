@@ -1,5 +1,5 @@
-"""Structures that generated code keeps in one array of words: an arena, of which only what is used is ever touched.
+"""Data structures of generated code in one array of words, the arena. Unused words are never touched.
 
-An address is the place of a word, 0 is none. What has a fixed address is a header; records are allocated and released.
-A state is saved by a copy of the words up to the first free one.
+An address is the position of a word; 0 is no address. A header has a fixed address; records are allocated and released.
+A state is saved as a copy of all words before the first word that was never used.
 """

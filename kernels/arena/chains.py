@@ -1,7 +1,7 @@
-"""Indexes of records that other tables hold: chains by hash, linked both ways, in three words of each record.
+"""Secondary indexes over the records of tables: doubly linked chains by hash, in three words of each record.
 
-At `field` of a record: [next record, address of the word that points here, hash]. A header is that of a table. Where
-all records are in one chain, as there is no key, it never gets more buckets.
+At word `field` of a record: [next record, address of the word that points here, hash]. The header is like that of a
+table. Without a key, all records are in one chain, and the index never gets more buckets.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ CHAIN_WORDS = 3
 
 @inlined
 def chain(arena: Int64Array, index: int, record: int, field: int, hashed: int, has_key: int) -> None:
-    """Put a record into an index."""
+    """Add a record to an index."""
     arena[record + field + 2] = hashed
     _put(arena, arena[index] + (hashed & arena[index + 1]), record, field)
     arena[index + 2] += 1
@@ -25,7 +25,7 @@ def chain(arena: Int64Array, index: int, record: int, field: int, hashed: int, h
 
 @inlined
 def unchain(arena: Int64Array, index: int, record: int, field: int) -> None:
-    """Take a record out of an index."""
+    """Remove a record from an index."""
     following, link = arena[record + field], arena[record + field + 1]
     arena[link] = following
     if following != 0:
@@ -35,7 +35,7 @@ def unchain(arena: Int64Array, index: int, record: int, field: int) -> None:
 
 @inlined
 def empty_chains(arena: Int64Array, index: int) -> None:
-    """Take all records out of an index."""
+    """Remove all records from an index."""
     for bucket in range(arena[index], arena[index] + arena[index + 1] + 1):
         arena[bucket] = 0
     arena[index + 2] = 0
@@ -53,7 +53,7 @@ def _put(arena: Int64Array, head: int, record: int, field: int) -> None:
 
 @inlined
 def _widen(arena: Int64Array, index: int, field: int) -> None:
-    """Double the buckets."""
+    """Double the number of buckets."""
     old, count = arena[index], arena[index + 1] + 1
     new = allocate(arena, 2 * count)
     for bucket in range(2 * count):

@@ -1,10 +1,10 @@
-"""Exact sums of doubles that values can be taken from again: the result is the double nearest to what is left.
+"""Exact sums of doubles from which values can be removed: the result is the double nearest to the exact sum.
 
-A running sum would keep what rounding has lost, and 1e20 + 1 - 1e20 would be 0. A superaccumulator loses nothing (Neal,
-"Fast exact summation using small and large superaccumulators", 2015, §2): word k counts 2^(32 k - 1074), a value is
-added to two or three of them, and carries are passed on once in a while.
+A running sum would accumulate rounding errors: 1e20 + 1 - 1e20 would be 0. A superaccumulator is exact (Neal, "Fast
+exact summation using small and large superaccumulators", 2015, §2): word k counts multiples of 2^(32 k - 1074), a value
+is added to two or three words, and carries are propagated once in a while.
 
-    [67 words │ values since carries were passed on │ NaNs │ infinities │ negative infinities]
+    [67 words │ values since the last propagation of carries │ NaNs │ infinities │ negative infinities]
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _LOW = 0xFFFFFFFF
 
 @inlined
 def add_exactly(arena: Int64Array, at: int, value: float, weight: int) -> None:
-    """Add a value so many times, or take it away as often."""
+    """Add a value `weight` times; a negative weight removes it."""
     if value != value:
         arena[at + _NAN] += weight
         return
@@ -41,7 +41,7 @@ def add_exactly(arena: Int64Array, at: int, value: float, weight: int) -> None:
         weight = -weight
     digit, shift = at + (exponent >> 5), exponent & 31
     low = (mantissa << shift) & _LOW
-    # What is above 32 bits, of up to 53 + 31: once more in two parts.
+    # The bits above the lowest 32, of up to 53 + 31, are divided into two more digits.
     above = mantissa >> (32 - shift)
     middle, high = above & _LOW, above >> 32
     sign = 1 if weight > 0 else -1
@@ -59,7 +59,7 @@ def add_exactly(arena: Int64Array, at: int, value: float, weight: int) -> None:
 
 @inlined
 def _carry(arena: Int64Array, at: int) -> None:
-    """Leave 32 bits in each word but the last, which has the sign."""
+    """Propagate carries: each word but the last, which has the sign, then has 32 bits."""
     for place in range(at, at + _DIGITS - 1):
         arena[place + 1] += arena[place] >> 32
         arena[place] &= _LOW
@@ -100,11 +100,11 @@ def _negate(arena: Int64Array, at: int) -> None:
 
 @inlined
 def _rounded(arena: Int64Array, at: int, top: int) -> float:
-    """Return the double nearest to digits of which `top` is the first that is not 0."""
+    """Return the double nearest to the digits, the highest of which that is not 0 is `top`."""
     length = 0
     while (arena[at + top] >> length) != 0:
         length += 1
-    # The first 62 bits, and behind them whether there are more: a double has 53.
+    # The first 62 bits, and one more bit: whether any later bit is set. A double has 53 bits.
     word = np.int64(0)
     bits, place = 0, top
     rest = np.int64(0)

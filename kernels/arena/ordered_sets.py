@@ -1,7 +1,7 @@
-"""Sets of values in order, and how often each is there: zip trees (Tarjan, Levy and Timmel, 2021).
+"""Ordered multisets of values: zip trees (Tarjan, Levy and Timmel, 2021).
 
-The root is a word; a node is [left, right, value, rank, count]. Ranks are hashes of values, so that a tree depends on
-nothing but the values in it.
+The root is a word; a node is [left, right, value, rank, count]. Ranks are hashes of values, so that the shape of a tree
+depends only on the values in it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _NODE_WORDS = 5
 def count_value(
     arena: Int64Array, root: int, value: int, weight: int, order: int, starts: Int64Array, data: UInt8Array
 ) -> int:
-    """Let a value be there so many times more, or fewer; return 1 if it is new, -1 if it is gone, else 0."""
+    """Add `weight` (maybe negative) to a value's count; return 1 if the value is new, -1 if it is removed, else 0."""
     rank = hashed(0, value)
     link = root
     while arena[link] != 0:
@@ -41,7 +41,7 @@ def count_value(
 
 @inlined
 def _unzip(arena: Int64Array, root: int, node: int, order: int, starts: Int64Array, data: UInt8Array) -> None:
-    """Put a node above all of lower rank on its way."""
+    """Insert a node above all nodes of lower rank on its search path."""
     value, rank = arena[node + _VALUE], arena[node + _RANK]
     link = root
     while arena[link] != 0 and arena[arena[link] + _RANK] >= rank:
@@ -65,7 +65,7 @@ def _unzip(arena: Int64Array, root: int, node: int, order: int, starts: Int64Arr
 
 @inlined
 def _zip(arena: Int64Array, link: int, node: int) -> None:
-    """Take a node out, and put what is below it in its place."""
+    """Remove a node, and replace it by its merged subtrees."""
     left, right = arena[node], arena[node + _RIGHT]
     while left != 0 and right != 0:
         if arena[left + _RANK] >= arena[right + _RANK]:
@@ -82,7 +82,7 @@ def _zip(arena: Int64Array, link: int, node: int) -> None:
 
 @inlined
 def least(arena: Int64Array, root: int) -> int:
-    """Return the first value of those that there are."""
+    """Return the first value. There has to be one."""
     node = arena[root]
     while arena[node] != 0:
         node = arena[node]
@@ -91,7 +91,7 @@ def least(arena: Int64Array, root: int) -> int:
 
 @inlined
 def greatest(arena: Int64Array, root: int) -> int:
-    """Return the last value of those that there are."""
+    """Return the last value. There has to be one."""
     node = arena[root]
     while arena[node + _RIGHT] != 0:
         node = arena[node + _RIGHT]

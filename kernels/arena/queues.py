@@ -11,7 +11,7 @@ QUEUE_WORDS = 3
 
 @inlined
 def append(arena: Int64Array, queue: int, record: int) -> None:
-    """Put a record behind all others."""
+    """Append a record."""
     arena[record] = 0
     if arena[queue] == 0:
         arena[queue] = record
@@ -23,7 +23,7 @@ def append(arena: Int64Array, queue: int, record: int) -> None:
 
 @inlined
 def pop(arena: Int64Array, queue: int) -> int:
-    """Take the first record of those that there are."""
+    """Remove and return the first record. There has to be one."""
     record = arena[queue]
     arena[queue] = arena[record]
     arena[queue + 2] -= 1
@@ -32,7 +32,7 @@ def pop(arena: Int64Array, queue: int) -> int:
 
 @inlined
 def move_all(arena: Int64Array, source: int, target: int) -> None:
-    """Put all records of a queue behind those of another."""
+    """Append all records of queue `source` to queue `target`; `source` is empty then."""
     if arena[source] != 0:
         if arena[target] == 0:
             arena[target] = arena[source]
@@ -46,14 +46,14 @@ def move_all(arena: Int64Array, source: int, target: int) -> None:
 
 @inlined
 def release_all(arena: Int64Array, queue: int, words: int) -> None:
-    """Give all records of a queue, of so many words each, back."""
+    """Release all records of a queue, of `words` words each."""
     while arena[queue] != 0:
         release(arena, pop(arena, queue), words)
 
 
 @kernel
 def drain(arena: Int64Array, queue: int, words: int, out: Int64Array) -> None:
-    """Take all records of a queue: `out[k]` are their words k + 1, int64[words - 1, records]."""
+    """Move all records of a queue to `out`, int64[words - 1, records]: out[k, i] is word k + 1 of record i."""
     row = 0
     while arena[queue] != 0:
         record = pop(arena, queue)

@@ -1,8 +1,8 @@
-"""What is known of a relation: how many times each row is there, and what has changed at an instant.
+"""States of relations, which are bags of rows: the multiplicity (weight) of each row, and its change at an instant.
 
-changes   [next, hash, next changed, weight, row]      weights that cancel out are no change
+changes   [next, hash, next changed, weight, row]      a weight of 0 is no change
 all rows  [next, hash, weight, chain, row]
-sides     [next, hash, left, right, row]               how often a row is there follows from both (set operations)
+sides     [next, hash, left, right, row]               set operations: the multiplicity follows from both sides
 parts     [next, hash, queue, row]                     a queue for each row
 """
 
@@ -20,7 +20,7 @@ from sparkext.kernels.jit import inlined
 
 DISTINCT, UNION, EXCEPT, EXCEPT_ALL, INTERSECT, INTERSECT_ALL = range(6)
 BAG_WORDS = 3
-"""Words before the chains of a bag's records."""
+"""Number of words before the chains in the records of a bag."""
 
 _WEIGHT = 2
 _CHANGED, _CHANGE, _CHANGES_ROW = 2, 3, 4
@@ -31,7 +31,7 @@ _PARTS_ROW = RECORD_WORDS + QUEUE_WORDS
 
 @inlined
 def _new_record(arena: Int64Array, table: int, hashed_row: int, row: int, width: int, at: int, words: int) -> int:
-    """Return a record that is in a table: so many words, zeros but for a copy of a row at word `at`."""
+    """Add a record of `words` words to a table and return it: a copy of a row at word `at`, zeros elsewhere."""
     record = cleared(arena, words)
     arena[record + HASH] = hashed_row
     copy_row(arena, row, record + at, width)
@@ -41,7 +41,7 @@ def _new_record(arena: Int64Array, table: int, hashed_row: int, row: int, width:
 
 @inlined
 def record_of(arena: Int64Array, table: int, row: int, width: int, at: int, words: int) -> int:
-    """Return the record of a row, which is at word `at` of so many; a new one has zeros beside it."""
+    """Return the record of a row, which is at word `at` of its `words` words. A new record has zeros elsewhere."""
     hashed_row = hash_row(arena, row, width)
     record = find_row(arena, table, hashed_row, row, width, at)
     return _new_record(arena, table, hashed_row, row, width, at, words) if record == 0 else record
@@ -62,9 +62,9 @@ def _emit_sorted(
     time: int,
     epsilons: int,
 ) -> None:
-    """Append rows, of whose addresses so many begin at word `rows`, to a queue in order.
+    """Append the rows at the `count` addresses from word `rows` on to a queue, in order.
 
-    Each is appended `sign` times the weight, which is so many words before it.
+    Each row is appended `sign` * weight times; its weight is `back` words before the row.
     """
     sort_rows(arena, rows, count, width, orders, starts, data)
     for place in range(count):
@@ -75,7 +75,7 @@ def _emit_sorted(
 
 @inlined
 def note_change(arena: Int64Array, table: int, changed: int, weight: int, row: int, width: int) -> None:
-    """Note that a row comes so many times, or goes. `changed`: the word with the first changed record."""
+    """Add `weight` (maybe negative) to the change of a row. `changed`: the word with the first changed record."""
     hashed_row = hash_row(arena, row, width)
     record = find_row(arena, table, hashed_row, row, width, _CHANGES_ROW)
     if record != 0:
@@ -101,7 +101,7 @@ def emit_changes(
     time: int,
     epsilons: int,
 ) -> None:
-    """Append the rows that have come (`sign` 1) or gone (-1) to a queue, in order, and forget all changes."""
+    """Append the rows that were added (`sign` 1) or removed (-1) to a queue, in order, and drop all changes."""
     most = arena[table + 2]
     if most == 0:
         return
@@ -128,10 +128,10 @@ def emit_changes(
 
 @inlined
 def add_to_bag(arena: Int64Array, table: int, weight: int, row: int, width: int, at: int) -> int:
-    """Let a row be there so many times more, or fewer.
+    """Add `weight` (maybe negative) to the weight of a row.
 
-    Returns the record if it is new, less than 0 times it if it is gone, which the caller drops, and 0 otherwise. The
-    row is at word `at` of a record, behind what chains there are.
+    Return the record if it is new, the negative record if its weight is now 0, and 0 otherwise. The caller drops a
+    record of weight 0. The row is at word `at` of a record, after its chains.
     """
     hashed_row = hash_row(arena, row, width)
     record = find_row(arena, table, hashed_row, row, width, at)
@@ -145,14 +145,14 @@ def add_to_bag(arena: Int64Array, table: int, weight: int, row: int, width: int,
 
 @inlined
 def drop_from_bag(arena: Int64Array, table: int, record: int, width: int, at: int) -> None:
-    """Drop a record that is gone, and in no chain any more."""
+    """Drop a record of weight 0, which has been removed from its chains."""
     unlink(arena, table, record)
     release(arena, record, at + 1 + width)
 
 
 @inlined
 def keep_row(arena: Int64Array, table: int, index: int, weight: int, row: int, width: int) -> None:
-    """Let a row be there so many times more, or fewer; `index` is a chain of all rows."""
+    """Add `weight` (maybe negative) to the weight of a row; `index` is a chain of all rows."""
     record = add_to_bag(arena, table, weight, row, width, _ALL_ROW)
     if record > 0:
         chain(arena, index, record, BAG_WORDS, 0, 0)
@@ -174,7 +174,7 @@ def emit_all(
     time: int,
     epsilons: int,
 ) -> None:
-    """Append all rows that are kept to a queue, in order."""
+    """Append all rows of a bag to a queue, in order."""
     count = arena[table + 2]
     if count == 0:
         return
@@ -190,7 +190,7 @@ def emit_all(
 
 @inlined
 def _times(op: int, left: int, right: int) -> int:
-    """Return how many times a row is in the result of a set operation."""
+    """Return the multiplicity of a row in the result of a set operation."""
     if op == DISTINCT:
         return np.int64(left > 0)
     if op == UNION:
@@ -204,7 +204,7 @@ def _times(op: int, left: int, right: int) -> int:
 
 @inlined
 def count_side(arena: Int64Array, table: int, op: int, side: int, weight: int, row: int, width: int) -> int:
-    """Let a row be so many times more, or fewer, on one side; return how many times more it is in the result."""
+    """Add `weight` to the multiplicity of a row on one side; return the change of its multiplicity in the result."""
     record = record_of(arena, table, row, width, _SIDES_ROW, _SIDES_ROW + 1 + width)
     was = _times(op, arena[record + _LEFT], arena[record + _RIGHT])
     arena[record + _LEFT + side] += weight
@@ -217,7 +217,7 @@ def count_side(arena: Int64Array, table: int, op: int, side: int, weight: int, r
 
 @inlined
 def take_rows(arena: Int64Array, table: int, width: int, queue: int) -> None:
-    """Empty a table of sides; append its rows to a queue."""
+    """Empty a table of sides, and append its rows to a queue."""
     for bucket in range(arena[table], arena[table] + arena[table + 1] + 1):
         while arena[bucket] != 0:
             record = arena[bucket]
@@ -229,7 +229,7 @@ def take_rows(arena: Int64Array, table: int, width: int, queue: int) -> None:
 
 @inlined
 def empty_bag(arena: Int64Array, table: int, width: int, at: int) -> None:
-    """Drop all records of a bag, which are in no chain any more."""
+    """Drop all records of a bag, which have been removed from their chains."""
     for bucket in range(arena[table], arena[table] + arena[table + 1] + 1):
         while arena[bucket] != 0:
             record = arena[bucket]
@@ -240,5 +240,5 @@ def empty_bag(arena: Int64Array, table: int, width: int, at: int) -> None:
 
 @inlined
 def part_of(arena: Int64Array, table: int, row: int, width: int) -> int:
-    """Return the queue that belongs to a row."""
+    """Return the queue of a row."""
     return record_of(arena, table, row, width, _PARTS_ROW, _PARTS_ROW + 1 + width) + RECORD_WORDS

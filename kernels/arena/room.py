@@ -1,6 +1,7 @@
-"""Allocates words of an arena: arena[0] is the first that was never used; behind it are lists of free records by size.
+"""Allocation of records in an arena: arena[0] is the address of the first word that was never used, and the words after
+it are the heads of lists of free records by size.
 
-Sizes of up to 64 words have a list each, larger ones that of the next power of two.
+Each size of up to 64 words has its own list; larger sizes are rounded up to a power of two.
 """
 
 from __future__ import annotations
@@ -10,11 +11,11 @@ from sparkext.kernels.jit import inlined
 
 _SMALL = 64
 FIRST_FREE = 112
-"""The first word behind the lists: headers begin here."""
+"""The first word after the lists: headers begin here."""
 
 
 class ArenaFullError(MemoryError):
-    """There is no room for one more record."""
+    """The arena has no space for another record."""
 
 
 @inlined
@@ -29,7 +30,7 @@ def _list_of(words: int) -> int:
 
 @inlined
 def allocate(arena: Int64Array, words: int) -> int:
-    """Return the address of a record of so many words, which hold anything. Raises `ArenaFullError`."""
+    """Return the address of an uninitialised record of `words` words. Raises `ArenaFullError`."""
     place = _list_of(words)
     free = arena[place]
     if free != 0:
@@ -45,7 +46,7 @@ def allocate(arena: Int64Array, words: int) -> int:
 
 @inlined
 def release(arena: Int64Array, at: int, words: int) -> None:
-    """Give a record of so many words back."""
+    """Release a record of `words` words."""
     place = _list_of(words)
     arena[at] = arena[place]
     arena[place] = at

@@ -1,6 +1,6 @@
-"""Rows in an arena: bits of which number k says whether value k is null, and behind them the values.
+"""Rows in an arena: a word of null bits, of which bit k is set if value k is null, followed by the values.
 
-A row is known by the address of its bits. `width` is the number of its values.
+The address of a row is that of its null bits. `width` is the number of its values.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from sparkext.kernels.jit import inlined
 
 @inlined
 def hash_row(arena: Int64Array, row: int, width: int) -> int:
-    """Hash all words of a row."""
+    """Return a hash of all words of a row."""
     so_far = np.int64(0)
     for place in range(row, row + width + 1):
         so_far = hashed(so_far, arena[place])
@@ -26,14 +26,14 @@ def hash_row(arena: Int64Array, row: int, width: int) -> int:
 
 @inlined
 def copy_row(arena: Int64Array, source: int, target: int, width: int) -> None:
-    """Copy a row to another place."""
+    """Copy a row to another address."""
     for place in range(width + 1):
         arena[target + place] = arena[source + place]
 
 
 @inlined
 def find_row(arena: Int64Array, table: int, hashed_row: int, row: int, width: int, at: int) -> int:
-    """Return the record of a table that has the same row at word `at`, 0 if there is none."""
+    """Return the record of a table that has an equal row at word `at`; 0 if there is none."""
     record = first(arena, table, hashed_row)
     while record != 0:
         if arena[record + HASH] == hashed_row:
@@ -50,9 +50,9 @@ def find_row(arena: Int64Array, table: int, hashed_row: int, row: int, width: in
 def row_before(
     arena: Int64Array, one: int, two: int, width: int, orders: int, starts: Int64Array, data: UInt8Array
 ) -> bool:
-    """Whether a row comes before another: by the first value, then the next, nulls first.
+    """Return whether a row is before another: by the first value, then the next, nulls first.
 
-    `orders`: the address of how each value is compared (see `words.before`).
+    `orders`: the address of the order of each value (see `words.before`).
     """
     for place in range(width):
         null, other = (arena[one] >> place) & 1, (arena[two] >> place) & 1
@@ -93,7 +93,7 @@ def _sift(
 def sort_rows(
     arena: Int64Array, rows: int, count: int, width: int, orders: int, starts: Int64Array, data: UInt8Array
 ) -> None:
-    """Sort addresses of rows, of which so many begin at word `rows`, by what they hold: a heap sort."""
+    """Sort the `count` addresses of rows from word `rows` on by the values of the rows: a heap sort."""
     for place in range(count // 2 - 1, -1, -1):
         _sift(arena, rows, place, count, width, orders, starts, data)
     for last in range(count - 1, 0, -1):
@@ -105,7 +105,7 @@ def sort_rows(
 
 @inlined
 def queued(arena: Int64Array, time: int, epsilons: int, row: int, width: int) -> int:
-    """Return a record for queues of an instant and a copy of a row: [next, timestamp, how many ε behind it, row]."""
+    """Return a queue record of an instant and a copy of a row: [next, timestamp, number of ε after it, row]."""
     record = allocate(arena, width + 4)
     arena[record + 1] = time
     arena[record + 2] = epsilons
@@ -115,7 +115,7 @@ def queued(arena: Int64Array, time: int, epsilons: int, row: int, width: int) ->
 
 @inlined
 def copy_all(arena: Int64Array, source: int, target: int, width: int) -> None:
-    """Put copies of all such records of a queue behind those of another."""
+    """Append copies of all records of queue `source`, which are made by `queued`, to queue `target`."""
     record = arena[source]
     while record != 0:
         append(arena, target, queued(arena, arena[record + 1], arena[record + 2], record + 3, width))
@@ -124,5 +124,5 @@ def copy_all(arena: Int64Array, source: int, target: int, width: int) -> None:
 
 @inlined
 def release_queued(arena: Int64Array, record: int, width: int) -> None:
-    """Give such a record back."""
+    """Release a record made by `queued`."""
     release(arena, record, width + 4)

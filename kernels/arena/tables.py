@@ -1,6 +1,6 @@
-"""Hash tables of records: [next, hash, …]. A header is [address of the buckets, their number less one, records].
+"""Hash tables of records: [next, hash, …]. A header is [address of the buckets, number of buckets - 1, records].
 
-A record's address is that of its link to the next one, so that heads of chains and records are walked alike.
+The first word of a record is the link to the next record, so heads of chains and records are traversed in the same way.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from sparkext.kernels.jit import inlined
 TABLE_WORDS = 3
 NEXT, HASH = 0, 1
 RECORD_WORDS = 2
-"""Words of a record that are the table's."""
+"""Number of words of a record that the table uses."""
 
 _FIRST_BUCKETS = 8
 
 
 @inlined
 def open_table(arena: Int64Array, table: int) -> None:
-    """Make an empty table of a header."""
+    """Initialise a header as an empty table."""
     arena[table] = cleared(arena, _FIRST_BUCKETS)
     arena[table + 1] = _FIRST_BUCKETS - 1
     arena[table + 2] = 0
@@ -27,13 +27,13 @@ def open_table(arena: Int64Array, table: int) -> None:
 
 @inlined
 def first(arena: Int64Array, table: int, hashed: int) -> int:
-    """Return the first record that may have a hash."""
+    """Return the first record of the bucket of a hash; 0 if there is none."""
     return arena[arena[table] + (hashed & arena[table + 1])]
 
 
 @inlined
 def link(arena: Int64Array, table: int, record: int) -> None:
-    """Put a record, whose hash is set, into a table."""
+    """Add a record, whose hash is set, to a table."""
     head = arena[table] + (arena[record + HASH] & arena[table + 1])
     arena[record] = arena[head]
     arena[head] = record
@@ -44,7 +44,7 @@ def link(arena: Int64Array, table: int, record: int) -> None:
 
 @inlined
 def unlink(arena: Int64Array, table: int, record: int) -> None:
-    """Take a record out of a table."""
+    """Remove a record from a table."""
     at = arena[table] + (arena[record + HASH] & arena[table + 1])
     while arena[at] != record:
         at = arena[at]
@@ -54,7 +54,7 @@ def unlink(arena: Int64Array, table: int, record: int) -> None:
 
 @inlined
 def _widen(arena: Int64Array, table: int) -> None:
-    """Double the buckets."""
+    """Double the number of buckets."""
     old, count = arena[table], arena[table + 1] + 1
     new = allocate(arena, 2 * count)
     for bucket in range(count):

@@ -1,6 +1,6 @@
-"""Values as words: hashes, order, and texts by their codes.
+"""Values as words: hashes and order. Texts are stored as codes.
 
-A double is its bits, of which NaN has only one kind.
+A double is stored as its bits, with a single bit pattern for NaN.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ INTEGER_ORDER, DOUBLE_ORDER, TEXT_ORDER = range(3)
 
 @inlined
 def hashed(so_far: int, word: int) -> int:
-    """Hash one more word."""
+    """Return a hash extended by one more word."""
     mixed: int = np.int64(mix_word(np.int64(so_far ^ word)))
     return mixed
 
@@ -31,19 +31,19 @@ def double_word(value: float) -> int:
 
 @inlined
 def normal(word: int) -> int:
-    """Return the word of a double as a key: 0.0 is that of -0.0, too."""
+    """Return the word of a double as a key: -0.0 becomes 0.0."""
     return 0 if word == np.int64(-0x8000000000000000) else word
 
 
 @inlined
 def sortable(word: int) -> int:
-    """Return a number that is in the order of doubles: -0.0 before 0.0, NaN last. It is its own inverse."""
+    """Return an integer in the order of doubles: -0.0 before 0.0, NaN last. The function is its own inverse."""
     return word ^ np.int64(0x7FFFFFFFFFFFFFFF) if word < 0 else word
 
 
 @inlined
 def before(one: int, two: int, order: int, starts: Int64Array, data: UInt8Array) -> bool:
-    """Whether a value comes before another. Codes of texts are `data[starts[code]:starts[code + 1]]`."""
+    """Return whether a value is before another. The text of a code is `data[starts[code]:starts[code + 1]]`."""
     if order == INTEGER_ORDER:
         return one < two
     if order == DOUBLE_ORDER:
@@ -53,7 +53,7 @@ def before(one: int, two: int, order: int, starts: Int64Array, data: UInt8Array)
 
 @inlined
 def compare_texts(one: int, two: int, starts: Int64Array, data: UInt8Array) -> int:
-    """Return less than 0, 0 or more than 0, as a text comes before another, is equal to it or comes behind it."""
+    """Return a number below, equal to or above 0 if a text is before, equal to or after another."""
     if one == two:
         return 0
     length, other = starts[one + 1] - starts[one], starts[two + 1] - starts[two]
