@@ -57,12 +57,12 @@ class PythonRunner(
       artifacts,
       None) {
 
-  /** Which this version keeps to itself. */
+  /** The allocator, which is private in this version. */
   protected lazy val allocator: BufferAllocator =
     getClass.getMethods.find(_.getName.endsWith("$$allocator")).get.invoke(this).asInstanceOf[BufferAllocator]
 }
 
-/** What rows emit in this version and not in every other: nothing. `row` is the number of the one that is read. */
+/** Getters of rows that this version has, but not all others: none. `row` is the number of the current row. */
 abstract class VersionedRow(columns: Array[ColumnVector]) extends InternalRow {
   protected var row = 0
 }

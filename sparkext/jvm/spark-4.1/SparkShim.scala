@@ -61,7 +61,7 @@ class PythonRunner(
       None,
       None)
 
-/** What rows emit in this version and not in every other. `row` is the number of the one that is read. */
+/** Getters of rows that this version has, but not all others. `row` is the number of the current row. */
 abstract class VersionedRow(columns: Array[ColumnVector]) extends InternalRow {
   protected var row = 0
 

@@ -8,13 +8,14 @@ import org.apache.arrow.vector.ipc.ArrowStreamWriter
 import org.apache.spark.TaskContext
 import org.apache.spark.sql.catalyst.InternalRow
 
-/** A Python runner that says itself what goes into a batch. Spark's own sends all that one of its input iterators has as one,
-  * and keeps it in memory should the task end before its input does.
+/** A Python runner that determines the content of its batches itself. Spark's own runner sends each of its input
+  * iterators as one batch, and keeps it in memory if the task ends before its input does.
   */
 trait ArrowInput extends PipelineWorkers {
   private var isEnded = false
 
-  // Here, as what is allocated already would stay where no worker starts. Spark's own listeners come before it.
+  // Registered here, because memory that is already allocated would stay allocated if no worker starts. Spark's own
+  // listeners run before this one.
   TaskContext.get().addTaskCompletionListener[Unit](_ => if (!isEnded) abandon())
 
   /** Write the next batch to the stream; return whether there was one. */
@@ -24,7 +25,7 @@ trait ArrowInput extends PipelineWorkers {
       out: DataOutputStream,
       input: Iterator[Iterator[InternalRow]]): Boolean
 
-  /** Let go of what else is held, where the task ends early. */
+  /** Release other resources, if the task ends early. */
   protected def release(): Unit = ()
 
   override def writeNextBatchToArrowStream(

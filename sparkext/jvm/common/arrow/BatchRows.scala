@@ -1,7 +1,7 @@
 package org.apache.spark.sql.sparkext
 
-/** How many rows the next batch is to have: the first one is small and later ones are larger, up to `most` rows, so that a query
-  * with a LIMIT sees its rows early.
+/** The number of rows of the next batch. The first one is small and later ones are larger, up to `most` rows, so that a
+  * query with a LIMIT receives its rows early.
   */
 final class BatchRows(most: Int) {
   import BatchRows._
@@ -10,7 +10,7 @@ final class BatchRows(most: Int) {
 
   def count: Int = next
 
-  /** A batch has been sent. */
+  /** Called after a batch was sent. */
   def grow(): Unit = next = math.min(next.toLong * Growth, most).toInt
 }
 

@@ -7,27 +7,29 @@ import org.apache.spark.sql.types._
 import org.apache.spark.sql.vectorized.{ArrowColumnVector, ColumnVector}
 import org.apache.spark.unsafe.Platform
 
-/** Rows `from` until `until` of a batch of columns; of those that `positions` names, if it does. */
+/** Rows `from` until `until` of a columnar batch. With `positions`, these are offsets in `positions`, which contains
+  * the rows.
+  */
 final class Rows(val positions: Array[Int], val from: Int, val until: Int) {
   def count: Int = until - from
   def apply(number: Int): Int = if (positions == null) from + number else positions(from + number)
   def take(number: Int): Rows = new Rows(positions, from, from + number)
 }
 
-/** Copies one of Spark's columns, batch by batch, to one of Arrow's.
+/** Copies one of Spark's columns, batch by batch, to an Arrow vector.
   *
-  * Spark's own way writes a row of all columns and takes it apart again. Here arrays are copied as a whole where Spark keeps
-  * plain ones, and values in a loop for each type where it does not: dictionaries, ORC, a selection of rows.
+  * Spark's own conversion writes a row of all columns and splits it again. Here arrays are copied as a whole if Spark
+  * stores plain ones. Otherwise (dictionaries, ORC, a selection of rows) values are copied in a loop for each type.
   */
 abstract class ColumnCopy(vector: FieldVector, nullable: Boolean) {
 
-  /** Make room for so many rows. What has been copied is gone. */
+  /** Allocate memory for `rows` rows. Rows that have been copied before are lost. */
   def reserve(rows: Int): Unit = if (vector.getValueCapacity < rows) {
     vector.clear()
     allocate(rows)
   }
 
-  /** Copy rows to the place `at`, and return how many of them there was room for. */
+  /** Copy rows to position `at`, and return how many of them fitted. */
   final def copy(source: ColumnVector, rows: Rows, at: Int): Int = {
     val column = ColumnCopy.readable(source)
     val nulls = nullable && column.hasNull
@@ -36,7 +38,7 @@ abstract class ColumnCopy(vector: FieldVector, nullable: Boolean) {
     values(column, rows, at, nulls)
   }
 
-  /** All that has been copied is in `rows` rows. */
+  /** Called after the last copy of a batch, with its number of rows. */
   def finish(rows: Int): Unit = ()
 
   protected def allocate(rows: Int): Unit
@@ -58,8 +60,8 @@ abstract class ColumnCopy(vector: FieldVector, nullable: Boolean) {
 
 object ColumnCopy {
 
-  /** What copies a column of the type to the vector, if anything here does. Of a batch with values of any length, each such
-    * column takes `mostBytes`.
+  /** The copier from columns of the type to the vector, if there is one. In a batch, each column of variable width
+    * takes at most `mostBytes` bytes.
     */
   def of(dataType: DataType, vector: FieldVector, nullable: Boolean, mostBytes: Long): Option[ColumnCopy] = (dataType, vector) match {
     case (BooleanType, bits: BitVector) => Some(new BooleanCopy(bits, nullable))
@@ -87,7 +89,7 @@ object ColumnCopy {
     case _ => false
   }
 
-  /** Set bits `at` until `at + count`, and perhaps some behind them. */
+  /** Set bits `at` until `at + count`, and possibly some after them. */
   def setBits(address: Long, at: Int, count: Int): Unit = if (count > 0) {
     val first = address + (at >> 3)
     val last = address + ((at + count - 1) >> 3)
@@ -100,7 +102,7 @@ object ColumnCopy {
     Platform.putByte(null, byte, (Platform.getByte(null, byte) & ~(1 << (bit & 7))).toByte)
   }
 
-  /** Whether the column has its values in an array of their own type. */
+  /** Whether the column stores its values in an array of their own type. */
   private[sparkext] def isPlain(column: ColumnVector): Boolean = column match {
     case writable: WritableColumnVector => !writable.hasDictionary
     case _ => false

@@ -12,7 +12,9 @@ import org.apache.arrow.vector.ipc.message.MessageSerializer
 
 import org.apache.spark.sql.catalyst.InternalRow
 
-/** A Python runner whose worker gets columns, as one struct like the rows of others. Its input iterator is not asked. */
+/** A Python runner that sends columns to its worker, as one struct like the rows of other runners. Its input iterator
+  * is not used.
+  */
 trait ColumnarArrowInput extends ArrowInput {
   protected def columns: ColumnsToArrow
 
@@ -26,7 +28,7 @@ trait ColumnarArrowInput extends ArrowInput {
     rows > 0 && {
       root.setRowCount(rows)
       ColumnCopy.setBits(row.getValidityBuffer.memoryAddress, 0, rows)
-      val batch = new VectorUnloader(root).getRecordBatch // not compressed, whatever the session asks for
+      val batch = new VectorUnloader(root).getRecordBatch // uncompressed, whatever the session's setting is
       try MessageSerializer.serialize(new WriteChannel(Channels.newChannel(out)), batch)
       finally batch.close()
       true

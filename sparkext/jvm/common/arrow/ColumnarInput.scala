@@ -6,14 +6,14 @@ import org.apache.spark.sql.catalyst.expressions.{Left => _, Right => _, _}
 import org.apache.spark.sql.execution._
 import org.apache.spark.sql.types.{StructField, StructType}
 
-/** A source whose operator emits batches of columns, under what only drops, renames or filters.
+/** A source whose operator emits columnar batches, below operators that only drop, rename or filter.
   *
-  * Column i of what it gives is column `columns(i)` of those batches, of the rows that pass all `filters`: each has conditions that
-  * Spark tests together.
+  * Output column i is column `columns(i)` of those batches, for the rows that pass all `filters`. The conditions of one
+  * filter are those that Spark tests together.
   */
 case class ColumnarInput(source: SparkPlan, columns: Seq[Int], filters: Seq[Seq[Expression]]) {
 
-  /** For each partition, what fills Arrow vectors. */
+  /** For each partition, an object that fills Arrow vectors. */
   def execute(): RDD[ColumnsToArrow] = {
     val input = source.output
     val schema = StructType(columns.map(number => StructField(s"c$number", input(number).dataType, input(number).nullable)))
@@ -28,7 +28,7 @@ case class ColumnarInput(source: SparkPlan, columns: Seq[Int], filters: Seq[Seq[
 
 object ColumnarInput {
 
-  /** The columns that Spark would make rows of for `plan`; or why their rows are wanted. */
+  /** The columns from which Spark would make the rows of `plan`, or the reason why rows are needed. */
   def of(plan: SparkPlan): Either[String, ColumnarInput] = peel(plan).flatMap { case Peeled(source, outputs, filters) =>
     val columns = outputs.map(column => source.output.indexWhere(_.exprId == column.exprId))
     if (outputs.isEmpty) Left("no columns")
@@ -37,7 +37,7 @@ object ColumnarInput {
     }.orElse(filters.flatten.flatMap(uncovered).headOption).toLeft(ColumnarInput(source, columns, filters))
   }
 
-  /** `outputs` and `filters` in terms of what the source emits, the filters in the order of their evaluation. */
+  /** `outputs` and `filters` refer to the output of the source. The filters are in the order of their evaluation. */
   private case class Peeled(source: SparkPlan, outputs: Seq[Attribute], filters: Seq[Seq[Expression]])
 
   private def peel(plan: SparkPlan): Either[String, Peeled] = plan match {
@@ -65,7 +65,7 @@ object ColumnarInput {
     case other => Left(s"rows come from ${other.nodeName}")
   }
 
-  /** Conditions whose meaning is more than one row. */
+  /** The reason why a condition cannot be evaluated for single rows, if it cannot. */
   private def uncovered(condition: Expression): Option[String] =
     if (!condition.deterministic) Some(s"a filter that is not deterministic: ${Wording.of(condition)}")
     else if (condition.exists(_.isInstanceOf[PlanExpression[_]])) Some(s"a filter with a subquery: ${Wording.of(condition)}")

@@ -12,7 +12,7 @@ import org.apache.arrow.vector.ipc.ArrowStreamWriter
 import org.apache.spark.sql.types.StructType
 import org.apache.spark.sql.util.ArrowUtils
 
-/** Makes of one partition's columns what Spark makes of its rows: Arrow streams of a batch each. */
+/** Converts the columns of one partition to Arrow streams of one batch each, as Spark converts rows. */
 private class ColumnarParts(schema: StructType, timeZone: String)
     extends (Iterator[ColumnsToArrow] => Iterator[BuildSidePublisher.ArrowPart])
     with Serializable {

@@ -5,10 +5,10 @@ import org.apache.arrow.vector.{BaseVariableWidthVector, FieldVector}
 import org.apache.spark.sql.types.StructType
 import org.apache.spark.sql.vectorized.ColumnarBatch
 
-/** Fills Arrow vectors with what small batches of columns hold, until they make a batch that is worth sending.
+/** Fills Arrow vectors from small columnar batches, until they form a batch that is worth sending.
   *
-  * `filter` says which rows of a batch stay. A batch of Spark's is copied before the next one is asked for, as its reader may use
-  * it again.
+  * `filter` selects the rows of a batch. A batch is copied before the next one is requested, because Spark's reader may
+  * reuse it.
   */
 final class ColumnsToArrow(batches: Iterator[ColumnarBatch], schema: StructType, columns: Array[Int], filter: RowFilter)
     extends AutoCloseable {
@@ -21,7 +21,7 @@ final class ColumnsToArrow(batches: Iterator[ColumnarBatch], schema: StructType,
   private val wanted = new BatchRows(math.max(1, math.min(MostRows, MostBytes / schema.map(_.dataType.defaultSize).sum)))
   private var copies: Array[ColumnCopy] = _
 
-  /** Fill the vectors with the next rows, and return how many: 0 if there are none left. */
+  /** Fill the vectors with the next rows, and return their number: 0 if none are left. */
   def fill(vectors: Seq[FieldVector]): Int = {
     if (copies == null) copies = copying(vectors)
     val target = wanted.count
@@ -39,14 +39,14 @@ final class ColumnsToArrow(batches: Iterator[ColumnarBatch], schema: StructType,
     rows
   }
 
-  /** Let go of the batch at hand. */
+  /** Free the current batch. */
   override def close(): Unit = if (batch != null) {
     batch.closeIfFreeable()
     batch = null
   }
 
-  /** Copy rows behind the `at` that there are already. What is of any length comes first, as it says how many rows there is
-    * room for.
+  /** Copy rows after the first `at` rows, and return how many fitted. Columns of variable width are copied first,
+    * because they determine how many rows fit.
     */
   private def append(at: Int, count: Int): Int = {
     var rows = new Rows(positions, from, from + count)
@@ -84,7 +84,7 @@ object ColumnsToArrow {
   private val MostRows = 65536
   private val MostBytes = 32 << 20
 
-  /** Of values of any length, a column and all of them together, however many there are. */
+  /** Limits for the bytes of variable-width values: for one column, and for all of them together. */
   private val MostBytesOfText = 16L << 20
   private val MostBytesOfTexts = 64L << 20
 }

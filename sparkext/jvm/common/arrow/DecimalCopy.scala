@@ -7,7 +7,7 @@ import org.apache.spark.sql.types.{Decimal, DecimalType}
 import org.apache.spark.sql.vectorized.ColumnVector
 import org.apache.spark.unsafe.Platform
 
-/** Arrow has 16 bytes for each, of which Spark keeps as many as the type takes. */
+/** Arrow stores each decimal in 16 bytes, Spark in as many as the type needs. */
 private final class DecimalCopy(vector: DecimalVector, dataType: DecimalType, nullable: Boolean)
     extends ColumnCopy(vector, nullable) {
   private val Width = DecimalVector.TYPE_WIDTH
@@ -44,7 +44,7 @@ private final class DecimalCopy(vector: DecimalVector, dataType: DecimalType, nu
     }
   }
 
-  /** As Spark writes them: one that the type has no room for becomes null. */
+  /** Like Spark, writes null for a value that the type cannot hold. */
   private def objects(column: ColumnVector, rows: Rows, at: Int, nulls: Boolean): Unit = {
     val address = vector.getDataBuffer.memoryAddress
     var number = 0

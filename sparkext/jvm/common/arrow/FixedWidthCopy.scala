@@ -5,7 +5,7 @@ import org.apache.arrow.vector.BaseFixedWidthVector
 import org.apache.spark.sql.vectorized.ColumnVector
 import org.apache.spark.unsafe.Platform
 
-/** Values that take `width` bytes each. */
+/** Values with a width of `width` bytes. */
 private abstract class FixedWidthCopy(vector: BaseFixedWidthVector, width: Int, nullable: Boolean)
     extends ColumnCopy(vector, nullable) {
 
@@ -18,7 +18,7 @@ private abstract class FixedWidthCopy(vector: BaseFixedWidthVector, width: Int, 
     rows.count
   }
 
-  /** Copy an array. What it has where there is a null does not matter. */
+  /** Copy an array as a whole. Its values at nulls do not matter. */
   protected def whole(column: ColumnVector, rows: Rows, address: Long): Unit
 
   /** Copy value by value. */
@@ -28,7 +28,7 @@ private abstract class FixedWidthCopy(vector: BaseFixedWidthVector, width: Int, 
     Platform.copyMemory(array, offset, null, address, rows.count.toLong * width)
 }
 
-// The loops of these are the same but for the accessor: one loop for all would call it through a table for each value.
+// These loops differ only in their accessor. A shared loop would call the accessor through a table for each value.
 
 private final class ByteCopy(vector: BaseFixedWidthVector, nullable: Boolean) extends FixedWidthCopy(vector, 1, nullable) {
   override protected def whole(column: ColumnVector, rows: Rows, address: Long): Unit =

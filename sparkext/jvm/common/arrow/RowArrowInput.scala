@@ -8,11 +8,13 @@ import org.apache.arrow.vector.ipc.ArrowStreamWriter
 import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.catalyst.expressions.UnsafeRow
 
-/** A Python runner whose worker gets the rows of one iterator in batches of limited rows and bytes. */
+/** A Python runner that sends the rows of one iterator to its worker, in batches with limits for rows and bytes. */
 trait RowArrowInput extends ArrowInput {
   import RowArrowInput._
 
-  /** As many as a morsel has: batches of fewer would be put together by copying them. */
+  /** The limit of rows in a batch: as many as in a morsel, because smaller batches would be concatenated, which copies
+    * them.
+    */
   protected def mostRows: Int
 
   private var rows: Iterator[InternalRow] = _
@@ -34,7 +36,9 @@ trait RowArrowInput extends ArrowInput {
     }
   }
 
-  /** Asking for the size takes longer than writing a row: that is done when an eighth of the room may have been filled. */
+  /** Computing the size takes longer than writing a row, so it is computed when an eighth of the limit may have been
+    * filled.
+    */
   private def fill(): Unit = {
     var count = 0
     var unseen = 0L
@@ -51,7 +55,9 @@ trait RowArrowInput extends ArrowInput {
     }
   }
 
-  /** What the one struct of a row takes as Spark's rows do, a little more than as columns; of others a guess. */
+  /** The bytes of a row's one struct: exact for Spark's own rows, which take a little more than columns; a guess for
+    * others.
+    */
   private def bytesOf(row: InternalRow): Long = row.getStruct(0, 0) match {
     case unsafe: UnsafeRow => unsafe.getSizeInBytes
     case _ => MostUnseen / 64

@@ -3,7 +3,7 @@ package org.apache.spark.sql.sparkext
 import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.types.StructType
 
-/** Makes of one partition's rows Arrow streams of a batch each. */
+/** Converts the rows of one partition to Arrow streams of one batch each. */
 private class RowParts(schema: StructType, timeZone: String)
     extends (Iterator[InternalRow] => Iterator[BuildSidePublisher.ArrowPart])
     with Serializable {

@@ -5,10 +5,10 @@ import org.apache.arrow.vector.BaseVariableWidthVector
 import org.apache.spark.sql.vectorized.ColumnVector
 import org.apache.spark.unsafe.Platform
 
-/** Values of any length, one after the other.
+/** Values of variable width, one after the other.
   *
-  * A batch ends before they take more than `mostBytes`, or has one row: offsets have 32 bits, and rows may be as wide as they
-  * like.
+  * A batch ends before its values take more than `mostBytes` bytes, or has one row: offsets have 32 bits, and rows may
+  * be of any width.
   */
 private abstract class VariableWidthCopy(vector: BaseVariableWidthVector, nullable: Boolean, mostBytes: Long)
     extends ColumnCopy(vector, nullable) {
@@ -18,14 +18,14 @@ private abstract class VariableWidthCopy(vector: BaseVariableWidthVector, nullab
 
   override def finish(rows: Int): Unit = vector.setLastSet(rows - 1)
 
-  /** Where the value of a row begins, which is where the one before it ends. */
+  /** The start of a row's value, which is the end of the value before it. */
   protected final def startOf(row: Int): Int = if (row == 0) 0 else Platform.getInt(null, offset(row))
 
   protected final def endRow(row: Int, end: Int): Unit = Platform.putInt(null, offset(row + 1), end)
 
   private def offset(row: Int): Long = vector.getOffsetBuffer.memoryAddress + row.toLong * Integer.BYTES
 
-  /** Whether a value of so many bytes is to be in this batch; if so there is room for it. */
+  /** Whether a value of `bytes` bytes belongs to this batch. If so, memory for it is allocated. */
   protected final def fits(row: Int, start: Int, bytes: Int): Boolean =
     if (row > 0 && start.toLong + bytes > mostBytes) false
     else {

@@ -10,11 +10,15 @@ import scala.util.Try
 import org.apache.spark.{SparkException, TaskContext}
 import org.apache.spark.util.ThreadUtils
 
-/** Carries what the worker of a task has to tell to the driver's [[Boards]], and the board to the worker: files beside the task. */
+/** Connects the worker of a task with the driver's load tables (`Boards`): sends the worker's messages to the driver,
+  * and the load table to the worker. Worker and task exchange files, see `OwnFiles.besideTask`.
+  */
 private class BoardLink(run: String, by: String, task: TaskContext) {
   private val boards = Boards.link
 
-  /** Until the task ends. The answer to what is told last comes before: it is in the report then. */
+  /** Exchanges messages until the task ends. The driver confirms the last message before that, so the report of the run
+    * includes it.
+    */
   private def begin(): Unit = {
     tell(BoardLink.Nothing)
     val turns = BoardLink.clock.scheduleWithFixedDelay(() => Try(step()), 0, BoardLink.PauseMillis, MILLISECONDS)
@@ -41,7 +45,7 @@ private class BoardLink(run: String, by: String, task: TaskContext) {
     Files.move(path("board.new"), path("board"), ATOMIC_MOVE)
   }
 
-  /** Moved first, as the worker may put another one in its place at any time. */
+  /** Moves the file first, because the worker may write another one at any time. */
   private def taken(name: String): Option[String] =
     try {
       Files.move(path(name), path(s"$name.taken"), ATOMIC_MOVE)
@@ -58,17 +62,18 @@ private object BoardLink {
   private val SlotsMillis = 30000L
   private lazy val clock = ThreadUtils.newDaemonSingleThreadScheduledExecutor("sparkext-boards")
 
-  /** What a worker tells that has done nothing yet. */
+  /** The message of a worker that has not done any work yet. */
   private val Nothing = """{"rows":{},"seconds":{}}"""
 
-  /** Of a task that routes rows. */
+  /** Starts the exchange of messages for a task that routes rows. */
   def ofRoute(run: String, task: TaskContext): Unit = new BoardLink(run, Board.Routes, task).begin()
 
-  /** Of a task that joins them. */
+  /** Starts the exchange of messages for a task that joins rows. */
   def ofSlot(run: String, task: TaskContext): Unit = new BoardLink(run, Board.Slots, task).begin()
 
-  /** In a task that routes rows: Spark starts all slots with it, unless somebody asks for some partitions of the join only, who would wait
-    * for ever.
+  /** Waits, in a task that routes rows, until all partitions have started. Spark starts them together with this task,
+    * unless only some partitions of the join are requested. Then the task would wait forever, so it fails after
+    * `SlotsMillis`.
     */
   def awaitSlots(run: String, slots: Int): Unit = {
     val boards = Boards.link

@@ -12,13 +12,16 @@ import org.apache.spark.{SparkContext, SparkEnv}
 import org.apache.spark.rpc.{RpcCallContext, RpcEndpointRef, RpcEnv, ThreadSafeRpcEndpoint}
 import org.apache.spark.util.RpcUtils
 
-/** The boards of runs whose rows stream to slots, on the driver: what slots have told of their loads, and by which table rows are
-  * routed. See Python's `board`. The latest runs are kept, for reports.
+/** The load tables (`Board` in the code) of runs whose rows stream to partitions (`slots`), on the driver: the loads
+  * that partitions have reported, and the table by which rows are routed. See Python's `board`. The load tables of the
+  * latest runs are kept for reports.
   */
 private class Boards(override val rpcEnv: RpcEnv) extends ThreadSafeRpcEndpoint {
   import Boards._
 
-  /** The board of a run, to those who route rows by it, and to others how many slots have begun. */
+  /** Replies with the load table of a run to tasks that route rows by it, and with the number of started partitions to
+    * others.
+    */
   override def receiveAndReply(context: RpcCallContext): PartialFunction[Any, Unit] = {
     case Told(run, by, number, what) =>
       context.reply(on(run) { board =>
@@ -48,7 +51,7 @@ private object Boards {
   private val boards = mutable.LinkedHashMap.empty[String, Board]
   private var served: RpcEnv = _
 
-  /** On the driver, before tasks run: nothing is known of them yet. */
+  /** Called on the driver before the tasks of a run start: discards earlier messages of the run. */
   def begin(context: SparkContext, run: String): Unit = synchronized {
     boards.remove(run)
     val env = context.env.rpcEnv
@@ -58,10 +61,10 @@ private object Boards {
     }
   }
 
-  /** In a task. */
+  /** The reference to the driver's load tables, for a task. */
   def link: RpcEndpointRef = RpcUtils.makeDriverRef(Name, SparkEnv.get.conf, SparkEnv.get.rpcEnv)
 
-  /** What is known of a run, for its report; null if it is too long ago. */
+  /** The recorded loads of a run for its report, as JSON; null if the run is too long ago. */
   def told(run: String): String = synchronized(boards.get(run).map(board => s"""{"streamed":${board.history}}""").orNull)
 
   private def of(run: String): Board = {
@@ -72,7 +75,9 @@ private object Boards {
   }
 }
 
-/** What tasks that route rows have told, and slots, and the interval that runs; the loads of those before. See Python's `board`. */
+/** The load table of one run: the loads that routing tasks and partitions have reported, the current interval, and the
+  * loads of the intervals before. See Python's `board`.
+  */
 private class Board {
   import Shared.formats
 
@@ -82,13 +87,13 @@ private class Board {
   private val judged = mutable.ArrayBuffer.empty[JValue]
   private var since = System.nanoTime()
 
-  /** How many have begun. */
+  /** The number of partitions that have started. */
   def slots: Int = told(Board.Slots).size
 
-  /** The newest of a task. */
+  /** Stores the newest message of a task. */
   def tell(by: String, task: Int, what: String): Unit = told(by)(task) = parse(what).extract[Board.Lines]
 
-  /** The first of those that follow the interval that runs. */
+  /** Accepts the first proposal for the interval after the current one. */
   def take(text: String): Unit = {
     val proposed = parse(text)
     if ((proposed \ "number").extract[Int] == number + 1) {
@@ -117,11 +122,11 @@ private class Board {
 private object Board {
   private val Most = 1000
 
-  /** Who tells: tasks that route rows, and slots. */
+  /** The senders of messages: tasks that route rows, and partitions. */
   val Routes = "routes"
   val Slots = "slots"
 
-  /** Python's `Told`: rows and seconds of each line. */
+  /** Python's `Told`: rows and seconds of each bucket (`line` in the code). */
   case class Lines(rows: Map[String, Double], seconds: Map[String, Double])
 
   private def sums(told: Iterable[Map[String, Double]]): Map[String, Double] = told.flatten.groupMapReduce(_._1)(_._2)(_ + _)

@@ -14,26 +14,30 @@ import org.apache.spark.network.buffer.FileSegmentManagedBuffer
 import org.apache.spark.shuffle.FetchFailedException
 import org.apache.spark.storage.{BlockId, BlockManagerId, ShuffleBlockFetcherIterator, ShuffleBlockId}
 
-/** The blocks of a task: those of this executor lie where they are, others in a file that goes with the task. */
+/** Provides the blocks of a task as segments of local files. Blocks of this executor are read where they are stored.
+  * Blocks of other executors are fetched into one file, which is removed when the task ends.
+  */
 private class BroughtBlocks(task: TaskContext) {
   private val env = SparkEnv.get
   private val blocks = env.blockManager
   private val metrics = task.taskMetrics().createTempShuffleReadMetrics()
 
-  /** What lies in these ranges now: a map that has run again may have sent other rows. */
+  /** The blocks of these ranges at present: a map task that was rerun may have sent other rows. */
   def lying(shuffle: Int, ranges: Seq[LineRange]): LyingBlocks = LyingBlocks(
     ranges.flatMap { range =>
       env.mapOutputTracker.getMapSizesByExecutorId(shuffle, range.firstMap, range.lastMap, range.firstLine, range.lastLine)
     }.groupMap(_._1)(_._2).map { case (address, found) => address -> found.flatten }.toSeq)
 
-  /** Where they lie on this node. If one is lost, or damaged, Spark runs its map again. */
+  /** The local file segments of these blocks. If a block is lost, or damaged, Spark reruns its map task. */
   def segments(wanted: LyingBlocks): Seq[JValue] = {
     val found = brought(wanted)
     found.foreach(BroughtBlocks.remember(task, _))
     found.map(_.told)
   }
 
-  /** The same of a shuffle that is no part of the job. Spark must not learn of a failed fetch, which it does whatever the task fails with. */
+  /** The same for a shuffle that is not part of the job. Spark must not learn of a failed fetch, as it would whatever
+    * error the task raises.
+    */
   def segmentsUnlessLost(shuffle: Int, ranges: Seq[LineRange]): Seq[JValue] =
     try brought(lying(shuffle, ranges)).map(_.told)
     catch {
@@ -47,7 +51,7 @@ private class BroughtBlocks(task: TaskContext) {
     val local = for ((address, found) <- own; (block, _, map) <- found) yield here(address, block, map)
     val all = local ++ fetched(others)
     task.taskMetrics().mergeShuffleReadMetrics()
-    // Segments of a file follow each other, so that it is mapped once.
+    // Segments of one file are adjacent, so that it is mapped once.
     all.sortBy(segment => (segment.file.getPath, segment.start))
   }
 
@@ -96,7 +100,7 @@ private class BroughtBlocks(task: TaskContext) {
       conf.get(REDUCER_MAX_BLOCKS_IN_FLIGHT_PER_ADDRESS),
       conf.get(MAX_REMOTE_BLOCK_SIZE_FETCH_TO_MEM),
       conf.get(SHUFFLE_MAX_ATTEMPTS_ON_NETTY_OOM),
-      detectCorrupt = false, // workers look at the checksums of cells
+      detectCorrupt = false, // workers verify the checksums of blocks
       detectCorruptUseExtraMemory = false,
       checksumEnabled = false,
       checksumAlgorithm = conf.get(SHUFFLE_CHECKSUM_ALGORITHM),
@@ -106,7 +110,9 @@ private class BroughtBlocks(task: TaskContext) {
   }
 }
 
-/** Blocks of a shuffle that have anything, by where they lie: each address once, or Spark's fetcher would lose some. */
+/** The non-empty blocks of a shuffle by location. Each address occurs once, because Spark's fetcher would lose blocks
+  * of a repeated one.
+  */
 private case class LyingBlocks(byAddress: Seq[(BlockManagerId, Seq[LyingBlocks.Block])]) {
   lazy val lines: Set[Int] =
     byAddress.flatMap { case (_, found) => found.collect { case (ShuffleBlockId(_, _, line), _, _) => line } }.toSet
@@ -118,18 +124,18 @@ private case class LyingBlocks(byAddress: Seq[(BlockManagerId, Seq[LyingBlocks.B
 
 private object LyingBlocks {
 
-  /** With its size, and the number of its map. */
+  /** A block, its size, and the number of its map task. */
   type Block = (BlockId, Long, Int)
 }
 
-/** Where a block lies on this node, and where it is from. */
+/** The local file segment of a block, and the block's origin. */
 private case class BroughtSegment(file: File, start: Long, size: Long, address: BlockManagerId, block: BlockId, map: Int) {
   def told: JValue = JArray(List(JString(file.getPath), JLong(start), JLong(size)))
 }
 
 private[sparkext] object BroughtBlocks {
 
-  /** The segments of each task that runs, by where they begin, for a worker that finds one damaged. */
+  /** The segments of each running task by file and start, for a worker that finds one damaged. */
   private val known = new ConcurrentHashMap[Long, mutable.Map[(String, Long), BroughtSegment]]()
 
   private def remember(task: TaskContext, segment: BroughtSegment): Unit = {
@@ -140,7 +146,9 @@ private[sparkext] object BroughtBlocks {
     segments((segment.file.getPath, segment.start)) = segment
   }
 
-  /** What makes Spark run the map again that the segment at `start` of a file is from, if it is one of this task. */
+  /** The failure that makes Spark rerun the map task of the segment at `start` of a file; None if it is not a segment
+    * of this task.
+    */
   def failure(task: TaskContext, path: String, start: Long, message: String): Option[Throwable] =
     Option(known.get(task.taskAttemptId())).flatMap(_.get(path -> start)).map { segment =>
       failed(segment.address, segment.block, segment.map, message, null)

@@ -6,13 +6,15 @@ import org.apache.spark.shuffle.sort.SortShuffleManager
 import org.apache.spark.sql.catalyst.expressions.{Attribute, Expression}
 import org.apache.spark.sql.catalyst.plans.physical.{Partitioning, UnknownPartitioning}
 
-/** How the rows of a pipeline come to be where those are that they may meet: both sides of the joins numbered `builds`, which have
-  * one key on the probe side, go to slots by its `lines`. The other build sides lie whole on every node, as ever.
+/** Repartitions the probe side and the build sides of the joins numbered `builds` by their common key on the probe
+  * side. Rows are hashed to buckets (`lines` in the code), and buckets are assigned to partitions (`slots`). The other
+  * build sides are replicated on every node, as in other pipelines.
   *
-  * `keyed`: false where these joins have no equality. Then there is one line, and slots are units of a join matrix: each joins some
-  * rows of the probe side with some of the build side. `keepsProbe`: whether probe rows whose key matches nothing are needed. `clusters`: the columns that come out, by number, that are
-  * that key, where something above gains from rows of one key coming out of one slot: then no line is split. `streamed`: set by
-  * [[StreamedExchanges]] where the probe side streams to slots that join it meanwhile.
+  * `keyed`: false if these joins have no equality. Then there is one bucket, and partitions are units of a join matrix:
+  * each joins some rows of the probe side with some rows of the build side. `keepsProbe`: whether probe rows whose key
+  * matches nothing are needed. `clusters`: the numbers of the output columns that hold the key, if an operator above
+  * benefits from all rows of a key being in one partition; then no bucket is split. `streamed`: set by
+  * [[StreamedExchanges]] if the probe side streams to partitions that join it at the same time.
   */
 case class Exchange(
     builds: Seq[Int],
@@ -30,12 +32,15 @@ case class Exchange(
     if (keyed) s"$lines ${plural(lines, "line")} of $numbered$way" else s"units of a matrix of $numbered"
   }
 
-  /** How many slots there will be is not known, but that it may be more than one: of one, Spark would take all rows to be together. */
+  /** The number of partitions is not known yet, except that it may exceed one. If it were stated as one, Spark would
+    * assume that all rows are together.
+    */
   def partitioning(output: Seq[Attribute]): Partitioning =
     if (clusters.isEmpty) UnknownPartitioning(math.max(2, lines)) else SlotPartitioning(clusters.map(output), lines)
 
-  /** With the groups of a chain's rows in the slots of their rows, if the key is part of what they are grouped by: `keys`, by `columns`
-    * among the `output`. Rows without a key may be in any slot.
+  /** This exchange with the groups of a chain's rows in the partitions of their rows, if the key is part of the
+    * grouping. `keys` are the grouping expressions, `columns` are their columns among the `output`. Rows without a key
+    * may be in any partition.
     */
   def grouped(chain: JoinChain, keys: Seq[Expression], columns: Seq[Attribute], output: Seq[Attribute]): Exchange = {
     val stages = builds.map(chain.stages)
@@ -52,28 +57,32 @@ case class Exchange(
 
 object Exchange {
 
-  /** Lines a slot, for lines that are too many for one to be moved; and what the format of map outputs bears. */
+  /** `LinesPerSlot`: buckets per partition, enough for moving some of them to another partition. `MostLines`: the limit
+    * of the format of map outputs.
+    */
   private val LinesPerSlot = 4
   val MostLines = 4096
 
-  /** Each line costs every task a cell: there are few of them where few bytes are expected. */
+  /** Each bucket costs every task a block, so there are few buckets if few bytes are expected. */
   private val FewLines = 64
   private val BytesPerLine = 1 << 20
 
-  /** How many lines there are where Spark would make so many partitions of so many bytes, as it is estimated: a power of two. */
+  /** The number of buckets, a power of two, if Spark would create `partitions` partitions and `bytes` bytes are
+    * estimated.
+    */
   def lines(partitions: Int, bytes: Double): Int = {
     val most = math.min(partitions.toLong * LinesPerSlot, MostLines.toLong)
     val wanted = math.max(1L, math.min(most, math.max(FewLines.toLong, (bytes / BytesPerLine).toLong))).toInt
     if (wanted == 1) 1 else Integer.highestOneBit(wanted - 1) << 1
   }
 
-  /** Whether a join can be one; or why not. */
+  /** Whether a join can be partitioned, or the reason why not. */
   def check(stage: JoinStage): Either[String, Unit] = for {
     _ <- JoinStage.check(stage.asOf.isEmpty, "an as-of join cannot be partitioned")
     _ <- files
   } yield ()
 
-  /** Whether workers may write what Spark's shuffle hands out. */
+  /** Whether workers may write the files that Spark's shuffle serves, or the reason why not. */
   def files: Either[String, Unit] = Option(SparkEnv.get).toRight("no Spark environment").flatMap { env =>
     for {
       _ <- JoinStage.check(
@@ -88,20 +97,24 @@ object Exchange {
       s"a shuffle of files that workers write does not work with ${key.key}"
     }.toLeft(())
 
-  /** Why a join is not partitioned that is too large not to be. */
+  /** The reason why a join is not partitioned although it is too large to be replicated. */
   def refused(stage: JoinStage, settings: Settings): String =
     if (when(stage, settings) == "never") "spark.sparkext.partitioned is never" else check(stage).left.getOrElse("it is not partitioned")
 
   private def when(stage: JoinStage, settings: Settings): String = stage.hint.flatMap(_.partitioned).getOrElse(settings.partitioned)
 
-  /** Whether a join of a chain is to be one. A full outer join is one way or the other: its rows have to come together by key. */
+  /** Whether a join of a chain is to be partitioned. In `auto` mode a full outer join always is: its rows have to be
+    * brought together by key in any case.
+    */
   def wants(stage: JoinStage, settings: Settings): Boolean = check(stage).isRight && (when(stage, settings) match {
     case "always" => true
     case "auto" => stage.full || Estimates.bytes(stage.build) > stage.hint.flatMap(_.maxBytes).getOrElse(settings.maxBuildBytes).toDouble
     case _ => false
   })
 
-  /** The exchange of a chain; None if no join of it is to be partitioned. Left if not all that are can share one. */
+  /** The exchange of a chain; None if no join of it is to be partitioned. Left if the joins to be partitioned cannot
+    * share one.
+    */
   def of(chain: JoinChain, settings: Settings): Either[String, Option[Exchange]] = {
     val wanted = chain.stages.zipWithIndex.filter { case (stage, _) => wants(stage, settings) }
     wanted.headOption match {
@@ -114,8 +127,9 @@ object Exchange {
             safe == safeOther && key.semanticEquals(other)
           }
         }
-        // It adds rows whose key is null, to slots where other rows of that key are not; and which of the first join's build rows
-        // those are, a slot knows of rows that have come by its key.
+        // A full outer join emits rows whose probe key is null, in partitions without the other rows of that key. And a
+        // partition can only find the unmatched build rows of the first join among rows that were sent by the key of
+        // that join.
         val full = chain.stages.headOption.filter(_.full)
         val parted = full.exists { stage =>
           !wanted.exists(_._1 eq stage) || (wanted.length > 1 && (stage.keys.isEmpty || stage.keys.exists(_.nullSafe)))

@@ -4,9 +4,11 @@ import org.apache.spark.OneToOneDependency
 import org.apache.spark.rdd.RDD
 import org.apache.spark.sql.catalyst.InternalRow
 
-/** Cells that no job has streamed yet: each job has a shuffle of its own, as it cannot be read twice, and a plan may run twice.
+/** Blocks that no job has streamed yet: each job has a shuffle of its own, because a shuffle cannot be read twice, and
+  * a plan may run twice.
   *
-  * Whoever starts a job looks at the lineage first, in a thread of its own; then Spark's scheduler takes it, in one that has a name.
+  * The code that starts a job reads the lineage first, in a thread of its own. Then Spark's scheduler reads it, in a
+  * thread with a known name.
   */
 private class FreshCells(@transient private val make: () => RDD[InternalRow], @transient private val begin: () => Unit)
     extends OneToOneDependency[InternalRow](null) {

@@ -2,11 +2,11 @@ package org.apache.spark.sql.sparkext
 
 import org.apache.spark.util.AccumulatorV2
 
-/** Numbers that tasks tell of each line, added up over all tasks: none if there was none. A task that runs twice counts twice: these
-  * are for plans, which are right however good they are.
+/** Numbers that tasks report for each bucket, summed over all tasks; empty if none was reported. A task that runs twice
+  * counts twice. The sums are used for planning only, so results are correct even if the sums are not.
   */
 class LineTotals extends AccumulatorV2[Array[Long], Array[Long]] {
-  private var totals: Array[Long] = Array.empty // as long as nothing was told: it is sent with every task
+  private var totals: Array[Long] = Array.empty // empty until something is reported: it is sent with every task
 
   override def isZero: Boolean = totals.isEmpty
   override def copy(): LineTotals = {

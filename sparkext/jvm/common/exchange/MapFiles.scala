@@ -14,15 +14,16 @@ import org.apache.spark.shuffle.{IndexShuffleBlockResolver, ShuffleWriteProcesso
 import org.apache.spark.shuffle.sort.SortShuffleManager
 import org.apache.spark.sql.types.StructType
 
-/** The files that workers write for Spark's shuffle: where they go, and how they become output of a map task.
+/** The files that workers write for Spark's shuffle: their locations, and how they become output of a map task.
   *
-  * A worker is told of its file beside the reports of `run`, and writes it line by line. Spark's own resolver makes it a map output
-  * then, with its index: it is served, found and removed as any other.
+  * A worker reads the location of its file from a note, in the folder with the reports of `run`, and writes the file
+  * bucket by bucket. Spark's own resolver then commits it as map output, with its index: it is served, found and
+  * removed like any other.
   */
 class MapFiles(val run: String) extends ShuffleWriteProcessor with LeavingWay {
   import MapFiles._
 
-  /** Known before any task begins. */
+  /** The id of the shuffle, set before any task starts. */
   private var shuffle = -1
 
   def of(dependency: ShuffleDependency[_, _, _]): Unit = shuffle = dependency.shuffleId
@@ -30,11 +31,12 @@ class MapFiles(val run: String) extends ShuffleWriteProcessor with LeavingWay {
   override def result: StructType = SentSide.Account
   override def order: JObject = JObject("run" -> JString(run))
 
-  /** In a task, before its worker begins: say where its file is to be. */
+  /** In a task, before its worker starts: writes the note with the location of the worker's file. */
   override def announce(task: TaskContext): Unit = {
     val files = resolver
     val file = files.createTempFile(files.getDataFile(shuffle, task.taskAttemptId()))
-    // Who serves it, another user maybe, reads it as Spark's own files; else it is nobody's but ours.
+    // A shuffle service may run as another user and reads the file like Spark's own files. Without one, only this user
+    // can access the file.
     if (!SparkEnv.get.conf.get(SHUFFLE_SERVICE_ENABLED)) Files.createFile(file.toPath, OwnFiles.File)
     val note = OwnFiles.besideTask(run, task, "target")
     Files.writeString(Files.createFile(note, OwnFiles.File), file.getPath)
@@ -46,7 +48,7 @@ class MapFiles(val run: String) extends ShuffleWriteProcessor with LeavingWay {
     }
   }
 
-  /** `inputs` has one row: see [[MapAccount]], and how many bytes each line takes in the file. */
+  /** `inputs` has one row: the [[MapAccount]], and the number of bytes of each bucket in the file. */
   override def write(
       inputs: Iterator[_],
       dependency: ShuffleDependency[_, _, _],
@@ -55,7 +57,7 @@ class MapFiles(val run: String) extends ShuffleWriteProcessor with LeavingWay {
       task: TaskContext): MapStatus = {
     val env = SparkEnv.get
     val metrics = task.taskMetrics().shuffleWriteMetrics
-    // A writer that writes nothing: so Spark learns of the map, and removes its files with the shuffle.
+    // A writer that writes nothing: it registers the map task, so that Spark removes its files with the shuffle.
     SparkShim.shuffleManager(env).getWriter[Any, Any](dependency.shuffleHandle, mapId, task, metrics).stop(false)
     val (account, bytes) = inputs.next().asInstanceOf[(MapAccount, Array[Byte])]
     if (inputs.hasNext) throw new IllegalStateException("more than one account of a file")
@@ -71,20 +73,21 @@ class MapFiles(val run: String) extends ShuffleWriteProcessor with LeavingWay {
   }
 }
 
-/** What is in the file of a map task: how many rows, and the sum of the hashes of their keys, in whichever order they come. A task that
-  * has run again and tells of another sum has sent rows elsewhere, of which Spark tells from 4.1 on.
+/** The content of a map task's file: the number of rows, and the sum of the hashes of their keys, which does not depend
+  * on their order. If a rerun task reports another sum, it has sent rows to other partitions, which Spark reports from
+  * 4.1 on.
   */
 case class MapAccount(rows: Long, checksum: Long)
 
 object MapFiles {
 
-  /** By the number of the attempt. */
+  /** The file of each running task, by the id of its attempt. */
   private val announced = new ConcurrentHashMap[Long, File]()
 
   private def resolver: IndexShuffleBlockResolver =
     SparkShim.shuffleManager(SparkEnv.get).asInstanceOf[SortShuffleManager].shuffleBlockResolver
 
-  /** The numbers that a worker has sent as bytes. */
+  /** The numbers that a worker has sent as bytes: little-endian 64-bit integers. */
   def numbers(bytes: Array[Byte]): Array[Long] = {
     val found = new Array[Long](bytes.length / java.lang.Long.BYTES)
     ByteBuffer.wrap(bytes).order(ByteOrder.LITTLE_ENDIAN).asLongBuffer.get(found)

@@ -14,10 +14,11 @@ import org.apache.spark.sql.execution.{InputAdapter, ProjectExec, SparkPlan, Who
 import org.apache.spark.sql.types.{BinaryType, StructType}
 import org.apache.spark.sql.vectorized.ColumnarBatch
 
-/** One key of a side that is sent: its column, and as what it is compared. */
+/** One key of a side that is exchanged: its column, and the type as which it is compared. */
 case class SentKey(column: Int, keyType: String, nullSafe: Boolean)
 
-/** One side of a partitioned join, sent to slots: the rows of `plan` end in map outputs of Spark's shuffle.
+/** One side of a partitioned join, sent to partitions (`slots` in the code): the rows of `plan` are written as map
+  * outputs of Spark's shuffle.
   *
   * `keepsUnmatchable`: whether rows whose key matches nothing are sent as well.
   */
@@ -25,7 +26,7 @@ class SentSide(plan: SparkPlan, keys: Seq[SentKey], lines: Int, keepsUnmatchable
     extends BuildSidePreparation(plan.session.sparkContext, described) {
   private val context = plan.session.sparkContext
 
-  /** Once it is prepared. */
+  /** Set once the side is prepared. */
   @volatile var sent: Sent = _
 
   override def prepare(): Option[PublishedBuildSide] = asJob {
@@ -56,10 +57,12 @@ class SentSide(plan: SparkPlan, keys: Seq[SentKey], lines: Int, keepsUnmatchable
 
 object SentSide {
 
-  /** What a worker tells of its file: see Python's `leaving_rows`. */
+  /** The columns of a worker's message about its file: see Python's `leaving_rows`. */
   val Account: StructType = SentColumns.of(Seq.fill(5)(BinaryType))
 
-  /** Of each task one row: what it has written, and how many bytes of each line. `totals`: of what else it tells. */
+  /** One row per task: its account, and the number of bytes of each bucket. `totals`: sum the other numbers that tasks
+    * report.
+    */
   private def accounts(told: RDD[ColumnarBatch], totals: Seq[LineTotals]): SparkShim.SentRows =
     told.mapPartitionsInternal(_.map { batch =>
       val bytes +: checksum +: others = (0 until batch.numCols).map(batch.column(_).getBinary(0))
@@ -68,11 +71,13 @@ object SentSide {
       MapAccount(numbers.head.sum, MapFiles.numbers(checksum).head) -> bytes
     })
 
-  /** Straight out of the pipeline that makes the rows, if one does and runs; else out of one that takes them as they come. */
+  /** The outgoing rows of the pipeline that produces `plan`, if there is one and it runs; otherwise those of an
+    * additional pipeline without joins over `plan`.
+    */
   def leaving(plan: SparkPlan, rows: LeavingRows): RDD[ColumnarBatch] =
     pipelineOf(plan).flatMap(_.leaving(rows)).orElse(over(plan).leaving(rows)).get
 
-  /** The pipeline that gives `plan` its rows as they are, under what only chooses and names columns. */
+  /** The pipeline that produces the rows of `plan`, below operators that only choose and rename columns. */
   def pipelineOf(plan: SparkPlan): Option[PipelinedJoinExec] = plan match {
     case pipeline: PipelinedJoinExec if pipeline.grouping.isEmpty && pipeline.top.isEmpty => Some(pipeline.as(pipeline.copy()))
     case WholeStageCodegenExec(child) => pipelineOf(child)
@@ -104,7 +109,7 @@ object SentSide {
     SourceRows(0, plan.output, 0))
 }
 
-/** How rows leave a pipeline for other tasks. */
+/** The outgoing rows of a pipeline, and how they are sent to other tasks. */
 class LeavingRows(
     val keys: Seq[SentKey],
     val lines: Int,
@@ -112,7 +117,9 @@ class LeavingRows(
     val schema: StructType,
     val way: LeavingWay)
 
-/** A side that has been sent: by how many tasks, and what each line has. `bytes` lie in files, `sizes` are those of the rows in memory. */
+/** A side that has been sent: the number of its map tasks, and the size of each bucket (`line` in the code). `bytes`
+  * counts bytes in files, `sizes` bytes of the rows in memory.
+  */
 class Sent(
     val dependency: ShuffleDependency[_, _, _],
     val schema: StructType,
@@ -122,11 +129,15 @@ class Sent(
     val sizes: Array[Long],
     val sketch: Array[Long]) {
 
-  /** Part `number` of `count` of a line's rows: those of some maps, about as many bytes as the others. */
+  /** Share `number` of `count` of a bucket's rows: the output of some map tasks, with about as many bytes as the other
+    * shares.
+    */
   def part(line: Int, number: Int, count: Int): Seq[LineRange] =
     divided.getOrElseUpdate((line, count), divide(line, count))(number).map(map => LineRange(line, line + 1, map, map + 1))
 
-  /** The maps of each part. Where rows come in the order of a column, so do maps: each part has some of everywhere. */
+  /** The map tasks of each share. If rows are ordered by a column, so are map tasks, so each share takes some from
+    * everywhere.
+    */
   private def divide(line: Int, count: Int): Seq[Seq[Int]] = {
     val sizes = statuses.map(status => if (status == null) 0L else status.getSizeForBlock(line))
     val parts = Seq.fill(count)(mutable.ArrayBuffer.empty[Int])

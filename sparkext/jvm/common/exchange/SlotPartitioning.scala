@@ -4,8 +4,9 @@ import org.apache.spark.sql.catalyst.expressions.{Expression, Unevaluable}
 import org.apache.spark.sql.catalyst.plans.physical.{ClusteredDistribution, Distribution, Partitioning, ShuffleSpec}
 import org.apache.spark.sql.types.{DataType, IntegerType}
 
-/** Rows of equal `keys` are in one slot, which nobody knows before a query runs: what looks at one input needs no other shuffle, and
-  * what wants two of them alike does. `numPartitions`: of slots, at most.
+/** Rows with equal `keys` are in one partition, which is known only when the query runs. An operator over one input
+  * needs no other shuffle, whereas an operator that needs two inputs partitioned alike does. `numPartitions`: the
+  * largest number of partitions.
   */
 case class SlotPartitioning(keys: Seq[Expression], numPartitions: Int) extends Expression with Partitioning with Unevaluable {
   override def children: Seq[Expression] = keys

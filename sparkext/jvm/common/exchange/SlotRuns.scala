@@ -2,18 +2,22 @@ package org.apache.spark.sql.sparkext
 
 import org.json4s._
 
-/** What a slot had to do, in seconds by the unit costs of Python's `line_costs`, for rows that came and for pairs of them; and the
-  * seconds that it took.
+/** The work of a partition in seconds, by the unit costs of Python's `line_costs`, for received rows (`received`) and
+  * for pairs of them (`met`); and the measured seconds (`took`).
   */
 case class SlotRun(received: Double, met: Double, took: Double)
 
-/** How the slots of a join ran. `each` has none where the foreman was not asked; `took`: by all of them. */
+/** How the partitions of a join ran. `each` is empty if the load balancer was not called; `took`: the seconds of all
+  * partitions together.
+  */
 case class SlotRuns(each: Seq[SlotRun], took: Double)
 
 object SlotRuns {
   import Shared.formats
 
-  /** Put together of the loads that were planned, and the seconds of tasks that have ended, in their order; None if not all have. */
+  /** Combines the planned loads and the seconds of finished tasks, in the order of partitions. None if not all tasks
+    * have finished.
+    */
   def of(loads: JValue, seconds: Seq[Double]): Option[SlotRuns] = {
     val planned = (loads \ "after").extractOpt[List[Double]].getOrElse(Nil)
     val work = (loads \ "work").extractOpt[List[List[Double]]].getOrElse(Nil)

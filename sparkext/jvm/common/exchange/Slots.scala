@@ -4,9 +4,10 @@ import org.json4s._
 import org.json4s.JsonDSL._
 import org.json4s.jackson.JsonMethods.{compact, parse, render}
 
-/** What the foreman has planned: the lines and parts of lines that each slot joins, and how many lines were moved, or split.
+/** The plan of the load balancer (`foreman` in the code): the buckets (`lines`) and shares of buckets that each
+  * partition (`slot`) joins, and the number of buckets that were moved, or split.
   *
-  * `loads`: those of the slots, for reports, as Python has told them.
+  * `loads`: the loads of the partitions as JSON, as Python has reported them, for reports.
   */
 case class Slots(shares: Seq[SlotShare], moved: Int, split: Int, loads: String)
 
@@ -24,9 +25,9 @@ object Slots {
   private val SlotSeconds = cost("slot_seconds")
   private val BuildBytes = (Shared("slots") \ "build_bytes").extract[Long]
 
-  /** One slot for everything, where the foreman would plan no more even if all rows of a line met: to ask would take longer. See
-    * Python's `waves`. `paired`: build sides, and whether each of their rows is met that has the key of a probe row, not only the first.
-    * `before`: how such a join ran.
+  /** One partition for all rows, if the load balancer would plan no more than one even if all rows of a bucket matched:
+    * calling it would take longer. See Python's `waves`. `paired`: build sides, and whether a probe row is joined with
+    * every build row of its key, instead of only the first. `before`: how the last such join ran.
     */
   def one(probe: Sent, paired: Seq[(Sent, Boolean)], before: Option[SlotRuns]): Option[Slots] = {
     val lines = probe.bytes.length
@@ -44,8 +45,8 @@ object Slots {
     if (small) Some(Slots(Seq(SlotShare(everything(probe), builds.map(everything(_)))), 0, 0, loads)) else None
   }
 
-  /** The plan that a worker has answered with, see Python's `foreman_task`. `ownsBuild`: the first join emits those rows of its build
-    * side that nothing matches.
+  /** The plan that a worker has returned, see Python's `foreman_task`. `ownsBuild`: whether the first join emits the
+    * unmatched rows of its build side.
     */
   def of(answer: String, probe: Sent, builds: Seq[Sent], ownsBuild: Boolean): Slots = {
     val planned = parse(answer)
@@ -70,11 +71,13 @@ object Slots {
     Slots(shares, (planned \ "moved").extract[Int], (planned \ "split").extract[Int], compact(render(loads)))
   }
 
-  /** Part `number` of `count` of a line's probe rows, with part `build` of `builds` of its build rows, as Python's `Share` has it. */
+  /** Share `number` of `count` of a bucket's probe rows, with share `build` of `builds` of its build rows, like
+    * Python's `Share`.
+    */
   private case class Share(line: Int, number: Int, count: Int, build: Int, builds: Int)
 
-  /** Units of a full outer join's matrix: each joins its part of the probe side with all build rows, which none of them owns; behind
-    * them are owners of the build rows, which are shown all of the probe side.
+  /** The units of a full outer join's matrix. Each joins its share of the probe side with all build rows, and owns none
+    * of them. After them come the owners of the build rows, which receive the whole probe side to find their matches.
     */
   private def units(probe: Sent, build: Sent, parts: Seq[Share], owners: Int): Seq[SlotShare] =
     parts.map(part => SlotShare(probe.part(part.line, part.number, part.count), Seq(Nil), everything(build), Nil)) ++
@@ -82,7 +85,7 @@ object Slots {
 
   private def everything(side: Sent): Seq[LineRange] = some(Seq(LineRange(0, side.bytes.length, 0, side.maps)))
 
-  /** All that a side has of these lines. Those that follow each other are one range. */
+  /** All rows of a side in these buckets. Consecutive buckets are one range. */
   private def ranges(shares: Seq[Share], side: Sent): Seq[LineRange] =
     some(shares.map(_.line).distinct.sorted.foldLeft(List.empty[(Int, Int)]) {
       case ((first, last) :: before, line) if line == last => (first, line + 1) :: before

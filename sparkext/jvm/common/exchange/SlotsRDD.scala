@@ -8,13 +8,15 @@ import org.apache.spark.rdd.RDD
 import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.unsafe.types.UTF8String
 
-/** Lines of one side that a slot takes, from `firstLine` to before `lastLine`, of the maps from `firstMap` to before `lastMap`. */
+/** The buckets of one side that a partition reads, from `firstLine` to before `lastLine`, from the map tasks `firstMap`
+  * to before `lastMap`.
+  */
 case class LineRange(firstLine: Int, lastLine: Int, firstMap: Int, lastMap: Int)
 
-/** What a slot takes: rows of the probe side to join, and of the build sides in turn, to join them with.
+/** The input of a partition: the rows of the probe side, and the rows of each build side with which they are joined.
   *
-  * Of the first build side, `copies` are another slot's as well, which emits those of them that nothing matches. It is one of the
-  * slots that share the line. `marks` are the probe rows that the others join of such lines of this slot's own.
+  * `copies`: rows of the first build side that another partition owns, which shares the bucket. The owner emits those
+  * that nothing matches. `marks`: the probe rows that other partitions join with build rows that this partition owns.
   */
 case class SlotShare(
     probe: Seq[LineRange],
@@ -22,11 +24,11 @@ case class SlotShare(
     copies: Seq[LineRange] = Nil,
     marks: Seq[LineRange] = Nil)
 
-/** One row a slot: the text that tells a worker where the rows of both sides lie, in files of this node. What other nodes have is
-  * brought here first.
+/** One row per partition: the text by which a worker finds the rows of both sides in files of this node. Blocks of
+  * other nodes are fetched first.
   *
-  * `builds`: build sides with the numbers of the joins that they belong to. `needsProbe`, `needsBuild`: whether a line of which that
-  * side has nothing comes to nothing, so that the other one stays where it is.
+  * `builds`: build sides with the numbers of their joins. `needsProbe`, `needsBuild`: whether a bucket without rows of
+  * that side has no result, so that the blocks of the other side need not be read.
   */
 class SlotsRDD(
     context: SparkContext,

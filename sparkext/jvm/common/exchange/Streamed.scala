@@ -9,18 +9,22 @@ import org.apache.spark.{SparkContext, TaskContext}
 import org.apache.spark.internal.config.{DYN_ALLOCATION_ENABLED, SPECULATION_ENABLED}
 import org.apache.spark.sql.types.{BinaryType, BooleanType, IntegerType, StructType}
 
-/** How the probe side of a partitioned join streams to its slots: `maps` tasks route its rows while `slots` tasks join them. */
+/** How the probe side of a partitioned join streams to its partitions: `maps` tasks route its rows while `slots` tasks
+  * join them.
+  */
 case class Streamed(maps: Int, slots: Int)
 
 object Streamed {
   private val LinesPerSlot = 16
   private val Secured = Seq("spark.authenticate", "spark.network.crypto.enabled", "spark.ssl.enabled", "spark.ssl.rpc.enabled")
 
-  /** What tasks emit that route rows: the slot, the line, a cell. And what slots are given: Python's `Arriving`. */
+  /** `Routed`: the output of tasks that route rows, with partition, bucket and block. `Arriving`: the input of
+    * partitions, Python's `Arriving`.
+    */
   val Routed: StructType = SentColumns.of(Seq(IntegerType, IntegerType, BinaryType))
   val Arriving: StructType = SentColumns.of(Seq(IntegerType, BooleanType, BinaryType))
 
-  /** Half of all tasks route, half join: all of them run at a time. Left if that cannot be. */
+  /** Half of all tasks route rows and half join them, so that all run at the same time. Left if that is impossible. */
   def of(context: SparkContext): Either[String, Streamed] = {
     val conf = context.getConf
     val cores = context.maxNumConcurrentTasks(context.resourceProfileManager.defaultResourceProfile)
@@ -35,21 +39,23 @@ object Streamed {
   def lines(slots: Int): Int = math.min(Exchange.MostLines, Integer.highestOneBit(math.max(1, slots * LinesPerSlot - 1)) << 1)
 }
 
-/** Where rows go that leave a pipeline, and what its tasks emit of them. */
+/** How outgoing rows are sent to other tasks, and the columns that the tasks of their pipeline emit. */
 trait LeavingWay extends Serializable {
   def result: StructType
 
-  /** How many tasks there are at most. */
+  /** The largest number of tasks, if it is limited. */
   def maps: Option[Int] = None
 
-  /** In a task, before its worker begins. */
+  /** Called in a task, before its worker starts. */
   def announce(task: TaskContext): Unit
 
-  /** What a worker is told of it. */
+  /** The part of the work order about the outgoing rows. */
   def order: JObject
 }
 
-/** Rows that stream to slots, by tables that change: see Python's `board`. `run` names them on the driver's [[Boards]]. */
+/** Rows that stream to partitions by routing tables that change while they run: see Python's `board`. `run` identifies
+  * their load table in the driver's [[Boards]].
+  */
 class RoutedRows(streamed: Streamed, lines: Int, val run: String = UUID.randomUUID().toString) extends LeavingWay {
   override def result: StructType = Streamed.Routed
   override def maps: Option[Int] = Some(streamed.maps)

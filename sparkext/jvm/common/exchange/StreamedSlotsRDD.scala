@@ -16,11 +16,12 @@ import org.apache.spark.sql.execution.metric.{SQLMetric, SQLShuffleReadMetricsRe
 import org.apache.spark.sql.types.{BinaryType, DataType, IntegerType}
 import org.apache.spark.sql.vectorized.ColumnarBatch
 
-/** What comes to the slots of a join while it runs: cells of the probe side, and before the first of them that need it, where the
-  * build rows of their lines lie: those of all lines at home in a slot when it begins, others when they come.
+/** The input of a join's partitions while it runs: blocks (`cells` in the code) of the probe side, and the locations of
+  * build rows, before the first block that needs them. The locations for all buckets whose home is the partition are
+  * sent when it starts, the locations for other buckets when their first block is received.
   *
-  * `builds`: numbers of joins with what was sent for them. The shuffles of these are no part of this lineage, as Spark runs no job
-  * with both kinds of shuffle: what is lost of them fails the query. They live as long as `builds` do.
+  * `builds`: join numbers with the sent build sides. Their shuffles are not part of this lineage, because Spark runs no
+  * job with both kinds of shuffle: if their blocks are lost, the query fails. The shuffles live as long as `builds`.
   */
 class StreamedSlotsRDD(
     context: SparkContext,
@@ -33,7 +34,7 @@ class StreamedSlotsRDD(
 
   private val sides = builds.map { case (number, sent) => StreamedSide(number.toString, sent.dependency.shuffleId, sent.maps) }
 
-  /** Rows change their slots from run to run. */
+  /** Rows are assigned to other partitions in each run. */
   override protected def getOutputDeterministicLevel: DeterministicLevel.Value = DeterministicLevel.INDETERMINATE
 
   override protected def getDependencies: Seq[Dependency[_]] = Seq(new FreshCells(cells, () => Boards.begin(sparkContext, run)))
@@ -78,7 +79,7 @@ private class ArrivingCells(
       }
     }
 
-  /** Where the build rows of these lines lie, as a text like that of [[SlotsRDD]]. */
+  /** The locations of the build rows of these buckets, as a text like that of [[SlotsRDD]]. */
   private def places(line: Int, wanted: Seq[(Int, Int)]): InternalRow = {
     val found = sides.map { side =>
       val ranges = if (side.maps == 0) Nil else wanted.map { case (first, last) => LineRange(first, last, 0, side.maps) }
@@ -92,7 +93,7 @@ private class ArrivingCells(
 
 object StreamedSlotsRDD {
 
-  /** `routed`: cells with the slots that they go to, see [[Streamed.Routed]]. */
+  /** `routed`: blocks with their target partitions, see [[Streamed.Routed]]. */
   def of(
       routed: RDD[ColumnarBatch],
       slots: Int,
@@ -110,7 +111,7 @@ object StreamedSlotsRDD {
     }
     val metrics: Map[String, SQLMetric] = SQLShuffleReadMetricsReporter.createShuffleReadMetrics(context)
     val fresh = () => SparkShim.streamed(cells, slots, new UnsafeRowSerializer(2), metrics)
-    // Spark's reader divides by the number of its writers.
+    // Spark's reader divides by the number of writers, which must not be zero.
     if (routed.getNumPartitions == 0) context.emptyRDD else new StreamedSlotsRDD(context, fresh, slots, lines, run, builds)
   }
 }

@@ -4,10 +4,11 @@ import org.apache.spark.SparkContext
 import org.apache.spark.api.python.ChainedPythonFunctions
 import org.apache.spark.sql.types._
 
-/** Has a worker make and index a build side before any task of the join needs it: once a task has found that it does not fit,
-  * it is too late for anything but an error.
+/** Makes a worker build and index a build side before any task of the join needs it. A task that found that the build
+  * side does not fit could only fail.
   *
-  * Asked of build sides alone that may not fit, by what their files say. The index is not built twice: it stays on its node.
+  * Used for build sides that may not fit: by the sizes stated in their files, or because a pipeline derives them. The
+  * index is not built twice: it stays cached on its node.
   */
 class AheadBuilder(
     context: SparkContext,
@@ -28,7 +29,9 @@ class AheadBuilder(
 
 object AheadBuilder {
 
-  /** The most that a build side can take as Arrow columns, before any filter; None where files do not say. */
+  /** The upper bound in bytes of a build side as Arrow columns, before any filter. None if the files do not state their
+    * sizes.
+    */
   def mostBytes(scan: FusedScan): Option[BigInt] = {
     val emitted = scan.columns.take(scan.outputs)
     val texts = emitted.filter(column => isText(column.dataType)).map(_.stored)
@@ -47,7 +50,9 @@ object AheadBuilder {
     case _ => false
   }
 
-  /** Bytes a value, and one for whether it is there: of texts, of where they end. */
+  /** Bytes per value, including one for validity. Strings and binary values count with their offsets only, without
+    * their content.
+    */
   private def width(dataType: DataType): Long = 1 + (dataType match {
     case _: DecimalType => 16
     case other if isText(other) => 8

@@ -15,16 +15,18 @@ import org.apache.spark.SparkContext
 import org.apache.spark.api.python.PythonBroadcast
 import org.apache.spark.util.{ShutdownHookManager, Utils}
 
-/** The file on the driver that a build side is written to, for a broadcast to send: this user's alone, and sooner or later gone. */
+/** The file on the driver to which a build side is written, and which a broadcast then sends. Only this user can access
+  * it. It is removed when the process ends, if not before.
+  */
 private object BuildSideFile {
   val BufferBytes: Int = 1 << 20
 
-  /** A file that there is none of yet. */
+  /** The path of a file that does not exist yet. */
   def unused(context: SparkContext): File = new File(folder(context), UUID.randomUUID().toString)
 
   def created(file: File): OutputStream = Channels.newOutputStream(opened(file))
 
-  /** Have the file removed when nobody holds the broadcast's content any more, or before. */
+  /** Removes the file when the broadcast's content is no longer referenced, or earlier through the returned handle. */
   def removedWith(content: PythonBroadcast, file: File): Cleaner.Cleanable =
     cleaner.register(content, new RemoveWithSiblings(file))
 
@@ -37,9 +39,10 @@ private object BuildSideFile {
     sum.getValue
   }
 
-  /** Bring the parts of a file, given as (number, size) in the order that they were written in, into that of their numbers.
+  /** Sort the parts of a file by their numbers. They are given as (number, size) in the order in which they were
+    * written.
     *
-    * Returns whether anything had to be moved.
+    * Returns whether any part had to be moved.
     */
   def sort(file: File, header: Long, parts: Seq[(Int, Long)]): Boolean = {
     val starts = parts.scanLeft(header)(_ + _._2)
@@ -68,7 +71,9 @@ private object BuildSideFile {
 
   private var folderOfApplication: Option[(String, File)] = None
 
-  /** This application's folder for build sides on the driver, which no other user enters. It goes when the process ends. */
+  /** This application's folder for build sides on the driver, which no other user can enter. It is removed when the
+    * process ends.
+    */
   private def folder(context: SparkContext): File = synchronized {
     folderOfApplication.collect { case (application, folder) if application == context.applicationId => folder }.getOrElse {
       folderOfApplication.foreach { case (_, stale) => Utils.deleteRecursively(stale) }
@@ -79,7 +84,9 @@ private object BuildSideFile {
     }
   }
 
-  /** Removes a build file and what workers put beside it: the index, its lock, reports. Holds no broadcast, or none ends. */
+  /** Removes a build file and the files that workers have created for it: the index, its lock, reports. It must not
+    * reference the broadcast, whose content would then never be released.
+    */
   private class RemoveWithSiblings(file: File) extends Runnable {
     override def run(): Unit = {
       val siblings = file.getParentFile.listFiles((_, name) => name.startsWith(file.getName + "."))

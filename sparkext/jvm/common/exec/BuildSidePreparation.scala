@@ -4,26 +4,28 @@ import java.util.UUID
 
 import org.apache.spark.{SparkContext, SparkException}
 
-/** What has to be done for a build side, or a source, before any task of the pipeline begins, in jobs that can be cancelled.
-  * `described` names it.
+/** The work for a build side, or a source, that precedes all tasks of the pipeline, in jobs that can be cancelled.
+  * `described` names it in Spark's UI and in errors.
   */
 abstract class BuildSidePreparation(context: SparkContext, described: String) {
   private val tag = s"sparkext-build-${UUID.randomUUID()}"
   @volatile private var cancelled = false
 
-  /** What tasks have to be told of, if anything. Raises a [[BuildSideTooLargeException]] where the build side does not fit. */
+  /** Returns the build side that tasks receive, if any. Raises a [[BuildSideTooLargeException]] if the build side does
+    * not fit.
+    */
   def prepare(): Option[PublishedBuildSide]
 
-  /** Let go of what is left of `prepare` beside what it has returned: nothing runs with it. */
+  /** Releases the resources that `prepare` has created, except for its result. Called if the pipeline does not run. */
   def release(): Unit = ()
 
-  /** Called where nobody needs the build side any more. */
+  /** Called when the build side is no longer needed. */
   def cancel(): Unit = {
     cancelled = true
     context.cancelJobsWithTag(tag)
   }
 
-  /** Runs what starts jobs: they are cancelled with the preparation, and with whatever fails here. */
+  /** Runs code that starts jobs. They are cancelled if the preparation is cancelled or if `body` fails. */
   protected def asJob[T](body: => T): T = {
     context.addJobTag(tag)
     context.setJobDescription(described)
@@ -35,10 +37,11 @@ abstract class BuildSidePreparation(context: SparkContext, described: String) {
     } finally context.removeJobTag(tag)
   }
 
-  /** To be asked right before a job starts: none runs yet that could have been cancelled. */
+  /** To be called right before a job starts: until then `cancel` finds no job to cancel. */
   protected def failIfCancelled(): Unit =
     if (cancelled) throw new SparkException(s"the $described was cancelled")
 }
 
-/** A build side that takes `bytes` and more, which is too much. Spark's own joins run in place of the pipeline then. */
+/** A build side takes at least `bytes` bytes, which is too much. Spark's own joins then run in place of the pipeline.
+  */
 class BuildSideTooLargeException(message: String, val bytes: Long) extends SparkException(message)

@@ -14,8 +14,8 @@ import org.apache.spark.sql.types.StructType
 
 /** Runs a build side as an ordinary Spark job whose results stream, partition by partition, to a file on the driver.
   *
-  * `columns`: what `child` emits without making rows of it, where it does.
-  * `ordered`: rows have to be in the order of partitions, as for an as-of join, which takes the last of equally near rows.
+  * `columns`: the columnar output of `child`, if it has one before rows are made of it. `ordered`: whether rows have to
+  * be in the order of partitions, as for an as-of join, which takes the last of equally near rows.
   */
 class BuildSidePublisher(
     context: SparkContext,
@@ -39,8 +39,8 @@ class BuildSidePublisher(
       val (rows, bytes, crc) = write(file)
       val content = new PythonBroadcast(file.getPath)
       val broadcast = context.broadcast(content)
-      // Whoever still holds the broadcast may run it again, and as long as Spark keeps its content in memory, Spark may
-      // write it to disk to make room, for which it reads the file: the file goes when nobody holds either.
+      // The file is removed only when its content is no longer referenced. Until then the broadcast may be used again,
+      // and as long as Spark holds the content in memory, it may evict it to disk, for which it reads the file.
       PublishedBuildSide(broadcast, rows, bytes, crc, BuildSideFile.removedWith(content, file))
     } catch {
       case failure: Throwable =>
@@ -54,7 +54,7 @@ class BuildSidePublisher(
     val stream = new BufferedOutputStream(new CheckedOutputStream(BuildSideFile.created(file), sum), BuildSideFile.BufferBytes)
     var rows = 0L
     var bytes = 0L
-    val empty = SparkShim.emptyArrowStream(schema, timeZone) // a build side without rows has columns all the same
+    val empty = SparkShim.emptyArrowStream(schema, timeZone) // a build side without rows still has columns
     val written = mutable.ArrayBuffer.empty[(Int, Long)]
     try {
       stream.write(empty)
@@ -104,13 +104,13 @@ class BuildSidePublisher(
 
 object BuildSidePublisher {
 
-  /** The rows of one partition: how many, and as Arrow streams of a batch each. It is the result of a task, and so of no class of
-    * this package: Kryo may be told to serialize only what is registered.
+  /** The rows of one partition: their number, and Arrow streams of one batch each. It is the result of a task, so its
+    * class must not be in this package: Kryo may be configured to serialise registered classes only.
     */
   private[sparkext] type ArrowPart = (Long, Array[Array[Byte]])
 
 
-  /** Threads that wait for build jobs; they end when there is nothing to wait for. */
+  /** Threads that wait for build jobs. Idle threads end. */
   private[sparkext] val threads = Executors.newCachedThreadPool(new ThreadFactory {
     override def newThread(task: Runnable): Thread = {
       val thread = new Thread(task, "sparkext-build-side")

@@ -7,8 +7,8 @@ import org.apache.spark.sql.catalyst.plans.physical.Partitioning
 import org.apache.spark.sql.execution.{CodegenSupport, SparkPlan, UnaryExecNode}
 import org.apache.spark.sql.catalyst.expressions.codegen.{CodegenContext, ExprCode}
 
-/** A note above Spark's own join that says why it is not a pipelined one. It does nothing else, and costs nothing: its
-  * generated code is the child's.
+/** A note above Spark's own join with the reason why it is not a pipelined one. It has no other effect and costs
+  * nothing: its generated code is the child's.
   */
 case class DeclinedJoinExec(reason: String, child: SparkPlan) extends UnaryExecNode with CodegenSupport {
 

@@ -4,33 +4,33 @@ import org.json4s.JsonAST.JValue
 
 import org.apache.spark.sql.execution.SparkPlan
 
-/** A build side that workers make themselves, of files that they read. */
+/** A build side that workers materialise themselves, from files that they read. */
 trait OwnBuild {
 
-  /** What workers are told to make. */
+  /** The part of the work order by which workers materialise the rows. */
   def order(maxBytes: Long): JValue
 
-  /** Whether they may find that it does not fit. */
+  /** Whether workers may find that it exceeds `maxBytes`. */
   def mayExceed(maxBytes: Long): Boolean
 
-  /** What may fail of it. */
+  /** The expressions that may fail while workers materialise it. */
   def formulas: Option[Formulas]
 
-  /** How the rows come to be, in a word, and in full. */
+  /** How the rows are materialised, in one word and in full. */
   def way: String
   def described: String
 }
 
 object OwnBuild {
 
-  /** How workers make the rows of `plan`; or why they do not. */
+  /** How workers materialise the rows of `plan`, or the reason why they do not. */
   def of(plan: SparkPlan, settings: Settings): Either[String, OwnBuild] = PipelinedBuild.below(plan) match {
     case Some(_) => PipelinedBuild.of(plan)
     case None => FusedScan.of(plan, settings).map(ScannedBuild(_))
   }
 }
 
-/** What a scan gives. */
+/** The rows of a scan. */
 case class ScannedBuild(scan: FusedScan) extends OwnBuild {
   override def order(maxBytes: Long): JValue = WorkOrder.read(scan, maxBytes)
   override def mayExceed(maxBytes: Long): Boolean = AheadBuilder.mostBytes(scan).forall(_ > maxBytes)

@@ -6,12 +6,12 @@ import java.util.{Set => JavaSet}
 
 import org.apache.spark.{SparkEnv, TaskContext}
 
-/** What files and folders are made with, so that they are this user's alone from the first moment on, whatever the umask. */
+/** Attributes of new files and folders that only this user can access, from creation on and whatever the umask. */
 private object OwnFiles {
   val Folder: FileAttribute[JavaSet[PosixFilePermission]] = only("rwx------")
   val File: FileAttribute[JavaSet[PosixFilePermission]] = only("rw-------")
 
-  /** The file of a run by which a task and its worker tell each other something. The folder is there. */
+  /** The file of a run by which a task and its worker exchange messages. Its folder is created if it does not exist. */
   def besideTask(run: String, task: TaskContext, name: String): Path = {
     val folder = SparkEnv.get.blockManager.diskBlockManager.localDirs.head.toPath.resolve("sparkext")
     Files.createDirectories(folder, Folder)

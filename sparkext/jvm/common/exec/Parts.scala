@@ -10,12 +10,15 @@ import org.apache.spark.sql.execution.exchange.ShuffleExchangeExec
 import org.apache.spark.sql.execution.metric.{SQLShuffleReadMetricsReporter, SQLShuffleWriteMetricsReporter}
 import org.apache.spark.sql.types.{DoubleType, FloatType}
 
-/** Which task all rows of a key belong to, where the first join emits unmatched build rows: probe rows are shuffled into
-  * `count` parts by their columns `keys`, and column `owner` of the build side tells the part of each of its rows.
+/** Assigns all rows of a key to one task, for a first join that emits unmatched build rows. Probe rows are shuffled
+  * into `count` partitions (`part` in the code) by their columns `keys`. Column `owner` of the build side holds the
+  * partition number of each build row.
   */
 case class Parts(keys: Seq[Int], owner: Int, count: Int) {
 
-  /** The rows, all of a key in one part, with a column in front: it is null but in one row more, which has the part's number. */
+  /** The probe rows, all rows of a key in one partition, with an additional first column. It is null except in one
+    * additional row per partition, which comes first and holds the partition's number.
+    */
   def shuffled(probe: SparkPlan): RDD[InternalRow] = {
     val context = probe.session.sparkContext
     val by = keys.map(key => BoundReference(key, probe.output(key).dataType, nullable = true))
@@ -37,7 +40,7 @@ case class Parts(keys: Seq[Int], owner: Int, count: Int) {
 
 object Parts {
 
-  /** Equal keys of the join are in one part: NaN is one value, and 0.0 is -0.0. */
+  /** The partitioning that brings equal keys of the join together: NaN equals NaN, and 0.0 equals -0.0. */
   def by(keys: Seq[Expression], count: Int): HashPartitioning = HashPartitioning(
     keys.map { key =>
       key.dataType match {

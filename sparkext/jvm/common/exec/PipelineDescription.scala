@@ -1,6 +1,8 @@
 package org.apache.spark.sql.sparkext
 
-/** What plans and Spark's UI show of a pipeline. `fate`: what has become of it, where Spark's own joins ran instead. */
+/** The texts about a pipeline in plans and in Spark's UI. `fate`: the fallback to Spark's own joins with its reason, if
+  * it happened.
+  */
 private class PipelineDescription(operator: PipelinedJoinExec, inputs: PipelineInputs, fate: Option[String]) {
   import operator._
 
@@ -29,7 +31,7 @@ private class PipelineDescription(operator: PipelinedJoinExec, inputs: PipelineI
        |""".stripMargin
   }
 
-  /** What the rows of all joins pass, by name. */
+  /** The details of a pipeline in addition to its joins and scans, by name. */
   private def behind: Seq[(String, String)] = {
     val told = exchange.map("partitioned" -> _.described) ++
       getTagValue(StreamedExchanges.Declined).map(reason => "slots" -> s"in waves ($reason)") ++ filter.map("filter" -> _.described) ++ grouping.map("groups" -> _.described) ++

@@ -7,7 +7,9 @@ import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.execution.SparkPlan
 import org.apache.spark.sql.types.{IntegerType, StringType, StructField, StructType}
 
-/** How the rows of all sides of a pipeline reach its workers: in files that these read themselves, as columns, or as rows. */
+/** How the rows of each side of a pipeline reach its workers: from files that workers read themselves, as columns, or
+  * as rows.
+  */
 private class PipelineInputs(
     probe: SparkPlan,
     builds: Seq[SparkPlan],
@@ -17,30 +19,32 @@ private class PipelineInputs(
     settings: => Settings) {
   import PipelineInputs._
 
-  /** The rows of the probe side as workers make them before any task begins, or why they do not. */
+  /** How workers materialise the rows of the probe side before any task starts, or the reason why they do not. */
   lazy val probeMade: Either[String, OwnBuild] =
     if (exchange.isDefined) Left(Sent)
     else if (isWhole) Guarded.either("source")(PipelinedBuild.of(probe)) else Left("not whole groups")
 
   private def isWhole: Boolean = PipelinedBuild.wholeBelow(probe).isDefined
 
-  /** The scans that workers do, or why they do not. Files are listed and their footers read when this is first asked. */
+  /** The scan of the probe side, if workers perform it, or the reason why they do not. The first access lists files and
+    * reads their footers.
+    */
   lazy val probeScan: Either[String, FusedScan] =
     if (exchange.isDefined) Left(Sent)
     else if (parts.isDefined) Left(Shuffled)
     else if (isWhole) Left(probeMade.left.getOrElse("workers make the rows"))
     else Guarded.either("scan")(FusedScan.of(probe, settings))
 
-  /** The build sides that workers make, or why they do not. */
+  /** The build sides that workers materialise, or the reasons why they do not. */
   lazy val ownBuilds: Seq[Either[String, OwnBuild]] =
     builds.zipWithIndex.map { case (build, number) =>
       if (isSent(number)) Left(Sent) else Guarded.either("build side")(OwnBuild.of(build, settings))
     }
 
-  /** Whether the rows of a build side come from other tasks. */
+  /** Whether the rows of a build side are received from other tasks. */
   def isSent(number: Int): Boolean = exchange.exists(_.builds.contains(number))
 
-  /** What is sent as columns where workers do not scan, or why rows are. */
+  /** The columns that Spark sends if workers do not scan the probe side, or the reason why it sends rows. */
   lazy val probeColumns: Either[String, ColumnarInput] =
     if (probeScan.isRight || probeMade.isRight) Left("workers read files")
     else if (exchange.isDefined) Left(Sent)
@@ -51,20 +55,20 @@ private class PipelineInputs(
     case (build, _) => Guarded.either("columns")(ColumnarInput.of(build))
   }
 
-  /** Whether workers may find that a build side which they read does not fit. */
+  /** For each build side, whether workers materialise it and may find that it does not fit. */
   lazy val mayNotFit: Seq[Boolean] = builds.indices.map { number =>
     ownBuilds(number).exists(_.mayExceed(joins(number).maxBuildBytes))
   }
 
-  /** What is sent of the probe side: its columns, under a full outer join behind that of parts, or what tells workers where to
-    * find them.
+  /** The columns of the rows that Spark sends to workers for the probe side: the probe side's own (under a full outer
+    * join after the partition number), or texts and blocks by which workers find its rows.
     */
   def sentProbe: StructType =
     if (exchange.exists(_.streamed.isDefined)) Streamed.Arriving
     else if (probeScan.isRight || probeMade.isRight || exchange.isDefined) Splits
     else SentColumns.of(parts.map(_ => IntegerType).toSeq ++ probe.output.map(_.dataType))
 
-  /** The rows of that, where it is not sent as columns. */
+  /** The rows with the columns `sentProbe`, if the probe side is not sent as columns. */
   def probeRows: RDD[InternalRow] = {
     val context = probe.session.sparkContext
     (probeScan, probeMade) match {
@@ -73,7 +77,7 @@ private class PipelineInputs(
           context,
           scan.partitions.map(partition => compact(render(scan.splits(partition))) -> partition.preferredLocations().toSeq))
       case (_, Right(_)) =>
-        new SplitsRDD(context, Seq("" -> Nil)) // one task takes them all: made again, they may come in another order
+        new SplitsRDD(context, Seq("" -> Nil)) // one task reads all: rows made again may be in another order
       case _ => parts.map(_.shuffled(probe)).getOrElse(probe.execute())
     }
   }
@@ -89,12 +93,12 @@ private class PipelineInputs(
 
 private object PipelineInputs {
 
-  /** Why a side is neither read by the workers of this pipeline nor sent to them. */
+  /** Why a side is neither read by the workers of this pipeline nor sent to them by Spark. */
   private val Sent = "sent to slots"
 
   /** Why the probe side of a full outer join is neither read by workers nor sent as columns. */
   private val Shuffled = "a full outer join shuffles the rows"
 
-  /** What is sent where workers read the rows or have made them: one text a partition. */
+  /** The column that workers receive if they read the rows or have materialised them: one text per partition. */
   private val Splits = StructType(Seq(StructField("splits", StringType)))
 }

@@ -4,11 +4,13 @@ import org.apache.spark.SparkContext
 import org.apache.spark.sql.connector.metric.CustomMetric
 import org.apache.spark.sql.execution.metric.{SQLMetric, SQLMetrics}
 
-/** What the operator shows in Spark's UI. */
+/** The metrics of the operator in Spark's UI. */
 object PipelineMetrics {
   private val RowsReceived = "pythonNumRowsReceived"
 
-  /** The same metrics as Spark's Python runner asks for them: rows that it receives are the operator's output. */
+  /** The same metrics with the names that Spark's Python runner uses. The rows that it receives are the operator's
+    * output.
+    */
   def forRunner(metrics: Map[String, SQLMetric]): Map[String, SQLMetric] =
     metrics + (RowsReceived -> metrics("numOutputRows"))
 
@@ -38,7 +40,9 @@ object PipelineMetrics {
     "lowestHeadroom" -> SQLMetrics.createV2CustomMetric(context, new LowestHeadroom))
 }
 
-/** Tasks without a value say 0, which is none: budgets are at least one row. */
+/** A metric that summarises the values of all tasks. A task without a value reports 0, which is not a valid value:
+  * budgets are at least one row.
+  */
 abstract class OverTasks(what: String, of: Seq[Long] => Long, show: Long => String) extends CustomMetric {
   override def name(): String = what
   override def description(): String = what
@@ -48,7 +52,7 @@ abstract class OverTasks(what: String, of: Seq[Long] => Long, show: Long => Stri
   }
 }
 
-// Spark makes instances of these by name, wherever it shows them.
+// Spark creates instances of these classes by name when it shows them.
 class SmallestBudget extends OverTasks("smallest output budget (rows)", _.head, value => f"$value%,d")
 class MedianBudget extends OverTasks("median output budget (rows)", v => v(v.length / 2), value => f"$value%,d")
 class LargestBudget extends OverTasks("largest output budget (rows)", _.last, value => f"$value%,d")

@@ -3,21 +3,23 @@ package org.apache.spark.sql.sparkext
 import org.apache.spark.SparkEnv
 import org.apache.spark.internal.config.Python.PYTHON_DAEMON_MODULE
 
-/** A Python runner whose workers are a pipeline's own: no setting for the functions of a session changes them, and they change
-  * nothing for these.
+/** A Python runner with workers of its own. No setting for a session's Python functions affects them, and they do not
+  * affect these functions.
   */
 trait PipelineWorkers extends PythonRunner {
 
-  /** The Python that was asked whether it can run pipelines. Spark's runner would take `spark.sql.execution.pyspark.python`. */
+  /** The Python that was checked to run pipelines. Spark's runner would use `spark.sql.execution.pyspark.python`. */
   override val pythonExec: String = funcs.head.funcs.head.pythonExec
 
   private val forkedFrom =
     SparkEnv.get.conf.get(PYTHON_DAEMON_MODULE).getOrElse(PipelineWorkers.Daemon)
 
-  /** What workers are forked from. Spark reads one setting for all of them, and other Pythons need not have this package.
+  /** The module that workers are forked from. Spark reads one setting for all workers, and other Python installations
+    * need not have this package.
     *
-    * The name is the one that the compiler has given to a private value of `BasePythonRunner`, so that its inner classes reach
-    * it. Were it another one day, workers would be forked from Spark's own daemon, and load what they need themselves.
+    * The name is the one that the compiler gives to a private value of `BasePythonRunner`, so that its inner classes
+    * call this method. If a Spark version changes that name, workers are forked from Spark's own daemon and load their
+    * modules themselves.
     */
   def org$apache$spark$api$python$BasePythonRunner$$daemonModule: String = forkedFrom
 }

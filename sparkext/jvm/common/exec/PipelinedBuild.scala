@@ -5,7 +5,9 @@ import org.json4s.JsonAST.JValue
 import org.apache.spark.sql.catalyst.expressions.{Left => _, Right => _, _}
 import org.apache.spark.sql.execution._
 
-/** What a pipeline over files gives, and `filter` and `columns` make of that: no row of it passes through the JVM. */
+/** A build side that a pipeline over files derives, with `filter` and `columns` applied to the pipeline's output. No
+  * row of it passes through the JVM.
+  */
 case class PipelinedBuild(
     operator: PipelinedJoinExec,
     scan: FusedScan,
@@ -25,7 +27,7 @@ case class PipelinedBuild(
     SentColumns.of(columns.map(_.dataType)),
     maxBytes)
 
-  /** Who can say how many rows joins give, or how many groups there are? */
+  /** The number of joined rows or groups is not known in advance. */
   override def mayExceed(maxBytes: Long): Boolean = true
 
   override def formulas: Option[Formulas] =
@@ -41,14 +43,16 @@ case class PipelinedBuild(
 
 object PipelinedBuild {
 
-  /** The pipeline that gives `plan` its rows, under what only filters and computes them. */
+  /** The pipeline that produces the rows of `plan`, below operators that only filter and compute them. */
   def below(plan: SparkPlan): Option[PipelinedJoinExec] = source(plan) match {
     case pipeline: PipelinedJoinExec => Some(pipeline).filter(_.grouping.isEmpty)
     case WholeGroupsExec(_, _, pipeline: PipelinedJoinExec, _) => Some(pipeline)
     case _ => None
   }
 
-  /** The whole groups that give `plan` its rows, likewise. */
+  /** The operator of complete groups that produces the rows of `plan`, below operators that only filter and compute
+    * them.
+    */
   def wholeBelow(plan: SparkPlan): Option[WholeGroupsExec] =
     Some(source(plan)).collect { case groups: WholeGroupsExec => groups }
 
@@ -73,7 +77,7 @@ object PipelinedBuild {
     projection <- projected(operator, filter, peeled.columns)
   } yield PipelinedBuild(operator, scan, builds.flatMap(_.toOption), peeled.whole, filter, peeled.columns, projection)
 
-  /** In terms of what the operator emits. */
+  /** `filters` and `columns` refer to the output of `operator`. */
   private case class Peeled(operator: PipelinedJoinExec, whole: Boolean, filters: Seq[Expression], columns: Seq[Expression])
 
   private def peel(plan: SparkPlan): Either[String, Peeled] = plan match {

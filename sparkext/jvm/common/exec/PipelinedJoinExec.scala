@@ -19,27 +19,29 @@ import org.apache.spark.sql.execution.metric.SQLMetrics
 import org.apache.spark.sql.types.ByteType
 import org.apache.spark.sql.vectorized.ColumnarBatch
 
-/** A chain of joins, or a scan, as one operator: `probe` streams through the indexes of all `builds` inside Python workers.
+/** A chain of joins, or a scan, as one operator: `probe` streams through the indexes of all `builds` inside Python
+  * workers.
   *
-  * Output column i is `output(i)`, and comes from `origins(i)`; of rows for which `filter` holds. With a `grouping` workers emit
-  * groups of these rows instead, as a partial aggregate of Spark's does. Build sides run when the operator is prepared, side by
-  * side, each as a job of its own.
+  * Output column i is `output(i)` and is read from `origins(i)`. Only rows for which `filter` holds are emitted. With a
+  * `grouping`, workers emit groups of these rows instead, like a partial aggregate of Spark's. Build sides run
+  * concurrently when the operator is prepared, each as a job of its own.
   *
-  * `parts`: set where the first join emits unmatched build rows. The probe side is shuffled inside the operator then: a
-  * shuffle below it would be a stage of its own to adaptive execution, which takes what it knows of the stage's rows for what
-  * is known of the join's.
+  * `parts`: set if the first join emits unmatched build rows. The probe side is then shuffled inside the operator. A
+  * shuffle below the operator would be a stage of its own to adaptive execution, which would use the statistics of that
+  * stage as those of the join.
   *
-  * `exchange`: set where both sides of some joins come from other tasks, by their keys.
+  * `exchange`: set if both sides of some joins are repartitioned by their keys, and so are received from other tasks.
   *
-  * It emits rows: as columns, for code that Spark generates to read, measured no faster, with or without an aggregate above.
+  * The operator emits rows. Emitting columns, for Spark's generated code to read, was measured to be no faster, with or
+  * without an aggregate above.
   *
-  * `otherwise`: the same joins as Spark's own, over what the children give. They run where a build side turns out not to fit, see
-  * [[RuntimeFallback]].
+  * `otherwise`: the same joins as Spark's own, over the output of the children. They run if a build side turns out not
+  * to fit, see [[RuntimeFallback]].
   *
-  * `top`: set by [[TopRows]] where no other rows are needed than the first ones; others may come out as well.
+  * `top`: set by [[TopRows]] if only the first rows are needed. The operator may emit other rows as well.
   *
-  * `inPlace`: set by [[RowsInPlace]] where rows need not be copied. `asBuild`: set by [[OwnBuilds]] where it gives another
-  * pipeline a build side, or its source.
+  * `inPlace`: set by [[RowsInPlace]] if rows need not be copied. `asBuild`: set by [[OwnBuilds]] if the operator
+  * produces a build side, or the source, of another pipeline.
   */
 case class PipelinedJoinExec(
     probe: SparkPlan,
@@ -61,8 +63,8 @@ case class PipelinedJoinExec(
   override def children: Seq[SparkPlan] = probe +: builds
   override def producedAttributes: AttributeSet = outputSet -- inputSet
 
-  /** Labels and formulas name columns as the query does, and Spark's own joins tell columns apart by their ids: all would keep
-    * equal pipelines from being run once.
+  /** Labels and formulas name columns as the query does, and Spark's own joins distinguish columns by their ids. Both
+    * would prevent equal pipelines from being reused, so they are removed.
     */
   override protected def doCanonicalize(): SparkPlan = super.doCanonicalize() match {
     case operator: PipelinedJoinExec =>
@@ -76,7 +78,7 @@ case class PipelinedJoinExec(
     case other => other
   }
 
-  /** Rows stay in the partition of their probe row, but for those that have none. */
+  /** Rows stay in the partition of their probe row, except for rows without one. */
   override def outputPartitioning: Partitioning = probe.outputPartitioning match {
     case _ if parts.isDefined => UnknownPartitioning(parts.get.count)
     case _ if exchange.isDefined => exchange.get.partitioning(output)
@@ -85,8 +87,9 @@ case class PipelinedJoinExec(
     case partitioning => UnknownPartitioning(partitioning.numPartitions)
   }
 
-  /** Whether what Spark makes of this partitioning might reach the build sides: of that of a source. Before 4.3, a join above by
-    * the partitions of its sources tells all scans below which of these to read; before 4.2, that partitioning is like one by hash.
+  /** Whether Spark's use of this partitioning might affect the build sides. That is the case for the partitioning that
+    * a source reports. Before 4.3, a join above that uses the partitions of its sources makes all scans below it read
+    * the same partitions. Before 4.2, such a partitioning counts as one by hash.
     */
   private def reachesBuilds(partitioning: Expression): Boolean =
     builds.exists(_.exists(_.isInstanceOf[BatchScanExec])) && partitioning.exists {
@@ -100,7 +103,7 @@ case class PipelinedJoinExec(
 
   @transient private[sparkext] lazy val inputs = new PipelineInputs(probe, builds, joins, parts, exchange, settings)
 
-  /** The sides that are sent to slots, by the numbers of their joins. */
+  /** The sides whose rows are exchanged between tasks, by join number. */
   @transient private lazy val sentSides: Map[Int, SentSide] = exchange.toSeq.flatMap { by =>
     val probeSide = new SentSide(probe, probeKeys(by), by.lines, by.keepsProbe, "probe side of partitioned joins")
     by.streamed.fold(Seq(PipelinedJoinExec.Source -> probeSide))(_ => Nil) ++ by.builds.map { number =>
@@ -114,7 +117,9 @@ case class PipelinedJoinExec(
 
   private def probeKeys(by: Exchange): Seq[SentKey] = keysOf(by.builds.head, _.probe.column)
 
-  /** Those build sides that run in the JVM, those read by workers that may not fit, and those that are sent to slots. */
+  /** The build sides that run in the JVM, the build sides that workers materialise and that may not fit, the sides that
+    * are exchanged, and a source that workers materialise.
+    */
   @transient private lazy val publications: Publications = new Publications(
     session,
     inputs.ownBuilds.zipWithIndex.collect {
@@ -131,10 +136,12 @@ case class PipelinedJoinExec(
         number -> builtAhead(number, s"build side of the join on ${joins(number).label}")
     }.toMap ++ sentSides ++ madeSource.map(_ => PipelinedJoinExec.Source -> builtAhead(PipelinedJoinExec.Source, "rows that workers make")))
 
-  /** The rows of the probe side, where workers make them. */
+  /** The work order for the rows of the probe side, if workers materialise them. */
   private def madeSource: Option[JValue] = inputs.probeMade.toOption.map(_.order(settings.maxBuildBytes))
 
-  /** The others go along, as some say which rows of this one nobody needs. */
+  /** The work order includes the other build sides, because some of them determine which rows of this one can be
+    * dropped.
+    */
   private def builtAhead(number: Int, described: String): AheadBuilder = {
     val command = WorkOrder.ahead(
       spec(whole = false),
@@ -153,7 +160,7 @@ case class PipelinedJoinExec(
       formulas)
   }
 
-  /** `whole`: groups come out once. */
+  /** `whole`: whether each group is emitted once, aggregated over all of its rows. */
   private[sparkext] def spec(whole: Boolean): JValue =
     WorkOrder.spec(
       joins,
@@ -165,7 +172,7 @@ case class PipelinedJoinExec(
       ownsBuild,
       parts.map(_.owner))
 
-  /** Whether the first join emits build rows that nothing matched. */
+  /** Whether the first join emits unmatched build rows. */
   private def ownsBuild: Boolean = joins.headOption.exists(_.kind == "full")
 
   /** Another form of this operator, with its tags, by which reports are found. */
@@ -174,12 +181,12 @@ case class PipelinedJoinExec(
     form
   }
 
-  /** The pipelines that workers run to make build sides of this one, and its source. */
+  /** The pipelines that workers run to derive the build sides and the source of this one. */
   private[sparkext] def pipelinesWithin: Seq[PipelinedJoinExec] =
     if (fallback.isDefined) Nil
     else (inputs.probeMade +: inputs.ownBuilds).collect { case Right(build: PipelinedBuild) => build.operator }
 
-  /** What may fail, that of build sides included. */
+  /** The expressions that may fail, including those of build sides. */
   private[sparkext] def formulas: Formulas = Formulas(
     joins.map(_.formula),
     filter.flatMap(_.formula),
@@ -201,7 +208,9 @@ case class PipelinedJoinExec(
     case Left(tooLarge) => fallenBack(tooLarge).execute()
   }
 
-  /** The rows on their way to other tasks, as an account of each task; None where the pipeline does not run. */
+  /** The batches that tasks emit for `rows`, which are sent to other tasks: an account of the written rows, or the rows
+    * as blocks. None if the pipeline does not run.
+    */
   private[sparkext] def leaving(rows: LeavingRows): Option[RDD[ColumnarBatch]] =
     publications.awaited().toOption.map(sides => batches(sides, Some(rows)))
 
@@ -215,7 +224,7 @@ case class PipelinedJoinExec(
     }
   }
 
-  /** Spark's own joins, once they run in place of the pipeline, and why. */
+  /** The reason for the fallback, and Spark's own joins, once they run in place of the pipeline. */
   @transient @volatile private var fallback: Option[(String, RuntimeFallback)] = None
 
   private def fallenBack(tooLarge: TooLarge): RuntimeFallback = synchronized {
@@ -231,7 +240,7 @@ case class PipelinedJoinExec(
 
   private def batches(sides: Map[Int, PublishedBuildSide], leaving: Option[LeavingRows]): RDD[ColumnarBatch] = {
     report(sides.values)
-    // PySpark makes an object of each row that has no column, which takes longer than any join.
+    // PySpark creates an object for each row without columns, which takes longer than any join.
     val rows = if (output.isEmpty) SentColumns.of(Seq(ByteType)) else SentColumns.like(output)
     val way = leaving.map(_.way)
     val result = way.map(_.result).getOrElse(rows)
@@ -273,7 +282,7 @@ case class PipelinedJoinExec(
       PipelineMetrics.forRunner(metrics),
       SparkShim.artifacts,
       formulas)
-    val most = if (routed.isDefined) 1 else math.min(settings.morselRows, Int.MaxValue).toInt // a cell on its way waits for no other
+    val most = if (routed.isDefined) 1 else math.min(settings.morselRows, Int.MaxValue).toInt // each block is sent at once
     inputs.probeColumns match {
       case Right(input) if way.forall(_.maps.isEmpty) =>
         input.execute().mapPartitionsWithIndexInternal { (partition, parts) =>
@@ -295,7 +304,9 @@ case class PipelinedJoinExec(
 
   private def sent(number: Int): Sent = sentSides(number).sent
 
-  /** The rows of slots, as the foreman plans them, once all sides are sent. */
+  /** The rows of the partitions (`slots` in the code), as the load balancer (`foreman`) plans them once all sides are
+    * sent.
+    */
   private def slots(by: Exchange, log: RunLog): RDD[InternalRow] = {
     val probeSide = sent(PipelinedJoinExec.Source)
     val buildSides = by.builds.map(sent)
@@ -318,7 +329,7 @@ case class PipelinedJoinExec(
       needsBuild = needsBuild(by))
   }
 
-  /** What comes to slots while the probe side is routed to them. */
+  /** The input of the partitions while the probe side is routed to them. */
   private def streamed(by: Exchange, routed: RoutedRows, log: RunLog): RDD[InternalRow] = {
     val slots = by.streamed.get.slots
     log.slots = () => Boards.told(routed.run)
@@ -328,7 +339,7 @@ case class PipelinedJoinExec(
     StreamedSlotsRDD.of(SentSide.leaving(probe, rows), slots, by.lines, routed.run, by.builds.map(number => number -> sent(number)))
   }
 
-  /** Whether rows come out by pairs alone, which units of a matrix find on their own. */
+  /** Whether the join emits pairs only, which the units of a join matrix find independently of each other. */
   private def mayDivideBuild(by: Exchange): Boolean = by.builds.length == 1 && joins(by.builds.head).kind == "inner"
 
   private def needsBuild(by: Exchange): Boolean =
@@ -359,7 +370,9 @@ case class PipelinedJoinExec(
     finally sparkContext.setJobDescription(own)
   }
 
-  /** How many tasks share an executor's memory. In local mode that is the driver's number of task slots. */
+  /** The number of tasks that share an executor's memory, if known. In local mode it is the driver's number of task
+    * slots.
+    */
   private def tasksSharing: Option[Int] = {
     val cores = if (sparkContext.isLocal) Some(sparkContext.defaultParallelism)
     else sparkContext.getConf.getOption("spark.executor.cores").map(_.toInt)
@@ -377,14 +390,14 @@ case class PipelinedJoinExec(
     SQLMetrics.postDriverMetricUpdates(sparkContext, execution, names.map(metrics))
   }
 
-  /** What runs in place of the pipeline shows below it. */
+  /** Spark's own joins are shown below the operator, if they run in its place. */
   override def innerChildren: Seq[QueryPlan[_]] = super.innerChildren ++ fallback.map(_._2.plan)
 
   private def fate: Option[String] = fallback.map { case (reason, _) => s"fell back to Spark's own joins: $reason" }
 
   override def simpleString(maxFields: Int): String = described(nodeName)(_.inBrief)
 
-  /** Plans are shown where a query only runs, too: that must not keep it from running. */
+  /** Plans are described also when a query only runs, so a failure here must not fail the query. */
   private def described(name: String)(text: PipelineDescription => String): String =
     Guarded("description")(text(new PipelineDescription(this, inputs, fate))).fold(reason => s"$name ($reason)", identity)
 
@@ -396,16 +409,16 @@ case class PipelinedJoinExec(
 
 object PipelinedJoinExec {
 
-  /** Stands for the number of a join where the rows of the probe side are meant. Python's `SOURCE`. */
+  /** Denotes the probe side in place of a join number. Python's `SOURCE`. */
   private val Source = -1
 
-  /** What Spark's UI says of the job that plans slots. */
+  /** The description of the job that plans partitions, in Spark's UI. */
   private val Foreman = "slots of partitioned joins"
 
-  /** What the log says after the reason for which a pipeline has not run. */
+  /** The remedies that the log adds to the reason why a pipeline has not run. */
   private val WaysOut =
     "To run the pipeline raise spark.sparkext.buildSide.maxBytes, filter the build side, or put the hint on the other side"
 
-  /** What stands for Spark's own joins in all plans that give the same. */
+  /** Replaces Spark's own joins in canonical plans, so that plans with equal results are equal. */
   private[sparkext] val Canonical = OneRowRelation()
 }

@@ -5,15 +5,17 @@ import java.util.concurrent.atomic.{AtomicBoolean, AtomicReference}
 
 import org.apache.spark.sql.SparkSession
 
-/** Why an operator cannot run as a pipeline after all, and the bytes that its build sides take at least, where that is known. */
+/** The reason why an operator cannot run as a pipeline after all, and lower bounds of the bytes of its build sides, as
+  * far as known.
+  */
 case class TooLarge(reason: String, sizes: Map[Int, Long])
 
-/** The build sides of an operator, by the numbers of their joins, on their way to where workers find them: side by side, and all
-  * or none.
+/** Prepares the build sides of an operator, by join number, for its workers. They are prepared concurrently. If one
+  * fails, all are given up.
   */
 class Publications(session: SparkSession, preparations: Map[Int, BuildSidePreparation]) {
 
-  /** What made the other build sides stop as well, and of which join it was. */
+  /** The number of the join whose build side failed first, and its failure, which stopped the other build sides. */
   private val firstFailure = new AtomicReference[(Int, Throwable)]
   private val failed = new CompletableFuture[Option[PublishedBuildSide]]
   private val released = new AtomicBoolean
@@ -27,7 +29,7 @@ class Publications(session: SparkSession, preparations: Map[Int, BuildSidePrepar
     }
   }
 
-  /** All build sides; or that one is too large, and then none is kept. */
+  /** All build sides, once they are published. Left if one is too large: then all are released. */
   def awaited(): Either[TooLarge, Map[Int, PublishedBuildSide]] =
     try {
       CompletableFuture.anyOf(CompletableFuture.allOf(published.values.toSeq: _*), failed).get()
@@ -52,7 +54,7 @@ class Publications(session: SparkSession, preparations: Map[Int, BuildSidePrepar
     case other => throw other
   }
 
-  /** Let go of what is there, and of what comes all the same. */
+  /** Release the build sides that are published already, and the others as soon as they are published. */
   private def release(): Unit =
     if (released.compareAndSet(false, true)) {
       published.foreach { case (number, side) =>

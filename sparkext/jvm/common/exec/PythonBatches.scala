@@ -15,8 +15,9 @@ import org.apache.spark.sql.vectorized.{ArrowColumnVector, ColumnarArray, Column
 import org.apache.spark.unsafe.Platform
 import org.apache.spark.unsafe.types.UTF8String
 
-/** What may fail of each join, of the filter behind them, and of each expression of the groups; of what is made of all that for a
-  * build side; and of each build side that a pipeline makes, and of the `source`.
+/** The expressions that may fail: the condition of each join, the filter after the joins, and each expression of the
+  * groups; `having` and `results`, which derive a build side from the pipeline's output; and the formulas of each
+  * derived build side and of the `source`.
   */
 case class Formulas(
     joins: Seq[Option[PairCondition]],
@@ -27,7 +28,7 @@ case class Formulas(
     builds: Seq[Option[Formulas]] = Nil,
     source: Option[Formulas] = None) {
 
-  /** Those of the build side that a path of numbers, from 1 on, leads to; 0 is the source. */
+  /** The formulas of the build side at a path of join numbers, which start at 1; 0 is the source. */
   def below(path: List[Int]): Option[Formulas] = path match {
     case 0 :: rest => source.flatMap(_.below(rest))
     case number :: rest => builds.lift(number - 1).flatten.flatMap(_.below(rest))
@@ -35,10 +36,10 @@ case class Formulas(
   }
 }
 
-/** What workers give back, batch by batch, as columns of the declared types.
+/** The output of workers, batch by batch, as columns of the declared types.
   *
-  * A batch lives until the next one is asked for. Where workers fail to read a file, to compute one of the `formulas`, or to add up
-  * integers, the error is the one that Spark itself gives.
+  * A batch is valid until the next one is requested. If workers fail to read a file, to compute one of the `formulas`,
+  * or to sum integers, the error is the one that Spark itself raises.
   */
 class PythonBatches(batches: Iterator[ColumnarBatch], declared: StructType, formulas: Formulas)
     extends Iterator[ColumnarBatch] {
@@ -46,7 +47,7 @@ class PythonBatches(batches: Iterator[ColumnarBatch], declared: StructType, form
 
   override def next(): ColumnarBatch = {
     val batch = translated(batches.next())
-    // All columns of a row arrive as one struct.
+    // All columns of a row are received as one struct.
     val row = batch.column(0).asInstanceOf[ArrowColumnVector]
     val columns = declared.indices.map(number => row.getChild(number))
     val types = columns.map(_.dataType)
@@ -68,7 +69,9 @@ object PythonBatches {
   /** The message of Python's `FileReadError`. */
   private val Unreadable: Regex = """FileReadError: cannot read ['"](.*)['"]: (no such file)?""".r
 
-  /** The messages of Python's `ConditionError`: of which build side's, which expression, and the values, whatever names it. */
+  /** The messages of Python's `ConditionError`: the path of the build side, the name of the expression, and the values
+    * of its columns.
+    */
   private val Failed: Regex = """ConditionError: ((?:build side \d+: )*)(.*) (?:fails on (\{.*\})|overflows in a group)""".r
   private val Number: Regex = """\d+""".r
   private val OfJoin: Regex = """the condition of join (\d+)""".r
@@ -78,7 +81,7 @@ object PythonBatches {
   /** The message of Python's `CellError`. */
   private val Damaged: Regex = """CellError: cells at bytes (\d+) to \d+ of ['"](.*)['"] cannot be read: (.*)""".r
 
-  /** A failure that makes Spark run the task again that sent what cannot be read. */
+  /** A failure that makes Spark rerun the map task whose blocks (`cells` in the code) cannot be read. */
   private def ofCells(failure: PythonException): Option[Throwable] = for {
     told <- Damaged.findFirstMatchIn(failure.getMessage)
     task <- Option(TaskContext.get())
@@ -89,7 +92,7 @@ object PythonBatches {
     val message = failure.getMessage
     Unreadable.findFirstMatchIn(message).map { told =>
       val path = told.group(1)
-      // With frames of Spark's for Python, PySpark 4.1 would show users this cause in place of the error.
+      // With Spark's stack frames for Python, PySpark 4.1 would show users this cause instead of the error.
       failure.setStackTrace(failure.getStackTrace.filterNot(_.getClassName.startsWith("org.apache.spark.sql.execution.python")))
       if (told.group(2) == null) QueryExecutionErrors.cannotReadFilesError(failure, path)
       else QueryExecutionErrors.fileNotExistError(path, failure)
@@ -110,11 +113,11 @@ object PythonBatches {
     }.getOrElse(failure)
   }
 
-  /** What Spark's sum of integers fails with. */
+  /** An expression with the error of Spark's overflowing sums of integers. */
   private val SumOverflow = Arithmetic.plus(Literal(Long.MaxValue), Literal(1L), EvalMode.ANSI)
 
-  /** Whether `told`, which Spark makes of an Arrow type, may be `declared`: Arrow has one type for the strings of all collations,
-    * one for all fields of intervals, and one for times of all precisions.
+  /** Whether `told`, the type that Spark derives from an Arrow type, matches `declared`. Arrow has one type for the
+    * strings of all collations, one for all fields of intervals, and one for times of all precisions.
     */
   private def isSpelledAs(told: DataType, declared: DataType): Boolean = (told, declared) match {
     case (_: StringType, _: StringType) | (_: DayTimeIntervalType, _: DayTimeIntervalType) => true
@@ -128,7 +131,7 @@ object PythonBatches {
     case _ => told == declared || (KeyTypes.isTime(told) && KeyTypes.isTime(declared))
   }
 
-  /** The same values, read where they lie: Arrow's own accessors check bounds and nulls with every value. */
+  /** The same values, read from their buffers: Arrow's own accessors check bounds and nulls for every value. */
   private[sparkext] def quick(column: ArrowColumnVector): ColumnVector = (column.dataType, column.getValueVector) match {
     case (decimal: DecimalType, vector: DecimalVector) if decimal.precision <= Decimal.MAX_LONG_DIGITS =>
       new ShortDecimals(column, vector)
@@ -144,7 +147,7 @@ object PythonBatches {
   }
 }
 
-/** A column of Arrow's by the addresses of its buffers, which live as long as its batch. */
+/** An Arrow column that is read by the addresses of its buffers, which are valid as long as its batch. */
 private abstract class DirectColumn(column: ArrowColumnVector, vector: FieldVector) extends ColumnVector(column.dataType) {
   private val validity = vector.getValidityBuffer.memoryAddress
   private val someNull = vector.getNullCount > 0
@@ -195,8 +198,8 @@ private final class Texts(column: ArrowColumnVector, vector: VarCharVector) exte
     }
 }
 
-/** Decimals of up to 18 digits: of the 16 bytes that Arrow has for each, the lower half says all, and no object is made of
-  * the rest.
+/** Decimals of up to 18 digits. The lower half of Arrow's 16 bytes holds the whole value, so no object is created for
+  * it.
   */
 private final class ShortDecimals(column: ArrowColumnVector, vector: DecimalVector) extends DirectColumn(column, vector) {
   private val values = vector.getDataBuffer.memoryAddress
@@ -206,7 +209,9 @@ private final class ShortDecimals(column: ArrowColumnVector, vector: DecimalVect
     else Decimal.createUnsafe(Platform.getLong(null, values + row.toLong * DecimalVector.TYPE_WIDTH), precision, scale)
 }
 
-/** Decimals of more digits, of which most values have few: sums above all. Only others become objects of 16 bytes each. */
+/** Decimals of more than 18 digits. Most values, sums above all, have few digits; only the others become objects of 16
+  * bytes each.
+  */
 private final class LongDecimals(column: ArrowColumnVector, vector: DecimalVector) extends DirectColumn(column, vector) {
   private val values = vector.getDataBuffer.memoryAddress
 
@@ -222,6 +227,6 @@ private final class LongDecimals(column: ArrowColumnVector, vector: DecimalVecto
 
 private object LongDecimals {
 
-  /** The largest unscaled value that Spark keeps as a number and not as an object. */
+  /** The largest unscaled value that Spark stores as a number instead of an object. */
   private val MostCompact = 999999999999999999L
 }

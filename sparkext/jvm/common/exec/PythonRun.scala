@@ -7,9 +7,10 @@ import org.apache.spark.sql.execution.metric.SQLMetric
 import org.apache.spark.sql.types.StructType
 import org.apache.spark.sql.vectorized.ColumnarBatch
 
-/** A function in Python with all that tasks need to run it: it is given columns `input`, and emits columns `output`.
+/** A Python function with everything that tasks need to run it. It receives the columns `input` and emits the columns
+  * `output`.
   *
-  * `formulas`: what may fail, see [[PythonBatches]].
+  * `formulas`: the expressions that may fail, see [[PythonBatches]].
   */
 case class PythonRun(
     function: ChainedPythonFunctions,
@@ -21,7 +22,7 @@ case class PythonRun(
     artifacts: Option[String],
     formulas: Formulas) {
 
-  /** In a task: what the function emits for these rows, of which a batch has `most`. */
+  /** In a task: the output of the function for these rows, which are sent in batches of at most `most` rows. */
   def onRows(rows: Iterator[InternalRow], most: Int, partition: Int): Iterator[ColumnarBatch] = {
     val runner = new PythonRunner(function, sent, timeZone, conf, metrics, artifacts) with RowArrowInput {
       override protected def mostRows: Int = most
@@ -30,7 +31,7 @@ case class PythonRun(
     new PythonBatches(runner.compute(Iterator.single(wrapped), partition, TaskContext.get()), output, formulas)
   }
 
-  /** The same for columns. */
+  /** In a task: the output of the function for columns. */
   def onColumns(converted: ColumnsToArrow, partition: Int): Iterator[ColumnarBatch] = {
     val runner = new PythonRunner(function, sent, timeZone, conf, metrics, artifacts) with ColumnarArrowInput {
       override protected def columns: ColumnsToArrow = converted

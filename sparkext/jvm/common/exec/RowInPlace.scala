@@ -6,9 +6,11 @@ import org.apache.spark.sql.types.{DataType, Decimal}
 import org.apache.spark.sql.vectorized.{ColumnarArray, ColumnarBatch, ColumnarMap, ColumnarRow, ColumnVector}
 import org.apache.spark.unsafe.types.{CalendarInterval, UTF8String, VariantVal}
 
-/** A row of a batch, read where it lies. It lives until the next one is asked for; `copied` makes rows that stay.
+/** A row of a batch, read from the batch's columns without a copy. It is valid until the next row is requested;
+  * `copied` makes rows that stay valid.
   *
-  * Spark's own such row, `ColumnarBatchRow`, takes null for a number when it is asked by type, and does not know all types.
+  * Spark's own class for such rows, `ColumnarBatchRow`, reads a null as a number if the value is requested by type, and
+  * does not support all types.
   */
 private[sparkext] final class RowInPlace(columns: Array[ColumnVector], copied: UnsafeProjection) extends VersionedRow(columns) {
   def at(number: Int): RowInPlace = {
@@ -40,10 +42,10 @@ private[sparkext] final class RowInPlace(columns: Array[ColumnVector], copied: U
   override def update(column: Int, value: Any): Unit = throw new UnsupportedOperationException("rows of a batch do not change")
 }
 
-/** The rows of batches, one after the other, all of a batch the same object.
+/** Iterates over the rows of batches. All rows of a batch are the same object.
   *
-  * With Scala's own iterators every number of a row would become an object, and they would take as long as all the rest that the
-  * JVM does for a row that nobody reads.
+  * Scala's own iterators would create an object for every row number. That would take as long as all other work of the
+  * JVM for a row that nobody reads.
   */
 private[sparkext] final class RowsOfBatches(batches: Iterator[ColumnarBatch], copied: UnsafeProjection) extends Iterator[InternalRow] {
   private var row: RowInPlace = _

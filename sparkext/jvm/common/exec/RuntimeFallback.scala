@@ -15,14 +15,14 @@ import org.apache.spark.sql.types._
 
 /** A source of a pipeline as a leaf of Spark's own joins: the rows that the pipeline would have sent to workers.
   *
-  * `plan`: what gives these rows, once the operator runs.
+  * `plan`: the plan that produces these rows, once the operator runs.
   */
 case class SourceRows(number: Int, override val output: Seq[Attribute], bytes: BigInt, plan: Option[SparkPlan] = None)
     extends LeafNode {
   override def computeStats(): Statistics = Statistics(bytes)
 }
 
-/** A leaf to the rules of physical plans: they have been applied to `plan` already, as a child of the pipeline. */
+/** A leaf to the rules of physical plans: they have already been applied to `plan`, as a child of the pipeline. */
 case class SourceRowsExec(number: Int, plan: SparkPlan) extends LeafExecNode {
   override def nodeName: String = "SourceRows"
   override def output: Seq[Attribute] = plan.output
@@ -33,20 +33,21 @@ case class SourceRowsExec(number: Int, plan: SparkPlan) extends LeafExecNode {
   override protected def doExecute(): RDD[InternalRow] = plan.execute()
 }
 
-/** Spark's own joins in place of a pipeline that turns out not to run, when nothing is known of it but that.
+/** Spark's own joins in place of a pipeline that turns out at run time not to fit.
   *
-  * They are planned as any query, from what the sources of the pipeline send: whatever Spark has done below the pipeline (stages
-  * of adaptive execution, subqueries, chosen partitions) is done, and is not planned or run again. To the operators above
-  * nothing changes: columns, and partitions where these are promised, are those of the pipeline.
+  * They are planned like any query, over the rows that the pipeline's sources send. Spark's work below the pipeline
+  * (stages of adaptive execution, subqueries, chosen partitions) is already done, and is neither planned nor run again.
+  * The operators above see no difference: the columns, and the partitions if they are promised, are those of the
+  * pipeline.
   *
-  * `sizes`: the bytes that build sides take at least, as far as that is known by now.
+  * `sizes`: lower bounds of the bytes of build sides, as far as they are known.
   */
 class RuntimeFallback(operator: PipelinedJoinExec, sizes: Map[Int, Long]) {
   private val partitioning = operator.outputPartitioning
   private val home = Alias(SparkPartitionID(), "home")()
 
-  /** Whether rows have to be in the partitions of their probe rows, and whether all have to be in one: the operators above may
-    * rely on it.
+  /** `atHome`: whether rows have to be in the partitions of their probe rows. `inOne`: whether all rows have to be in
+    * one partition. The operators above may rely on either.
     */
   private val atHome = partitioning match {
     case _: UnknownPartitioning | _: SlotPartitioning => false
@@ -74,7 +75,7 @@ class RuntimeFallback(operator: PipelinedJoinExec, sizes: Map[Int, Long]) {
     })
   }
 
-  /** What comes out of Spark's own joins, beside the home of each row. */
+  /** The output columns of Spark's own joins, without the home partition of each row. */
   private def columns: Seq[Attribute] = operator.otherwise.output
 
   /** Spark's own partial aggregate of these rows. */
@@ -88,7 +89,7 @@ class RuntimeFallback(operator: PipelinedJoinExec, sizes: Map[Int, Long]) {
   private def broughtTo(partitions: Partitioning, rows: RDD[InternalRow], columns: Seq[Attribute]): RDD[InternalRow] =
     shuffled(ShuffleExchangeExec.prepareShuffleDependency(rows, columns, partitions, serializer(columns), _))
 
-  /** The rows in the partitions that their last column has the numbers of. */
+  /** Shuffles rows to the partitions whose numbers are in their last column. */
   private def broughtHome(rows: RDD[InternalRow]): RDD[InternalRow] = shuffled { metrics =>
     val (output, sent, at) = (columns, columns :+ home.toAttribute, columns.length)
     val numbered = rows.mapPartitionsInternal { rows =>
@@ -120,8 +121,8 @@ object RuntimeFallback {
     case _ => false
   }
 
-  /** The logical plan of a chain of joins that emits `wanted`, over the columns that each of its sources sends: of the rows for
-    * which `filters` hold.
+  /** The logical plan of a chain of joins over the columns that each source sends. It emits `wanted`, for the rows that
+    * pass `filters`.
     */
   def joins(
       chain: JoinChain,
@@ -135,7 +136,8 @@ object RuntimeFallback {
     val all = chain.stages.indices.foldLeft[LogicalPlan](rows.head) { (joined, number) =>
       new Stage(chain, chain.stages(number), planned(number), rows.map(_.output)).join(joined, rows(number + 1))
     }
-    // Some hold above the operator, too: here they may be pushed down, as Spark does, up to one that may fail.
+    // Some filters are also applied above the operator. Here they may be pushed down, as Spark does, up to the first
+    // one that may fail.
     val pushed = chain.filters.reverse.map(chain.atSources).takeWhile(!Failing.may(_))
     val filtered = (filters.map(chain.atSources) ++ pushed).distinct.reduceOption(And).map(Filter(_, all)).getOrElse(all)
     Project(wanted.map(column => renamed(chain.source(column), column)), filtered)
@@ -144,7 +146,7 @@ object RuntimeFallback {
   private def renamed(source: Attribute, column: Attribute): NamedExpression =
     if (source.exprId == column.exprId) source else Alias(source, column.name)(column.exprId)
 
-  /** The operator's joins over its children. `home`: one more column, computed of each probe row. */
+  /** The operator's joins over its children. `home`: an additional column, computed from each probe row. */
   private def over(operator: PipelinedJoinExec, sizes: Map[Int, Long], home: Option[NamedExpression]): LogicalPlan = {
     val filled = operator.otherwise.transformUp {
       case rows: SourceRows if rows.number == 0 =>
@@ -157,14 +159,14 @@ object RuntimeFallback {
     home.map(column => kept(filled, column.toAttribute)).getOrElse(filled)
   }
 
-  /** With one more column of the probe side, through all that chooses columns. */
+  /** The plan with one more column of the probe side, passed through all projections. */
   private def kept(plan: LogicalPlan, column: Attribute): LogicalPlan = plan match {
     case Project(columns, child) => Project(columns :+ column, if (child.output.contains(column)) child else kept(child, column))
     case Filter(condition, child) => Filter(condition, kept(child, column))
     case other => throw new IllegalStateException(s"no columns chosen: $other")
   }
 
-  /** One join over the columns that are sent: keys that sources compute are columns of theirs. */
+  /** One join over the columns that are sent. Keys that sources compute are columns of the sources. */
   private class Stage(chain: JoinChain, stage: JoinStage, planned: PlannedJoin, sources: Seq[Seq[Attribute]]) {
     def join(probe: LogicalPlan, build: SourceRows): LogicalPlan = stage.asOf match {
       case Some(near) => asOf(near, planned.asOf.get, probe, build)
@@ -185,7 +187,9 @@ object RuntimeFallback {
       if (key.nullSafe) EqualNullSafe(one, other) else EqualTo(one, other)
     }
 
-    /** Goes before the ranges, whose sums do not fail but wrap around: where these would, it fails, or is false. */
+    /** Precedes the ranges, whose sums wrap around instead of failing: if one would overflow, the guard fails or is
+      * false first.
+      */
     private def guard: Option[Expression] = stage.guard.map(chain.atSources)
 
     private def ranges(build: SourceRows): Seq[Expression] = stage.ranges.zip(planned.ranges).map { case (range, place) =>
@@ -217,7 +221,7 @@ object RuntimeFallback {
         indexed(near.build, build.output(place.build)),
         keys(build).reduceOption(And),
         joinType,
-        // Where equal values are excluded, so is the very end.
+        // If equal values are excluded, so is the end of the interval.
         near.tolerance.map(units => distance(if (near.exact) units else units + 1, value.dataType)),
         near.exact,
         AsOfJoinDirection(near.direction))

@@ -5,7 +5,9 @@ import org.apache.spark.rdd.RDD
 import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.unsafe.types.UTF8String
 
-/** One row a partition: the text that tells a worker what to read, and where that lies. */
+/** One row per partition: the text by which a worker finds the rows to read, and the preferred locations of that
+  * partition.
+  */
 class SplitsRDD(context: SparkContext, @transient private val told: Seq[(String, Seq[String])])
     extends RDD[InternalRow](context, Nil) {
 

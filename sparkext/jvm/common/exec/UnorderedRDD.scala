@@ -5,9 +5,10 @@ import scala.reflect.ClassTag
 import org.apache.spark.{Partition, TaskContext}
 import org.apache.spark.rdd.{DeterministicLevel, RDD}
 
-/** What a pipeline gives: the same elements whenever it is computed, but not in the same order, as sizes of outputs follow the
-  * free memory. Where the order decides which task an element goes to, Spark then runs all tasks of a stage again, not only
-  * those whose output was lost, unless it compares checksums of shuffled rows, its default from 4.2 on.
+/** The output of a pipeline. Each computation yields the same elements, but maybe in another order, because the sizes
+  * of outputs depend on the free memory. If the order decides which task receives an element, Spark then reruns all
+  * tasks of a stage, not only those whose output was lost, unless it compares checksums of shuffled rows (the default
+  * from 4.2 on).
   */
 class UnorderedRDD[T: ClassTag](ordered: RDD[T]) extends RDD[T](ordered) {
   override protected def getPartitions: Array[Partition] = firstParent[T].partitions

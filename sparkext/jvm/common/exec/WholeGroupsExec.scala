@@ -7,10 +7,10 @@ import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan
 import org.apache.spark.sql.catalyst.plans.QueryPlan
 import org.apache.spark.sql.execution.{SparkPlan, UnaryExecNode}
 
-/** An aggregate that workers finish, where a build side, or the source of a pipeline, is made of it: `results` of the whole groups of
-  * `child`.
+/** An aggregate that workers finish, for a build side or for the source of a pipeline: `results` are computed from the
+  * complete groups of `child`.
   *
-  * It has no exchange: where workers do not make them after all, `otherwise` runs, the aggregate as Spark plans it.
+  * It has no exchange. If workers do not finish it after all, `otherwise` runs: the aggregate as Spark plans it.
   */
 case class WholeGroupsExec(
     results: Seq[NamedExpression],

@@ -7,10 +7,11 @@ import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.types.{StringType, StructType}
 import org.apache.spark.unsafe.types.UTF8String
 
-/** What one task says, in one worker that is asked once: texts. */
+/** Runs a function once, in one task and its worker, and returns the texts that it emits. */
 object WorkerAnswers {
 
-  /** What a worker is given, to answer at all, and what it answers with. */
+  /** The columns of the single row that a worker receives, only to start the function, and the columns of its answer.
+    */
   private val Asked = SentColumns.of(Seq(StringType))
   val Answer: StructType = SentColumns.of(Seq(StringType))
 

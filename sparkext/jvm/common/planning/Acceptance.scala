@@ -7,17 +7,19 @@ import org.apache.spark.sql.catalyst.expressions.DynamicPruning
 import org.apache.spark.sql.catalyst.plans.logical.{Filter, LogicalPlan}
 import org.apache.spark.sql.execution.adaptive.{BroadcastQueryStageExec, LogicalQueryStage}
 
-/** Which of the joins that could be pipelined are. */
+/** Decides which of the joins that could be pipelined are. */
 object Acceptance {
 
-  /** What a pipeline may cost of Spark's estimate: estimates err, and a join that stays as it is disappoints nobody. */
+  /** The largest cost of a pipeline relative to Spark's. Estimates err, and a join that stays with Spark disappoints
+    * nobody.
+    */
   private val WorthIt = 0.7
 
-  /** And what it has to save by them, in seconds: of short joins the estimates say little. */
+  /** The least saving in seconds by the estimates, which are imprecise for short joins. */
   private val LeastGain = 0.25
 
-  /** A join on its own: hint mode takes hinted ones, and no mode takes a build side that is known not to fit, or a join that
-    * the query asks Spark for.
+  /** Whether a single join is accepted. Hint mode accepts hinted joins only. No mode accepts a build side that is known
+    * not to fit, or a join for which the query requests one of Spark's joins.
     */
   def stage(stage: JoinStage, settings: Settings): Either[String, Unit] = {
     val size = Estimates.bytes(stage.build).toLong
@@ -38,8 +40,9 @@ object Acceptance {
     } else Right(())
   }
 
-  /** A whole chain, in auto mode: whether the estimates say that it wins. Hinted joins are taken without asking, and so are
-    * as-of joins: for each of these Spark looks at all rows with an equal key. `build`: the build side that is made of it, if one is.
+  /** Whether a whole chain is accepted, in auto mode by its estimated costs. Hinted joins are accepted without
+    * estimates, and so are as-of joins: for each of their rows Spark reads all rows with an equal key. `build`: the
+    * build side that the chain derives, if it does.
     */
   def chain(chain: JoinChain, grouping: Option[Groups], build: Option[LogicalPlan], settings: Settings): Either[String, Unit] = {
     lazy val costs = new Costs(chain, grouping, settings)
@@ -62,7 +65,9 @@ object Acceptance {
     }
   }
 
-  /** What workers make for a build side, in auto mode: each node makes all of it. */
+  /** Whether a build side that workers would derive is accepted, in auto mode by its estimated costs: each node derives
+    * all of it.
+    */
   def made(costs: Costs, build: LogicalPlan, settings: Settings): Either[String, Unit] = {
     lazy val (ours, sparks) = (costs.made * nodes, costs.spark + costs.crossing(build))
     if (settings.force || settings.hintedOnly.isDefined || ours <= sparks * WorthIt) Right(())
@@ -81,7 +86,7 @@ object Acceptance {
     if (context.isLocal) 1 else math.max(1, context.statusTracker.getExecutorInfos.length - 1)
   }
 
-  /** Whether there is a Python to run pipelines, with room for one. */
+  /** Whether there is a Python to run pipelines, with enough address space for one. */
   def workers: Either[String, Unit] = for {
     _ <- WorkerPython.found.left.map(problem => s"no Python to run it: $problem")
     _ <- addressSpace.filter(_ < Shared.LeastAddressSpace).map { bytes =>
@@ -90,19 +95,23 @@ object Acceptance {
     }.toLeft(())
   } yield ()
 
-  /** What Spark lets each worker take, libraries and mapped files included: its part of what the executor's may. */
+  /** The address space that Spark grants each worker, including libraries and mapped files: its share of the executor's
+    * limit.
+    */
   private def addressSpace: Option[Long] = {
     val conf = WorkerPython.applications
     conf.get(PYSPARK_EXECUTOR_MEMORY).map(mebibytes => (mebibytes << 20) / conf.get(EXECUTOR_CORES))
   }
 
-  /** Whether build sides may lie in plain files, for workers to map. */
+  /** Whether build sides may be stored in unencrypted files, which workers map. */
   def files(context: SparkContext): Either[String, Unit] =
     if (context.conf.get(IO_ENCRYPTION_ENABLED)) {
       Left("spark.io.encryption.enabled is true, and workers map build sides from files that are not encrypted")
     } else Right(())
 
-  /** In a plan that adaptive execution makes anew, what is broadcast already gives no rows to any other operator. */
+  /** Whether all sides can provide rows. When adaptive execution replans a query, a side that is already broadcast
+    * cannot: its rows are not available to other operators.
+    */
   def rows(chain: JoinChain): Either[String, Unit] = {
     val broadcast = (chain.probe +: chain.stages.map(_.build)).exists {
       case LogicalQueryStage(_, _: BroadcastQueryStageExec) => true

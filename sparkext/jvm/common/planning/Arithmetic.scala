@@ -3,7 +3,9 @@ package org.apache.spark.sql.sparkext
 import org.apache.spark.sql.catalyst.expressions._
 import org.apache.spark.sql.catalyst.expressions.aggregate.Sum
 
-/** How arithmetic treats what does not fit its type. Only versions know where an operation keeps that. */
+/** How arithmetic handles results that do not fit their type. The field that stores this mode depends on the Spark
+  * version.
+  */
 object Arithmetic {
   def isAnsi(operation: BinaryArithmetic): Boolean = mode(operation).contains(EvalMode.ANSI)
   def isTry(operation: BinaryArithmetic): Boolean = mode(operation).contains(EvalMode.TRY)

@@ -13,15 +13,16 @@ import org.apache.spark.sql.catalyst.util.DateTimeConstants.MICROS_PER_DAY
 import org.apache.spark.sql.internal.SQLConf
 import org.apache.spark.sql.types._
 
-/** Of the build rows with equal keys, the one whose `build` is nearest to `probe`, as Python's `AsOf` has it.
+/** Selects, among the build rows with equal keys, the one whose `build` is nearest to `probe`, like Python's `AsOf`.
   *
   * `tolerance` is the largest distance, in the units of the type: days, microseconds, unscaled decimals.
   */
 case class StageAsOf(probe: Expression, build: Expression, direction: String, exact: Boolean, tolerance: Option[Long])
 
-/** An as-of join that is planned as a pipeline: Spark's own node is rewritten as a subquery for each row.
+/** An as-of join that is planned as a pipeline. Spark would rewrite its own node as a subquery for each row.
   *
-  * `sparks` are the expressions of that node, `original`, so that it can be had back with what has become of them.
+  * `sparks` are the expressions of that node, `original`. Rules transform them like other expressions, so that the node
+  * can be restored from them.
   */
 case class PipelinedAsOf(
     left: LogicalPlan,
@@ -44,7 +45,7 @@ case class PipelinedAsOf(
   override def output: Seq[Attribute] =
     left.output ++ (if (joinType == LeftOuter) right.output.map(_.withNullability(true)) else right.output)
 
-  /** A row of the left side gives one row at most. */
+  /** Each row of the left side yields at most one row. */
   override def stats: Statistics = {
     val widening = (left.output ++ right.output).map(_.dataType.defaultSize).sum.toDouble /
       math.max(1, left.output.map(_.dataType.defaultSize).sum)
@@ -69,7 +70,7 @@ case class PipelinedAsOf(
   override protected def withNewChildrenInternal(newLeft: LogicalPlan, newRight: LogicalPlan): PipelinedAsOf =
     copy(left = newLeft, right = newRight)(original)
 
-  /** Spark's own node for the join. */
+  /** Spark's own node for the join, restored. */
   def undone: LogicalPlan = {
     val present = sparks.iterator
     original.mapExpressions(_ => present.next()).withNewChildren(Seq(left, right))
@@ -80,8 +81,8 @@ object PipelinedAsOf {
   def kind(joinType: JoinType): String = if (joinType == LeftOuter) "left" else "inner"
 }
 
-/** Takes over the as-of joins that pipelines can run, before the optimizer rewrites them: of SQL's `ASOF JOIN`, and of
-  * DataFrames. What is taken over is hardly ever given back, so everything is asked here.
+/** Replaces the as-of joins that pipelines can run, before the optimizer rewrites them: those of SQL's `ASOF JOIN`, and
+  * of DataFrames. A replaced join is hardly ever returned to Spark, so all requirements are checked here.
   */
 class PlanAsOfJoins(session: SparkSession) extends Rule[LogicalPlan] with Logging {
   import JoinStage.check
@@ -140,7 +141,7 @@ class PlanAsOfJoins(session: SparkSession) extends Rule[LogicalPlan] with Loggin
       pair.build,
       pair.direction,
       pair.exact,
-      // Spark excludes the very end where it excludes equal values.
+      // If Spark excludes equal values, it also excludes the end of the interval.
       tolerance.map(units => if (pair.exact) units else units - 1),
       hint,
       join.expressions)(join)
@@ -156,7 +157,8 @@ class PlanAsOfJoins(session: SparkSession) extends Rule[LogicalPlan] with Loggin
     case other => (other, None)
   }
 
-  /** Which values are to be near, and on which side of the left one: read from the form that Spark gives these conditions. */
+  /** The two values to compare, and the direction of the search: read from the form that Spark gives these conditions.
+    */
   private def nearness(join: AsOfJoin, sides: Sides): Either[String, StageAsOf] = {
     val conditions = Trees.conjuncts(join.asOfCondition)
     val pair = (join.orderExpression, conditions.head) match {
@@ -180,7 +182,7 @@ class PlanAsOfJoins(session: SparkSession) extends Rule[LogicalPlan] with Loggin
     } yield found
   }
 
-  /** Where Spark's difference of far integers is a small one, it takes another row for the nearest. */
+  /** If Spark's difference of distant integers wraps around to a small one, Spark takes another row for the nearest. */
   private def mayWrap(expression: Expression): Boolean = expression match {
     case difference: Subtract =>
       difference.dataType.isInstanceOf[IntegralType] && !Arithmetic.isAnsi(difference)
@@ -190,7 +192,7 @@ class PlanAsOfJoins(session: SparkSession) extends Rule[LogicalPlan] with Loggin
   private def hasDistance(dataType: DataType): Boolean = dataType match {
     case _: IntegralType | DateType | TimestampType | TimestampNTZType => true
     case decimal: DecimalType => decimal.precision <= Decimal.MAX_LONG_DIGITS
-    case _ => false // floats: of infinities and NaN, Spark finds another one nearest than pandas and this does
+    case _ => false // floats: with infinities and NaN, Spark's nearest row differs from pandas' and this one's
   }
 
   private def toleranceOf(join: AsOfJoin, pair: StageAsOf): Either[String, Option[Long]] = join.toleranceAssertion match {
@@ -200,10 +202,12 @@ class PlanAsOfJoins(session: SparkSession) extends Rule[LogicalPlan] with Loggin
     case Some(other) => Left(s"a tolerance like ${Wording.of(other)}")
   }
 
-  /** A tolerance in units of the type. A day is 24 hours only where there is no summer time: in the zone of `condition`. */
+  /** A tolerance in units of the type. A day is always 24 hours only in time zones without daylight saving time; the
+    * zone is that of `condition`.
+    */
   private def units(tolerance: Expression, pair: StageAsOf, condition: Expression): Option[Long] = {
     val value = try tolerance.eval() catch { case NonFatal(_) => null }
-    // Spark subtracts before it converts, from local times or days.
+    // Spark subtracts local times or days before it converts them.
     val converted = pair.probe.exists {
       case Cast(child, _, _, _) => child.dataType.isInstanceOf[DatetimeType]
       case _ => false

@@ -6,10 +6,11 @@ import org.apache.spark.sql.catalyst.expressions.{Left => _, Right => _, _}
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan
 import org.apache.spark.sql.execution.{ProjectExec, SparkPlan}
 
-/** Where everything is in a pipeline: which columns each source sends, and which of them come out.
+/** The positions of all columns in a pipeline: the columns that each source sends, and the columns that the pipeline
+  * emits.
   *
-  * `filter` holds for all that comes out, and if there is a `grouping`, groups do. `otherwise`: the same as Spark's own joins, see
-  * [[RuntimeFallback]].
+  * `filter` holds for all emitted rows. With a `grouping`, groups of these rows are emitted instead. `otherwise`: the
+  * same as Spark's own joins, see [[RuntimeFallback]].
   */
 case class ChainLayout(
     joins: Seq[PlannedJoin],
@@ -35,7 +36,7 @@ case class ChainLayout(
 
 object ChainLayout {
 
-  /** Lay out a chain that has to emit the columns `wanted` of rows for which `filters` hold. Left if a key cannot be computed
+  /** Lay out a chain that emits the columns `wanted` of the rows that pass `filters`. Left if a key cannot be computed
     * before the join.
     */
   def of(chain: JoinChain, wanted: Seq[Attribute], filters: Seq[Expression], settings: Settings): Either[String, ChainLayout] = {
@@ -51,7 +52,7 @@ object ChainLayout {
     }
   }
 
-  /** The same of a chain whose rows are grouped. */
+  /** Lay out a chain whose rows are grouped. */
   def of(chain: JoinChain, grouped: GroupedRows, filters: Seq[Expression], settings: Settings): Either[String, ChainLayout] = {
     val atRows = grouped.grouping
     val grouping = atRows.copy(groupings = atRows.groupings.map(_.map(chain.atSources)))
@@ -85,7 +86,7 @@ object ChainLayout {
     }
   }
 
-  /** `filters` and `computed` are what workers evaluate of the rows that all joins have passed. */
+  /** `filters` and `computed` are the expressions that workers evaluate on rows that have passed all joins. */
   private class Sources(
       chain: JoinChain,
       outputs: Seq[Attribute],
@@ -94,7 +95,9 @@ object ChainLayout {
       settings: Settings) {
     private val plans = chain.probe +: chain.stages.map(_.build)
 
-    /** Plain columns first, in the order that their source has them, so that one that sends all needs no projection. */
+    /** The columns that each source sends. Plain columns come first, in the order of their source, so that a source
+      * that sends all of its columns needs no projection.
+      */
     private val sent = {
       val keys = chain.stages.flatMap(stage => stage.probes.map(chain.atSources) ++ stage.indexed)
       val compared = chain.stages.flatMap(stage => stage.conditions ++ stage.guard).map(chain.atSources).flatMap(_.references)
@@ -106,10 +109,10 @@ object ChainLayout {
       stage.existence.map(_.exprId -> ColumnRef(number + 1, 0))
     }.toMap
 
-    /** Which joins are partitioned, as far as they can share an exchange: this was asked when the chain was made. */
+    /** The exchange of the partitioned joins. That they can share one was checked when the chain was made. */
     val exchange: Option[Exchange] = Exchange.of(chain, settings).toOption.flatten
 
-    /** How the first join's rows are parted, if it is a full one and is not partitioned. */
+    /** How the rows of the first join are partitioned, if it is a full outer join and not part of the exchange. */
     val parts: Option[Parts] = chain.stages.headOption.filter(_.full && exchange.isEmpty).map { stage =>
       val part = Parts.by(stage.keys.map(_.build), settings.parts).partitionIdExpression
       Parts(
@@ -118,7 +121,7 @@ object ChainLayout {
         settings.parts)
     }
 
-    /** The columns that each source sends: what keys and outputs ask for, at least one. */
+    /** The columns that each source sends: those that keys and outputs need, at least one. */
     def columns: Seq[(LogicalPlan, Seq[NamedExpression])] = plans.zip(sent).map { case (plan, columns) =>
       plan -> (if (columns.isEmpty) Seq(Alias(Literal(0), "nothing")()) else columns.toSeq)
     }
@@ -128,7 +131,7 @@ object ChainLayout {
       planned.collectFirst { case Left(reason) => reason }.toLeft(planned.collect { case Right(join) => join })
     }
 
-    /** All filters as one. */
+    /** All filters as one condition. */
     def filter: Either[String, Option[PlannedFilter]] = Failing.inTurn(filters) match {
       case Some(condition) => WorkerEvaluator.Arrow.of(condition, place(_, 0))
           .map(spec => Some(PlannedFilter(spec, Some(formula(condition)).filter(_ => Failing.may(condition)), Wording.of(condition))))
@@ -160,7 +163,7 @@ object ChainLayout {
           near.exact,
           near.tolerance)
       }
-      // Whether conditions are covered was asked when the stage was made.
+      // That workers cover the conditions was checked when the stage was made.
       val condition = stage.condition.flatMap(part => WorkerEvaluator.Arrow.of(chain.atSources(part), place(_, source)).toOption)
       val theta = stage.theta.flatMap(part => WorkerEvaluator.Compiled.of(chain.atSources(part), place(_, source)).toOption)
       val guard = stage.guard.flatMap(part => WorkerEvaluator.Compiled.of(chain.atSources(part), place(_, source)).toOption)
@@ -180,7 +183,7 @@ object ChainLayout {
           stage.hint.flatMap(_.maxBytes).getOrElse(settings.maxBuildBytes)))
     }
 
-    /** Whether probe rows come in the order of the only key. No stage changes their order. */
+    /** Whether probe rows are ordered by the only key. No stage changes their order. */
     private def isProbeOrdered(stage: JoinStage): Boolean = stage.keys match {
       case Seq(key) if settings.fusesScans && exchange.isEmpty => Widened.unapply(chain.atSources(key.probe)).exists { column =>
           chain.probe.outputSet.contains(column) && FusedScan.isOrdered(chain.probe, column)
@@ -188,7 +191,9 @@ object ChainLayout {
       case _ => false
     }
 
-    /** With its columns as the join has them: those of an outer side may be null, and others not. */
+    /** A formula over pairs, with the nullability that its columns have at the join: columns of an outer side may be
+      * null, others not.
+      */
     private def pairCondition(formula: Expression, stage: JoinStage, source: Int): PairCondition =
       PairCondition(
         formula,
@@ -196,14 +201,14 @@ object ChainLayout {
           column -> place(chain.source(column), source)
         })
 
-    /** An expression of the rows that all joins have passed. */
+    /** A formula over rows that have passed all joins. */
     def formula(expression: Expression): PairCondition =
       PairCondition(expression, expression.references.toSeq.map(column => column -> place(column, 0)))
 
-    /** Where a column will be found that join number `join` looks at, or, if that is 0, what comes behind.
+    /** The position of a column for join number `join`, or, if that is 0, for the operators after all joins.
       *
-      * A subquery that Spark copies keeps the names of its columns. Those of a build side that no row comes out of are seen by
-      * its own join only.
+      * A subquery that Spark copies keeps the ids of its columns, so several sources may have the same ids. Columns of
+      * a build side that the join does not emit are visible to that join only.
       */
     def place(attribute: Attribute, join: Int): ColumnRef = flags.getOrElse(
       attribute.exprId, {
@@ -213,11 +218,12 @@ object ChainLayout {
 
     private def isHidden(source: Int): Boolean = source > 0 && !chain.stages(source - 1).emitsBuild
 
-    /** The number of a build side's column that is indexed. Workers widen integers themselves. */
+    /** The number of the build side's column that is indexed. Workers widen integers themselves. */
     private def indexed(source: Int, key: Expression): Int =
       position(source, Widened.unapply(key).getOrElse(named(key)))
 
-    /** Where a probe key will be found: computed keys are computed by the one source that has all they need. */
+    /** The position of a probe key. A computed key is computed by a single source, which has all columns that it needs.
+      */
     private def reference(key: Expression, before: Int): Either[String, ColumnRef] = key match {
       case Widened(column) => Right(place(column, 0))
       case computed =>
@@ -238,7 +244,7 @@ object ChainLayout {
       case computed => Alias(computed, "key")()
     }
 
-    /** The column's number among those that the source sends; it is added if it is new. */
+    /** The column's number among those that the source sends. A new column is added. */
     private def position(source: Int, column: NamedExpression): Int = {
       val columns = sent(source)
       val known = columns.indexWhere {

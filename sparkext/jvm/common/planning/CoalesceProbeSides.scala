@@ -7,10 +7,10 @@ import org.apache.spark.sql.execution.exchange.ShuffleOrigin
 
 /** Lets adaptive execution merge small partitions of each side of a pipeline.
   *
-  * Spark's own rule wants all sides of an operator to be shuffled before it merges partitions of any, as they may have to fit
-  * together. Those of a pipeline need not: each build side runs on its own. A task in Python takes some 20 ms to begin, so two
-  * hundred partitions of a few rows each would take seconds. Being an `AQEShuffleReadRule`, what this does is kept by Spark
-  * only where the operators above allow it.
+  * Spark's own rule merges partitions only if all sides of an operator are shuffled, because their partitions may have
+  * to match. The partitions of a pipeline's sides need not: each build side runs on its own. A task in Python takes
+  * some 20 ms to start, so 200 partitions of a few rows each would take seconds. This is an `AQEShuffleReadRule`, so
+  * Spark keeps its result only if the operators above allow it.
   */
 class CoalesceProbeSides(session: SparkSession) extends AQEShuffleReadRule {
   private lazy val coalesce = CoalesceShufflePartitions(session)

@@ -6,7 +6,9 @@ import org.apache.spark.sql.internal.SQLConf
 /** Engines that replace Spark's operators by native ones once a query is planned. */
 object ColumnarEngine {
 
-  /** `classes`: its plugins and session extensions. `switches`: the keys that a session sets to false to have Spark's operators. */
+  /** `classes`: the engine's plugins and session extensions. `switches`: the keys that a session sets to false to use
+    * Spark's operators.
+    */
   private case class Engine(name: String, classes: Set[String], switches: Seq[String]) {
     def runs(loaded: Seq[String], session: SQLConf): Boolean =
       loaded.exists(classes) && !switches.exists(switch => session.getConfString(switch, "true").trim.equalsIgnoreCase("false"))

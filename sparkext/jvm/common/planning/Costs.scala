@@ -6,31 +6,32 @@ import org.apache.spark.sql.execution.adaptive.{LogicalQueryStage, ShuffleQueryS
 import org.apache.spark.sql.internal.SQLConf
 import org.apache.spark.sql.types.{BinaryType, StringType}
 
-/** What a chain of joins costs as a pipeline and as Spark's own joins, in seconds of two cores on the machine that the
-  * coefficients were measured on. Only their ratio matters.
+/** The costs of a chain of joins as a pipeline and as Spark's own joins, in seconds of two cores of the machine on
+  * which the coefficients were measured. Only their ratio matters.
   *
-  * A pipeline pays for every row and column that workers read from files, which is little, or that crosses into Python, before
-  * any join has dropped a row; and for every one that comes back, or is grouped. Spark pays for reading what workers would read, for shuffling
-  * and sorting both sides of each join that it cannot broadcast, after the joins before it have dropped theirs, and for probing.
+  * A pipeline pays for every row and column that workers read from files, which is cheap, or that crosses into Python,
+  * before any join has dropped a row. It also pays for every row that is returned or grouped. Spark pays for reading
+  * the same files, for shuffling and sorting both sides of each join that it cannot broadcast, after the earlier joins
+  * have dropped rows, and for probing.
   */
 class Costs(chain: JoinChain, grouping: Option[Groups], settings: Settings) {
   import Costs._
 
   private val probeKeys = chain.stages.flatMap(_.probes)
 
-  /** The columns that workers read of each side, where they read it. */
+  /** The columns of each side that workers read, if they read the side. */
   private lazy val probeRead: Option[AttributeSet] = columnsRead(chain.probe, probeKeys)
   private lazy val buildsRead: Seq[Option[AttributeSet]] = chain.stages.map(stage => columnsRead(stage.build, stage.indexed))
 
-  /** What pipelines of their own make of the build sides, by the numbers of these. */
+  /** The costs of the build sides that pipelines derive, by join number. */
   private lazy val pipelined: Map[Int, Costs] = chain.stages.zipWithIndex.flatMap { case (stage, number) =>
     OwnPipelines.expected(stage, settings).map(number -> _)
   }.toMap
 
-  /** What it takes to make the rows of the probe side, where workers do. */
+  /** The cost of materialising the rows of the probe side, if workers do. */
   private lazy val source: Option[Costs] = OwnPipelines.source(chain.probe, settings)
 
-  /** Whether workers read the probe side, or make it: then no row crosses into Python at all. */
+  /** Whether workers read or materialise the probe side: then none of its rows crosses into Python. */
   def fused: Boolean = isRead || source.isDefined
 
   private def isRead: Boolean = probeRead.isDefined
@@ -39,18 +40,18 @@ class Costs(chain: JoinChain, grouping: Option[Groups], settings: Settings) {
 
   private lazy val exchange: Option[Exchange] = Exchange.of(chain, settings).toOption.flatten
 
-  /** What it takes to send both sides to slots, where they are read again. */
+  /** The cost of sending both sides to partitions, which read them again. */
   private def sending(by: Exchange): Double = {
     val sides = chain.probe +: by.builds.map(chain.stages(_).build)
     SendingStarted + sides.map(side => millions(side) * (SentRow + SentColumn * side.output.length)).sum
   }
 
-  /** Whether workers make all of it, of files. */
+  /** Whether workers can derive all rows of the chain from files. */
   def isOwn: Boolean = isRead && exchange.isEmpty && !chain.stages.headOption.exists(_.full) && chain.stages.zipWithIndex.forall { case (stage, number) =>
     buildsRead(number).isDefined || pipelined.contains(number)
   }
 
-  /** With what it takes to begin, and to hand out what it makes. */
+  /** The cost of the pipeline, including its start and the return of its rows. */
   def pipeline: Double = {
     val columns = chain.probe.output.length + chain.stages.filter(givesColumns).map(_.build.output.length).sum
     val parted = exchange.isEmpty && chain.stages.headOption.exists(_.full)
@@ -58,7 +59,7 @@ class Costs(chain: JoinChain, grouping: Option[Groups], settings: Settings) {
     Started + shuffled + exchange.map(sending).getOrElse(0.0) + made + (if (grouping.isEmpty) survivors.last * ReturnedColumn * columns else 0.0)
   }
 
-  /** What it takes to make rows, or groups, in workers. */
+  /** The cost of producing rows, or groups, in workers. */
   lazy val made: Double = {
     val builds = chain.stages.zipWithIndex.map { case (stage, number) =>
       val columns = if (givesColumns(stage)) stage.build.output.length else stage.indexed.length
@@ -73,7 +74,7 @@ class Costs(chain: JoinChain, grouping: Option[Groups], settings: Settings) {
       grouping.map(groups => survivors.last * (GroupedRow * groups.groupings.length + GroupedValue * values(groups))).getOrElse(0.0)
   }
 
-  /** What Spark pays beside its own plan where a build side is made of it: its rows cross into Python. */
+  /** The cost, in addition to Spark's own plan, of a build side that Spark produces: its rows cross into Python. */
   def crossing(build: LogicalPlan): Double = crossed(build, build.output.length)
 
   private def values(groups: Groups): Int = groups.groupings.map(one => one.keys.length + one.calls.length).sum
@@ -94,7 +95,7 @@ class Costs(chain: JoinChain, grouping: Option[Groups], settings: Settings) {
     joins.sum + scans.sum + grouped.getOrElse(0.0) + (pipelined.values ++ source).map(_.spark).sum
   }
 
-  /** What it takes to bring the rows of a source to the workers. */
+  /** The cost of bringing the rows of a source to the workers. */
   private def brought(plan: LogicalPlan, read: Option[AttributeSet], columns: Int): Double =
     read.map(reading(plan, _, ReadRow, ReadColumn, ReadText)).getOrElse(crossed(plan, columns))
 
@@ -115,7 +116,8 @@ class Costs(chain: JoinChain, grouping: Option[Groups], settings: Settings) {
 }
 
 object Costs {
-  // Seconds per million rows (and column): see docs/benchmarks.md for the crossing, scans, Spark's joins and the output.
+  // Seconds per million rows (and column). See docs/benchmarks.md for the crossing, scans, Spark's joins and the
+  // output.
   private val ReadRow = 0.005
   private val ReadColumn = 0.006
   private val ReadText = 0.03
@@ -136,33 +138,37 @@ object Costs {
   private val ShuffledColumn = 0.02
   private val BroadcastProbedRow = 0.05
 
-  /** Seconds per million of millions of pairs: without an equality, Spark tries every one. */
+  /** Seconds per million of millions of pairs: without an equality, Spark tests every pair. */
   private val NestedPair = 3000.0
   private val StoppedEarly = 0.5
 
-  /** The same where workers try every pair, in compiled loops; and which share of the pairs a formula is taken to keep. */
+  /** The same for workers, which test every pair in compiled loops; and the share of pairs that a formula is assumed to
+    * keep.
+    */
   private val LoopPair = 150.0
   private val LoopKept = 0.01
 
-  /** Seconds until the workers have begun, and have begun to make a build side of their own, or to send a side; and that the stages of
-    * a shuffled join take however little there is to do.
+  /** Fixed costs in seconds: of starting the workers, of starting to derive a build side, of starting to send a side,
+    * and of the stages of a shuffled join.
     */
   private val Started = 0.2
   private val PipelineStarted = 0.05
   private val SendingStarted = 0.1
   private val ShufflesStarted = 0.15
 
-  // A build side that filters have made small is likely to be broadcast after all, once adaptive execution has seen its
-  // size: then both sides have been shuffled, but are not sorted.
+  // A build side that filters have made small is likely to be broadcast after all, once adaptive execution has measured
+  // its size. Then both sides have been shuffled, but are not sorted.
   private val FewKept = 0.3
   private val NotSorted = 0.5
 
-  /** Groups already lie where a join on what they are grouped by wants them, and so does what has been shuffled for it. */
+  /** The cost of shuffling a side. Groups are already partitioned for a join on their grouping columns, and so is a
+    * side that has been shuffled.
+    */
   private def shuffling(plan: LogicalPlan, rows: Double, keys: Seq[Expression]): Double =
     if (isShuffled(plan) || isGroupedBy(plan, AttributeSet(keys.flatMap(_.references)))) 0.0
     else rows * (ShuffledRow + ShuffledColumn * plan.output.length)
 
-  /** Whether adaptive execution, which plans anew what is left, has run the shuffle of this side already. */
+  /** Whether adaptive execution, which replans the rest of a query, has already run the shuffle of this side. */
   private def isShuffled(plan: LogicalPlan): Boolean = plan.exists {
     case LogicalQueryStage(_, physical) => physical.exists(_.isInstanceOf[ShuffleQueryStageExec])
     case _ => false
@@ -180,13 +186,14 @@ object Costs {
 
   def isBroadcast(plan: LogicalPlan): Boolean = plan.stats.sizeInBytes <= SQLConf.get.autoBroadcastJoinThreshold
 
-  /** What it takes to read these columns of all rows, before any filter. */
+  /** The cost of reading these columns of all rows, before any filter. */
   private def reading(plan: LogicalPlan, columns: AttributeSet, row: Double, number: Double, text: Double): Double = {
     val texts = columns.count(column => column.dataType == StringType || column.dataType == BinaryType)
     Estimates.whole(plan) / 1e6 * (row + text * texts + number * (columns.size - texts))
   }
 
-  /** What is tried of all pairs: a row that need not be emitted with each of its matches stops at the first. */
+  /** The share of all pairs that is tested: a row that is not emitted with each of its matches stops at the first one.
+    */
   private def stopped(stage: JoinStage): Double = if (givesColumns(stage)) 1.0 else StoppedEarly
 
   private def givesColumns(stage: JoinStage): Boolean = stage.kind == "inner" || stage.outer

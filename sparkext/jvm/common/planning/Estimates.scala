@@ -5,12 +5,13 @@ import org.apache.spark.sql.catalyst.plans.{ExistenceJoin, LeftAnti, LeftSemi}
 import org.apache.spark.sql.catalyst.plans.logical._
 import org.apache.spark.sql.catalyst.plans.logical.statsEstimation.EstimationUtils
 
-/** How many rows and bytes a plan gives, roughly.
+/** Rough estimates of the rows and bytes of a plan.
   *
-  * Without table statistics Spark takes a filter to keep everything, and a join for as large as the product of its sides,
-  * which says nothing about which side of the next join is the smaller one. Here filters keep the usual shares, and a join is
-  * as large as its larger side, less what the filters on the other side take away: so it is with keys and foreign keys. Parquet
-  * files say how many rows they hold. What Spark knows (row counts from statistics, or from a stage that has run) goes before.
+  * Without table statistics Spark assumes that a filter keeps everything, and that a join is as large as the product of
+  * its sides. That does not show which side of the next join is smaller. Here filters have the usual selectivities, and
+  * a join is as large as its larger side, reduced by the selectivity of the filters on the other side, as with keys and
+  * foreign keys. Parquet files state their number of rows. Spark's own row counts, from statistics or from a stage that
+  * has run, take precedence.
   */
 object Estimates {
   private val GroupsOf = 0.2
@@ -25,10 +26,10 @@ object Estimates {
 
   def bytes(plan: LogicalPlan): Double = rows(plan) * width(plan)
 
-  /** How many rows there were before any filter. */
+  /** The number of rows before any filter. */
   def whole(plan: LogicalPlan): Double = size(plan).whole
 
-  /** How many groups there may be, by the range of a column that files have: None where none tells. */
+  /** The estimated number of groups, from the range of a grouping column in the files; None if no file states one. */
   def groups(aggregate: Aggregate): Option[Double] = {
     val renamed = AttributeMap(aggregate.collect { case Project(columns, _) => columns }.flatten.collect {
       case alias @ Alias(column: Attribute, _) => alias.toAttribute -> column
@@ -45,10 +46,10 @@ object Estimates {
     ranges.maxOption.map(math.min(_, rows(aggregate.child)))
   }
 
-  /** The share of a plan's rows that its filters keep, 1 if it has none. */
+  /** The selectivity of a plan's filters: the fraction of its rows that they keep, 1 without filters. */
   def kept(plan: LogicalPlan): Double = size(plan).kept
 
-  /** `whole` is how many rows there were without any filter. */
+  /** `whole`: the number of rows without any filter. */
   private case class Size(rows: Double, whole: Double) {
     def kept: Double = math.min(1.0, rows / math.max(1.0, whole))
     def times(share: Double): Size = copy(rows = rows * share)
@@ -90,7 +91,9 @@ object Estimates {
 
   private def width(plan: LogicalPlan): Double = EstimationUtils.getSizePerRow(plan.output).toDouble
 
-  /** The share of rows that a condition keeps, by its shape. Null checks are those that Spark adds to join keys. */
+  /** The selectivity of a condition, estimated from its form. Null checks keep all rows, because Spark adds them to
+    * join keys.
+    */
   private def share(condition: Expression): Double = math.max(
     LeastSelectivity,
     condition match {

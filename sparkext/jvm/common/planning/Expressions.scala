@@ -4,30 +4,31 @@ import org.apache.spark.sql.catalyst.expressions.{Left => _, Right => _, _}
 import org.apache.spark.sql.catalyst.optimizer.NormalizeNaNAndZero
 import org.apache.spark.sql.types.DoubleType
 
-/** What may be done with an expression, other than to compute it for each pair of a join: see also [[Failing]]. */
+/** Transformations and properties of expressions, apart from errors on the pairs of a join: for these see [[Failing]].
+  */
 private object Expressions {
 
-  /** What a named expression names. */
+  /** The expression that a named expression names. */
   def unnamed(column: Expression): Expression = column match {
     case Alias(child, _) => child
     case other => other
   }
 
-  /** Puts expressions in the place of columns; others stay. */
+  /** Replaces columns by expressions. Other columns stay. */
   def replacing(columns: AttributeMap[_ <: Expression]): Expression => Expression =
     _.transformUp { case column: Attribute => columns.getOrElse(column, column) }
 
-  /** Whether a filter gives the same rows when it is applied later, above further joins. */
+  /** Whether a filter keeps the same rows if it is applied later, above further joins; or the reason why not. */
   def deferrable(condition: Expression): Either[String, Unit] =
     if (Trees.isDeep(condition)) Left("a condition nested too deeply")
     else if (!condition.deterministic) Left(s"a condition that is not deterministic: ${Wording.of(condition)}")
     else if (condition.exists(_.isInstanceOf[PlanExpression[_]])) Left("a subquery in a join condition")
     else Right(())
 
-  /** Whether an expression has a value for every row, as far as is known: most may raise an error in ANSI mode. */
+  /** Whether an expression is known to have a value for every row. Most expressions may raise an error in ANSI mode. */
   def neverFails(expression: Expression): Boolean = !expression.exists(mayFail)
 
-  /** Whether what it takes to compute an expression for every row of its side is no more than a sum out of bounds. */
+  /** Whether an expression, computed for every row of its side, can fail only by the overflow of a sum. */
   def mayBeBound(expression: Expression): Boolean = !expression.exists {
     case _: Add | _: Subtract | _: DateAdd | _: DateSub | _: SparkShim.TimePlusInterval => false
     case _: If | _: BinaryComparison | _: UnixDate | Abs(_, false) => false

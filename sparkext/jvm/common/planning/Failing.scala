@@ -9,24 +9,25 @@ import org.apache.spark.sql.catalyst.util.DateTimeUtils
 import org.apache.spark.sql.types._
 import org.apache.spark.unsafe.types.UTF8String
 
-/** Which expressions may raise an error, and where tests of pairs may be rearranged around them.
+/** Decides which expressions may raise an error, and how tests of pairs may be reordered around them.
   *
-  * Spark tests the conditions of a join from left to right on each pair with equal keys, and stops where one is false (not
-  * where one is null). A condition that may fail has to be tested on these pairs, neither on more nor on fewer.
+  * Spark tests the conditions of a join from left to right on each pair with equal keys, and stops at one that is false
+  * (not at one that is null). A condition that may fail has to be tested on exactly these pairs.
   */
 private object Failing {
 
-  /** Whether computing this may raise an error; everything may that is not known not to.
+  /** Whether computing this may raise an error. Any expression may that is not known to be safe.
     *
-    * A timestamp plus an interval is taken to be one: only sums outside of the 580,000 years that there are fail.
+    * A timestamp plus an interval counts as safe: only results outside the range of 580,000 years fail.
     */
   def may(expression: Expression): Boolean = !isTotal(expression) || expression.children.exists(may)
 
-  /** The part that may raise an error, if there is any. */
+  /** The first part that may raise an error, if there is any. */
   def part(expression: Expression): Option[Expression] = expression.find(!isTotal(_))
 
-  /** Filters as one: a row that one drops, if only as it is null, is not looked at by those behind that may fail. Parts of one
-    * filter are as good as filters: the code that Spark makes of it skips a row at the first that does not hold.
+  /** Combines filters into one condition. A row that one filter drops, even if only because it is null, must not reach
+    * a later filter that may fail. Parts of one filter are treated like filters: Spark's generated code skips a row at
+    * the first part that does not hold.
     */
   def inTurn(filters: Seq[Expression]): Option[Expression] = filters.flatMap(Trees.conjuncts).reduceOption { (before, next) =>
     And(if (Trees.isDeep(next) || may(next)) EqualNullSafe(before, Literal.TrueLiteral) else before, next)
@@ -71,7 +72,7 @@ private object Failing {
     case _ => false // intervals, which fail in every mode
   }
 
-  /** Whether the type of a result has room for the exact one. */
+  /** Whether the type of a result can hold the exact result. */
   def holds(result: DecimalType, operation: BinaryArithmetic): Boolean =
     (operation, operation.left.dataType, operation.right.dataType) match {
       case (_: Multiply, DecimalType.Fixed(one, _), DecimalType.Fixed(other, _)) => one + other + 1 <= DecimalType.MAX_PRECISION
@@ -86,7 +87,7 @@ private object Failing {
     case _ => false
   }
 
-  /** The quotient of decimals may need more digits than Spark has for it. */
+  /** Whether a remainder cannot fail. The quotient of decimals may need more digits than Spark has for it. */
   private def isTotalRest(rest: BinaryArithmetic): Boolean = (rest.left.dataType, rest.right.dataType) match {
     case (DecimalType.Fixed(one, scale), DecimalType.Fixed(_, otherScale)) =>
       one - scale + otherScale <= DecimalType.MAX_PRECISION && !Arithmetic.isAnsi(rest)
@@ -96,10 +97,11 @@ private object Failing {
   private def isTotalRounding(of: DataType, places: Int, ansi: Boolean): Boolean = of match {
     case decimal: DecimalType => places >= 0 || (decimal.precision < DecimalType.MAX_PRECISION && places > -DecimalType.MAX_PRECISION)
     case _: IntegralType => places >= 0 || (!ansi && places > -DecimalType.MAX_PRECISION)
-    case _ => math.abs(places.toLong) < DecimalType.MAX_PRECISION // more than Java can count are not
+    case _ => math.abs(places.toLong) < DecimalType.MAX_PRECISION // with more places, rounding may fail
   }
 
-  /** Whether FLOOR or CEIL of a double has an error for what is no long: from Spark 4.3 on, in ANSI mode. */
+  /** Whether FLOOR or CEIL raises an error if a double is outside the range of a long: from Spark 4.3 on, in ANSI mode.
+    */
   def isChecked(whole: Expression): Boolean = whole.productIterator.contains(true)
 
   private def isAboveZero(divisor: Expression): Boolean = divisor match {
@@ -112,7 +114,7 @@ private object Failing {
     case _ => false
   }
 
-  /** The same sums where these do not overflow; where they do, something else instead of an error. */
+  /** The same expression without overflow errors: sums that overflow have another value instead. */
   def unfailing(expression: Expression): Expression = expression.transformUp {
     case add: Add if isIntegral(add) => Arithmetic.plus(add.left, add.right, EvalMode.LEGACY)
     case subtract: Subtract if isIntegral(subtract) => Arithmetic.minus(subtract.left, subtract.right, EvalMode.LEGACY)
@@ -120,8 +122,8 @@ private object Failing {
 
   private def isIntegral(sum: Expression): Boolean = sum.dataType.isInstanceOf[IntegralType]
 
-  /** The first of a join's conditions that fails on other pairs than Spark's, if groups of them are tested one after another,
-    * each from left to right and on the pairs for which those before are true.
+  /** The first condition of a join that would fail on other pairs than in Spark, if `groups` of conditions are tested
+    * one after another, each from left to right and on the pairs for which the groups before are true.
     */
   def misplaced(groups: Seq[Seq[Expression]], conditions: Seq[Expression], sides: Sides): Option[Expression] = {
     val places = new IdentityHashMap[Expression, Int]
@@ -142,7 +144,7 @@ private object Failing {
     condition.transform { case column: Attribute => columns.getOrElse(column, column) }.nullable
   }
 
-  /** The columns of a plan as its rows have them: not null where a filter has seen to that. */
+  /** The columns of a plan with the nullability of its rows: not null if a filter ensures that. */
   def arriving(plan: LogicalPlan): Seq[Attribute] = {
     val present = AttributeSet(plan.constraints.collect { case IsNotNull(column: Attribute) => column })
     plan.output.map(column => if (present.contains(column)) column.withNullability(false) else column)

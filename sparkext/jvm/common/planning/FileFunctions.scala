@@ -7,19 +7,22 @@ import org.apache.spark.sql.catalyst.plans.logical.{AsOfJoin, Join, LogicalPlan}
 import org.apache.spark.sql.catalyst.trees.TreeNodeTag
 import org.apache.spark.sql.catalyst.trees.TreePattern.JOIN
 
-/** `input_file_name()` and its like: they tell of the file that the thread of their task reads just then.
+/** `input_file_name()` and similar functions, which return the file that the thread of their task is reading.
   *
-  * Above a pipeline that is none: workers read the files, or rows of Spark's reader ahead of those that come back.
+  * Above a pipeline they have no file to return: workers read the files, or receive rows from Spark's reader, which is
+  * ahead of the rows that they return.
   */
 object FileFunctions {
   val Reason = "a function of the current file, such as input_file_name(), is used above it"
   private val Below: TreeNodeTag[Unit] = TreeNodeTag[Unit]("sparkext.belowFileFunction")
 
-  /** Notes at the joins of a plan that one stands above. A join is planned without sight of what is above it. */
+  /** Marks the joins of a plan that are below such a function. A join is planned without access to the operators above
+    * it.
+    */
   def mark(plan: LogicalPlan): Unit =
     if (plan.containsPattern(JOIN)) joinsBelow(plan).foreach(_.setTagValue(Below, ()))
 
-  /** Notes it at all joins, where it is not known what stands above them. */
+  /** Marks all joins, if the operators above them are unknown. */
   def markAll(plan: LogicalPlan): Unit = {
     val rest = mutable.Stack(plan)
     while (rest.nonEmpty) {
@@ -31,7 +34,9 @@ object FileFunctions {
 
   def isBelow(join: Join): Boolean = join.getTagValue(Below).isDefined
 
-  /** The joins of a plan that one stands above, wherever: what is shuffled between them costs a join, and no wrong row. */
+  /** The joins of a plan below such a function, at any depth. A join below a shuffle need not be included, but that
+    * costs only a pipeline, and no wrong row.
+    */
   def joinsBelow(plan: LogicalPlan): Seq[LogicalPlan] = {
     val above = plan.collect { case node if node.expressions.exists(_.exists(isOne)) => node }
     above.flatMap(_.children).flatMap(_.collect { case join @ (_: Join | _: AsOfJoin) => join })

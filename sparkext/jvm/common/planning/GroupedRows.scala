@@ -6,17 +6,18 @@ import org.apache.spark.sql.catalyst.trees.TreeNodeTag
 import org.apache.spark.sql.execution.{PlanLater, SparkPlan}
 import org.apache.spark.sql.execution.aggregate.BaseAggregateExec
 
-/** The rows that an aggregate groups: those of a chain of joins, or of a scan or another aggregate alone, under `filters`.
+/** The rows that an aggregate groups: those of a chain of joins, of a scan alone, or of another aggregate alone, after
+  * `filters`.
   *
-  * `grouping` and `filters` are in terms of the columns of `rows`, whatever is computed between, once or, of rows that are
-  * expanded, several times. `whole` is what gives the aggregate its rows, from `rows` upwards.
+  * `grouping` and `filters` refer to the columns of `rows`, with all computations in between substituted: once, or
+  * several times if rows are expanded. `whole` is the plan of the aggregate's input, from `rows` upwards.
   */
 case class GroupedRows(rows: LogicalPlan, filters: Seq[Expression], grouping: Groups, private val whole: LogicalPlan) {
 
-  /** What gives the aggregate its rows, over another plan with the same columns as `rows`. */
+  /** The plan of the aggregate's input over another plan with the same columns as `rows`. */
   def over(plan: LogicalPlan): LogicalPlan = whole.transformDown { case found if found eq rows => plan }
 
-  /** The columns of `rows` that are looked at above. */
+  /** The columns of `rows` that are used above. */
   def needed: Seq[Attribute] = {
     val looked = AttributeSet(between(whole).flatMap(_.references)) ++ grouping.partial.references
     rows.output.filter(looked.contains)
@@ -27,20 +28,20 @@ case class GroupedRows(rows: LogicalPlan, filters: Seq[Expression], grouping: Gr
 
   def isScan: Boolean = !GroupedRows.isJoin(rows)
 
-  /** The chain that gives the rows. */
+  /** The chain that produces the rows. */
   def chain(settings: Settings): Either[String, JoinChain] =
     if (isScan) Right(JoinChain.scan(rows)) else JoinChain.of(rows, settings)
 }
 
 object GroupedRows {
 
-  /** The sets of a CUBE of six columns: each is written in the order that every task reads. */
+  /** The number of grouping sets of a CUBE of six columns. Each is written to the work order that every task reads. */
   private val MostProjections = 64
 
-  /** Why Spark groups the rows of a join, or of the pipeline that it has become. */
+  /** Why Spark groups the rows of a join, or of the pipeline that is planned for it. */
   val Declined: TreeNodeTag[String] = TreeNodeTag[String]("sparkext.groups")
 
-  /** Keeps the reason at the join whose rows an aggregate groups, if there is one. */
+  /** Stores the reason at the join whose rows an aggregate groups, if there is one. */
   def note(aggregate: Aggregate, reason: String): Unit = noteAt(aggregate.child, reason)
 
   @scala.annotation.tailrec
@@ -52,7 +53,9 @@ object GroupedRows {
     case _ =>
   }
 
-  /** What the lowest aggregate among these operators groups, which Spark has planned; or why workers do not. */
+  /** The input of the lowest aggregate among these operators, which Spark has planned; or the reason why workers do not
+    * group it.
+    */
   def of(planned: SparkPlan, settings: Settings): Either[String, GroupedRows] = for {
     partial <- planned.collectFirst { case lowest: BaseAggregateExec if lowest.child.isInstanceOf[PlanLater] => lowest }
       .toRight("an aggregate that Spark does not compute in parts")
@@ -67,7 +70,9 @@ object GroupedRows {
     _ <- moved.expressions.map(Expressions.deferrable).collectFirst { case Left(reason) => reason }.toLeft(())
   } yield GroupedRows(peeled.rows, peeled.filters, moved, below)
 
-  /** `at`: an expression over what the plan emits, over the columns of `rows`, in each of the ways in which rows come out. */
+  /** `at`: rewrites an expression over the plan's output to the columns of `rows`, one function for each time that rows
+    * are expanded.
+    */
   private case class Peeled(rows: LogicalPlan, filters: Seq[Expression], at: Seq[Expression => Expression])
 
   private def peel(plan: LogicalPlan, settings: Settings): Either[String, Peeled] = plan match {

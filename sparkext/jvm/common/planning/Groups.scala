@@ -9,13 +9,13 @@ import org.apache.spark.sql.catalyst.optimizer.NormalizeNaNAndZero
 import org.apache.spark.sql.execution.aggregate.BaseAggregateExec
 import org.apache.spark.sql.types._
 
-/** One aggregate function, by the name that Python's `plans/aggregates.py` has for it. */
+/** One aggregate function, by its name in Python's `plans/aggregates.py`. */
 case class GroupCall(function: String, argument: Option[Expression], checked: Boolean = false, ignoreNulls: Boolean = false) {
   def described: String =
     s"$function(${argument.map(Wording.of).getOrElse("*")}${if (ignoreNulls) ", true" else ""})"
 }
 
-/** Groups by `keys`, and the buffers of `calls` of each. */
+/** Groups by `keys`, with the buffers of `calls` for each group. */
 case class Grouping(keys: Seq[Expression], calls: Seq[GroupCall]) {
   def expressions: Seq[Expression] = keys ++ calls.flatMap(_.argument)
 
@@ -27,7 +27,7 @@ case class Grouping(keys: Seq[Expression], calls: Seq[GroupCall]) {
     case key => Wording.of(key)
   }.mkString("[", ", ", "]")
 
-  /** Python's `Aggregation`; or what workers do not compute of it. */
+  /** Python's `Aggregation`, or the part that workers do not compute. */
   def spec(place: Attribute => ColumnRef): Either[String, JValue] = {
     def written(expression: Expression): Either[String, JObject] = WorkerEvaluator.Arrow.of(expression, place)
       .left.map(part => s"an expression that only Spark evaluates: $part")
@@ -42,16 +42,16 @@ case class Grouping(keys: Seq[Expression], calls: Seq[GroupCall]) {
   }
 }
 
-/** What a partial aggregate of Spark's asks of its rows: that they are grouped, where Spark expands them several times, each
-  * with other expressions of the rows for the same keys and arguments.
+/** The groupings of a partial aggregate of Spark's. There is one, or several if Spark expands each row several times,
+  * with other expressions for the same keys and arguments.
   *
-  * `partial` is that aggregate. What workers emit is what it would, but that a group may come out more than once.
+  * `partial` is that aggregate. Workers emit the same rows, except that a group may be emitted more than once.
   */
 case class Groups(partial: BaseAggregateExec, groupings: Seq[Grouping]) {
-  /** What is computed of each row, in Python's order. */
+  /** The expressions that are computed for each row, in Python's order. */
   def expressions: Seq[Expression] = groupings.flatMap(_.expressions)
 
-  /** Whether each row is expanded to several, of which groups are made. */
+  /** Whether each row is expanded to several rows, which are grouped. */
   def isExpanded: Boolean = groupings.length > 1
 
   def described: String = {
@@ -59,7 +59,7 @@ case class Groups(partial: BaseAggregateExec, groupings: Seq[Grouping]) {
     s"${groupings.map(_.describedKeys).mkString("; ")} of ${calls.mkString("[", ", ", "]")}"
   }
 
-  /** Python's `Aggregation`s; or what workers do not compute of them. */
+  /** Python's `Aggregation`s, or the part that workers do not compute. */
   def spec(place: Attribute => ColumnRef): Either[String, JArray] = {
     val written = groupings.map(_.spec(place))
     written.collectFirst { case Left(reason) => reason }.toLeft(JArray(written.flatMap(_.toOption).toList))
@@ -68,7 +68,7 @@ case class Groups(partial: BaseAggregateExec, groupings: Seq[Grouping]) {
 
 object Groups {
 
-  /** What `partial` asks for, in terms of its child's columns; or what workers do not compute of it. */
+  /** The grouping of `partial`, in terms of its child's columns; or the reason why workers do not compute it. */
   def of(partial: BaseAggregateExec): Either[String, Grouping] = {
     val keys = partial.groupingExpressions.map(key)
     val calls = partial.aggregateExpressions.map(call)
@@ -76,7 +76,7 @@ object Groups {
       Grouping(keys.flatMap(_.toOption), calls.flatMap(_.toOption)))
   }
 
-  /** Workers take all zeros and all NaN of a key for one, and emit one. */
+  /** Workers treat all zeros of a key as equal, and all NaN, and emit one of them. */
   private def key(named: NamedExpression): Either[String, Expression] = {
     val found = Expressions.unnamed(named) match {
       case KnownFloatingPointNormalized(NormalizeNaNAndZero(value)) => value
@@ -89,7 +89,7 @@ object Groups {
   private def call(aggregate: AggregateExpression): Either[String, GroupCall] = {
     def made(function: String, argument: Expression, checked: Boolean = false): Either[String, GroupCall] =
       Right(GroupCall(function, Some(filtered(argument, aggregate.filter)), checked))
-    // Where nulls count, those of rows that a filter drops would.
+    // If nulls count, the nulls that stand for rows dropped by the filter would count, too.
     def chosen(function: String, argument: Expression, ignoresNulls: Boolean): Either[String, GroupCall] =
       if (KeyTypes.name(argument.dataType).isEmpty || (aggregate.filter.isDefined && !ignoresNulls)) unknown
       else Right(GroupCall(function, Some(filtered(argument, aggregate.filter)), ignoreNulls = ignoresNulls))
@@ -116,7 +116,9 @@ object Groups {
     }
   }
 
-  /** No function looks at nulls, unless it is told to. */
+  /** The argument, with null in place of the values that the filter drops: aggregate functions ignore nulls, unless
+    * they are set not to.
+    */
   private def filtered(argument: Expression, filter: Option[Expression]): Expression =
     Failing.inTurn(filter.toSeq).map(If(_, argument, Literal(null, argument.dataType))).getOrElse(argument)
 
@@ -133,8 +135,8 @@ object Groups {
   }
 }
 
-/** A [[Groups]] with the places of its columns: `aggregations` are Python's `Aggregation`s; `formulas` are those of its expressions
-  * that may fail, `partial` is Spark's aggregate.
+/** A [[Groups]] with the positions of its columns: `aggregations` are Python's `Aggregation`s, `formulas` the
+  * expressions that may fail, and `partial` is Spark's aggregate.
   */
 case class PlannedGroups(
     aggregations: JArray,
@@ -144,6 +146,6 @@ case class PlannedGroups(
     isExpanded: Boolean,
     @transient partial: BaseAggregateExec) {
 
-  /** Whether a group comes out once, and has to be `whole`. */
+  /** Python's `Aggregation`s. `whole`: whether each group is emitted once, aggregated over all of its rows. */
   def spec(whole: Boolean): JValue = JArray(aggregations.arr.map(_.merge(JObject("whole" -> JBool(whole)))))
 }

@@ -9,32 +9,33 @@ import org.apache.spark.internal.Logging
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan
 import org.apache.spark.sql.catalyst.trees.TreeNodeTag
 
-/** A hint that cannot be read: the one thing that may fail a query while it is planned. */
+/** An invalid hint: the only error that may fail a query while it is planned. */
 class RefusedException(message: String) extends IllegalArgumentException(message)
 
-/** Keeps planning from failing a query: what is thrown while a part of ours runs is a reason to leave the plan to Spark.
+/** Keeps planning from failing a query: an exception in our code becomes a reason to leave the plan to Spark.
   *
-  * Not caught are refusals, which are meant, interruptions, and what no process survives, such as a lack of memory.
+  * Not caught are `RefusedException`s, which are intended, interruptions, and errors that no process survives, such as
+  * a lack of memory.
   */
 object Guarded extends Logging {
   private val Remembered = 1000
   private val Longest = 500
 
-  /** Why joins are left to Spark, at a logical plan that keeps nothing of this in the physical one. */
+  /** Why joins are left to Spark, stored at a logical plan of which the physical plan has no trace. */
   val Declined: TreeNodeTag[String] = TreeNodeTag[String]("sparkext.declined")
 
-  /** Why a join is left to Spark, at a join of the logical plan that was planned without a note in the physical one. */
+  /** Why a join is left to Spark, stored at a logical join that was planned without a note in the physical plan. */
   val DeclinedJoin: TreeNodeTag[String] = TreeNodeTag[String]("sparkext.declinedJoin")
 
-  /** For tests: what is thrown wherever a part of this name begins. */
+  /** For tests: the exception to throw when the part with this name starts. */
   private val faults = new ConcurrentHashMap[String, Throwable]()
 
-  /** What has been logged. Planning repeats itself, and so does what is wrong with it. */
+  /** The problems that have been logged. Planning repeats itself, and so do its problems. */
   private val logged = Collections.synchronizedMap(new LinkedHashMap[String, java.lang.Boolean]() {
     override def removeEldestEntry(eldest: JavaMap.Entry[String, java.lang.Boolean]): Boolean = size > Remembered
   })
 
-  /** What `body` gives; or what it was that it threw. `part` names it in the log. */
+  /** The result of `body`, or its exception as a reason. `part` names it in the log. */
   def apply[T](part: String)(body: => T): Either[String, T] =
     try {
       Option(faults.get(part)).foreach(fault => throw fault)
@@ -44,10 +45,10 @@ object Guarded extends Logging {
       case problem if isOurs(problem) => Left(told(part, problem))
     }
 
-  /** The same for what may be declined anyway. */
+  /** The same for code that may decline by itself. */
   def either[T](part: String)(body: => Either[String, T]): Either[String, T] = apply(part)(body).flatten
 
-  /** A rule on logical plans: where it fails the plan stays as it is, with the reason at it. */
+  /** The result of a rule on logical plans. If it fails, the plan stays unchanged, with the reason stored at it. */
   def rule(part: String, plan: LogicalPlan)(body: => LogicalPlan): LogicalPlan =
     apply(part)(body) match {
       case Right(changed) => changed
@@ -56,11 +57,11 @@ object Guarded extends Logging {
         plan
     }
 
-  /** For tests: throw `fault` wherever `part` begins, until `mend`. */
+  /** For tests: throw `fault` whenever `part` starts, until `mend`. */
   def inject(part: String, fault: Throwable): Unit = faults.put(part, fault)
   def mend(): Unit = faults.clear()
 
-  /** `NonFatal` leaves out missing classes and deep recursion as well, after which a process goes on. */
+  /** In addition to `NonFatal` errors, missing classes and deep recursion are caught: a process survives them. */
   private def isOurs(problem: Throwable): Boolean = problem match {
     case NonFatal(_) | _: LinkageError | _: StackOverflowError => true
     case _ => false

@@ -5,10 +5,12 @@ import scala.collection.mutable
 import org.apache.spark.sql.catalyst.expressions.{Left => _, Right => _, _}
 import org.apache.spark.sql.catalyst.plans.logical._
 
-/** A chain of joins below a plan node, flattened: the probe side at the bottom, and the stages in the order that rows pass.
+/** A chain of joins below a plan node, flattened: the probe side at the bottom, and the stages in the order in which
+  * rows pass them.
   *
-  * `filters` are the conditions between and beside the joins; all of them may be applied above the last one, as no stage
-  * changes which columns a probe row brings. `aliases` are the renamings on the way.
+  * `filters` are the conditions between the joins, and the conditions of joins that are applied as filters. All of them
+  * may be applied above the last join, because no stage changes which columns a probe row contributes. `aliases` are
+  * the renamed columns of the chain.
   */
 case class JoinChain(
     probe: LogicalPlan,
@@ -21,7 +23,7 @@ case class JoinChain(
     source(attribute)
   }
 
-  /** Names the joins of the chain, the same in every plan of one DataFrame. */
+  /** Identifies the joins of the chain, across all plans of one DataFrame. */
   def key: String =
     stages.map { stage =>
       val pairs = stage.keys.map(key => s"${key.probe}=${key.build}") ++
@@ -39,10 +41,10 @@ case class JoinChain(
 
 object JoinChain {
 
-  /** Flatten the joins from `join` down its probe sides, as far as they are accepted as stages, and those to be partitioned can
-    * share an exchange.
+  /** Flatten the joins from `join` down its probe sides, as far as they are accepted as stages and the joins to be
+    * partitioned can share an exchange.
     *
-    * Left where `join` itself is none.
+    * Left if `join` itself is not accepted.
     */
   def of(join: LogicalPlan, settings: Settings): Either[String, JoinChain] =
     for {
@@ -55,7 +57,7 @@ object JoinChain {
   /** A chain of one stage. */
   def single(stage: JoinStage): JoinChain = JoinChain(stage.probe, Seq(stage), Nil, AttributeMap.empty[Attribute])
 
-  /** No stage at all: the rows of a scan, or of an aggregate that workers finish. */
+  /** A chain without stages: the rows of a scan, or of an aggregate that workers finish. */
   def scan(plan: LogicalPlan): JoinChain = JoinChain(plan, Nil, Nil, AttributeMap.empty[Attribute])
 
   private class Flattening(settings: Settings) {
@@ -84,8 +86,9 @@ object JoinChain {
 
     private case class Below(stage: JoinStage, filters: Seq[Expression], aliases: Seq[(Attribute, Attribute)])
 
-    /** The next stage, unless keys or formulas of this one may not be computed before it: it, or a filter between them, may
-      * drop the rows on which they fail. Nor may this one drop rows on which a filter fails that is applied after it.
+    /** The next stage, unless it must not run after the keys or formulas of this one are computed: the next stage, or a
+      * filter between them, may drop the rows on which they fail. Conversely, this stage must not drop rows on which a
+      * filter fails that is applied after it.
       */
     private def below(stage: JoinStage): Option[Below] = {
       val safe = stage.probes.forall(Expressions.neverFails) && !stage.formula.exists(Failing.may)
@@ -93,7 +96,7 @@ object JoinChain {
       else joinBelow(stage.probe).filterNot(found => (found.filters ++ found.stage.filter).exists(Failing.may))
     }
 
-    /** The next join below, through what only drops, renames or filters columns and rows. */
+    /** The next join below, through operators that only drop, rename or filter columns and rows. */
     private def joinBelow(plan: LogicalPlan): Option[Below] = plan match {
       case _: Join | _: PipelinedAsOf =>
         JoinStage.of(plan).filterOrElse(Acceptance.stage(_, settings).isRight, "").toOption.map(Below(_, Nil, Nil))

@@ -11,15 +11,16 @@ case class StageKey(probe: Expression, build: Expression, nullSafe: Boolean)
 /** One comparison of a range join, `probe operator build`. */
 case class StageRange(probe: Expression, operator: String, build: Expression) {
 
-  /** With sums that do not fail. Where they overflow, this comparison is none. */
+  /** This comparison with sums that do not fail. If a sum overflows, the comparison is not valid. */
   def unfailing: StageRange = copy(probe = Failing.unfailing(probe), build = Failing.unfailing(build))
 }
 
-/** One supported join, as a stage of a pipeline: every probe row passes by the index of `build`.
+/** One supported join, as a stage of a pipeline: every probe row is looked up in the index of `build`.
   *
-  * `kind` is what the probe side sees (a right outer join is a left one with its sides exchanged), `existence` the flag that
-  * an existence join adds. `filter` has to hold for what the join emits, `condition` and `theta` for a pair to be one: for
-  * an inner join these are the same. `theta` is what workers compile, and so is `guard`, see [[Ranged]].
+  * `kind` is the join type as seen from the probe side (a right outer join is a left one with its sides exchanged),
+  * `existence` the flag that an existence join adds. `filter` selects the rows that the join emits; `condition` and
+  * `theta` decide whether a pair matches. For an inner join these have the same effect. Workers compile `theta` and
+  * `guard`; for `guard` see [[Ranged]].
   */
 case class JoinStage(
     kind: String,
@@ -36,32 +37,34 @@ case class JoinStage(
     hint: Option[PipelinedJoinHint],
     foreignHint: Option[String]) {
 
-  /** Whether rows of the build side may be missing, all null. */
+  /** Whether rows of the build side may be missing, with nulls in their place. */
   def outer: Boolean = kind == "left" || kind == "full"
 
   /** Whether rows of the probe side may be missing, too: then nothing below can be a stage of the same pipeline. */
   def full: Boolean = kind == "full"
 
-  /** Whether columns of the build side come out. */
+  /** Whether the join emits columns of the build side. */
   def emitsBuild: Boolean = kind != "semi" && kind != "anti" && kind != "existence"
 
-  /** Whether there is nothing to look rows up by: then every pair is tried. */
+  /** Whether there is nothing to look rows up by: then every pair is tested. */
   def nested: Boolean = keys.isEmpty && ranges.isEmpty && asOf.isEmpty
 
-  /** What has to hold for a pair beside its keys. */
+  /** The conditions for a pair in addition to its keys. */
   def conditions: Seq[Expression] = condition.toSeq ++ theta
 
-  /** What workers may come upon an error in. */
+  /** The expression on which workers may encounter an error. */
   def formula: Option[Expression] = guard.orElse(theta)
 
-  /** What probe rows are looked up by, and what the build side is indexed by. */
+  /** `probes`: the expressions by which probe rows are looked up. `indexed`: the expressions by which the build side is
+    * indexed.
+    */
   def probes: Seq[Expression] = keys.map(_.probe) ++ ranges.map(_.probe) ++ asOf.map(_.probe)
   def indexed: Seq[Expression] = keys.map(_.build) ++ ranges.map(_.build) ++ asOf.map(_.build)
 }
 
 object JoinStage {
 
-  /** The stage that a join makes, or why it makes none. */
+  /** The stage for a join, or the reason why there is none. */
   def of(plan: LogicalPlan): Either[String, JoinStage] = plan match {
     case join: Join => of(join)
     case join: PipelinedAsOf => Right(join.stage)
@@ -97,19 +100,21 @@ object JoinStage {
     sides.hint,
     foreignHint(join.hint))
 
-  /** All of these. A filter drops a row at the first that is null, and a join's condition looks at the others as well. */
+  /** All conditions as one. A filter drops a row at the first condition that is null, whereas a join's condition then
+    * evaluates the others as well.
+    */
   private def filter(conditions: Seq[Expression]): Option[Expression] =
     conditions.reduceOption(And).map { all =>
       if (conditions.length > 1 && conditions.exists(Failing.may)) EqualNullSafe(all, Literal.TrueLiteral) else all
     }
 
-  /** The first of these columns that does not travel to the workers and back unchanged. */
+  /** The reason for the first of these columns that cannot be passed to workers and back unchanged. */
   def untransportable(columns: Seq[Attribute]): Option[String] =
     columns.find(column => !KeyTypes.travels(column.dataType)).map { column =>
       s"column ${column.name} of type ${column.dataType.simpleString} cannot be passed between Spark and Python"
     }
 
-  /** The equality of the two sides that a condition is. */
+  /** The condition as an equality of the two sides, if it is one. */
   def key(predicate: Expression, sides: Sides): Option[StageKey] = predicate match {
     case EqualTo(left, right) => sides.key(left, right, nullSafe = false)
     case EqualNullSafe(left, right) => sides.key(left, right, nullSafe = true)
@@ -136,7 +141,7 @@ object JoinStage {
     if ("aeiou".contains(name.head)) s"an $name" else s"a $name"
   }
 
-  /** The kind of a join in words: not every one has SQL. */
+  /** The name of a join type. Not every type has SQL. */
   def kindOf(joinType: JoinType): String = joinType match {
     case _: ExistenceJoin => "existence"
     case other => other.sql.toLowerCase(java.util.Locale.ROOT)

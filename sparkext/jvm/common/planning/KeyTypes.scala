@@ -2,22 +2,24 @@ package org.apache.spark.sql.sparkext
 
 import org.apache.spark.sql.types._
 
-/** Which types can be keys and which can travel, by the names that Python's `plans/key_types.py` gives them. */
+/** The types that can be keys, and the types that can be sent to workers, by the names in Python's
+  * `plans/key_types.py`.
+  */
 object KeyTypes {
 
   import Shared.formats
 
   private val Names = Shared("key_types").extract[Map[String, String]]
 
-  /** The key type, or None where comparing bytes is not what Spark does, or where no kernel compares it. */
+  /** The key type. None if Spark does not compare the type by bytes, or if no kernel compares it. */
   def name(dataType: DataType): Option[String] = dataType match {
     case string: StringType if !string.supportsBinaryEquality => None
     case decimal: DecimalType => Some(s"$DecimalName(${decimal.precision},${decimal.scale})")
     case other => Names.get(other.getClass.getSimpleName.stripSuffix("$"))
   }
 
-  /** Whether values are ordered as their bytes are. Strings of some collations are equal where their bytes are, but lesser ones have
-    * no lesser bytes.
+  /** Whether values have the order of their bytes. With some collations, equal strings have equal bytes, but the order
+    * of strings is not that of their bytes.
     */
   def isOrdered(dataType: DataType): Boolean = dataType match {
     case string: StringType => string.supportsBinaryOrdering
@@ -32,11 +34,11 @@ object KeyTypes {
 
   private val DecimalName = "decimal"
 
-  /** Its class is of Spark 4.1 and later. */
+  /** Tested by name, because the class exists from Spark 4.1 on. */
   def isTime(dataType: DataType): Boolean = dataType.typeName.startsWith("time(")
 
-  /** Whether values travel between Spark and Python as Arrow unchanged. pyarrow has no nulls that cannot be null: what Spark takes
-    * for the elements of `array()`.
+  /** Whether values can be sent between Spark and Python as Arrow unchanged. pyarrow has no null type that is not
+    * nullable, which Spark uses for the elements of `array()`.
     */
   def travels(dataType: DataType): Boolean = dataType match {
     case ArrayType(NullType, false) | MapType(NullType, _, _) | MapType(_, NullType, false) => false

@@ -3,8 +3,8 @@ package org.apache.spark.sql.sparkext
 import org.apache.spark.sql.catalyst.rules.Rule
 import org.apache.spark.sql.execution._
 
-/** Tells a pipeline that another one's build side, or its source, is made of it, so that it does not begin before that asks for its
-  * rows: workers may make them without it.
+/** Marks each pipeline that produces the build side or the source of another one, so that it does not start before its
+  * rows are requested: workers may derive them without it.
   */
 object OwnBuilds extends ColumnarRule {
   override def postColumnarTransitions: Rule[SparkPlan] = new Rule[SparkPlan] {

@@ -4,33 +4,35 @@ import org.apache.spark.sql.catalyst.expressions.{Left => _, Right => _, _}
 import org.apache.spark.sql.catalyst.plans.logical._
 import org.apache.spark.sql.catalyst.trees.TreeNodeTag
 
-/** Which build sides are made by pipelines of their own, as far as can be told before there is a physical plan: chains of joins, and
-  * aggregates, over files, under what only filters and computes their rows. And which aggregates workers finish for a pipeline whose
-  * source they are.
+/** Decides, as far as possible before there is a physical plan, which build sides pipelines of their own derive: from
+  * chains of joins, and aggregates, over files, below operators that only filter and compute their rows. Also decides
+  * which aggregates workers finish as the source of a pipeline.
   *
-  * Whether a chain becomes a pipeline is asked at its upper join, where it is planned: it is marked as that of a build side.
+  * Whether a chain becomes a pipeline is decided at its upper join, when it is planned. That join is marked as part of
+  * a build side.
   */
 object OwnPipelines {
 
-  /** Of the upper join of a chain whose rows a build side is made of. */
+  /** Tag of the upper join of a chain from which a build side is derived. */
   val Marked: TreeNodeTag[Unit] = TreeNodeTag[Unit]("sparkext.build")
 
-  /** Of an aggregate that workers were to finish, and do not. */
+  /** Tag of an aggregate that workers were planned to finish, but do not. */
   val Sparks: TreeNodeTag[Unit] = TreeNodeTag[Unit]("sparkext.parts")
 
-  /** They are asked at each level of the chain above. */
+  /** Costs by plan, because they are requested at each level of the chain above. */
   private val known = new PlanMemo[Option[Costs]]("sparkext.costs")
 
   def begin(plan: LogicalPlan): Unit = known.begin(plan)
 
-  /** What it costs to make a build side so; None where it is not. */
+  /** The cost of deriving a build side by a pipeline of its own; None if it is not derived that way. */
   def expected(stage: JoinStage, settings: Settings): Option[Costs] =
     if (stage.asOf.isDefined) None else Guarded("build side")(costs(stage.build, settings)).toOption.flatten
 
-  /** What it costs to make the rows of an aggregate, under what only filters and computes them, before a pipeline takes them.
+  /** The cost of materialising the rows of an aggregate, below operators that only filter and compute them, before a
+    * pipeline reads them.
     *
-    * Parts of groups go to Spark from every task, which is little where they are few, and most of the work where they are many:
-    * these are finished in one place, if all tasks run there.
+    * Every task sends partial groups to Spark. That costs little if there are few groups, but is most of the work if
+    * there are many. In the latter case workers finish them in one place, if all tasks run on one node.
     */
   def source(plan: LogicalPlan, settings: Settings): Option[Costs] =
     Guarded("source") {
@@ -45,8 +47,9 @@ object OwnPipelines {
   private def hasMany(aggregate: Aggregate, settings: Settings): Boolean =
     Estimates.groups(aggregate).exists(_ >= ManyGroups) && Estimates.bytes(aggregate) <= settings.maxBuildBytes.toDouble
 
-  /** Groups of which each task makes a good part. Measured with TPC-H: 30,000 of 680,000 rows, of six tasks, take 1.1 instead of
-    * 1.4 s, 600,000 of 18 million 1.2 instead of 3.5 s.
+  /** The number of groups from which on each task is assumed to produce a large part of them. Measured with TPC-H:
+    * 30,000 groups of 680,000 rows, with six tasks, take 1.1 s instead of 1.4 s; 600,000 groups of 18 million rows take
+    * 1.2 s instead of 3.5 s.
     */
   private val ManyGroups = 10000.0
 
@@ -84,7 +87,7 @@ object OwnPipelines {
     case computed => WorkerEvaluator.Arrow.covers(computed)
   }
 
-  /** The build sides of a chain that are expected to be made so, marked for their own planning. */
+  /** The build sides of a chain that are expected to be derived by pipelines, marked for their own planning. */
   def of(chain: JoinChain, settings: Settings): Seq[LogicalPlan] = {
     val (own, others) = chain.stages.partition(expected(_, settings).isDefined)
     own.flatMap(stage => join(stage.build)).foreach(_.setTagValue(Marked, ()))
@@ -92,7 +95,7 @@ object OwnPipelines {
     own.map(_.build)
   }
 
-  /** The upper join of the chain that gives `plan` its rows, if one does. */
+  /** The upper join of the chain that produces the rows of `plan`, if there is one. */
   @scala.annotation.tailrec
   private def join(plan: LogicalPlan): Option[Join] = plan match {
     case join: Join => Some(join)

@@ -3,19 +3,23 @@ package org.apache.spark.sql.sparkext
 import org.apache.spark.sql.catalyst.expressions.{Left => _, Right => _, _}
 import org.apache.spark.sql.sparkext.WorkerEvaluator.{Arrow, Compiled}
 
-/** Who tests what beside keys and ranges: Spark filters what the join emits by `filter`, workers test pairs. */
+/** Who tests the conditions other than keys and ranges: Spark filters the join's output by `filter`, workers test pairs
+  * by `condition` and `theta`.
+  */
 private case class PairTests(filter: Seq[Expression], condition: Seq[Expression], theta: Seq[Expression]) {
 
-  /** What keeps workers from testing all of these together, each of which they know. */
+  /** The part that keeps workers from testing all of these together, although they cover each one. */
   def uncovered: Option[String] =
     condition.reduceOption(And).flatMap(Arrow.uncovered).orElse(theta.reduceOption(And).flatMap(Compiled.uncovered))
 }
 
 private object PairTests {
 
-  /** Inner joins leave to Spark what keys have narrowed down already; without keys, pairs are many.
+  /** Distributes conditions. Inner joins with keys leave them to Spark, because the keys have already reduced the
+    * pairs; without keys, there are many pairs.
     *
-    * Formulas are tested many pairs at a time, so they go first where there is nothing else. `guarded`: nothing fails.
+    * Formulas are tested on many pairs at a time, so they come first if there are no keys or ranges. `guarded`: errors
+    * need not be considered, because nothing fails.
     */
   def among(
       conditions: Seq[Expression],
@@ -29,7 +33,8 @@ private object PairTests {
     if (inner && keyed) Right(PairTests(conditions, Nil, Nil))
     else {
       val tested = if (inner || !keyed && !ranged || conditions.exists(mayFail)) conditions.filter(Compiled.covers) else Nil
-      // What may fail comes after the conditions before it, which may keep it from failing, or is left to Spark.
+      // A condition that may fail is tested after the conditions before it, which may keep it from failing, or is left
+      // to Spark.
       val before = conditions.takeWhile(tested.contains)
       val formulas = tested.filter(test => before.contains(test) || !mayFail(test))
       val others = conditions.filterNot(formulas.contains)

@@ -10,8 +10,8 @@ import org.apache.spark.sql.catalyst.plans.logical._
 import org.apache.spark.sql.catalyst.rules.Rule
 import org.apache.spark.sql.catalyst.trees.TreePattern.UNRESOLVED_HINT
 
-/** Marks a build side. Spark's join strategies are a closed set, so this hint carries none of them: a join that is declined
-  * is planned as if unhinted.
+/** Marks a build side. Spark's join strategies are a closed set, so this hint carries none of them: a join that is
+  * declined is planned as if unhinted.
   *
   * `algorithm`, `maxBytes` and `partitioned` replace the session's settings for this join.
   */
@@ -33,7 +33,7 @@ object PipelinedJoinHint {
 
   def in(hint: Option[HintInfo]): Option[PipelinedJoinHint] = hint.collect { case hint: PipelinedJoinHint => hint }
 
-  /** The hint that these options make, each written `key=value`. */
+  /** The hint with these options, each written `key=value`. */
   def of(options: Seq[(String, String)]): PipelinedJoinHint =
     options.foldLeft(new PipelinedJoinHint(None, None, None)) {
       case (hint, ("algorithm", name)) => new PipelinedJoinHint(Some(Settings.algorithmNamed(name)), hint.maxBytes, hint.partitioned)
@@ -44,9 +44,9 @@ object PipelinedJoinHint {
     }
 }
 
-/** Resolves `df.hint("pipelined_join")`, and `PIPELINED_JOIN(a, b)` in SQL onto the relations a and b below it, by the rules
-  * of Spark's own join hints: names match by their tail, and subqueries and views are not looked into. Parameters that are
-  * strings like `'algorithm=hash'` are options.
+/** Resolves `df.hint("pipelined_join")`, and `PIPELINED_JOIN(a, b)` in SQL onto the relations a and b below it, by the
+  * rules of Spark's own join hints: names match by their tail, and subqueries and views are not searched. String
+  * parameters like `'algorithm=hash'` are options.
   */
 object ResolvePipelinedJoinHint extends Rule[LogicalPlan] {
   override def apply(plan: LogicalPlan): LogicalPlan =

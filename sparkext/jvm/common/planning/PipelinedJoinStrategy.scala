@@ -7,15 +7,16 @@ import org.apache.spark.sql.catalyst.plans.logical._
 import org.apache.spark.sql.execution.{FilterExec, ProjectExec, SparkPlan, SparkStrategy}
 import org.apache.spark.sql.internal.SQLConf
 
-/** Plans chains of supported joins as one operator each, with the partial aggregate above them, and notes at every other join why
-  * it is not one.
+/** Plans chains of supported joins as one operator each, with the partial aggregate above them, and adds a note with
+  * the reason to every other join.
   *
-  * Spark asks this strategy before its own. What it declines is planned by those that follow, unchanged.
+  * Spark calls this strategy before its own. Joins that it declines are planned, unchanged, by the strategies that
+  * follow.
   */
 class PipelinedJoinStrategy(session: SparkSession) extends SparkStrategy with Logging {
 
   override def apply(plan: LogicalPlan): Seq[SparkPlan] = plan match {
-    case ReturnAnswer(whole) => // what every plan begins with, also those that adaptive execution makes anew
+    case ReturnAnswer(whole) => // the root of every plan, including replanned ones of adaptive execution
       if (Guarded("files")(FileFunctions.mark(whole)).isLeft) FileFunctions.markAll(whole)
       Guarded("sizes")(Estimates.begin(whole))
       Guarded("costs")(OwnPipelines.begin(whole))
@@ -45,7 +46,9 @@ class PipelinedJoinStrategy(session: SparkSession) extends SparkStrategy with Lo
 
   private def settings: Either[String, Settings] = Guarded("settings")(new Settings(SQLConf.get))
 
-  /** An as-of join that was taken over: on its own if it cannot be one of a chain, and Spark's after all if that fails, too. */
+  /** Plans an as-of join that was replaced: on its own if it cannot be part of a chain, and by Spark's plan if that
+    * fails, too.
+    */
   private def certain(join: PipelinedAsOf): SparkPlan = {
     val planned = for {
       settings <- settings
@@ -57,8 +60,8 @@ class PipelinedJoinStrategy(session: SparkSession) extends SparkStrategy with Lo
     planned.fold(reason => DeclinedJoinExec(Redaction.redacted(reason), sparks(join)), identity)
   }
 
-  /** Spark's plan for an as-of join. Its parts have no place in the logical plan that adaptive execution knows, so they are
-    * taken for parts of the join itself.
+  /** Spark's plan for an as-of join. The logical plan that adaptive execution knows does not contain its operators, so
+    * they are treated as parts of the join itself.
     */
   private def sparks(join: PipelinedAsOf): SparkPlan = {
     val columns = join.undone.output.map(column => Alias(column, column.name)())
@@ -73,7 +76,9 @@ class PipelinedJoinStrategy(session: SparkSession) extends SparkStrategy with Lo
       physical)
   }
 
-  /** The chain below `join` as one operator, under what else the plan asks for; or why not. */
+  /** The chain below `join` as one operator, with the filters and columns that the plan requires above it; or the
+    * reason why not.
+    */
   private def pipelined(
       join: LogicalPlan,
       columns: Seq[NamedExpression],
@@ -84,7 +89,8 @@ class PipelinedJoinStrategy(session: SparkSession) extends SparkStrategy with Lo
     _ <- conditions.map(Expressions.deferrable).collectFirst { case Left(reason) => reason }.toLeft(())
     chain <- JoinChain.of(join, settings)
     _ <- accepted(chain, None, Some(join).filter(_.getTagValue(OwnPipelines.Marked).isDefined), settings)
-    // The lowest first, as Spark applies them: one may keep the next from dividing by zero, also where it is null.
+    // The lowest first, as Spark applies them: a filter may keep the next one from dividing by zero, even if it is
+    // null.
     filters = (conditions ++ chain.filters).reverse
     (within, above) = split(filters)
     wanted = (columns ++ above).flatMap(_.references).distinctBy(_.exprId)
@@ -97,7 +103,9 @@ class PipelinedJoinStrategy(session: SparkSession) extends SparkStrategy with Lo
     if (columns == filtered.output) filtered else ProjectExec(columns, filtered)
   })
 
-  /** Which filters workers apply, and which are left to Spark. Those that may fail stay where they are, and so do all above. */
+  /** The filters that workers apply, and the filters that are left to Spark. A filter that may fail stays in its place,
+    * and so do all filters above it.
+    */
   private def split(filters: Seq[Expression]): (Seq[Expression], Seq[Expression]) = {
     val (safe, others) = filters.flatMap(Trees.conjuncts).span(!Failing.may(_))
     val (within, above) = safe.partition(WorkerEvaluator.Arrow.covers)
@@ -115,7 +123,7 @@ class PipelinedJoinStrategy(session: SparkSession) extends SparkStrategy with Lo
     _ <- Acceptance.rows(chain)
   } yield ()
 
-  /** An aggregate that workers finish, as the source of a pipeline without joins; or none, if they do not. */
+  /** An aggregate that workers finish, as the source of a pipeline without joins; None if they do not. */
   private def whole(aggregate: Aggregate, settings: Settings): Option[SparkPlan] =
     if (OwnPipelines.source(aggregate, settings).isEmpty) None
     else Guarded.either("aggregate") {
@@ -128,7 +136,7 @@ class PipelinedJoinStrategy(session: SparkSession) extends SparkStrategy with Lo
       } yield operator(layout, chain, key, settings, _ => groups)
     }.toOption
 
-  /** Spark's plan for an aggregate, in which workers compute the partial one; or none, if they do not. */
+  /** Spark's plan for an aggregate, in which workers compute the partial aggregate; empty if they do not. */
   private def grouped(aggregate: Aggregate, settings: Settings): Seq[SparkPlan] = {
     val planned = Guarded("aggregate")(SparkShim.planner(session).Aggregation(aggregate)).getOrElse(Nil)
     val found = planned.headOption.toRight("no plan").flatMap { operators =>
@@ -154,7 +162,8 @@ class PipelinedJoinStrategy(session: SparkSession) extends SparkStrategy with Lo
     _ <- accepted(chain, Some(rows.grouping), build, settings)
     filters = chain.filters.reverse ++ rows.filters.reverse
     layout <- ChainLayout.of(chain, rows, filters, settings)
-    // What a DataFrame tells of its joins is told of them also where an action groups their rows.
+    // With the key of its joins, reports of a DataFrame include this pipeline if an action groups the rows of the
+    // joins.
   } yield operator(layout, chain, if (rows.isScan) rows.grouping.described else chain.key, settings))
 
   private def operator(layout: ChainLayout, chain: JoinChain, key: String, settings: Settings): SparkPlan =
@@ -182,11 +191,11 @@ class PipelinedJoinStrategy(session: SparkSession) extends SparkStrategy with Lo
     operator
   }
 
-  /** A probe side that workers make before any task takes it. */
+  /** A probe side that workers materialise before any task reads it. */
   private def source(plan: LogicalPlan, settings: Settings): Option[SparkPlan] =
     OwnPipelines.source(plan, settings).flatMap(_ => finished(plan, settings))
 
-  /** An aggregate that workers finish, under what only filters and computes its rows. */
+  /** An aggregate that workers finish, below operators that only filter and compute its rows. */
   private def finished(plan: LogicalPlan, settings: Settings): Option[SparkPlan] = plan match {
     case Project(columns, child) => finished(child, settings).map(ProjectExec(columns, _))
     case Filter(condition, child) => finished(child, settings).map(FilterExec(condition, _))
@@ -198,8 +207,9 @@ class PipelinedJoinStrategy(session: SparkSession) extends SparkStrategy with Lo
     case _ => None
   }
 
-  /** Spark's own plan for a join, with the reason at it; or none, which leaves it to Spark without a note in the plan: an operator
-    * that an engine does not know would keep it from replacing those above.
+  /** Spark's own plan for a join, with the reason as a note above it. Empty if an engine replaces Spark's operators: it
+    * would not replace operators above a note, which it does not support. The join is then left to Spark without a note
+    * in the plan.
     */
   private def noted(join: Join, why: String, settings: Settings): Seq[SparkPlan] = {
     val reason = Redaction.redacted(why)
@@ -211,7 +221,9 @@ class PipelinedJoinStrategy(session: SparkSession) extends SparkStrategy with Lo
     }
   }
 
-  /** Whether a note says why the join is Spark's: in hint mode only of hinted joins. */
+  /** Whether to note why the join is Spark's: in hint mode for hinted joins only. The reason is logged, too, if the
+    * settings require it.
+    */
   private def isNoted(join: Join, reason: String, settings: Settings): Boolean = Guarded("note") {
     val hinted = Seq(join.hint.leftHint, join.hint.rightHint).exists(PipelinedJoinHint.in(_).isDefined)
     val noted = hinted || settings.mode != "hint" || settings.force
@@ -231,7 +243,9 @@ class PipelinedJoinStrategy(session: SparkSession) extends SparkStrategy with Lo
       .getOrElse(Nil)
 }
 
-/** A join under an optional filter and an optional projection: what is not asked for need not come back from Python. */
+/** A join below an optional filter and an optional projection: columns that are not required need not be returned from
+  * Python.
+  */
 private object Pruned {
   def unapply(plan: LogicalPlan): Option[(Seq[NamedExpression], Seq[Expression], LogicalPlan)] = plan match {
     case Project(columns, Filter(condition, Joining(join))) => Some((columns, Seq(condition), join))

@@ -3,11 +3,13 @@ package org.apache.spark.sql.sparkext
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan
 import org.apache.spark.sql.catalyst.trees.TreeNodeTag
 
-/** What is found of the nodes of a logical plan, each once, for as long as one planning takes. */
+/** Values that are computed once for each node of a logical plan, and kept for one planning. */
 private class PlanMemo[T](name: String) {
   private val found: TreeNodeTag[T] = TreeNodeTag[T](name)
 
-  /** Lets a planning begin: what an earlier one has found, of nodes or of those that they are copies of, does not hold any more. */
+  /** Called when a planning starts: discards the values of earlier plannings, which nodes keep, or have copied from
+    * others.
+    */
   def begin(plan: LogicalPlan): Unit = plan.foreach(_.unsetTagValue(found))
 
   def of(plan: LogicalPlan)(reckoned: => T): T = plan.getTagValue(found).getOrElse {

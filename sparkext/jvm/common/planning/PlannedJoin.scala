@@ -20,7 +20,7 @@ case class PlannedAsOf(
     exact: Boolean,
     tolerance: Option[Long])
 
-/** What has to hold for rows that all joins have passed, as Python's `Expression`; `formula` is what may fail of it. */
+/** The filter of rows that have passed all joins, as Python's `Expression`. `formula`: set if it may fail. */
 case class PlannedFilter(spec: JValue, formula: Option[PairCondition], described: String)
 
 /** One column of an order, by its number among the pipeline's own. */
@@ -29,7 +29,8 @@ case class PlannedOrder(output: Int, ascending: Boolean, nullsFirst: Boolean)
 /** The first rows of each task, as Python's `Top`. */
 case class PlannedTop(count: Int, order: Seq[PlannedOrder], described: String)
 
-/** One join of the pipeline, as Python's `JoinSpec` has it; `formula` is what may fail of it, as Spark has it. */
+/** One join of the pipeline, like Python's `JoinSpec`. `formula`: Spark's expression of the part that may fail, if any.
+  */
 case class PlannedJoin(
     kind: String,
     keys: Seq[PlannedKey],
@@ -44,7 +45,7 @@ case class PlannedJoin(
     probeOrdered: Boolean,
     maxBuildBytes: Long) {
 
-  /** Whether each build row is met that has the key of a probe row, and not only the first. */
+  /** Whether a probe row is joined with every build row of its key, instead of only the first. */
   def paired: Boolean =
     !Set("semi", "anti", "existence")(kind) || ranges.nonEmpty || condition.nonEmpty || theta.nonEmpty || formula.nonEmpty
 }

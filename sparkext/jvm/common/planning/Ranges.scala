@@ -3,27 +3,29 @@ package org.apache.spark.sql.sparkext
 import org.apache.spark.sql.catalyst.expressions._
 import org.apache.spark.sql.types._
 
-/** What an index answers of the conditions of a join, and which of them remain to be tested on what it finds.
+/** The conditions of a join that an index answers (`ranges`), and those that remain to be tested on the pairs that it
+  * finds (`residual`).
   *
-  * `guard`: set where conditions may fail on pairs that the index passes over. It is what Spark tests on each pair, up to the
-  * last of these. Workers use the index where they know from the smallest and largest values that nothing fails, and test
-  * every pair where they do not.
+  * `guard`: set if conditions may fail on pairs that the index skips. It consists of the conditions that Spark tests on
+  * each pair, up to the last that may fail. Workers use the index if the smallest and largest values show that nothing
+  * fails, and test every pair otherwise.
   */
 private case class Ranged(residual: Seq[Expression], ranges: Seq[StageRange], guard: Option[Expression])
 
-/** Which conditions of a join its index answers beside equalities: comparisons of the two sides. */
+/** Chooses the conditions of a join that its index answers in addition to equalities: comparisons of the two sides. */
 private object Ranges {
 
   import Shared.formats
 
-  /** Columns of the build side that one index compares. */
+  /** The largest number of columns of the build side that one index compares. */
   private val MostCompared = Shared("most_compared").extract[Int]
 
-  /** Part conditions into those that remain, and comparisons with at most two columns of the build side.
+  /** Divide conditions into those that remain, and comparisons with at most two columns of the build side.
     *
-    * Columns that are bounded on both sides go first. Under equalities, only columns as they are: what remains is tried on
-    * few pairs then, and a column that Spark has to compute keeps workers from reading the files themselves. Comparisons that
-    * leave a half of all pairs are no gain where a formula has to be tried on each: that takes less than to find the half.
+    * Columns that are bounded from both sides come first. With equalities, only plain columns are compared: the
+    * remaining conditions are tested on few pairs then, and a column that Spark has to compute keeps workers from
+    * reading the files themselves. Comparisons that keep half of all pairs are of no use if a formula has to be tested
+    * on each of these: testing it on all pairs costs less than finding that half.
     */
   def among(conditions: Seq[Expression], keyed: Boolean, sides: Sides): Ranged = {
     val comparisons = conditions.flatMap(condition => comparison(condition, sides).map(condition -> _))
@@ -55,11 +57,11 @@ private object Ranges {
     }
   }
 
-  /** Whether comparisons leave a half of all pairs, not the few that an interval holds. */
+  /** Whether comparisons keep half of all pairs, instead of the few in an interval. */
   def isOneSided(ranges: Seq[StageRange]): Boolean =
     ranges.map(range => (range.build.canonicalized, range.operator.head)).distinct.length == 1
 
-  /** The comparison of the two sides that a condition is, with the probe side's value first. */
+  /** The condition as a comparison of the two sides, with the probe side's value first. */
   private def comparison(condition: Expression, sides: Sides): Option[StageRange] = condition match {
     case Comparison("=" | "<=>", _, _) => None
     case Comparison(operator, left, right) if sides.areSides(left, right) => Some(StageRange(left, operator, right))
@@ -75,7 +77,7 @@ private object Ranges {
     }
   }
 
-  /** Whether the order of values is that of the keys that they become. */
+  /** Whether values have the order of their keys. */
   private def isOrdered(value: Expression): Boolean = value.dataType match {
     case string: StringType => string.supportsBinaryOrdering && KeyTypes.name(string).isDefined
     case other => KeyTypes.name(other).isDefined
@@ -84,7 +86,8 @@ private object Ranges {
 
 /** Bands around a value, `abs(a - b) <= w`: the interval that they imply for the build side's value.
   *
-  * It holds what the condition does, and maybe a little more, where sums are rounded: the condition is tested as well.
+  * The interval contains all values that satisfy the condition, and maybe a few others, because sums are rounded. So
+  * the condition is tested as well.
   */
 private object Bands {
   private val DoublesMargin = 1e-15
@@ -103,7 +106,9 @@ private object Bands {
     else if (sides.areSides(b, a)) within(b, a, width, sides)
     else Nil
 
-  /** `width` is a constant, or lies on one of the two sides: the interval is around the value on the same side. */
+  /** `width` is a constant, or an expression of one of the two sides. The interval is around the value of the same
+    * side, or around the probe side's value for a constant.
+    */
   private def within(probe: Expression, build: Expression, width: Expression, sides: Sides): Seq[StageRange] = {
     val ends = if (width.references.isEmpty || width.references.subsetOf(sides.probe.outputSet)) {
       for ((low, high, value) <- interval(probe, width, build)) yield Seq((low, "<=", value), (high, ">=", value))
@@ -113,7 +118,7 @@ private object Bands {
     ends.getOrElse(Nil).map { case (one, operator, other) => StageRange(one, operator, other) }
   }
 
-  /** Both ends of the interval around `center`, and `value` as what it is compared as. */
+  /** Both ends of the interval around `center`, and `value` in the type in which it is compared with them. */
   private def interval(
       center: Expression,
       width: Expression,
@@ -131,7 +136,7 @@ private object Bands {
       val margin = Literal(if (center.dataType == FloatType) FloatsMargin else DoublesMargin)
       val (middle, wide) = (as(center, DoubleType), as(width, DoubleType))
       val wider = plus(wide, Multiply(plus(Abs(middle, false), Abs(wide, false)), margin))
-      // Everything is at most NaN, and infinities lie in a band of infinite width.
+      // No value exceeds NaN, and infinities are within a band of infinite width.
       val low = minus(middle, wider)
       val open = If(EqualTo(low, Literal(Double.NaN)), Literal(Double.NegativeInfinity), low)
       Some((open, plus(middle, wider), as(value, DoubleType)))
@@ -145,7 +150,8 @@ private object Bands {
   private def minus(one: Expression, other: Expression): Expression = Arithmetic.minus(one, other, EvalMode.LEGACY)
 }
 
-/** The distance between two values. Where a difference may wrap around, those that are far from each other may seem near. */
+/** The distance between two values. A difference that may wrap around does not qualify: distant values could seem near.
+  */
 private object Distance {
   def unapply(expression: Expression): Option[(Expression, Expression)] = expression match {
     case Abs(difference: Subtract, _) if Arithmetic.isAnsi(difference) || !difference.dataType.isInstanceOf[IntegralType] =>

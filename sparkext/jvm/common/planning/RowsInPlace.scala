@@ -5,10 +5,11 @@ import org.apache.spark.sql.execution.{ColumnarRule, SparkPlan}
 import org.apache.spark.sql.execution.datasources.WriteFilesExec
 import org.apache.spark.sql.execution.datasources.v2.{AppendDataExec, OverwriteByExpressionExec, OverwritePartitionsDynamicExec}
 
-/** Lets a pipeline that ends in a write hand out rows that lie in the columns of its batches.
+/** Lets a pipeline below a write emit rows that are read from the columns of its batches.
   *
-  * Writers ask rows for their values. Spark's operators may take any row for an `UnsafeRow`, so for them a copy is made: some
-  * ten nanoseconds a value. The writer of dynamic partitions and of buckets may sort its rows as such.
+  * Writers read the values of rows one by one. Spark's operators may treat any row as an `UnsafeRow`, so for them rows
+  * are copied, at some ten nanoseconds per value. The writer of dynamic partitions and of buckets may sort its rows as
+  * `UnsafeRow`s, so it needs copies, too.
   */
 object RowsInPlace extends ColumnarRule {
   override def postColumnarTransitions: Rule[SparkPlan] = new Rule[SparkPlan] {

@@ -18,10 +18,10 @@ private[sparkext] case class Sides(
     else if (areSides(right, left)) Some(StageKey(Sides.plain(right), Sides.plain(left), nullSafe))
     else None
 
-  /** Whether one expression is of the probe side, and the other of the build side. */
+  /** Whether `one` belongs to the probe side, and `other` to the build side. */
   def areSides(one: Expression, other: Expression): Boolean = belongs(one, probe) && belongs(other, build)
 
-  /** Whether columns are of both sides. */
+  /** Whether some columns belong to each side. */
   def isAcross(columns: AttributeSet): Boolean =
     Seq(probe, build).forall(side => columns.exists(side.outputSet.contains))
 
@@ -33,7 +33,7 @@ private[sparkext] object Sides {
   def of(join: Join): Either[String, Sides] = {
     val leftHint = PipelinedJoinHint.in(join.hint.leftHint)
     val rightHint = PipelinedJoinHint.in(join.hint.rightHint)
-    // A hint names the build side; where the join's kind leaves no choice, a hint on the other side asks for the join.
+    // A hint names the build side. If the join type leaves no choice, a hint on the other side requests the join.
     def buildRight(kind: String) = Sides(kind, join.left, join.right, rightHint.orElse(leftHint))
     def buildLeft(kind: String) = Sides(kind, join.right, join.left, leftHint.orElse(rightHint))
     join.joinType match {
@@ -54,7 +54,7 @@ private[sparkext] object Sides {
     }
   }
 
-  /** The key itself: the kernels know that NaN equals NaN and 0.0 equals -0.0. */
+  /** The key without Spark's normalisation: the kernels treat NaN as equal to NaN, and 0.0 as equal to -0.0. */
   private def plain(key: Expression): Expression = key match {
     case KnownFloatingPointNormalized(NormalizeNaNAndZero(inner)) => inner
     case other => other

@@ -17,7 +17,7 @@ import org.apache.spark.sql.sparkext.{CoalesceProbeSides, OwnBuilds, PipelinedJo
   *
   *   1. [[RowsInPlace]]: writers read the rows of a pipeline without a copy.
   *   1. [[StreamedExchanges]]: the probe side of a partitioned join streams to its partitions (Spark 4.3).
-  *   1. [[OwnBuilds]]: a pipeline that makes another one's build side waits until its rows are requested.
+  *   1. [[OwnBuilds]]: a pipeline that produces another one's build side waits until its rows are requested.
   *   1. [[TopRows.WithColumns]]: a pipeline emits the first rows of each task only.
   *
   * With adaptive execution:

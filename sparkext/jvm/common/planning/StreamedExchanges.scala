@@ -11,12 +11,12 @@ import org.apache.spark.sql.execution.datasources.v2.{DataSourceV2ScanExecBase, 
 import org.apache.spark.sql.execution.exchange.ShuffleExchangeLike
 import org.apache.spark.sql.execution.python.{EvalPythonExec, MapInBatchExec}
 
-/** Lets the probe side of a partitioned join stream to its slots, if that is asked for, and Spark can do it: all tasks of a job
-  * run at a time then, and no other shuffle belongs to it.
+/** Lets the probe side of a partitioned join stream to its partitions, if that is requested and Spark supports it. Then
+  * all tasks of the job run at the same time, and no other shuffle may belong to it.
   */
 object StreamedExchanges extends ColumnarRule {
 
-  /** Why the slots of a join run in waves although they are asked to run at once. */
+  /** Why the partitions of a join run in waves although they were requested to run at once. */
   val Declined: TreeNodeTag[String] = TreeNodeTag[String]("sparkext.streamed")
 
   override def postColumnarTransitions: Rule[SparkPlan] = new Rule[SparkPlan] {
@@ -52,7 +52,7 @@ object StreamedExchanges extends ColumnarRule {
     }
   }
 
-  /** What runs in the same job: build sides run in jobs of their own. */
+  /** The operators that run in the same job. Build sides run in jobs of their own. */
   private def sameJob(plan: SparkPlan): Seq[SparkPlan] = plan match {
     case pipeline: PipelinedJoinExec => pipeline +: sameJob(pipeline.probe)
     case other => other +: other.children.flatMap(sameJob)
@@ -68,10 +68,12 @@ object StreamedExchanges extends ColumnarRule {
     case other => if (isNarrow(other)) None else Some(s"${other.nodeName} belongs to the same job")
   }.headOption
 
-  /** Whether each task of an operator takes one partition, all are asked for, and nothing is behind it that the plan does not show. */
+  /** Whether each task of an operator reads one partition, all partitions are read, and the plan shows all inputs of
+    * the operator.
+    */
   private def isNarrow(plan: SparkPlan): Boolean = plan match {
     case _: PipelinedJoinExec | _: ProjectExec | _: FilterExec | _: GenerateExec | _: ExpandExec | _: CollectMetricsExec => true
-    case _: BaseAggregateExec => true // of rows that a shuffle brings, or slots
+    case _: BaseAggregateExec => true // of rows from a shuffle, or from a join's partitions
     case _: WholeStageCodegenExec | _: InputAdapter | _: ColumnarToRowExec | _: AdaptiveSparkPlanExec | _: ResultQueryStageExec => true
     case _: FileSourceScanExec | _: DataSourceV2ScanExecBase | _: LocalTableScanExec | _: RangeExec => true
     case _: MapInBatchExec | _: EvalPythonExec | _: DeserializeToObjectExec | _: SerializeFromObjectExec | _: MapPartitionsExec => true

@@ -5,11 +5,11 @@ import org.apache.spark.sql.catalyst.rules.Rule
 import org.apache.spark.sql.catalyst.trees.TreeNodeTag
 import org.apache.spark.sql.execution.{ColumnarRule, FilterExec, ProjectExec, SparkPlan, TakeOrderedAndProjectExec}
 
-/** Lets a pipeline emit no other rows than the first ones of each task, where Spark takes the first of them all.
+/** Lets a pipeline emit only the first rows of each task, if Spark takes the first of all rows.
   *
-  * Spark's operator stays as it is, so the pipeline may emit others as well: it emits all if Spark's own joins run instead. Adaptive
-  * execution applies this when it has planned a query, and shows what has come of it from the beginning; else it is done with the
-  * rules for columns.
+  * Spark's operator stays in the plan, so the pipeline may emit other rows as well: it emits all rows if Spark's own
+  * joins run instead. Adaptive execution applies this rule after planning a query, and so shows the result from the
+  * beginning. Otherwise it is applied with the rules for columns.
   */
 object TopRows extends Rule[SparkPlan] {
 
@@ -25,12 +25,12 @@ object TopRows extends Rule[SparkPlan] {
     Shared("most_top_rows").extract[Int]
   }
 
-  /** Where Spark skips some of the first rows, its limit includes them. */
+  /** If Spark skips some of the first rows, its limit includes them. */
   override def apply(plan: SparkPlan): SparkPlan = Guarded("top")(plan.transformUp {
     case top: TakeOrderedAndProjectExec => top.withNewChildren(Seq(limited(top.child, top.limit, Right(top.sortOrder))))
   }).getOrElse(plan)
 
-  /** `order`: that of the rows of `plan`, or why it cannot be told of what is below. */
+  /** `order`: the order of the rows of `plan`, or the reason why it is unknown below some operator. */
   private def limited(plan: SparkPlan, count: Int, order: Either[String, Seq[SortOrder]]): SparkPlan = plan match {
     case pipeline: PipelinedJoinExec if pipeline.grouping.isEmpty && pipeline.top.isEmpty =>
       order.flatMap(planned(count, _, pipeline.output)) match {
@@ -45,7 +45,9 @@ object TopRows extends Rule[SparkPlan] {
     case other => other
   }
 
-  /** The order of the rows that columns are chosen from, or computed: which must not fail on rows that are not among the first. */
+  /** The order in terms of the input of a projection. Computed columns must not fail on rows that are not among the
+    * first.
+    */
   private def below(columns: Seq[NamedExpression], order: Seq[SortOrder]): Either[String, Seq[SortOrder]] = {
     val computed = AttributeMap(columns.collect { case alias @ Alias(value, _) => alias.toAttribute -> value })
     val unfit = computed.values.find(value => Trees.isDeep(value) || Failing.may(value) || !value.deterministic)

@@ -6,14 +6,18 @@ import scala.util.control.NonFatal
 import org.apache.spark.sql.catalyst.expressions.{And, Expression, InSet, Or}
 import org.apache.spark.sql.catalyst.trees.TreeNode
 
-/** Looks at trees without recursion. What is recursive here asks first how deep a tree is: the stack is not ours alone. */
+/** Traverses trees without recursion. Recursive code in this extension first checks how deep a tree is, because it
+  * shares the stack with its callers.
+  */
 private[sparkext] object Trees {
 
-  /** The deepest expressions and plans that are looked at. Spark itself overflows its stack on not much deeper ones. */
+  /** The largest depths of expressions and plans that are processed. Spark itself overflows its stack on trees that are
+    * not much deeper.
+    */
   val DeepestExpression = 250
   val DeepestPlan = 1000
 
-  /** Whether a tree has more levels. */
+  /** Whether a tree has more than `levels` levels. */
   def isDeeper[T <: TreeNode[T]](root: T, levels: Int): Boolean = {
     var level: Seq[T] = Seq(root)
     var depth = 0
@@ -26,7 +30,7 @@ private[sparkext] object Trees {
 
   def isDeep(expression: Expression): Boolean = isDeeper(expression, DeepestExpression)
 
-  /** Whether there are more nodes below `root`, and itself, by way of `below`. */
+  /** Whether the tree of `root`, with the children that `below` returns, has more than `nodes` nodes. */
   def isLarger(root: Expression, nodes: Int)(below: Expression => Seq[Expression]): Boolean = {
     val rest = mutable.Stack(root)
     var count = 0
@@ -37,13 +41,13 @@ private[sparkext] object Trees {
     count > nodes
   }
 
-  /** What AND connects, however it is nested, from left to right. */
+  /** The operands of an AND, however it is nested, from left to right. */
   def conjuncts(condition: Expression): Seq[Expression] = parts(condition) {
     case And(left, right) => Some((left, right))
     case _ => None
   }
 
-  /** The same of OR. */
+  /** The operands of an OR, likewise. */
   def disjuncts(condition: Expression): Seq[Expression] = parts(condition) {
     case Or(left, right) => Some((left, right))
     case _ => None
@@ -63,11 +67,11 @@ private[sparkext] object Trees {
   }
 }
 
-/** Expressions as reasons and plans name them. */
+/** Texts of expressions for reasons and plans. */
 private[sparkext] object Wording {
   private val MostParts = 200
 
-  /** Its SQL, if it has any and is not endless. */
+  /** The SQL of an expression, if it has any and is not too long. */
   def of(expression: Expression): String =
     if (isLong(expression)) s"${expression.prettyName} of more than $MostParts parts"
     else try expression.sql catch { case NonFatal(_) => expression.prettyName }

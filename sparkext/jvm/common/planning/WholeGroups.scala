@@ -6,14 +6,16 @@ import org.apache.spark.sql.catalyst.expressions.aggregate.{DeclarativeAggregate
 import org.apache.spark.sql.catalyst.plans.logical.{Aggregate, LogicalPlan}
 import org.apache.spark.sql.execution.aggregate.BaseAggregateExec
 
-/** An aggregate as workers finish it: `results` are computed of the keys and buffers of whole groups, as Spark's final aggregate
-  * does, which emits `output`.
+/** An aggregate that workers finish: `results` are computed from the keys and buffers of complete groups, as in Spark's
+  * final aggregate, which emits `output`.
   */
 case class WholeGroups(rows: GroupedRows, results: Seq[NamedExpression], output: Seq[Attribute])
 
 object WholeGroups {
 
-  /** What Spark plans of the aggregate, if that is a partial one and a final one; or why workers do not finish it. */
+  /** The aggregate as Spark plans it, if that is a partial and a final aggregate; or the reason why workers do not
+    * finish it.
+    */
   def of(aggregate: Aggregate, settings: Settings): Either[String, WholeGroups] = for {
     _ <- JoinStage.check(!Trees.isDeeper[LogicalPlan](aggregate, Trees.DeepestPlan), "a plan nested too deeply")
     planned <- SparkShim.planner(SparkSession.active).Aggregation(aggregate).headOption.toRight("no plan")
@@ -25,7 +27,7 @@ object WholeGroups {
     _ <- results.map(Expressions.deferrable).collectFirst { case Left(reason) => reason }.toLeft(())
   } yield WholeGroups(rows, results, last.output)
 
-  /** What each function's value is computed of: its buffers, as the partial aggregate emits them. */
+  /** The expression of each function's value over its buffers, as the partial aggregate emits them. */
   private def valuesOf(last: BaseAggregateExec): Either[String, AttributeMap[Expression]] = {
     val found = last.aggregateExpressions.zip(last.aggregateAttributes).map { case (call, attribute) =>
       call.aggregateFunction match {

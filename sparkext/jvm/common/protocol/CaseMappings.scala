@@ -6,16 +6,19 @@ import com.ibm.icu.lang.{UCharacter, UProperty}
 
 import org.apache.spark.sql.internal.SQLConf
 
-/** Which letters UPPER and LOWER make of others, as the library has it that Spark uses.
+/** The letters that UPPER and LOWER replace, and their replacements, by the library that Spark uses.
   *
-  * A line for each letter beyond ASCII that changes: the letter, and what becomes of it. LOWER, for which it matters whether a sigma
-  * ends a word, has a line for letters with cases, and one for what is passed over between them: ranges, the first and the last.
+  * One line for each letter beyond ASCII that changes: the letter, and its replacement. LOWER depends on whether a
+  * sigma ends a word, so two lines follow: the letters that have cases, and the characters that are skipped between
+  * them. These lines consist of ranges, each written as its first and last character.
   */
 private[sparkext] object CaseMappings {
-  private val Sensitive = Set("az", "el", "hy", "lt", "nl", "tr") // where letters depend on those around them
+  private val Sensitive = Set("az", "el", "hy", "lt", "nl", "tr") // their replacements depend on the context
   private val Ascii = 0x80
 
-  /** Whether each letter has its own: so it is but for some languages, and where Java's own mappings are asked for. */
+  /** Whether each letter is replaced independently. Not so in some languages, or if Java's own replacements are
+    * configured.
+    */
   def areThoseOfLetters: Boolean =
     SQLConf.get.getConf(SQLConf.ICU_CASE_MAPPINGS_ENABLED) && !Sensitive(Locale.getDefault.getLanguage)
 
@@ -30,7 +33,7 @@ private[sparkext] object CaseMappings {
     characters.filter(_ >= Ascii).map(Character.toString).filter(letter => mapping(letter) != letter)
       .map(letter => letter + mapping(letter)).mkString("\n")
 
-  /** Ranges, as none of these is the end of a line. */
+  /** The characters with a property, as ranges. No line break is among them. */
   private def having(property: Int): String = {
     val ranges = new StringBuilder
     var previous = -2

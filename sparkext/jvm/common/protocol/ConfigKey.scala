@@ -9,7 +9,7 @@ import org.json4s.JsonAST.JValue
 import org.apache.spark.network.util.JavaUtils
 import org.apache.spark.unsafe.types.UTF8String
 
-/** One key of Python's registry (`sparkext/config.py`): its default, and what it may hold. */
+/** One key of Python's registry (`sparkext/config.py`): its default, and its valid values. */
 class ConfigKey private (data: JValue) {
   import Shared.formats
 
@@ -28,7 +28,7 @@ class ConfigKey private (data: JValue) {
   private val least = (data \ "least").extractOpt[BigDecimal]
   private val most = (data \ "most").extractOpt[BigDecimal]
 
-  /** The value that a text stands for, as a text in one spelling; or why the key may not hold it. */
+  /** The value of a text, in one canonical spelling; or the reason why the key must not have it. */
   def read(text: String): Either[String, String] = {
     val trimmed = text.trim
     val found = kind match {
@@ -42,7 +42,7 @@ class ConfigKey private (data: JValue) {
 
   def problem(text: String, expected: String): String = s"$name: got '$text', expected $expected"
 
-  /** The number that a text stands for, if it is one. */
+  /** The number in a text, if it is one. */
   def number(text: String): Option[BigDecimal] = kind match {
     case "integer" => text.toLongOption.map(BigDecimal(_))
     case "byte size" => Try(JavaUtils.byteStringAsBytes(text)).toOption.map(BigDecimal(_))
@@ -60,7 +60,9 @@ object ConfigKey {
 
   def apply(name: String): ConfigKey = named(name)
 
-  /** Why a name under the prefix has no effect, if it names no key: with the key that differs from it least, if at most by half. */
+  /** Why a name under the prefix has no effect, if it is not a key. Includes the most similar key, if at most half of
+    * the letters differ.
+    */
   def unknown(name: String): Option[String] = if (named.contains(name)) None
   else {
     val nearest = All.minBy(distance(name, _))

@@ -3,18 +3,20 @@ package org.apache.spark.sql.sparkext
 import org.apache.spark.sql.catalyst.expressions.{Expression, Literal}
 import org.apache.spark.unsafe.types.UTF8String
 
-/** A constant pattern of a LIKE. */
+/** A constant pattern of LIKE. */
 private[sparkext] object LikePattern {
   private val Escape = '\\'
   private val Special = Set[Int]('%', '_', Escape)
-  private val Replacement = 0xFFFD // which Java reads where bytes are no character
+  private val Replacement = 0xFFFD // Java's replacement for invalid bytes
 
   def unapply(expression: Expression): Option[String] = expression match {
     case Literal(text: UTF8String, _) => Some(text.toString)
     case _ => None
   }
 
-  /** The pattern with workers' own escape character; None for one that Spark refuses, or that matches what is no text. */
+  /** The pattern with the workers' own escape character. None if Spark rejects the pattern, or if it may contain
+    * invalid bytes.
+    */
   def plain(pattern: String, escape: Char): Option[String] = {
     val characters = pattern.codePoints.toArray
     val written = new StringBuilder

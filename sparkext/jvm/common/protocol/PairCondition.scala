@@ -8,12 +8,14 @@ import org.apache.spark.sql.catalyst.expressions.{Attribute, AttributeSeq, BindR
 import org.apache.spark.sql.types._
 import org.apache.spark.unsafe.types.UTF8String
 
-/** An expression that workers compute, and where they find its columns: where it fails on a row, or a pair, they give the values,
-  * and the error is the one that Spark makes of them.
+/** An expression that workers compute, and the positions of its columns. If it fails on a row or a pair, workers report
+  * the values, and the error is the one that Spark raises for them.
   */
 case class PairCondition(condition: Expression, columns: Seq[(Attribute, ColumnRef)]) {
 
-  /** `values`: by `source.column`, as Python's `theta_condition` and `failing_values` write them; what is null is left out. */
+  /** The error for `values`, by `source.column`, as Python's `theta_condition` and `failing_values` write them. Nulls
+    * are omitted.
+    */
   def error(values: JObject): Throwable = {
     val told = values.obj.toMap
     val row = columns.map { case (column, place) =>
@@ -31,7 +33,9 @@ private object PairCondition {
 
   private val Hexadecimal = 16
 
-  /** The value that is told: of strings the bytes; any will do for a type that workers only test for null. */
+  /** A reported value. Strings are reported as their bytes. For a type that workers only test for null, any value will
+    * do.
+    */
   private def value(told: JValue, dataType: DataType): Any = (told, dataType) match {
     case (JInt(digits), decimal: DecimalType) => Decimal(BigDecimal(digits, decimal.scale), decimal.precision, decimal.scale)
     case (JInt(word), _) => ofWord(word.toLong, dataType)
@@ -43,7 +47,7 @@ private object PairCondition {
   private def bytes(digits: String): Array[Byte] =
     digits.grouped(2).map(Integer.parseInt(_, Hexadecimal).toByte).toArray
 
-  /** The value that a machine word means: floats are their bits. */
+  /** The value that a machine word encodes: floats are encoded as their bits. */
   private def ofWord(word: Long, dataType: DataType): Any = dataType match {
     case BooleanType => word != 0
     case ByteType => word.toByte

@@ -14,18 +14,19 @@ import org.apache.spark.util.CollectionAccumulator
 
 /** The reports of the latest runs of pipelines, by the joins that they consist of and by the queries that ran them.
   *
-  * An action may plan its DataFrame anew (`count`, a write), so a run is not found by its physical plan. It is found by
-  * the keys of its joins, whose expression ids stay, if the analysed plan of the query that ran contains the analysed
-  * plan of the DataFrame: several DataFrames may share the keys, as when one filters the other's input.
+  * An action may plan its DataFrame again (`count`, a write), so a run is not found by its physical plan. It is found
+  * by the keys of its joins, whose expression ids stay the same, if the analysed plan of the query that ran contains
+  * the analysed plan of the DataFrame. The second condition is needed because several DataFrames may share the keys,
+  * for example if one filters the other's input.
   */
 object PipelineRuns {
   private val Kept = 64
 
-  /** Names the joins of an operator across plans of the same DataFrame. */
+  /** Identifies the joins of an operator across plans of the same DataFrame. */
   val Key: TreeNodeTag[String] = TreeNodeTag[String]("sparkext.joins")
 
-  /** Where a run belongs: the key of its operator, and the semantic hash of each subtree of the analysed plan that ran.
-    * Hashes, because plans may hold the rows of local relations. None if an RDD ran outside of any query.
+  /** Identifies the runs of an operator: its key, and the semantic hash of each subtree of the analysed plan that ran.
+    * Hashes are used because plans may contain the rows of local relations. None if an RDD ran outside of any query.
     */
   private case class Place(key: String, subtrees: Option[Set[Int]]) {
     def holds(query: QueryExecution): Boolean = subtrees.forall(_.contains(query.analyzed.semanticHash()))
@@ -34,7 +35,9 @@ object PipelineRuns {
   /** The log of each run, or the reason why Spark's own joins ran instead; the latest run is last. */
   private val runs = mutable.LinkedHashMap.empty[Place, Either[String, RunLog]]
 
-  /** `alike`: what runs have in common whose slots take as long for a row, if they have some that are planned. */
+  /** Starts a run. `alike`: equal for runs whose partitions need the same time per row; None if the run's partitions
+    * are not planned.
+    */
   def begin(operator: PipelinedJoinExec, context: SparkContext, alike: Option[String]): RunLog = {
     val before = alike.flatMap(_ => synchronized(runs.values.flatMap(_.toOption).filter(_.alike == alike).lastOption))
     val log =
@@ -55,7 +58,9 @@ object PipelineRuns {
       }
     }
 
-  /** The semantic hash of each subtree of the analysed plan that this thread runs; none also if a plan has no canonical form. */
+  /** The semantic hash of each subtree of the analysed plan that this thread runs; None also if a plan has no canonical
+    * form.
+    */
   private def subtrees(context: SparkContext): Option[Set[Int]] =
     for {
       id <- Option(context.getLocalProperty(SQLExecution.EXECUTION_ID_KEY))
@@ -73,8 +78,8 @@ object PipelineRuns {
     }
   }
 
-  /** For each pipeline in the plan of a DataFrame, top down: the labels of its joins, and its last run. One that workers have run as
-    * part of another's build side is part of that.
+  /** For each pipeline in the plan of a DataFrame, top down: the labels of its joins, and its last run. A pipeline that
+    * workers have run to derive another's build side belongs to the other's run.
     */
   def of(query: QueryExecution): Array[Run] = {
     val found = operators(query.executedPlan)
@@ -88,8 +93,8 @@ object PipelineRuns {
     }.toArray
   }
 
-  /** The reasons of all joins in the plan of a DataFrame that are Spark's own, or were when they last ran, top down; those of which
-    * nothing is left in the plan that runs come last.
+  /** The reasons of all joins in the plan of a DataFrame that are Spark's own, or were when they last ran, top down.
+    * The reasons of joins without a trace in the plan that runs come last.
     */
   def declined(query: QueryExecution): Array[String] = {
     val reasons = mutable.ArrayBuffer.empty[String]
@@ -113,8 +118,8 @@ object PipelineRuns {
   }
 }
 
-/** What is known of a run: the reports of tasks, the seconds that each has `worked`, by number, and the loads of its slots as they were
-  * planned, or are, if it has some; and how slots ran `before`, when such a run was the last.
+/** The log of a run: the reports of tasks, the seconds that each partition has `worked`, and the loads of its
+  * partitions, planned or present, if it has any; `before`: how the partitions of the last such run ran.
   */
 class RunLog(
     val reports: CollectionAccumulator[String],
@@ -123,15 +128,15 @@ class RunLog(
     val before: Option[SlotRuns]) {
   @volatile var slots: () => String = () => null
 
-  /** How its slots have run; as long as not all have, how those of the run before did. */
+  /** How its partitions have run. Until all have finished, the result is that of the run before. */
   def ran: Option[SlotRuns] = {
     val seconds = worked.value.asScala.toMap.toSeq.sorted.map(_._2)
     Option(slots()).filter(_ => seconds.nonEmpty).flatMap(loads => SlotRuns.of(parse(loads), seconds)).orElse(before)
   }
 }
 
-/** One pipeline of a plan: what its last run reported as JSON, the loads of its slots likewise, and why it fell back to Spark's own
-  * joins; the latter two may be null. A class with getters, for Python to read; arrays, as Python learns of the end of a list by an
-  * exception, which takes it 50 ms.
+/** One pipeline of a plan: the reports of its last run as JSON, the loads of its partitions as JSON, and the reason why
+  * it fell back to Spark's own joins. The latter two may be null. It is a class with getters, for Python to read, and
+  * with arrays, because Python finds the end of a list by an exception, which takes 50 ms.
   */
 class Run(val joins: Array[String], val reports: Array[String], val slots: String, val fellBack: String)

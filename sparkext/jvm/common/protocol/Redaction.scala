@@ -3,7 +3,7 @@ package org.apache.spark.sql.sparkext
 import org.apache.spark.sql.internal.SQLConf
 import org.apache.spark.util.Utils
 
-/** Texts that show parts of a query, as Spark shows its own scans: without what `spark.sql.redaction.string.regex` covers. */
+/** Redacts texts that show parts of a query by `spark.sql.redaction.string.regex`, like Spark's own scans. */
 object Redaction {
   def redacted(text: String): String = Utils.redact(SQLConf.get.stringRedactionPattern, text)
 }

@@ -3,7 +3,9 @@ package org.apache.spark.sql.sparkext
 import org.apache.spark.sql.catalyst.expressions.Attribute
 import org.apache.spark.sql.types.{DataType, StructField, StructType}
 
-/** How columns are called on their way to workers and back: by number, as names may be empty, repeated, or hold anything. */
+/** The names of columns that are sent to workers and back: numbers, because names may be empty, repeated, or contain
+  * any character.
+  */
 object SentColumns {
   def of(types: Seq[DataType]): StructType = StructType(types.zipWithIndex.map { case (dataType, number) =>
     StructField(s"c$number", dataType)
@@ -11,6 +13,6 @@ object SentColumns {
 
   def like(columns: Seq[Attribute]): StructType = of(columns.map(_.dataType))
 
-  /** The rows of a batch are sent as one struct column, and come back as one. */
+  /** The rows of a batch are sent as one struct column, and are returned as one. */
   def asRow(columns: StructType): StructType = StructType(Seq(StructField("row", columns)))
 }

@@ -3,9 +3,11 @@ package org.apache.spark.sql.sparkext
 import org.apache.spark.{SparkConf, SparkContext}
 import org.apache.spark.sql.internal.SQLConf
 
-/** The session's `spark.sparkext.*` keys, as planning needs them; workers get the others as text.
+/** The session's `spark.sparkext.*` keys, as planning needs them. Workers receive all keys that are set and can be
+  * read, as text.
   *
-  * A text that cannot be read fails no query: `problems` says which value replaces it. Each problem is logged once.
+  * A text that cannot be read fails no query: `problems` states the value that replaces it. Each problem is logged
+  * once.
   */
 class Settings(conf: SQLConf, application: SparkConf) {
   import Settings._
@@ -14,10 +16,10 @@ class Settings(conf: SQLConf, application: SparkConf) {
 
   private val set = conf.getAllConfs.filter { case (name, _) => name.startsWith(ConfigKey.Prefix) }
 
-  /** Whether sessions may set the keys of the application. */
+  /** Whether sessions may set the application's keys. */
   private val sessionsMaySet = application.getOption(DebugSessions.name).exists(DebugSessions.read(_).contains("true"))
 
-  /** What a key is set to, of `set` or of the application, and the problem with what else it is set to. */
+  /** The text to which a key is set, and the problem with a session's text that is ignored. */
   private def texts(key: ConfigKey): (Option[String], Option[String]) = {
     val session = set.get(key.name)
     if (!key.ofApplication || sessionsMaySet) (session, None)
@@ -30,7 +32,7 @@ class Settings(conf: SQLConf, application: SparkConf) {
     }
   }
 
-  /** Each key that is set, as it is read, and its problem. */
+  /** Each key that is set, the value that is read, and its problem. */
   private val readings: Seq[(ConfigKey, Option[String], Option[String])] = ConfigKey.All.flatMap { key =>
     val (text, ignored) = texts(key)
     val read = text.map(key.read)
@@ -45,26 +47,30 @@ class Settings(conf: SQLConf, application: SparkConf) {
   val explainFallback: Boolean = flag("explainFallback")
   val fusesScans: Boolean = flag("scan.fused")
 
-  /** Whether every supported join is taken, whatever hints and estimates say: for tests. */
+  /** Whether every supported join is accepted, whatever hints and estimates are: for tests. */
   val force: Boolean = flag("debug.force")
 
-  /** Where groups are finished: `auto`, or for tests `parts`, by Spark, or `whole`, by workers wherever they can. */
+  /** Where groups are finished: `auto`; or for tests `parts`, by Spark, or `whole`, by workers whenever they can. */
   val groups: String = word("debug.groups")
 
-  /** Which slots the lines of a partitioned join go to: `planned`, or for tests others. */
+  /** How the buckets (`lines` in the code) of a partitioned join are assigned to partitions (`slots`): `planned`, or
+    * for tests other modes.
+    */
   val slots: String = word("debug.slots")
   val maxBuildBytes: Long = number(MaxBuildBytes)
   val algorithm: String = word(Algorithm)
   val partitioned: String = word(Partitioned)
 
-  /** When slots run: in `waves`, or `pipelined`. */
+  /** When partitions of a join run: in `waves`, or `pipelined`. */
   val stages: String = word("partitioned.stages")
   val morselRows: Long = number(MaxRows)
 
-  /** Into how many parts a full outer join's probe side is shuffled. A part streams through its task: few large ones do. */
+  /** The number of partitions into which a full outer join's probe side is shuffled. A partition streams through its
+    * task, so few large ones suffice.
+    */
   val parts: Int = math.min(conf.numShufflePartitions, PartsPerSlot * SparkContext.getActive.map(_.defaultParallelism).getOrElse(1))
 
-  /** Into how many partitions Spark shuffles rows. */
+  /** The number of partitions into which Spark shuffles rows. */
   val partitions: Int = conf.numShufflePartitions
 
   private val tooManyRows: Option[String] = values.get(key(MinRows).name).filter(_ => number(MinRows) > morselRows).map { text =>
@@ -72,12 +78,12 @@ class Settings(conf: SQLConf, application: SparkConf) {
     s"${key(MinRows).problem(text, expected)}; $morselRows is used"
   }
 
-  /** What is wrong with the keys that are set, each with the value that is used instead. */
+  /** The problems of the keys that are set, each with the value that is used instead. */
   val problems: Seq[String] = readings.flatMap(_._3) ++ tooManyRows
 
   (problems ++ set.keys.toSeq.sorted.flatMap(ConfigKey.unknown)).foreach(Guarded.warn)
 
-  /** Why nothing is planned, if `mode` cannot be read, and counts as off. */
+  /** Why nothing is planned, if `mode` cannot be read and so counts as off. */
   val unreadableMode: Option[String] = readings.collectFirst { case (read, _, Some(problem)) if read == key("mode") => problem }
 
   /** The engine that replaces Spark's operators in this session. */

@@ -13,11 +13,12 @@ import org.apache.spark.TaskContext
 import org.apache.spark.sql.execution.metric.SQLMetric
 import org.apache.spark.util.{CollectionAccumulator, ThreadUtils}
 
-/** Carries what workers tell of their tasks to the operator's metrics and to `sparkext.report`.
+/** Adds the reports of workers about their tasks to the operator's metrics and to `sparkext.report`.
   *
-  * A worker leaves its report as a file in the executor's local folder, which both processes know; the task picks it up
-  * when it completes. A task that is cut short may end before its report is there: it counts without it, and what is written
-  * later, also by a worker that is killed meanwhile, is removed. `run` names this run of the operator, `scanned` the joins whose build sides workers read.
+  * A worker writes its report to a file in the executor's local folder, which both processes know. The task reads it
+  * when it completes. A task that is stopped early may end before its report is written. Then the report is not
+  * counted, and a file that is written later is removed, even if the worker is killed meanwhile. `run` names this run
+  * of the operator, `scanned` the joins whose build sides workers read.
   */
 class TaskReports(
     val run: String,
@@ -82,26 +83,26 @@ class TaskReports(
 
 private object TaskReports {
 
-  /** Which indexes of which runs have been counted, as far as tasks may still tell of them. */
+  /** The indexes that have been counted, by run and join number, as long as tasks may still report them. */
   private val counted: java.util.Set[(String, Int)] = Collections.synchronizedSet(
     Collections.newSetFromMap(new LinkedHashMap[(String, Int), java.lang.Boolean] {
       override def removeEldestEntry(eldest: java.util.Map.Entry[(String, Int), java.lang.Boolean]): Boolean = size > Remembered
     }))
   private val Remembered = 10000
 
-  /** Longer than Spark lets a worker live whose task was cut short. */
+  /** Longer than Spark lets a worker live whose task was stopped early. */
   private val LateSeconds = 10L
   private lazy val remover = ThreadUtils.newDaemonSingleThreadScheduledExecutor("sparkext-late-reports")
 
   def removeLater(report: Path): Unit =
     remover.schedule((() => Try(remove(report))): Runnable, LateSeconds, SECONDS)
 
-  /** Also what it is called while it is written. */
+  /** Removes also the file in which the report is being written. */
   private def remove(report: Path): Unit =
     Using.resource(Files.newDirectoryStream(report.getParent, s"${report.getFileName}*"))(_.forEach(Files.deleteIfExists(_)))
 }
 
-// The fields of Python's `TaskMetrics` that are shown, under its names.
+// The fields of Python's `TaskMetrics` that are shown, with their names in Python.
 private case class TaskReport(
     operators: List[OperatorReport],
     seconds: List[Double],

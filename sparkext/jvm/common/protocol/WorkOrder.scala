@@ -11,7 +11,9 @@ import org.json4s.jackson.JsonMethods.{compact, parse, render}
 
 import org.apache.spark.sql.types.StructType
 
-/** What a worker is told, as JSON for `sparkext.worker.work_order.make`: the pipeline, its settings, and where its build sides lie. */
+/** The work order of a worker, as JSON for `sparkext.worker.work_order.make`: the pipeline, its settings, and the
+  * locations of its build sides.
+  */
 object WorkOrder {
 
   /** Python's `PipelineSpec`. */
@@ -67,7 +69,8 @@ object WorkOrder {
           })
       })
 
-  /** The pickled call `sparkext.worker.work_order.make(order)`, which gives workers their `(function, return type)`. */
+  /** The pickled call `sparkext.worker.work_order.make(order)`, which returns the `(function, return type)` of workers.
+    */
   def command(
       spec: JValue,
       settings: Map[String, String],
@@ -89,8 +92,8 @@ object WorkOrder {
     pickledCall("sparkext.worker.work_order", "make", compact(render(order)))
   }
 
-  /** The same of `sparkext.worker.work_order.build(order)`, which builds the index of one join ahead, or makes the source. What
-    * workers do not make of `builds` is null.
+  /** The pickled call `sparkext.worker.work_order.build(order)`, which builds the index of one join ahead, or
+    * materialises the source. Entries of `builds` that workers do not materialise are null.
     */
   def ahead(
       spec: JValue,
@@ -104,7 +107,9 @@ object WorkOrder {
     pickledCall("sparkext.worker.work_order", "build", compact(render(order)))
   }
 
-  /** What comes from other tasks: the columns of both sides. `streamed`: how, where that is while they run. */
+  /** The rows that are received from other tasks: the columns of both sides. `streamed`: set if they are received while
+    * the other tasks run.
+    */
   def arriving(probe: StructType, builds: Map[Int, StructType], ownsBuild: Boolean, streamed: Option[JValue]): JValue =
     ("probe" -> parse(probe.json)) ~
       ("streamed" -> streamed) ~
@@ -118,7 +123,7 @@ object WorkOrder {
       ("keeps_unmatchable" -> rows.keepsUnmatchable) ~
       rows.way.order
 
-  /** The call of `sparkext.worker.work_order.plan(order)`, which plans the slots of a join. */
+  /** The pickled call `sparkext.worker.work_order.plan(order)`, which plans the partitions of a join. */
   def plan(
       probe: Sent,
       builds: Seq[(Sent, Boolean)],
@@ -172,13 +177,13 @@ object WorkOrder {
   def broadcast(side: PublishedBuildSide, schema: StructType): JValue =
     ("broadcast" -> side.broadcast.id) ~ ("crc" -> side.crc) ~ ("schema" -> parse(schema.json))
 
-  /** A build side that workers read. */
+  /** A build side that workers read from files. */
   def read(scan: FusedScan, maxBytes: Long): JValue =
     ("scan" -> scanned(scan)) ~
       ("splits" -> scan.files) ~
       ("max_bytes" -> maxBytes)
 
-  /** A build side that a pipeline of its own makes: Python's `PipelinedRows`. */
+  /** A build side that a pipeline of its own derives: Python's `PipelinedRows`. */
   def pipelined(
       spec: JValue,
       scan: FusedScan,

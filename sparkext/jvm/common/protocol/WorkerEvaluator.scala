@@ -5,7 +5,9 @@ import org.json4s.JsonAST.JObject
 import org.apache.spark.sql.catalyst.expressions.{Attribute, Expression}
 import org.apache.spark.sql.types.DecimalType
 
-/** One of the two that evaluate expressions in workers, and what it covers of their language: Python's `plans/evaluators.py`. */
+/** One of the two evaluators of expressions in workers, and the part of the language that it covers: Python's
+  * `plans/evaluators.py`.
+  */
 sealed abstract class WorkerEvaluator(name: String) {
   import Shared.formats
 
@@ -15,7 +17,7 @@ sealed abstract class WorkerEvaluator(name: String) {
   private val digits = (table \ "digits").extract[Int]
   private val anyNull = (table \ "any_null").extract[Boolean]
 
-  /** The condition as JSON, or what is not covered of it. */
+  /** The condition as JSON, or the part that is not covered. */
   def of(condition: Expression, place: Attribute => ColumnRef): Either[String, JObject] =
     tooLarge(condition).toLeft(()).flatMap(_ => WorkerExpression.of(condition, place))
       .flatMap(tree => uncovered(tree).toLeft(tree.json))
@@ -41,24 +43,27 @@ sealed abstract class WorkerEvaluator(name: String) {
 
 object WorkerEvaluator {
 
-  /** Whole columns at a time. */
+  /** Evaluates whole columns at a time. */
   object Arrow extends WorkerEvaluator("arrow") {
 
-    /** Whether it may test rows in place of Spark: all of them, whatever else Spark would have tested before. */
+    /** Whether it may test rows in place of Spark: all rows, whatever other conditions Spark would have tested before.
+      */
     def tests(condition: Expression): Boolean = untested(condition).isEmpty
 
-    /** What keeps it from that: a part that is not covered, or may fail. */
+    /** The part that prevents this: one that is not covered, or that may fail. */
     def untested(condition: Expression): Option[String] = uncovered(condition).orElse(Failing.part(condition).map(Wording.of))
   }
 
-  /** Pair by pair, in code that is made for the condition. */
+  /** Evaluates pair by pair, in code compiled for the condition. */
   object Compiled extends WorkerEvaluator("compiled") {
-    private val Largest = 200 // what takes some three seconds to compile
+    private val Largest = 200 // takes some three seconds to compile
 
     override protected def tooLarge(condition: Expression): Option[String] =
       if (Trees.isLarger(condition, Largest)(computed)) Some("a formula too large to compile") else None
 
-    /** What is computed for an expression: the constants of a list are looked up, however many they are. */
+    /** The parts of an expression that are computed. The constants of a list are looked up instead, whatever their
+      * number.
+      */
     private def computed(expression: Expression): Seq[Expression] = expression match {
       case Listed(value, _, others) => value +: others
       case other => other.children

@@ -12,7 +12,9 @@ import org.apache.spark.sql.catalyst.util.DateTimeUtils
 import org.apache.spark.sql.types._
 import org.apache.spark.unsafe.types.UTF8String
 
-/** A node of what workers evaluate, as Python's `plans/expression.py` reads it. `origin` is what it was made from. */
+/** A node of an expression for workers, as Python's `plans/expression.py` reads it. `origin` is the Catalyst expression
+  * for which it was written.
+  */
 case class WorkerExpression(
     op: String,
     dataType: DataType,
@@ -26,20 +28,23 @@ case class WorkerExpression(
   }
 }
 
-/** Writes what has the same value there as here, to the bit: columns and literals; arithmetic of integers, floats and decimals;
-  * comparisons, lists, null tests, and tests of strings byte by byte; parts of strings by characters; fields of dates; the
-  * connectives, and choices. Functions whose last digit depends on the library, such as sines and powers, are not in the language.
+/** Translates the expressions that have the same value in workers as in Spark, to the bit: columns and literals;
+  * arithmetic of integers, floats and decimals; comparisons, lists, null tests, and tests of strings byte by byte;
+  * parts of strings by characters; fields of dates; the connectives, and choices. Functions whose last digit depends on
+  * the library, such as sines and powers, are not in the language.
   */
 object WorkerExpression {
   private val Deepest = 200
   private val MostCompared = 200
   private val TooDeep = "a condition nested too deeply"
 
-  /** The expression, or the part of it that is not in the language. */
+  /** The translated expression, or the part that is not in the language. */
   def of(expression: Expression, place: Attribute => ColumnRef): Either[String, WorkerExpression] =
     new Translation(place, Deepest).of(expression)
 
-  /** A value as text: dates are days and timestamps microseconds, as in Spark's memory. None for types that have no text. */
+  /** A value as text: dates are days and timestamps microseconds, as in Spark's memory. None for types without a text
+    * form.
+    */
   def text(literal: Literal): Option[JValue] = literal match {
     case Literal(null, _) => Some(JNull)
     case Literal(value: UTF8String, _) if UTF8String.fromString(value.toString) == value => Some(JString(value.toString))
@@ -50,7 +55,7 @@ object WorkerExpression {
     case _ => None
   }
 
-  /** `levels`: how deep the tree may still become. Connectives of one kind are one node, however they are nested. */
+  /** `levels`: the number of levels that the tree may still have. Nested connectives of one type are one node. */
   private class Translation(place: Attribute => ColumnRef, levels: Int) {
     private lazy val below = new Translation(place, levels - 1)
 
@@ -58,7 +63,7 @@ object WorkerExpression {
       if (levels == 0) Left(TooDeep)
       else node(expression).getOrElse(Left(Wording.of(expression)))
 
-    /** None for what is not in the language itself, Left where a part of it is not. */
+    /** None for an expression that is not in the language itself, Left if a part of it is not. */
     private def node(expression: Expression): Option[Either[String, WorkerExpression]] = expression match {
       case Widened(column) => Some(Right(columnOf(column, expression)))
       case constant: Literal => text(constant).filter(_ => isNamed(constant)).map { value =>
@@ -133,7 +138,7 @@ object WorkerExpression {
       case Contains(_, pattern: Literal) => stringTest("contains", expression, pattern)
       case Like(looked, LikePattern(pattern), escape) if isString(looked) => like(expression, looked, LikePattern.plain(pattern, escape))
       case _: If => call("if", expression)
-      // What asks for the type of the choices that it becomes looks at all of them.
+      // The choices are nested in each other, and their type is computed from all of them, recursively.
       case CaseWhen(branches, _) if branches.length >= levels => Some(Left(TooDeep))
       case CaseWhen(branches, otherwise) =>
         val last = otherwise.getOrElse(Literal(null, expression.dataType))
@@ -144,7 +149,7 @@ object WorkerExpression {
       case _ => None
     }
 
-    /** Nothing but an overflow makes the sum of some decimals null. */
+    /** `value`, or an overflow error if `sum` is null: only an overflow makes the sum of at least one decimal null. */
     private def unlessOverflown(
         sum: WorkerExpression,
         value: WorkerExpression,
@@ -184,15 +189,15 @@ object WorkerExpression {
         children: Seq[Expression],
         of: Expression): Option[Either[String, WorkerExpression]] = Some(parts(children).map(test(name, _, of)))
 
-    /** Of some collations, equal strings have equal bytes, but lesser ones no lesser bytes. */
+    /** With some collations, equal strings have equal bytes, but the order of strings is not that of their bytes. */
     private def isCompared(operator: String, left: Expression, right: Expression): Boolean =
       left.dataType == right.dataType && isNamed(left) && (left.dataType match {
         case string: StringType => string.supportsBinaryOrdering || operator == "=" || operator == "<=>"
         case _ => true
       })
 
-    /** One search in all constants of the list, however many, and a comparison with each part that is none. Constants go first,
-      * so that what may fail cannot stand beside them.
+    /** One search in all constants of the list, whatever their number, and a comparison with each other element. The
+      * search comes first, so a list with constants must not have other elements that may fail.
       */
     private def among(
         value: Expression,
@@ -225,7 +230,7 @@ object WorkerExpression {
       below.of(looked).map(value => test("like", Seq(value, constant), of))
     }
 
-    /** Workers have no tables of letters: these go with the expression, as they are here. */
+    /** Workers have no case tables: the tables of this JVM are sent with the expression. */
     private def cased(name: String, text: Expression, mapping: => String, of: Expression) =
       if (text.dataType != StringType || !CaseMappings.areThoseOfLetters) None
       else Some(below.of(text).map { value =>
@@ -253,17 +258,19 @@ object WorkerExpression {
       case _ => None
     }
 
-    /** Spark finds what remains of decimals by a quotient, for which it has 38 digits; the type must have room for all of the rest. */
+    /** Whether the remainder is exact. Spark computes the remainder of decimals from a quotient of at most 38 digits,
+      * and the type of the remainder must hold all of its digits.
+      */
     private def isExactRest(rest: BinaryArithmetic): Boolean = (rest.left.dataType, rest.right.dataType, rest.dataType) match {
       case (DecimalType.Fixed(one, scale), DecimalType.Fixed(_, otherScale), DecimalType.Fixed(_, ofRest)) =>
         one - scale + otherScale <= DecimalType.MAX_PRECISION && ofRest == math.max(scale, otherScale)
       case _ => true
     }
 
-    /** Floats are left out, which Spark rounds as they are printed: Java versions do that differently. */
+    /** Floats are not covered: Spark rounds them by their printed form, which differs between Java versions. */
     private def rounded(name: String, child: Expression, places: Int, of: Expression, ansi: Boolean) =
       (child.dataType, of.dataType) match {
-        // Or it may overflow.
+        // Otherwise it may overflow.
         case (from: DecimalType, to: DecimalType)
             if from.precision - from.scale < DecimalType.MAX_PRECISION && places > -to.precision => call(name, of)
         case (_: IntegralType, _) if places >= -MostPlaces => call(name, of, checked = ansi && places < 0)
@@ -278,7 +285,7 @@ object WorkerExpression {
         case _ => None
       }
 
-    /** Most types of decimals have room for the exact result. Where they have not, it is rounded, or overflows. */
+    /** Most decimal types can hold the exact result. With the others, it is rounded, or overflows. */
     private def arithmetic(name: String, operation: BinaryArithmetic): Option[Either[String, WorkerExpression]] = operation.dataType match {
       case decimal: DecimalType =>
         val scales = operation.children.map(scaleOf)
@@ -296,7 +303,8 @@ object WorkerExpression {
       case _ => 0
     }
 
-    /** Intervals are not: they overflow with an error in every mode. Of decimals Spark keeps no more than 34 digits. */
+    /** Intervals are not covered: they overflow with an error in every mode. Of decimals Spark keeps at most 34 digits.
+      */
     private def signed(name: String, of: Expression, failOnError: Boolean): Option[Either[String, WorkerExpression]] =
       of.dataType match {
         case decimal: DecimalType if decimal.precision > DigitsOfSigns => None
@@ -319,7 +327,9 @@ object WorkerExpression {
         case _ => None
       }
 
-    /** In ANSI mode Spark looks at long decimals as doubles, but only at some of them, if the integer has less than 64 bits. */
+    /** Whether workers cut off decimals as Spark does. In ANSI mode Spark converts some long decimals to doubles first,
+      * if the integer has fewer than 64 bits.
+      */
     private def isCutOff(child: Expression, to: IntegralType, of: Cast): Boolean = child.dataType match {
       case decimal: DecimalType =>
         to == LongType || of.evalMode != EvalMode.ANSI || decimal.scale == 0 || decimal.precision <= DigitsOfDoubles
@@ -329,7 +339,9 @@ object WorkerExpression {
     private def isInUTC(cast: Cast): Boolean =
       cast.timeZoneId.exists(zone => Try(DateTimeUtils.getZoneId(zone).normalized == ZoneOffset.UTC).getOrElse(false))
 
-    /** Doubles are as near to a decimal as Java makes them: both its digits and its unit are exact. */
+    /** Whether a cast is exact. Doubles are as near to a decimal as in Java if both its digits and its unit are exact
+      * doubles.
+      */
     private def isExact(from: DataType, to: DataType): Boolean = (from, to) match {
       case (narrow: IntegralType, wide: IntegralType) => narrow.defaultSize < wide.defaultSize
       case (_: IntegralType, FloatType | DoubleType) | (FloatType, DoubleType) => true
@@ -341,12 +353,12 @@ object WorkerExpression {
   }
 
   private val DigitsOfDoubles = 15
-  private val MostPlaces = 18 // the last power of ten that fits a word
-  private val DigitsOfSigns = 34 // of Scala's decimals, unless they are told otherwise
+  private val MostPlaces = 18 // the largest power of ten that fits a word
+  private val DigitsOfSigns = 34 // the default precision of Scala's decimals
   private val Rounding = Map("+" -> "plus", "-" -> "minus", "*" -> "times")
 }
 
-/** A list, `value IN (…)`, which Spark makes a set of where it is long: its constants, and what else it compares with. */
+/** A list, `value IN (…)`, which Spark converts to a set if it is long: its constants, and its other elements. */
 private[sparkext] object Listed {
   def unapply(expression: Expression): Option[(Expression, Seq[Literal], Seq[Expression])] = expression match {
     case In(value, list) if list.nonEmpty =>
@@ -360,7 +372,7 @@ private[sparkext] object Listed {
   }
 }
 
-/** A column, or an integer column in a wider type: workers compare and emit either. */
+/** A column, or an integer column cast to a wider type: workers compare and emit either. */
 object Widened {
   def unapply(expression: Expression): Option[Attribute] = expression match {
     case column: Attribute => Some(column)

@@ -11,15 +11,17 @@ import org.apache.spark.{SparkConf, SparkEnv}
 import org.apache.spark.api.python.PythonUtils
 import org.apache.spark.sql.internal.SQLConf
 
-/** The Python that runs the pipelines: its executable, and its version as "3.11", which workers insist on. */
+/** The Python that runs the pipelines: its executable, and its version, like "3.11", which workers require. */
 case class WorkerPython(executable: String, version: String)
 
 object WorkerPython {
 
-  /** Names the Python of all sessions. None may change it: to ask it is to start it, on the driver. */
+  /** Names the Python of all sessions. No session may change it, because checking another Python would start it on the
+    * driver.
+    */
   val Key = "spark.sparkext.python"
 
-  // A package may be found without those that it needs; finding those costs no time, importing them would. The check of
+  // A package may be found without its dependencies. Finding those costs no time, importing them would. The check of
   // the code cache imports them only if the package's own folder is read-only.
   private val Probe =
     """import sys, sparkext
@@ -35,16 +37,19 @@ object WorkerPython {
   private val RetryMillis = 600000L
   private val answers = new PythonAnswers(TimeoutMillis, RetryMillis)
 
-  /** Have Spark refuse to set the key in a session that runs, as it does for static settings of its own. */
+  /** Makes Spark refuse to set the key in a running session, like its own static settings. */
   def refuseAtRunTime(): Unit = SQLConf.registerStaticConfigKey(Key)
 
-  /** The application's settings: not what a session has set since. None where it has ended, which plans may outlive. */
+  /** The application's settings, without changes by sessions. Empty if the application has ended, which plans may
+    * outlive.
+    */
   private[sparkext] def applications: SparkConf = Option(SparkEnv.get).map(_.conf).getOrElse(new SparkConf(false))
 
-  /** The application's Python, or what is wrong with it. */
+  /** The application's Python, or the problem with it. */
   def found: Either[String, WorkerPython] = {
     val conf = applications
-    // The second is what Spark's own runner would prefer. What a session sets it to is for the session's functions.
+    // The second is the key that Spark's own runner would prefer. A session's value of it applies to the session's
+    // functions only.
     val named = Seq(Key, "spark.sql.execution.pyspark.python", "spark.pyspark.python").map(conf.getOption)
     val executable = (named :+ sys.env.get("PYSPARK_PYTHON")).flatten.find(_.trim.nonEmpty).getOrElse("python3").trim
     answers.of(executable)
@@ -67,7 +72,9 @@ object WorkerPython {
     process
   }
 
-  /** What the process says until it ends. Nothing here waits for output: what it has started may keep that open for good. */
+  /** The output of the process until it ends. No read waits for output: processes that it has started may keep the
+    * stream open forever.
+    */
   private def answer(executable: String, process: Process, timeoutMillis: Long): Either[String, WorkerPython] = {
     val output = process.getInputStream
     val said = new ByteArrayOutputStream
@@ -91,8 +98,9 @@ object WorkerPython {
   }
 }
 
-/** What Pythons have answered. Each is asked once; what is wrong with one may be mended, and is asked again: at once, unless every
-  * plan of the next `retryMillis` would wait as long for it.
+/** The answers of Python installations. A working one is asked once. Another one may have been repaired, and is asked
+  * again: at once, unless it has timed out, so that every plan would wait as long. Then it is asked again after
+  * `retryMillis`.
   */
 private[sparkext] class PythonAnswers(timeoutMillis: Long, retryMillis: Long) {
   private case class Answer(found: Either[String, WorkerPython], asked: Long, answered: Long) {

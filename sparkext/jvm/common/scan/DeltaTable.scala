@@ -9,7 +9,7 @@ import org.apache.spark.sql.catalyst.expressions.Attribute
 import org.apache.spark.sql.execution.datasources.{HadoopFsRelation, PartitionedFile}
 import org.apache.spark.sql.types._
 
-/** A table of Delta Lake: its log says which files there are, how they call its columns, and which of their rows are deleted. */
+/** A Delta Lake table. Its log lists its files, the names of its columns in them, and their deleted rows. */
 class DeltaTable(relation: HadoopFsRelation) extends RelationTable(relation) {
   import DeltaTable._
 
@@ -24,12 +24,12 @@ class DeltaTable(relation: HadoopFsRelation) extends RelationTable(relation) {
 
   override def marksDeleted(column: Attribute): Boolean = column.name == DeletionMark && hasDeletions
 
-  /** Whether Delta has planned to leave deleted rows out. */
+  /** Whether Delta has planned to skip deleted rows. */
   private def hasDeletions: Boolean = tablePath.isDefined
 
   private def tablePath: Option[String] = Foreign.call(format, "tablePath").asInstanceOf[Option[String]]
 
-  /** What the query was prepared to read: to list more would run jobs. */
+  /** The files that the query was prepared to read. Listing more would run jobs. */
   override def listed: Seq[ListedFile] = Try {
     val files = Foreign.call(Foreign.call(index, "preparedScan"), "files").asInstanceOf[Seq[AnyRef]]
     files.map { file =>
@@ -40,7 +40,7 @@ class DeltaTable(relation: HadoopFsRelation) extends RelationTable(relation) {
 
   override def state: Option[String] = Try(s"version ${long(index, "version")}").toOption
 
-  /** The rows of a file that are deleted, by their numbers in it; or why they are not known. */
+  /** The positions of the deleted rows of a file, or the reason why they are unknown. */
   def deleted(file: PartitionedFile, settings: Configuration): Either[String, Array[Long]] = {
     val told = file.otherConstantMetadataColumnValues
     (told.get(Vector), told.get(Use)) match {
@@ -67,7 +67,7 @@ object DeltaTable {
   val Format: String = s"$Package.DeltaParquetFileFormat"
   private val DeletionMark = "__delta_internal_is_row_deleted"
 
-  // What Delta tells its reader of a file.
+  // The metadata that Delta passes to its reader for a file: two keys, and the value of the second for deleted rows.
   private val Vector = "row_index_filter_id_encoded"
   private val Use = "row_index_filter_type"
   private val LeavesOut = "IF_CONTAINED"

@@ -11,30 +11,31 @@ import org.apache.spark.sql.execution.{FileSourceScanExec, SparkPlan}
 import org.apache.spark.sql.execution.datasources.{FilePartition, FileScanRDD}
 import org.apache.spark.sql.execution.datasources.v2.BatchScanExec
 
-/** Where Spark's own plan reads the files of a table. */
+/** A node of Spark's own plan that reads the files of a table. */
 trait FileScan {
   def node: SparkPlan
   def table: FileTable
 
-  /** What is asked of the scan beside files and columns, and workers do not do. */
+  /** The reason why workers do not perform the scan, if it requires more than files and columns. */
   def refused: Option[String]
 
-  /** Where the table has a column that comes out of the scan. */
+  /** The partition value, or the stored column, of a column in the scan's output; or the reason why there is none. */
   def place(column: Attribute): Either[String, Either[Int, StoredColumn]] = table.place(column)
 
-  /** What Spark has cut it into; or why that is not known. */
+  /** The partitions into which Spark has divided the scan, or the reason why they are unknown. */
   def partitions: Either[String, Seq[FilePartition]]
 
-  /** The rows of these files that are deleted, by their numbers in their files, in order; or why they are not known. */
+  /** The positions of the deleted rows in each of these files, in ascending order; or the reason why they are unknown.
+    */
   def deleted(partitions: Seq[FilePartition]): Either[String, Map[Path, Array[Long]]]
 
-  /** Whether there is a column that says which rows are deleted: then no others may be left out. */
+  /** Whether the output has a column that marks deleted rows: then only a filter on that column may drop them. */
   def marksDeleted: Boolean = node.output.exists(table.marksDeleted)
 }
 
 object FileScan {
 
-  /** The scan that a node of a plan is; or what it is instead. */
+  /** The scan of a plan node, or the reason why it is none. */
   def of(plan: SparkPlan): Either[String, FileScan] = plan match {
     case scan: FileSourceScanExec => RelationTable.of(scan.relation).map(new RelationScan(scan, _))
     case scan: BatchScanExec => IcebergTable.of(scan.scan).map(new IcebergScan(scan, _))
@@ -47,7 +48,7 @@ object FileScan {
       else if (node.outputPartitioning == SinglePartition) Some("a scan in a single task")
       else None
 
-    /** Columns of the table may have the names of those that tell of files. */
+    /** Columns of the table may have the same names as metadata columns, so these are recognised by their ids. */
     override def place(column: Attribute): Either[String, Either[Int, StoredColumn]] =
       if (node.fileConstantMetadataColumns.exists(_.exprId == column.exprId)) Left("metadata columns of files") else super.place(column)
 
@@ -85,8 +86,9 @@ object FileScan {
     override def deleted(partitions: Seq[FilePartition]): Either[String, Map[Path, Array[Long]]] = reading(Right(table.deleted))
   }
 
-  /** What Spark has cut a scan into. To ask it sends Hadoop's settings to the executors, once for every copy of the scan: plans are
-    * copied before they run, and each time that they are shown.
+  /** The partitions into which Spark has divided a scan, cached at its node. Computing them sends Hadoop's settings to
+    * the executors, once for every copy of the scan, and plans are copied before they run, and each time that they are
+    * shown.
     */
   private case class Listed(scan: FileSourceScanExec, partitions: Seq[FilePartition])
   private val Found: TreeNodeTag[Listed] = TreeNodeTag[Listed]("sparkext.partitions")

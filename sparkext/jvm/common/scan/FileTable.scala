@@ -13,45 +13,49 @@ import org.apache.spark.sql.execution.datasources.{HadoopFsRelation, LogicalRela
 import org.apache.spark.sql.execution.datasources.v2.DataSourceV2ScanRelation
 import org.apache.spark.sql.types.StructType
 
-/** A table whose rows lie in Parquet files: plain ones, or those of a format of tables, which gives files another meaning. */
+/** A table whose rows are stored in Parquet files: plain files, or the files of a table format, which gives them
+  * another meaning.
+  */
 trait FileTable {
 
   /** Hadoop's settings with which Spark reads the files, and the options of its reader. */
   def hadoop: Configuration
   def options: Map[String, String]
 
-  /** Columns of which all rows of a file have the same value, which is told apart from the file. */
+  /** Columns with one value for all rows of a file, which is stored outside the file. */
   def partitionSchema: StructType
 
-  /** Why the table is left to Spark, whatever is asked of it. */
+  /** Why the table is left to Spark, whatever the query requests. */
   def refused: Option[String]
 
-  /** How files call a column; or why none has it. */
+  /** The name or id of a column in the files, or the reason why no file has it. */
   def stored(column: Attribute): Either[String, StoredColumn]
 
-  /** The number of the value that partitions have of a column, or what files call it; or why neither is known. */
+  /** The index of a column among the partition values, or its name or id in the files; or the reason why neither is
+    * known.
+    */
   def place(column: Attribute): Either[String, Either[Int, StoredColumn]] =
     partitionSchema.fieldNames.indexOf(column.name) match {
       case -1 => stored(column).map(Right(_))
       case number => Right(Left(number))
     }
 
-  /** Whether Spark would not read a file without the column. */
+  /** Whether Spark rejects a file without the column. */
   def isRequired(column: Attribute): Boolean = false
 
-  /** Whether a column is 0 for rows that count, and says nothing else. */
+  /** Whether a column is 0 for rows that are not deleted, and has no other purpose. */
   def marksDeleted(column: Attribute): Boolean = false
 
-  /** Its files, as far as planning knows them already. */
+  /** The files of the table, as far as they are already known during planning. */
   def listed: Seq[ListedFile]
 
-  /** Which state of the table is read, in words. */
+  /** The state of the table that is read, such as its version, in words. */
   def state: Option[String]
 }
 
 object FileTable {
 
-  /** The table that a leaf of a plan reads, if it is one of files. */
+  /** The table that a leaf of a plan reads, if its rows are stored in files. */
   def unapply(plan: LogicalPlan): Option[FileTable] = plan match {
     case LogicalRelation(relation: HadoopFsRelation, _, _, _, _) => RelationTable.of(relation).toOption
     case relation: DataSourceV2ScanRelation => IcebergTable.of(relation.scan).toOption
@@ -63,17 +67,17 @@ case class ListedFile(path: Path, modified: Long, size: Long) {
   def identity: FileIdentity = FileStores.identity(path, modified, size)
 }
 
-/** How the files of a table call a column of it. */
+/** The name or id by which files identify a column of a table. */
 sealed trait StoredColumn {
 
-  /** The columns of a file that it may be. */
+  /** The columns of a file that match. */
   def in(schema: MessageType, caseSensitive: Boolean): Seq[Type]
 
-  /** As workers are told. */
+  /** The form that workers receive. */
   def json: JValue
 }
 
-/** The column of this name. */
+/** A column with this name. */
 case class NamedColumn(name: String) extends StoredColumn {
   override def in(schema: MessageType, caseSensitive: Boolean): Seq[Type] = schema.getFields.asScala.toSeq.filter { field =>
     if (caseSensitive) field.getName == name else field.getName.equalsIgnoreCase(name)
@@ -81,7 +85,7 @@ case class NamedColumn(name: String) extends StoredColumn {
   override def json: JValue = JString(name)
 }
 
-/** The column of this field id, whatever its name is. */
+/** A column with this field id, whatever its name is. */
 case class NumberedColumn(id: Int) extends StoredColumn {
   override def in(schema: MessageType, caseSensitive: Boolean): Seq[Type] =
     schema.getFields.asScala.toSeq.filter(field => field.getId != null && field.getId.intValue == id)

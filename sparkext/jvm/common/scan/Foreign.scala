@@ -2,23 +2,24 @@ package org.apache.spark.sql.sparkext
 
 import java.lang.reflect.{InvocationTargetException, Method, Modifier}
 
-/** Members of classes of libraries that this jar is not compiled against and that may not be there.
+/** Calls members of library classes that this jar is not compiled against and that may be missing.
   *
-  * What a library does not have, in this version, is a `NoSuchMethodException` or a `ClassNotFoundException`.
+  * If the version of a library does not have a member, a `NoSuchMethodException` or a `ClassNotFoundException` is
+  * thrown.
   */
 private object Foreign {
 
-  /** What a method of this name gives that takes such arguments, whether or not it is a public one. */
+  /** The result of a method with this name that accepts these arguments, whether or not it is public. */
   def call(target: AnyRef, method: String, arguments: AnyRef*): AnyRef = {
     val found = inherited(target.getClass).flatMap(_.getDeclaredMethods).filterNot(member => Modifier.isStatic(member.getModifiers))
     invoked(found, target, method, arguments)
   }
 
-  /** The same of the object beside a class that Scala has compiled. `beside`: of the library. */
+  /** The same for a method of a Scala object. `beside`: an instance of a class of the same library. */
   def callModule(module: String, beside: AnyRef, method: String, arguments: AnyRef*): AnyRef =
     call(loaded(module + "$", beside).getField("MODULE$").get(null), method, arguments: _*)
 
-  /** A new instance of a class of the library that `beside` is of. */
+  /** A new instance of a class of the library to which the class of `beside` belongs. */
   def make(name: String, beside: AnyRef, arguments: AnyRef*): AnyRef = {
     val constructors = loaded(name, beside).getConstructors.filter(maker => accepts(maker.getParameterTypes, arguments))
     if (constructors.isEmpty) throw new NoSuchMethodException(s"$name of ${arguments.length} arguments")
@@ -42,7 +43,7 @@ private object Foreign {
   private def accepts(parameters: Array[Class[_]], arguments: Seq[AnyRef]): Boolean =
     parameters.length == arguments.length && parameters.zip(arguments).forall { case (parameter, argument) => parameter.isInstance(argument) }
 
-  /** What a library says is wrong, instead of that a call has failed. */
+  /** Throws the library's own exception, instead of the one for a failed call. */
   private def unwrapped(body: => AnyRef): AnyRef =
     try body
     catch { case failed: InvocationTargetException if failed.getCause != null => throw failed.getCause }

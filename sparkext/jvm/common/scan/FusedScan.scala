@@ -14,10 +14,10 @@ import org.apache.spark.sql.execution.datasources.{FilePartition, PartitionedFil
 import org.apache.spark.sql.internal.SQLConf
 import org.apache.spark.sql.types.{DataType, StructType}
 
-/** A Parquet scan that workers do themselves: which columns of which files, and which rows of them.
+/** A Parquet scan that workers perform themselves: the columns, the files, and the rows that they read.
   *
-  * Splits, their order and places are Spark's own. The first `outputs` of `columns` are what the scan emits, those behind
-  * are there for the filter. `deleted` are the rows of files that do not count, by their numbers there, in order.
+  * Splits, their order and their locations are Spark's own. The scan emits the first `outputs` of `columns`; the others
+  * are read for the filter. `deleted`: the positions of the deleted rows of each file, in ascending order.
   */
 case class FusedScan(
     columns: Seq[ScanColumn],
@@ -29,7 +29,7 @@ case class FusedScan(
     buckets: Seq[JObject],
     caseSensitive: Boolean) {
 
-  /** Without the keys of buckets. */
+  /** Without the credentials of buckets. */
   override def toString: String = Redaction.redacted(described)
 
   /** Python's `ScanSpec`. */
@@ -41,15 +41,15 @@ case class FusedScan(
       ("filter" -> filter.flatMap(WorkerEvaluator.Arrow.of(_, place).toOption)) ~
       ("case_sensitive" -> caseSensitive)
 
-  /** What the scan reads, with the types that the query gives the columns. */
+  /** The columns that the scan reads, with the types that the query gives them. */
   def schema: StructType = SentColumns.of(columns.map(_.dataType))
 
   /** Python's `Split`s of one partition. */
   def splits(partition: FilePartition): JValue = JArray(partition.files.map(split).toList)
 
-  /** All files, each as one split: a build side is read as a whole, and is the same however its files were to be split. */
+  /** All files, each as one split: a build side is read as a whole, and is the same however Spark divides its files. */
   def files: Seq[JValue] =
-    // A file that was asked for twice is read twice.
+    // A file that was requested twice is read twice.
     partitions.flatMap(_.files).filter(_.start == 0L).sortBy(_.filePath.toString).map { file =>
       split(file.copy(length = Long.MaxValue))
     }
@@ -64,14 +64,14 @@ case class FusedScan(
           .getOrElse(throw new IllegalStateException(s"partition column ${field.name}: no value of ${field.dataType}"))
       })
 
-  /** The distance of each deleted row of a file from the one before it, as workers take them. */
+  /** The distance of each deleted row of a file from the one before it, encoded for workers. */
   private lazy val deletions: Map[Path, String] = deleted.map { case (path, rows) =>
     val distances = ByteBuffer.allocate(rows.length * java.lang.Long.BYTES).order(ByteOrder.LITTLE_ENDIAN)
     rows.foldLeft(0L) { (before, row) => distances.putLong(row - before); row }
     path -> Base64.getEncoder.encodeToString(distances.array)
   }
 
-  /** How dates and times of the files are to be taken. */
+  /** How workers read dates and timestamps of the files: Python's `Calendars`. */
   def calendars: JObject = ParquetFiles.calendars(table)
 
   def described: String =
@@ -86,15 +86,18 @@ case class FusedScan(
       columns.indexWhere(column => column.attribute.exprId == attribute.exprId && column.dataType == attribute.dataType))
 }
 
-/** A column, emitted as `dataType`: a value of the partition, by its number, or a column of the files. */
+/** A column, emitted as `dataType`: a partition value, by its index, or a column of the files. */
 case class ScanColumn(attribute: Attribute, dataType: DataType, stored: Either[Int, StoredColumn])
 
 object FusedScan {
 
-  /** Each takes eleven bytes in the message that starts a task, and Spark sends none of more than 128 MiB. */
+  /** The largest number of deleted rows. Each takes eleven bytes in the message that starts a task, and Spark sends no
+    * message of more than 128 MiB.
+    */
   private val MostDeleted = 1000000L
 
-  /** The scan that `plan` is, under what only drops, renames or filters; or why workers cannot do it. */
+  /** The scan in `plan`, below operators that only drop, rename or filter; or the reason why workers cannot perform it.
+    */
   def of(plan: SparkPlan, settings: Settings): Either[String, FusedScan] =
     if (!settings.fusesScans) Left("disabled by spark.sparkext.scan.fused")
     else
@@ -115,8 +118,8 @@ object FusedScan {
         _ <- ParquetFiles.check(scan.table, stored, partitions)
       } yield FusedScan(columns, peeled.outputs.length, filter, scan.table, partitions, deleted, buckets, SQLConf.get.caseSensitiveAnalysis)
 
-  /** The columns that workers will read for `plan` to emit `columns`; None where Spark will read, as far as can be told
-    * before there is a physical plan.
+  /** The columns that workers will read so that `plan` emits `columns`; None if Spark will read them. This is a
+    * forecast, before there is a physical plan.
     */
   def expected(plan: LogicalPlan, columns: Seq[Expression], settings: Settings): Option[AttributeSet] =
     if (!settings.fusesScans || columns.exists(Widened.unapply(_).isEmpty)) None
@@ -131,7 +134,7 @@ object FusedScan {
       case _ => None
     }
 
-  /** Whether the rows that workers will read come in the order of a column, as far as the files tell. */
+  /** Whether the rows that workers will read are ordered by a column, as far as the files show. */
   def isOrdered(plan: LogicalPlan, column: Attribute): Boolean = plan match {
     case Project(projected, child) =>
       projected.find(_.exprId == column.exprId).map(Expressions.unnamed).exists {
@@ -143,7 +146,7 @@ object FusedScan {
     case _ => false
   }
 
-  /** `outputs` and `filters` in terms of what the scan emits. */
+  /** `outputs` and `filters` refer to the output of the scan. */
   private case class Peeled(scan: FileScan, outputs: Seq[Expression], filters: Seq[Expression])
 
   private def peel(plan: SparkPlan): Either[String, Peeled] = plan match {
@@ -169,7 +172,7 @@ object FusedScan {
 
   private def computed(column: Expression): String = s"a column that Spark computes: ${Wording.of(column)}"
 
-  /** Whether a condition is that a row is not deleted: workers leave out the others by themselves. */
+  /** Whether a condition keeps the rows that are not deleted. Workers skip deleted rows without it. */
   private def keepsUndeleted(condition: Expression, table: FileTable): Boolean = condition match {
     case EqualTo(mark: Attribute, Literal(value: Byte, _)) => value == 0 && table.marksDeleted(mark)
     case IsNotNull(mark: Attribute) => table.marksDeleted(mark)

@@ -18,7 +18,8 @@ import org.apache.spark.sql.connector.read.Scan
 import org.apache.spark.sql.execution.datasources.{FilePartition, PartitionedFile}
 import org.apache.spark.sql.types.StructType
 
-/** A snapshot of an Iceberg table as a query scans it. Columns have numbers, by which files are read whatever they are called. */
+/** A snapshot of an Iceberg table, as a query scans it. Files are read by the ids of columns, whatever their names are.
+  */
 class IcebergTable private (scan: Scan) extends FileTable {
   import IcebergTable._
 
@@ -34,10 +35,10 @@ class IcebergTable private (scan: Scan) extends FileTable {
     case _ => SparkSession.active.sessionState.newHadoopConf()
   }
 
-  /** Iceberg takes dates and times as they are. */
+  /** Iceberg does not rebase dates and timestamps. */
   override def options: Map[String, String] = Map("datetimeRebaseMode" -> "CORRECTED", "int96RebaseMode" -> "CORRECTED")
 
-  /** Files have all columns, those that they are partitioned by, too. */
+  /** Files contain all columns, including those by which the table is partitioned. */
   override def partitionSchema: StructType = new StructType()
 
   override def refused: Option[String] =
@@ -61,7 +62,9 @@ class IcebergTable private (scan: Scan) extends FileTable {
 
   override def state: Option[String] = Option(Foreign.call(scan, "snapshotId")).map(snapshot => s"snapshot $snapshot")
 
-  /** What Iceberg has cut the scan into. That a file begins with four bytes of no row group is no matter of a split. */
+  /** The partitions into which Iceberg has divided the scan. Iceberg starts the first split of a file at its first row
+    * group, after four bytes; here it starts at 0.
+    */
   def partitions: Seq[FilePartition] = {
     val first = tasks.groupMapReduce(_.path)(_.start)(math.min(_, _))
     groups.zipWithIndex.map { case (group, number) =>
@@ -73,7 +76,7 @@ class IcebergTable private (scan: Scan) extends FileTable {
     }
   }
 
-  /** The rows of files that are deleted, by the numbers of the rows in their files: those of files that have any. */
+  /** The positions of deleted rows in ascending order, for each file that has any. */
   def deleted: Map[Path, Array[Long]] = {
     val loads: JavaFunction[AnyRef, AnyRef] = file => Foreign.call(files, "newInputFile", file)
     lazy val loader = Foreign.make("org.apache.iceberg.data.BaseDeleteLoader", scan, loads)
@@ -115,12 +118,12 @@ object IcebergTable {
   private val BatchScan = "org.apache.iceberg.spark.source.SparkBatchQueryScan"
   private val HadoopFiles = "org.apache.iceberg.hadoop.HadoopFileIO"
 
-  /** From here on the ids of fields are those of metadata columns. */
+  /** Field ids from here on belong to metadata columns. */
   private val FirstReserved = Int.MaxValue - 200
 
   private val known = CacheBuilder.newBuilder().weakKeys().build[Scan, IcebergTable]()
 
-  /** The table that a scan is of; or why it is none that workers read. */
+  /** The table of a scan, or the reason why workers do not read it. */
   def of(scan: Scan): Either[String, IcebergTable] =
     if (scan.getClass.getName == BatchScan) Right(known.get(scan, () => new IcebergTable(scan)))
     else Left(s"not a scan of files: ${scan.getClass.getSimpleName}")

@@ -10,11 +10,13 @@ import org.apache.spark.sql.execution.datasources.parquet.ParquetOptions
 import org.apache.spark.sql.internal.SQLConf
 import org.apache.spark.sql.types._
 
-/** What the Parquet files of a table say in their footers: whether workers read them as Spark would, and what there is in them. */
+/** Information in the footers of a table's Parquet files: whether workers read them as Spark would, and statistics of
+  * their content.
+  */
 object ParquetFiles {
   private val Counted = 256
 
-  /** Whether every file has these columns in the types that the query takes them to have, or not at all. */
+  /** Whether every file has these columns in the types that the query assumes, or does not have them. */
   def check(table: FileTable, columns: Seq[(Attribute, StoredColumn)], partitions: Seq[FilePartition]): Either[String, Unit] = {
     val files = partitions.flatMap(_.files).distinctBy(_.filePath).map(identified)
     val rules = new ParquetRules(table, columns, SQLConf.get)
@@ -26,8 +28,8 @@ object ParquetFiles {
     } yield ()
   }
 
-  /** How many rows the table's files hold: counted in the footers of some, and reckoned by size for the others; None where
-    * no files are known.
+  /** The number of rows in the table's files: read from the footers of some, and extrapolated by size for the others.
+    * None if the table is left to Spark, no files are known, or a footer cannot be read.
     */
   def rows(table: FileTable): Option[Double] =
     if (table.refused.isDefined) None
@@ -39,7 +41,9 @@ object ParquetFiles {
       }
     }
 
-  /** How many rows these files hold, and bytes the values of columns of texts in them; None where files do not say. */
+  /** The number of rows in these files, and the bytes of the values in their text columns. None if the files do not
+    * state them.
+    */
   def held(table: FileTable, columns: Seq[StoredColumn], partitions: Seq[FilePartition]): Option[(Long, Long)] = {
     val files = partitions.flatMap(_.files).filter(_.start == 0L).map(identified)
     ParquetFooters.of(files, table).toOption.map { footers =>
@@ -47,23 +51,23 @@ object ParquetFiles {
     }
   }
 
-  /** Whether the rows of each file come in the order of a column, as far as the bounds of its row groups tell. */
+  /** Whether the rows of each file are ordered by a column, as far as the bounds of its row groups show. */
   def isOrdered(table: FileTable, column: Attribute): Boolean =
     known(table, column).exists { case (stored, footers) => footers.forall(_.isOrdered(stored)) }
 
-  /** How many integers there are between the smallest and the largest of a column, if files tell. */
+  /** The number of integers from the smallest to the largest value of a column, if the files state them. */
   def range(table: FileTable, column: Attribute): Option[Double] =
     known(table, column).map { case (stored, footers) => footers.flatMap(_.range(stored)) }.filter(_.nonEmpty).map { ranges =>
       ranges.map(_._2).max.toDouble - ranges.map(_._1).min.toDouble + 1.0
     }
 
-  /** Begin to read the footers that a planning is about to ask for, those of all tables side by side. */
+  /** Begin to read the footers that planning is about to request, those of all tables concurrently. */
   def lookAhead(plan: LogicalPlan): Unit = plan.foreach {
     case FileTable(table) if table.refused.isEmpty => ParquetFooters.begun(first(table), table)
     case _ =>
   }
 
-  /** The footers of the table's files, or of the first ones, and what these call a column; None where there are none. */
+  /** The name or id of a column, and the footers of the table's files, or of the first ones; None if there are none. */
   private def known(table: FileTable, column: Attribute): Option[(StoredColumn, Seq[ParquetFooters.Footer])] =
     if (table.refused.isDefined) None
     else for {
@@ -76,14 +80,14 @@ object ParquetFiles {
   private def identified(file: PartitionedFile): FileIdentity =
     FileStores.identity(file.toPath, file.modificationTime, file.fileSize)
 
-  /** Python's `Calendars`: the files may be others by the time that workers read them. */
+  /** Python's `Calendars`. Workers receive them because the files may have been replaced before they read them. */
   def calendars(table: FileTable): JObject = {
     val options = new ParquetOptions(table.options, SQLConf.get)
     ("datetime" -> ParquetRules.isCorrected(options.datetimeRebaseModeInRead)) ~
       ("int96" -> ParquetRules.isCorrected(options.int96RebaseModeInRead))
   }
 
-  /** Whether values of the type travel as text. */
+  /** Whether values of the type can be sent as text. */
   def isText(dataType: DataType): Boolean = ParquetRules.isFlat(dataType) && (dataType match {
     case FloatType | DoubleType | BinaryType => false
     case _ => true

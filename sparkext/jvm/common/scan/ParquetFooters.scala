@@ -17,13 +17,14 @@ import org.apache.parquet.hadoop.metadata.{BlockMetaData, FileMetaData}
 import org.apache.parquet.hadoop.util.HadoopInputFile
 import org.apache.parquet.schema.PrimitiveType.PrimitiveTypeName
 
-/** The footers of Parquet files, read side by side, and kept. */
+/** The footers of Parquet files, read concurrently and cached. */
 private object ParquetFooters {
   private val KeptFooters = 4096L
   private val LongText = 256L
 
-  /** What a file says of itself, how many rows it has, which columns its row groups are in the order of, the smallest and largest
-    * values of columns of integers, and how many bytes the values of columns of texts take, by their names in small letters.
+  /** Information in the footer of a file: its metadata, the number of rows, the columns by which its row groups are
+    * ordered, the smallest and largest values of integer columns, and the bytes of the values in text columns, by names
+    * in lower case.
     */
   case class Footer(
       meta: FileMetaData,
@@ -32,7 +33,7 @@ private object ParquetFooters {
       ranges: Map[String, (Long, Long)],
       texts: Map[String, Long]) {
 
-    /** How many bytes the values of a column of texts take; of another, none. */
+    /** The bytes of the values in a text column; 0 for other columns. */
     def bytesOf(column: StoredColumn): Long = column.in(meta.getSchema, caseSensitive = false).map(field => texts.getOrElse(lower(field.getName), 0L)).sum
 
     def isOrdered(column: StoredColumn): Boolean = named(column).exists(ordered.contains)
@@ -43,14 +44,14 @@ private object ParquetFooters {
 
   private val footers = CacheBuilder.newBuilder().maximumSize(KeptFooters).build[FileIdentity, Footer]()
 
-  /** One for each file; or why there is none. */
+  /** The footer of each file, or the reason why one cannot be read. */
   def of(files: Seq[FileIdentity], table: FileTable): Either[String, Seq[Footer]] =
     try Right(begun(files, table).map(_()))
     catch { case NonFatal(problem) => Left(s"a footer cannot be read: $problem") }
 
-  /** Read those that are not kept, and let them be waited for later. */
+  /** Begin to read the footers that are not cached. The returned functions wait for them. */
   def begun(files: Seq[FileIdentity], table: FileTable): Seq[() => Footer] = {
-    lazy val hadoop = table.hadoop // takes longer than to look at a hundred footers that are kept
+    lazy val hadoop = table.hadoop // takes longer than reading a hundred footers from the cache
     files.map { file =>
       Option(footers.getIfPresent(file)).map(() => _).getOrElse {
         val conf = hadoop
@@ -62,7 +63,7 @@ private object ParquetFooters {
 
   private def footer(file: FileIdentity, hadoop: Configuration): Footer = {
     val options = HadoopReadOptions.builder(hadoop, file.path).build()
-    // As it was listed: a store need not be asked once more.
+    // The status from the listing saves a request to the store.
     val status = new FileStatus(file.size, false, 1, file.size, file.modified, file.path)
     Using.resource(ParquetFileReader.open(HadoopInputFile.fromStatus(status, hadoop), options)) { reader =>
       val rowGroups = reader.getRowGroups.asScala.toSeq
@@ -70,7 +71,9 @@ private object ParquetFooters {
     }
   }
 
-  /** Where a writer has not said how many bytes the values take (those of dictionaries take less room), they are taken for long. */
+  /** The bytes of the values in text columns. If a writer has not recorded them, values are assumed to be long, because
+    * the encoded size is less than that with dictionaries.
+    */
   private def texts(rowGroups: Seq[BlockMetaData]): Map[String, Long] =
     rowGroups.flatMap(_.getColumns.asScala).filter(_.getPrimitiveType.getPrimitiveTypeName == PrimitiveTypeName.BINARY)
       .groupMapReduce(chunk => lower(chunk.getPath.toDotString)) { chunk =>
@@ -80,7 +83,7 @@ private object ParquetFooters {
 
   private def lower(name: String): String = name.toLowerCase(Locale.ROOT)
 
-  /** The integer columns of which every row group begins where the one before it ends, or later. */
+  /** The integer columns in which every row group begins at or after the end of the one before it. */
   private def ordered(rowGroups: Seq[BlockMetaData]): Set[String] =
     if (rowGroups.length < 2) Set.empty
     else {
@@ -91,7 +94,7 @@ private object ParquetFooters {
       }.map(number => columns.head(number).getPath.toDotString).toSet
     }
 
-  /** The bounds of the columns of integers, as far as row groups tell. */
+  /** The bounds of integer columns, as far as row groups state them. */
   private def ranges(rowGroups: Seq[BlockMetaData]): Map[String, (Long, Long)] =
     rowGroups.flatMap(_.getColumns.asScala).flatMap { chunk =>
       Option(chunk.getStatistics).flatMap(range).map(chunk.getPath.toDotString -> _)

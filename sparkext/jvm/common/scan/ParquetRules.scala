@@ -14,8 +14,8 @@ import org.apache.spark.sql.execution.datasources.parquet.{ParquetOptions, Parqu
 import org.apache.spark.sql.internal.SQLConf
 import org.apache.spark.sql.types._
 
-/** Which columns of files hold, in the plain meaning of the format, what Spark's own reader gives. Where nothing is planned, Python's
-  * `parquet/rules.py` asks the same.
+/** Decides which columns of files contain, by the plain meaning of the format, the values that Spark's own reader
+  * returns. Python's `parquet/rules.py` applies the same rules if nothing is planned.
   */
 private class ParquetRules(table: FileTable, columns: Seq[(Attribute, StoredColumn)], conf: SQLConf) {
   import ParquetRules._
@@ -23,7 +23,7 @@ private class ParquetRules(table: FileTable, columns: Seq[(Attribute, StoredColu
   private val options = new ParquetOptions(table.options, conf)
   private val converter = new ParquetToSparkSchemaConverter(conf)
 
-  /** What keeps a column from being read, whatever the files hold. */
+  /** The reason why a column cannot be read, whatever the files contain. */
   def column(attribute: Attribute): Option[String] =
     if (isFlat(attribute.dataType)) None else Some(s"column ${attribute.name} of type ${attribute.dataType.simpleString}")
 
@@ -37,7 +37,7 @@ private class ParquetRules(table: FileTable, columns: Seq[(Attribute, StoredColu
     else if (found.isEmpty && table.isRequired(attribute)) Some(s"lacks column ${attribute.name}, which it must have")
     else stored match {
       case NamedColumn(name) if found.exists(field => field.getName != name && !isAscii(field.getName + name)) =>
-        // Java and Python differ in which letters are the same.
+        // Java and Python differ in which letters are equal if case is ignored.
         Some(s"has column ${attribute.name} spelled in a different case")
       case NumberedColumn(_) if footer.getSchema.getFields.asScala.forall(_.getId == null) => Some("has no field ids")
       case _ => found.headOption.flatMap(misread(_, attribute, footer))
@@ -82,25 +82,25 @@ private object ParquetRules {
       case other => other.name
     }
     val logical = Option(field.getLogicalTypeAnnotation).fold("") {
-      case _: LogicalTypeAnnotation.DecimalLogicalTypeAnnotation => "DECIMAL" // of any digits
+      case _: LogicalTypeAnnotation.DecimalLogicalTypeAnnotation => "DECIMAL" // of any precision
       case other => other.toString
     }
     val plain = StoredTypes.get(physical).flatMap(_.get(logical))
     val same = dataType match {
-      case TimestampType | TimestampNTZType => plain.exists(Timestamps) // local ones are instants where a session says so
+      case TimestampType | TimestampNTZType => plain.exists(Timestamps) // local ones are instants if a session is set so
       case other => plain.isDefined && plain == KeyTypes.family(other)
     }
     same && stored.getTypeLength <= MostDecimalBytes
   }
 
-  /** Whether dates and timestamps are to be taken as they are. */
+  /** Whether dates and timestamps are read without rebasing. */
   def isCorrected(rebaseMode: String): Boolean = rebaseMode == "CORRECTED"
 
   private def isAscii(text: String): Boolean = text.forall(_ < 128)
 
   private def isInt96(field: Type): Boolean = field.asPrimitiveType.getPrimitiveTypeName == PrimitiveTypeName.INT96
 
-  /** Whether values of the type lie in one column of a file, each by itself. */
+  /** Whether values of the type are stored in one column of a file, without nesting. */
   def isFlat(dataType: DataType): Boolean = dataType match {
     case text: StringType => text.isUTF8BinaryCollation
     case other => KeyTypes.family(other).exists(ReadTypes)

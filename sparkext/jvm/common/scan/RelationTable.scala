@@ -12,7 +12,7 @@ import org.apache.spark.sql.execution.datasources.parquet.{ParquetFileFormat, Pa
 import org.apache.spark.sql.internal.SQLConf
 import org.apache.spark.sql.types._
 
-/** A relation of Parquet files: here those in plain directories. */
+/** A relation of Parquet files. This class reads those in plain directories. */
 class RelationTable(relation: HadoopFsRelation) extends FileTable {
   import RelationTable._
 
@@ -40,7 +40,7 @@ class RelationTable(relation: HadoopFsRelation) extends FileTable {
       else Right(inFiles(field))
     }
 
-  /** What Spark's reader looks for. */
+  /** The name or id by which Spark's reader finds the column. */
   protected def inFiles(field: StructField): StoredColumn =
     if (SQLConf.get.parquetFieldIdReadEnabled && ParquetUtils.hasFieldId(field)) NumberedColumn(ParquetUtils.getFieldId(field))
     else NamedColumn(field.name)
@@ -55,7 +55,7 @@ class RelationTable(relation: HadoopFsRelation) extends FileTable {
 object RelationTable {
   private val ExistsDefault = "EXISTS_DEFAULT"
 
-  /** The table of a relation; or what its files are instead. */
+  /** The table of a relation, or the reason why workers do not read its files. */
   def of(relation: HadoopFsRelation): Either[String, FileTable] = relation.fileFormat match {
     case plain if plain.getClass == classOf[ParquetFileFormat] => Right(new RelationTable(relation))
     case format if format.getClass.getName == DeltaTable.Format => Right(new DeltaTable(relation))

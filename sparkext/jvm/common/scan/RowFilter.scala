@@ -3,10 +3,11 @@ package org.apache.spark.sql.sparkext
 import org.apache.spark.sql.catalyst.expressions._
 import org.apache.spark.sql.vectorized.{ColumnarBatch, ColumnVector}
 
-/** Finds the rows of a batch of columns that pass filters, each of which has conditions that Spark tests together.
+/** Finds the rows of a columnar batch that pass filters. The conditions of one filter are those that Spark tests
+  * together.
   *
-  * That a column is not null, which Catalyst asks for of the keys of most joins, is seen from the column. Other conditions
-  * are what Spark makes of them, row by row.
+  * Null checks, which Catalyst adds for the keys of most joins, are answered by the column itself. Spark's own
+  * predicates evaluate the other conditions, row by row.
   */
 final class RowFilter(filters: Seq[Seq[Expression]], input: Seq[Attribute]) {
   private val bound = filters.map(_.map(BindReferences.bindReference(_, AttributeSeq(input))))
@@ -17,7 +18,7 @@ final class RowFilter(filters: Seq[Seq[Expression]], input: Seq[Attribute]) {
     if (mayFail) Array.empty
     else bound.flatten.collect { case IsNotNull(column: BoundReference) => column.ordinal }.toArray
 
-  /** What else is asked, in this order. */
+  /** The other conditions, in the order of their evaluation. */
   private val predicates: Array[BasePredicate] = {
     val asked = if (mayFail) bound.flatMap(inTurn) else bound.flatten.filterNot(isPresence).reduceOption(And).toSeq
     asked.map(Predicate.create(_)).toArray
@@ -25,10 +26,10 @@ final class RowFilter(filters: Seq[Seq[Expression]], input: Seq[Attribute]) {
 
   private var found = Array.empty[Int]
 
-  /** How many positions there are. */
+  /** The number of positions in the last result. */
   var count = 0
 
-  /** The rows that stay, or null if all do. The array is used again for the next batch. */
+  /** The positions of the rows that pass, or null if all do. The array is reused for the next batch. */
   def positions(batch: ColumnarBatch): Array[Int] = {
     val nullable = present.map(batch.column(_)).filter(_.hasNull)
     if (nullable.isEmpty && predicates.isEmpty) null
@@ -47,8 +48,8 @@ final class RowFilter(filters: Seq[Seq[Expression]], input: Seq[Attribute]) {
     }
   }
 
-  /** A filter of Spark's tests its parts one after another, and right before each whether what that reads is there: another row
-    * may fail if they are tested together.
+  /** The conditions of a filter in Spark's order: Spark tests its parts one after another, and right before each part
+    * whether the columns that it reads are null. Tested together, a part might fail on another row.
     */
   private def inTurn(conditions: Seq[Expression]): Seq[Expression] = {
     val (presences, others) = conditions.partition(isPresence)

@@ -8,18 +8,18 @@ import org.apache.hadoop.conf.Configuration
 import org.json4s.JsonAST._
 import org.json4s.JsonDSL._
 
-/** What the connector's settings come to for one bucket. */
+/** The connector's settings for one bucket. */
 class S3Settings(bucketName: String, hadoop: Configuration) {
   import S3Settings._
 
   private def setting(name: String): Option[String] =
     Seq(s"fs.s3a.bucket.$bucketName.$name", s"fs.s3a.$name").flatMap(key => Option(hadoop.getTrimmed(key))).find(_.nonEmpty)
 
-  /** As Hadoop reads what is neither true nor false. */
+  /** Like Hadoop, uses the default for a value that is neither true nor false. */
   private def enabled(name: String, default: Boolean): Boolean =
     setting(name).flatMap(_.toLowerCase(Locale.ROOT).toBooleanOption).getOrElse(default)
 
-  /** Also from a store of passwords, if there is one. */
+  /** A secret from the settings, or from a credential store if there is one. */
   private def secret(name: String): Option[String] =
     Seq(s"fs.s3a.bucket.$bucketName.$name", s"fs.s3a.$name")
       .flatMap(key => Option(hadoop.getPassword(key)).map(new String(_).trim)).find(_.nonEmpty)
@@ -40,7 +40,9 @@ class S3Settings(bucketName: String, hadoop: Configuration) {
           ("path_style" -> enabled("path.style.access", default = false)) ~ credentials
       }
 
-  /** What the first of the providers gives that gives any; nothing where workers find the same as AWS's own tools do. */
+  /** The credentials of the first provider that has any; empty if workers find the same ones in the way of AWS's own
+    * tools.
+    */
   private def credentials: Either[String, JObject] = {
     val providers = setting("aws.credentials.provider").fold(DefaultProviders)(_.split("[,\\s]+").filter(_.nonEmpty).toSeq)
     val keys = for (access <- secret("access.key"); key <- secret("secret.key")) yield ("access_key" -> access) ~ ("secret_key" -> key)
@@ -58,14 +60,16 @@ class S3Settings(bucketName: String, hadoop: Configuration) {
 object S3Settings {
   import Shared.formats
 
-  /** Settings that change what is read, or how it is reached, in ways that workers know nothing of; and the values that do not. */
+  /** Settings that change the data, or the access to it, and that workers do not support; each with the values that
+    * have no effect.
+    */
   private val Unmapped = Shared.fields("s3_unmapped").map { case (name, harmless) => name -> harmless.extract[Set[String]] }
   private val Endpoint: Regex = Shared("s3_endpoint").extract[String].r
   private val AwsEndpoint: Regex = Shared("s3_aws_endpoint").extract[String].r
   private val DefaultProviders = Shared("s3_default_providers").extract[Seq[String]]
   private val AmbientProviders = Shared("s3_ambient_providers").extract[Set[String]]
 
-  /** Whether an endpoint is a host, and one of AWS's only if its region is told, by itself or by a setting. */
+  /** Whether an endpoint is a host. For a host of AWS, its region must be known, from its name or from a setting. */
   private def isPlain(host: String, region: Option[String]): Boolean =
     Endpoint.matches(host) && (!host.contains("amazonaws.") || region.isDefined || AwsEndpoint.matches(host))
 }

@@ -2,7 +2,7 @@ package org.apache.spark.sql.sparkext
 
 import java.util.concurrent.{Callable, ExecutionException, Executors, Future, ThreadFactory}
 
-/** Reads many small things that planning asks of files, several at a time: most of the time that takes is spent waiting. */
+/** Reads many small parts of files for planning, several at a time: most of the time is spent waiting. */
 private object SideBySide {
   private val Readers = 16
 
@@ -16,7 +16,7 @@ private object SideBySide {
       }
     })
 
-  /** What `read` gives for each; the first problem is thrown as it is. */
+  /** The result of `read` for each item. The first exception is thrown as it is. */
   def apply[A, B](items: Seq[A])(read: A => B): Seq[B] = items.map(item => begun(read(item))).map(awaited)
 
   def begun[T](read: => T): Future[T] = readers.submit(new Callable[T] {

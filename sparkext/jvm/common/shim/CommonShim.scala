@@ -21,26 +21,28 @@ import org.apache.spark.sql.execution.python.PythonSQLMetrics
 import org.apache.spark.sql.internal.SQLConf
 import org.apache.spark.sql.types.StructType
 
-/** What is used of Spark's internals and is the same in all minor versions that there is a `SparkShim` for. A member that
-  * a new version changes moves to the shims.
+/** The internals of Spark that are used and that are the same in all minor versions with a `SparkShim`. A member that a
+  * new version changes moves to the shims.
   */
 trait CommonShim {
 
-  /** What map tasks have written themselves, and the shuffle of it, which `sending` makes. */
+  /** The output of map tasks as their workers have written it, and its shuffle, which `sending` creates. */
   type SentRows = RDD[(MapAccount, Array[Byte])]
   type Sending = ShuffleDependency[MapAccount, Array[Byte], Array[Byte]]
 
-  /** Whether stages of a job can run at a time, with a shuffle between them: from 4.3 on. */
+  /** Whether stages of a job can run at the same time, with a shuffle between them: from 4.3 on. */
   def streams: Boolean = false
 
-  /** Cells that go to slots through such a shuffle. */
+  /** The blocks (`cells` in the code) that are sent to partitions (`slots`) through such a shuffle. */
   def streamed(cells: RDD[(Int, InternalRow)], slots: Int, serializer: Serializer, metrics: Map[String, SQLMetric]): RDD[InternalRow] =
     throw new UnsupportedOperationException
 
   private val BatchRows = 65536L
   private val BatchBytes = 16L << 20
 
-  /** Workers map what is written so, and read it as it is. Where tasks write, they read this setting from their job. */
+  /** The setting for uncompressed Arrow data, which workers can map and read without conversion. Tasks that write read
+    * this setting from their job.
+    */
   val Uncompressed: (String, String) = "spark.sql.execution.arrow.compression.codec" -> "none"
 
   def emptyArrowStream(schema: StructType, timeZone: String): Array[Byte] = {
@@ -52,7 +54,7 @@ trait CommonShim {
   def toArrow(rows: Iterator[InternalRow], schema: StructType, timeZone: String): Iterator[Array[Byte]] =
     ArrowConverters.toBatchWithSchemaIterator(rows, schema, BatchRows, BatchBytes, timeZone, false, false)
 
-  /** Run in another thread what is to look like part of the same query: its jobs belong to the execution and its groups. */
+  /** Run code in another thread as part of the same query: its jobs belong to the execution and its groups. */
   def inThread[T](session: SparkSession, threads: ExecutorService)(body: => T): CompletableFuture[T] =
     SQLExecution.withThreadLocalCaptured(session.asInstanceOf[classic.SparkSession], threads)(body)
 
@@ -62,7 +64,7 @@ trait CommonShim {
   def optimizer(session: SparkSession): Optimizer =
     session.asInstanceOf[classic.SparkSession].sessionState.optimizer
 
-  /** The plan that runs for a logical one, planned like any query of the session. */
+  /** The physical plan of a logical one, planned like any query of the session. */
   def executed(session: SparkSession, plan: LogicalPlan): SparkPlan = {
     val classical = session.asInstanceOf[classic.SparkSession]
     classical.withActive(classical.sessionState.executePlan(plan).executedPlan)
